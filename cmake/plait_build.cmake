@@ -1,0 +1,38 @@
+# How every target of plait is compiled, and what a module is.
+
+include(GNUInstallDirs)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+find_package(Threads REQUIRED)
+
+add_library(plait_flags INTERFACE)
+target_compile_options(plait_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                                             -Wnon-virtual-dtor -Woverloaded-virtual)
+# A consumer who builds plait inside his own tree must not be stopped by his compiler's newer warnings.
+if(PROJECT_IS_TOP_LEVEL)
+  target_compile_options(plait_flags INTERFACE -Werror)
+endif()
+if(PLAIT_SANITIZE)
+  target_compile_options(plait_flags INTERFACE -fsanitize=${PLAIT_SANITIZE} -fno-omit-frame-pointer
+                                               -fno-sanitize-recover=all)
+  target_link_options(plait_flags INTERFACE -fsanitize=${PLAIT_SANITIZE})
+endif()
+
+# plait_module(NAME SOURCES a.cc ... [DEPENDS module ...] [LIBRARIES target ...])
+#
+# A module is a folder of src/ and a static target plait_NAME that links only the modules it may include.
+function(plait_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(plait_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(plait_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+                                                  ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(plait_${name} PUBLIC plait_flags ${ARG_LIBRARIES})
+  foreach(module IN LISTS ARG_DEPENDS)
+    target_link_libraries(plait_${name} PUBLIC plait_${module})
+  endforeach()
+endfunction()

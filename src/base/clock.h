@@ -1,0 +1,22 @@
+// Time as plait counts it: nanoseconds of the host's monotonic clock, the same for all processes of
+// a host.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace plait::base {
+
+using Nanoseconds = std::int64_t;
+
+inline constexpr Nanoseconds kMicrosecond = 1000;
+inline constexpr Nanoseconds kMillisecond = 1000 * kMicrosecond;
+inline constexpr Nanoseconds kSecond = 1000 * kMillisecond;
+
+inline Nanoseconds now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace plait::base

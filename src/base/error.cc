@@ -1,0 +1,28 @@
+#include "plait/error.h"
+
+namespace plait {
+
+std::string_view name(Code code) {
+  switch (code) {
+    case Code::invalid_argument:
+      return "invalid_argument";
+    case Code::mismatch:
+      return "mismatch";
+    case Code::peer_lost:
+      return "peer_lost";
+    case Code::timeout:
+      return "timeout";
+    case Code::system:
+      return "system";
+  }
+  return "unknown";
+}
+
+Error::Error(Code code, const std::string& sentence, int culprit)
+    : std::runtime_error(sentence), code_(code), culprit_(culprit) {}
+
+// Here, so that the type's identity lives in one library and a plugin's Error is caught by its
+// caller.
+Error::~Error() = default;
+
+}  // namespace plait

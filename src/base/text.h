@@ -1,0 +1,34 @@
+// Reading what people write: whole numbers, durations ("5us", "60", "1.5s"), rates ("25gbit",
+// "3GB/s"). Each answers nullopt for text it does not understand; the caller knows what to say
+// about it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace plait::base {
+
+std::optional<std::int64_t> parse_int(std::string_view text);
+std::optional<double> parse_number(std::string_view text);
+
+// "250ns", "5us", "3ms", "60s", "2min"; a bare number is taken in `bare` units (1 s unless told).
+std::optional<Nanoseconds> parse_duration(std::string_view text, Nanoseconds bare = kSecond);
+
+// Bytes per second from "25gbit", "400mbit", "3gb/s", "3gbyte"; letters in either case.
+std::optional<double> parse_bandwidth(std::string_view text);
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+// "5.0 us", "1.25 s": three significant figures or so, for people.
+std::string show_duration(Nanoseconds duration);
+std::string show_bytes(double bytes);  // "64 KiB", "1.5 GiB"
+
+// "1", "1 and 4", "0, 2 and 5"
+std::string show_list(const std::vector<int>& numbers);
+
+}  // namespace plait::base
