@@ -26,6 +26,7 @@ endif()
 # plait_module(NAME SOURCES a.cc ... [DEPENDS module ...] [LIBRARIES target ...])
 #
 # A module is a folder of src/ and a static target plait_NAME that links only the modules it may include.
+# Modules added before src/library become part of libplait; LIBRARIES are then what libplait links too.
 function(plait_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES})
@@ -35,4 +36,6 @@ function(plait_module name)
   foreach(module IN LISTS ARG_DEPENDS)
     target_link_libraries(plait_${name} PUBLIC plait_${module})
   endforeach()
+  set_property(GLOBAL APPEND PROPERTY PLAIT_MODULES ${name})
+  set_property(GLOBAL APPEND PROPERTY PLAIT_MODULE_LIBRARIES ${ARG_LIBRARIES})
 endfunction()

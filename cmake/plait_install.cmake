@@ -1,1 +1,27 @@
+# What `cmake --install` puts where: the libraries, their headers, the command, the transport plugins, and the
+# files by which CMake (find_package) and pkg-config find them. Every path is relative: the tree may be moved.
 
+include(CMakePackageConfigHelpers)
+set(PLAIT_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/plait)
+
+install(TARGETS plait_shared plait_static EXPORT plaitTargets)
+install(DIRECTORY include/plait TYPE INCLUDE FILES_MATCHING PATTERN *.h)
+install(FILES ${PROJECT_BINARY_DIR}/generated/plait/version.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plait)
+
+install(EXPORT plaitTargets NAMESPACE plait:: DESTINATION ${PLAIT_INSTALL_CMAKEDIR})
+configure_package_config_file(cmake/plaitConfig.cmake.in ${PROJECT_BINARY_DIR}/plaitConfig.cmake
+                              INSTALL_DESTINATION ${PLAIT_INSTALL_CMAKEDIR})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/plaitConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/plaitConfig.cmake ${PROJECT_BINARY_DIR}/plaitConfigVersion.cmake
+        DESTINATION ${PLAIT_INSTALL_CMAKEDIR})
+
+# plait.pc names its prefix relative to its own folder.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}
+           OUTPUT_VARIABLE PLAIT_LIBDIR)
+cmake_path(SET pkgconfig_dir ${CMAKE_INSTALL_PREFIX}/${PLAIT_LIBDIR}/pkgconfig)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${pkgconfig_dir}
+           OUTPUT_VARIABLE PLAIT_PREFIX_FROM_PC)
+configure_file(cmake/plait.pc.in ${PROJECT_BINARY_DIR}/plait.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/plait.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
