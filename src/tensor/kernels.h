@@ -1,0 +1,41 @@
+// The loops over elements, once for every kind of processor that deserves its own.
+//
+// All sets give the same bits; they differ in speed only. A set is a constant: choosing one reads
+// the processor's features and costs a few nanoseconds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "plait/dtype.h"
+
+namespace plait::tensor {
+
+// out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. A sum of
+// two or more that is not a number is the NaN with the bits 0x7fc00000, because which operand's
+// payload an addition keeps is the compiler's choice. A sum of one is a conversion.
+using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
+
+inline constexpr std::size_t kDtypes = 4;
+using SumTable = std::array<std::array<Sum, kDtypes>, kDtypes>;  // [in][out]
+
+struct Kernels {
+  const char* name;
+  bool (*usable)();
+  SumTable sums;
+
+  Sum sum(Dtype in, Dtype out) const {
+    return sums[static_cast<std::size_t>(in)][static_cast<std::size_t>(out)];
+  }
+};
+
+// Every set that was compiled, best first; the last one is usable everywhere.
+std::span<const Kernels* const> kernel_sets();
+
+const Kernels& portable_kernels();
+
+// The best set that this processor can run.
+const Kernels& kernels();
+
+}  // namespace plait::tensor

@@ -1,0 +1,11 @@
+// For processors that have no set of their own.
+#include "tensor/kernels.h"
+
+namespace plait::tensor {
+
+std::span<const Kernels* const> kernel_sets() {
+  static const std::array<const Kernels*, 1> sets = {&portable_kernels()};
+  return sets;
+}
+
+}  // namespace plait::tensor

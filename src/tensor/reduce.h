@@ -1,0 +1,23 @@
+// The sum of the ranks' parts, in the order that the numerics contract fixes.
+//
+//   const void* parts[] = {rank0, rank1, rank2};
+//   sum_in_order(out, Dtype::bf16, parts, 3, Dtype::f32, n);
+#pragma once
+
+#include <cstddef>
+
+#include "plait/dtype.h"
+
+namespace plait::tensor {
+
+// out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...): added in f32, rounded
+// once. The bits depend on the sources' values alone, not on n, on alignment or on the processor; a
+// sum of two or more that is not a number is always the same NaN. (The additions themselves obey
+// the thread's rounding mode and denormal flags, as every product does.)
+//
+// Takes one source or more. `out` may be one of the sources where its elements are no wider than
+// theirs; otherwise it must not overlap them. No alignment is needed.
+void sum_in_order(void* out, Dtype out_dtype, const void* const* sources, int count, Dtype in_dtype,
+                  std::size_t n);
+
+}  // namespace plait::tensor

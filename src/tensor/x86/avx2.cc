@@ -1,0 +1,134 @@
+// Eight elements at a time; the last few by way of padded copies.
+#include <immintrin.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "tensor/x86/sets.h"
+
+namespace plait::tensor {
+namespace {
+
+constexpr std::size_t kLanes = 8;
+constexpr std::size_t kUnroll = 4;
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+template <Element T>
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 load(const void* source,
+                                                                    std::size_t i) {
+  const std::byte* from = static_cast<const std::byte*>(source) + i * sizeof(T);
+  if constexpr (sizeof(T) == 4) {
+    return _mm256_castsi256_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  } else if constexpr (sizeof(T) == 1) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  } else {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    if constexpr (kDtypeOf<T> == Dtype::f16) return _mm256_cvtph_ps(halves);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+}
+
+// The low halves of eight 32-bit values, none of them above 0xffff.
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i low_halves(__m256i values) {
+  const __m256i packed = _mm256_packus_epi32(values, values);  // 0123 0123 4567 4567
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i to_bf16(__m256 value) {
+  const __m256i bits = _mm256_castps_si256(value);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  return low_halves(_mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16));
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i to_s8(__m256 value) {
+  const __m256 number = _mm256_and_ps(value, _mm256_cmp_ps(value, value, _CMP_ORD_Q));
+  const __m256 low = _mm256_max_ps(number, _mm256_set1_ps(-128));
+  const __m256 clamped = _mm256_min_ps(low, _mm256_set1_ps(127));
+  const __m256i whole = _mm256_cvttps_epi32(_mm256_round_ps(clamped, kNearest));
+  const __m128i halves =
+      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  return _mm_packs_epi16(halves, halves);
+}
+
+template <Element T>
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void store(void* out, std::size_t i,
+                                                                   __m256 value) {
+  std::byte* to = static_cast<std::byte*>(out) + i * sizeof(T);
+  if constexpr (sizeof(T) == 4) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_castps_si256(value));
+  } else if constexpr (sizeof(T) == 1) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), to_s8(value));
+  } else if constexpr (kDtypeOf<T> == Dtype::f16) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, kNearest));
+  } else {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), to_bf16(value));
+  }
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 with_one_nan(__m256 value) {
+  const __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
+  return _mm256_blendv_ps(value, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)), nan);
+}
+
+// One group of vectors: all sources are read before anything is written, so that `out` may be one
+// of them.
+template <Element In, Element Out, std::size_t Vectors>
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void sum_group(void* out,
+                                                                       const void* const* sources,
+                                                                       int count, std::size_t i) {
+  __m256 total[Vectors];
+  for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes);
+  for (int s = 1; s < count; ++s) {
+    for (std::size_t v = 0; v < Vectors; ++v)
+      total[v] = _mm256_add_ps(total[v], load<In>(sources[s], i + v * kLanes));
+  }
+  for (std::size_t v = 0; v < Vectors; ++v)
+    store<Out>(out, i + v * kLanes, count > 1 ? with_one_nan(total[v]) : total[v]);
+}
+
+// The last `rest` elements, fewer than kLanes, by way of padded copies.
+template <Element In, Element Out>
+[[gnu::target("avx2,f16c")]] void sum_rest(void* out, const void* const* sources, int count,
+                                           std::size_t i, std::size_t rest) {
+  alignas(32) std::array<std::byte, kLanes * 4> padded = {};
+  __m256 total = _mm256_setzero_ps();
+  for (int s = 0; s < count; ++s) {
+    const std::byte* from = static_cast<const std::byte*>(sources[s]) + i * sizeof(In);
+    std::memcpy(padded.data(), from, rest * sizeof(In));
+    const __m256 value = load<In>(padded.data(), 0);
+    total = s == 0 ? value : _mm256_add_ps(total, value);
+  }
+  store<Out>(padded.data(), 0, count > 1 ? with_one_nan(total) : total);
+  std::memcpy(static_cast<std::byte*>(out) + i * sizeof(Out), padded.data(), rest * sizeof(Out));
+}
+
+template <Element In, Element Out>
+[[gnu::target("avx2,f16c")]] void sum(void* out, const void* const* sources, int count,
+                                      std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes)
+    sum_group<In, Out, kUnroll>(out, sources, count, i);
+  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, 1>(out, sources, count, i);
+  if (i < n) sum_rest<In, Out>(out, sources, count, i, n - i);
+}
+
+bool usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
+
+template <Element In>
+constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
+                                           sum<In, std::int8_t>};
+
+constexpr Kernels kSet = {.name = "avx2",
+                          .usable = usable,
+                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
+
+}  // namespace
+
+const Kernels& avx2_kernels() { return kSet; }
+
+}  // namespace plait::tensor

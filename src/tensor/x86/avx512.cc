@@ -1,0 +1,123 @@
+// Sixteen elements at a time; the rest under a mask.
+//
+// The bf16 conversion is done with integers: the processor's own (AVX512_BF16) flushes denormals.
+// The f16 conversions are the processor's: their rounding is fixed in the instruction, and they
+// ignore the flush-to-zero flags, except for f32 denormals, which are 0 in f16 in any case.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "tensor/x86/sets.h"
+
+namespace plait::tensor {
+namespace {
+
+constexpr std::size_t kLanes = 16;
+constexpr std::size_t kUnroll = 4;
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+// `mask` is all ones but at the end of the array; loads and stores touch its elements only.
+template <Element T>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 load(
+    const void* source, std::size_t i, __mmask16 mask) {
+  const std::byte* from = static_cast<const std::byte*>(source) + i * sizeof(T);
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_maskz_loadu_ps(mask, from);
+  } else if constexpr (sizeof(T) == 1) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, from)));
+  } else {
+    const __m256i halves = _mm256_maskz_loadu_epi16(mask, from);
+    if constexpr (kDtypeOf<T> == Dtype::f16) return _mm512_cvtph_ps(halves);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m256i to_bf16(
+    __m512 value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  const __m512i kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m128i to_s8(
+    __m512 value) {
+  const __mmask16 number = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);
+  const __m512 low = _mm512_maskz_max_ps(number, value, _mm512_set1_ps(-128));
+  const __m512 clamped = _mm512_min_ps(low, _mm512_set1_ps(127));
+  return _mm512_cvtepi32_epi8(_mm512_cvt_roundps_epi32(clamped, kNearest));
+}
+
+template <Element T>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void store(void* out,
+                                                                                   std::size_t i,
+                                                                                   __mmask16 mask,
+                                                                                   __m512 value) {
+  std::byte* to = static_cast<std::byte*>(out) + i * sizeof(T);
+  if constexpr (sizeof(T) == 4) {
+    _mm512_mask_storeu_ps(to, mask, value);
+  } else if constexpr (sizeof(T) == 1) {
+    _mm_mask_storeu_epi8(to, mask, to_s8(value));
+  } else if constexpr (kDtypeOf<T> == Dtype::f16) {
+    _mm256_mask_storeu_epi16(to, mask, _mm512_cvtps_ph(value, kNearest));
+  } else {
+    _mm256_mask_storeu_epi16(to, mask, to_bf16(value));
+  }
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 with_one_nan(
+    __m512 value) {
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  return _mm512_castsi512_ps(
+      _mm512_mask_mov_epi32(_mm512_castps_si512(value), nan, _mm512_set1_epi32(0x7fc00000)));
+}
+
+// One group of kUnroll vectors: all sources are read before anything is written, so that `out` may
+// be one of them.
+template <Element In, Element Out, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
+    void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
+  __m512 total[Vectors];
+  for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes, mask);
+  for (int s = 1; s < count; ++s) {
+    for (std::size_t v = 0; v < Vectors; ++v)
+      total[v] = _mm512_add_ps(total[v], load<In>(sources[s], i + v * kLanes, mask));
+  }
+  for (std::size_t v = 0; v < Vectors; ++v)
+    store<Out>(out, i + v * kLanes, mask, count > 1 ? with_one_nan(total[v]) : total[v]);
+}
+
+template <Element In, Element Out>
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void sum(void* out, const void* const* sources,
+                                                      int count, std::size_t n) {
+  constexpr __mmask16 kAll = 0xffff;
+  std::size_t i = 0;
+  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes)
+    sum_group<In, Out, kUnroll>(out, sources, count, i, kAll);
+  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, 1>(out, sources, count, i, kAll);
+  if (i < n) {
+    const auto rest = static_cast<__mmask16>((1U << (n - i)) - 1U);
+    sum_group<In, Out, 1>(out, sources, count, i, rest);
+  }
+}
+
+bool usable() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+template <Element In>
+constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
+                                           sum<In, std::int8_t>};
+
+constexpr Kernels kSet = {.name = "avx512",
+                          .usable = usable,
+                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
+
+}  // namespace
+
+const Kernels& avx512_kernels() { return kSet; }
+
+}  // namespace plait::tensor

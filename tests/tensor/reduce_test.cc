@@ -1,0 +1,68 @@
+#include "tensor/reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "plait/error.h"
+
+namespace plait::tensor {
+namespace {
+
+// The loops themselves are tested in kernels_test.cc, for every set.
+
+float sum_of(const std::vector<float>& values) {
+  std::vector<const void*> sources;
+  sources.reserve(values.size());
+  for (const float& value : values) sources.push_back(&value);
+  float out = 0;
+  sum_in_order(&out, Dtype::f32, sources.data(), static_cast<int>(sources.size()), Dtype::f32, 1);
+  return out;
+}
+
+TEST(SumInOrder, KeepsTheOrderOfItsSources) {
+  EXPECT_EQ(sum_of({1e8F, 1, -1e8F}), 0);
+  EXPECT_EQ(sum_of({1e8F, -1e8F, 1}), 1);
+}
+
+TEST(SumInOrder, StartsFromTheFirstSourceAndNotFromZero) {
+  EXPECT_TRUE(std::signbit(sum_of({-0.0F, -0.0F})));
+}
+
+TEST(SumInOrder, RoundsOnceAtTheEnd) {
+  // 256 + 1 is 256 in bf16; 256 + 1 + 1 is 258 when only the sum is rounded.
+  const std::array<Bf16, 2> values = {Bf16(256), Bf16(1)};
+  const void* sources[] = {values.data(), values.data() + 1, values.data() + 1};
+  Bf16 out;
+  sum_in_order(&out, Dtype::bf16, sources, 3, Dtype::bf16, 1);
+  EXPECT_EQ(static_cast<float>(out), 258);
+}
+
+TEST(SumInOrder, AccumulatesBesideItsInput) {
+  std::vector<float> total(777, 1);
+  const std::vector<float> more(777, 2);
+  const void* sources[] = {total.data(), more.data()};
+  sum_in_order(total.data(), Dtype::f32, sources, 2, Dtype::f32, total.size());
+  EXPECT_EQ(total, std::vector<float>(777, 3));
+}
+
+TEST(SumInOrder, RefusesToAddNothing) {
+  float out = 0;
+  try {
+    sum_in_order(&out, Dtype::f32, nullptr, 0, Dtype::f32, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_STREQ(error.what(), "sum_in_order: needs at least one source, not 0");
+  }
+}
+
+TEST(SumInOrder, OfNoElementsTouchesNothing) {
+  const void* sources[] = {nullptr, nullptr};
+  EXPECT_NO_THROW(sum_in_order(nullptr, Dtype::f32, sources, 2, Dtype::f32, 0));
+}
+
+}  // namespace
+}  // namespace plait::tensor
