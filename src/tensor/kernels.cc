@@ -6,7 +6,7 @@
 namespace plait::tensor {
 namespace {
 
-constexpr std::uint32_t kNan = 0x7fc00000U;
+constexpr std::uint32_t kNan = 0xffc00000U;
 
 // memcpy, because the pointers need no alignment.
 template <Element T>

@@ -13,8 +13,9 @@
 namespace plait::tensor {
 
 // out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. A sum of
-// two or more that is not a number is the NaN with the bits 0x7fc00000, because which operand's
-// payload an addition keeps is the compiler's choice. A sum of one is a conversion.
+// two or more that is not a number is the NaN with the bits 0xffc00000, the one that x86 makes of
+// ∞ - ∞, because which operand's payload an addition keeps is the compiler's choice. A sum of one
+// is a conversion.
 using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
 
 inline constexpr std::size_t kDtypes = 4;

@@ -80,7 +80,7 @@ Bytes want(const std::vector<const void*>& sources, Dtype in, Dtype out, std::si
   for (std::size_t i = 0; i < n; ++i) {
     float total = widened(sources[0], in, i);
     for (std::size_t s = 1; s < sources.size(); ++s) total += widened(sources[s], in, i);
-    if (sources.size() > 1 && std::isnan(total)) total = std::bit_cast<float>(0x7fc00000U);
+    if (sources.size() > 1 && std::isnan(total)) total = std::bit_cast<float>(0xffc00000U);
     put_narrowed(all, out, total);
   }
   return all;

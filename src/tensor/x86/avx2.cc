@@ -72,7 +72,8 @@ template <Element T>
 
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 with_one_nan(__m256 value) {
   const __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-  return _mm256_blendv_ps(value, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)), nan);
+  return _mm256_blendv_ps(
+      value, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(0xffc00000U))), nan);
 }
 
 // One group of vectors: all sources are read before anything is written, so that `out` may be one
