@@ -1,0 +1,114 @@
+"""Plants violations in a small tree and sees that tools/check_layers.py names them."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_layers
+
+LAYERS = """
+# a comment
+base:
+comm: base
+gemm: base
+cli: *
+"""
+
+
+class CheckLayersTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.write("tools/layers.txt", LAYERS)
+        self.write("include/plait/error.h", "#include <string>\n")
+        self.write("include/plait/version.h.in", "")
+        self.write("src/base/fd.h", '#include <unistd.h>\n#include "plait/error.h"\n')
+        self.write("src/comm/mailbox.h", '#include "base/fd.h"\n')
+        self.write("src/gemm/tile.h", "")
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def expect(self, *errors):
+        self.assertEqual(check_layers.check(self.root), list(errors))
+
+    def test_clean_tree(self):
+        self.write(
+            "src/cli/main.cc",
+            '#include <fmt/core.h>\n#include "comm/mailbox.h"\n#include "gemm/tile.h"\n#include "plait/version.h"\n',
+        )
+        self.write("src/library/CMakeLists.txt", "")
+        self.write("examples/one.cc", "#include <plait/error.h>\n")
+        self.expect()
+
+    def test_forbidden_include_names_file_line_and_both_modules(self):
+        self.write("src/gemm/onednn/onednn.cc", '#include <dnnl.h>\n\n  # include "comm/mailbox.h"\n')
+        self.expect("src/gemm/onednn/onednn.cc:3: gemm may not include comm")
+
+    def test_angle_brackets_are_no_way_around(self):
+        self.write("src/gemm/a.cc", "#include <comm/mailbox.h>\n")
+        self.expect("src/gemm/a.cc:1: gemm may not include comm")
+
+    def test_star_is_not_for_others(self):
+        self.write("src/cli/verb.h", "")
+        self.write("src/base/a.cc", '#include "cli/verb.h"\n')
+        self.expect("src/base/a.cc:1: base may not include cli")
+
+    def test_include_relative_to_the_file(self):
+        self.write("src/comm/a.cc", '#include "mailbox.h"\n')
+        self.expect('src/comm/a.cc:1: "mailbox.h" is not "module/file.h" or "plait/file.h" of a known module')
+
+    def test_include_that_does_not_exist(self):
+        self.write("src/comm/a.cc", '#include "base/gone.h"\n')
+        self.expect("src/comm/a.cc:1: base/gone.h does not exist")
+
+    def test_unknown_folder(self):
+        self.write("src/ops/a.cc", "")
+        self.write("src/a.cc", "")
+        self.expect(
+            "src: belongs to no module of tools/layers.txt",
+            "src/ops: belongs to no module of tools/layers.txt",
+        )
+
+    def test_public_header_includes_third_party(self):
+        self.write("include/plait/tensor.h", "#include <vector>\n#include <fmt/core.h>\n")
+        self.expect(
+            "include/plait/tensor.h:2: a public header may not include fmt/core.h: only plait/ and the standard library"
+        )
+
+    def test_public_header_includes_internal(self):
+        self.write("include/plait/tensor.h", '#include "base/fd.h"\n')
+        self.expect(
+            "include/plait/tensor.h:1: a public header may not include base/fd.h: only plait/ and the standard library"
+        )
+
+    def test_example_includes_internal(self):
+        self.write("examples/one.cc", '#include "base/fd.h"\n')
+        self.expect("examples/one.cc:1: an example may not include base: only public headers")
+
+    def test_cycle_of_modules(self):
+        self.write("tools/layers.txt", "base: comm\ncomm: gemm\ngemm: base\n")
+        self.expect("tools/layers.txt: a cycle: base -> comm -> gemm -> base")
+
+    def test_cycle_of_headers(self):
+        self.write("src/comm/a.h", '#include "comm/b.h"\n')
+        self.write("src/comm/b.h", '#include "comm/a.h"\n')
+        self.expect("headers include one another: comm/a.h -> comm/b.h -> comm/a.h")
+
+    def test_unknown_module_in_the_table(self):
+        self.write("tools/layers.txt", "base:\ncomm: bsae\n")
+        self.expect("tools/layers.txt: comm names bsae, which has no line")
+
+    def test_malformed_and_double_lines(self):
+        self.write("tools/layers.txt", "base:\ncomm base\nbase:\n")
+        self.expect(
+            "tools/layers.txt:2: not of the form `module: module ...`",
+            "tools/layers.txt:3: base has a line already",
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

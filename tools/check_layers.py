@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Checks that includes go one way, as tools/layers.txt says.
+
+    tools/check_layers.py [--root FOLDER]
+
+A module is a folder of src/; its line in layers.txt names the modules whose headers it may include. Public headers
+and examples see only public headers and the standard library (examples: any library). One line per violation:
+
+    src/gemm/onednn/onednn.cc:14: gemm may not include comm
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+SOURCES = {".h", ".cc", ".cuh", ".cu"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<open>["<])(?P<path>[^">]+)[">]')
+STANDARD = set(
+    """algorithm any array atomic barrier bit bitset cassert ccomplex cctype cerrno cfenv cfloat charconv chrono
+    cinttypes climits clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal
+    cstdarg cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution filesystem
+    format forward_list fstream functional future initializer_list iomanip ios iosfwd iostream istream iterator latch
+    limits list locale map memory memory_resource mutex new numbers numeric optional ostream queue random ranges ratio
+    regex scoped_allocator semaphore set shared_mutex source_location span sstream stack stdexcept stop_token
+    streambuf string string_view strstream syncstream system_error thread tuple type_traits typeindex typeinfo
+    unordered_map unordered_set utility valarray variant vector version""".split()
+)
+
+
+class Include(NamedTuple):
+    file: Path  # relative to the root
+    line: int
+    quoted: bool
+    path: str
+
+    @property
+    def head(self) -> str:
+        """What stands before the first slash: a module, `plait`, or nothing for a bare name."""
+        return self.path.split("/")[0] if "/" in self.path else ""
+
+    def complain(self, text: str) -> str:
+        return f"{self.file}:{self.line}: {text}"
+
+
+def read_layers(text: str) -> tuple[dict[str, set[str]], list[str]]:
+    """The modules, each with those it may include, and what is wrong with the table itself."""
+    layers: dict[str, set[str]] = {}
+    errors = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        module, colon, allowed = line.partition(":")
+        module = module.strip()
+        if not colon or not re.fullmatch(r"\w+", module):
+            errors.append(f"tools/layers.txt:{number}: not of the form `module: module ...`")
+        elif module in layers:
+            errors.append(f"tools/layers.txt:{number}: {module} has a line already")
+        else:
+            layers[module] = set(allowed.split())
+    for module, allowed in layers.items():
+        if "*" in allowed:
+            layers[module] = set(layers) - {module}
+        for unknown in sorted(layers[module] - set(layers)):
+            errors.append(f"tools/layers.txt: {module} names {unknown}, which has no line")
+    return layers, errors
+
+
+def find_cycle(graph: dict) -> list:
+    """Nodes that lead back to the first of them, or an empty list."""
+    done = set()
+    path: list = []
+
+    def visit(node) -> list:
+        if node in path:
+            return path[path.index(node) :] + [node]
+        if node in done:
+            return []
+        path.append(node)
+        for following in sorted(graph.get(node, ())):
+            if cycle := visit(following):
+                return cycle
+        path.pop()
+        done.add(node)
+        return []
+
+    for node in sorted(graph):
+        if cycle := visit(node):
+            return cycle
+    return []
+
+
+def sources_below(root: Path, folder: str) -> list[Path]:
+    return [file for file in sorted((root / folder).rglob("*")) if file.suffix in SOURCES]
+
+
+def includes_below(root: Path, folder: str) -> Iterator[Include]:
+    for file in sources_below(root, folder):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            if match := INCLUDE.match(line):
+                yield Include(file.relative_to(root), number, match["open"] == '"', match["path"])
+
+
+def exists(root: Path, include: Include) -> bool:
+    candidates = [root / "src" / include.path, root / "include" / include.path]
+    return any(c.exists() or c.with_name(c.name + ".in").exists() for c in candidates)
+
+
+def check_module_include(root: Path, layers: dict[str, set[str]], include: Include) -> str:
+    """What is wrong with an include in src/, or nothing."""
+    ours = include.head in layers or include.head == "plait"
+    if not include.quoted and not (ours and exists(root, include)):
+        return ""
+    if not ours:
+        return f'"{include.path}" is not "module/file.h" or "plait/file.h" of a known module'
+    if not exists(root, include):
+        return f"{include.path} does not exist"
+    module = include.file.parts[1]
+    if include.head in {"plait", module} or include.head in layers[module]:
+        return ""
+    return f"{module} may not include {include.head}"
+
+
+def check_folders(root: Path, layers: dict[str, set[str]]) -> list[str]:
+    folders = {file.relative_to(root).parent for file in sources_below(root, "src")}
+    strangers = [f for f in sorted(folders) if len(f.parts) < 2 or f.parts[1] not in layers]
+    return [f"{folder}: belongs to no module of tools/layers.txt" for folder in strangers]
+
+
+def check_modules(root: Path, layers: dict[str, set[str]]) -> list[str]:
+    return [
+        include.complain(problem)
+        for include in includes_below(root, "src")
+        if include.file.parts[1] in layers
+        if (problem := check_module_include(root, layers, include))
+    ]
+
+
+def check_public(root: Path) -> list[str]:
+    errors = []
+    for include in includes_below(root, "include/plait"):
+        if include.head == "plait" and not exists(root, include):
+            errors.append(include.complain(f"{include.path} does not exist"))
+        elif include.head != "plait" and include.path not in STANDARD:
+            errors.append(
+                include.complain(
+                    f"a public header may not include {include.path}: only plait/ and the standard library"
+                )
+            )
+    return errors
+
+
+def check_examples(root: Path, layers: dict[str, set[str]]) -> list[str]:
+    return [
+        include.complain(f"an example may not include {include.head}: only public headers")
+        for include in includes_below(root, "examples")
+        if include.head in layers
+    ]
+
+
+def header_graph(root: Path) -> dict[str, set[str]]:
+    """Each header with our headers that it includes, all as an #include spells them."""
+    graph: dict[str, set[str]] = {}
+    for folder in ("src", "include"):
+        for include in includes_below(root, folder):
+            if include.file.suffix in {".h", ".cuh"} and exists(root, include):
+                graph.setdefault(str(include.file.relative_to(folder)), set()).add(include.path)
+    return graph
+
+
+def check(root: Path) -> list[str]:
+    layers, errors = read_layers((root / "tools/layers.txt").read_text(encoding="utf-8"))
+    if cycle := find_cycle(layers):
+        errors.append("tools/layers.txt: a cycle: " + " -> ".join(cycle))
+    if errors:
+        return errors
+    errors = check_folders(root, layers) + check_modules(root, layers)
+    errors += check_public(root) + check_examples(root, layers)
+    if cycle := find_cycle(header_graph(root)):
+        errors.append("headers include one another: " + " -> ".join(cycle))
+    return errors
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Checks that includes go one way, as tools/layers.txt says.")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    errors = check(parser.parse_args().root)
+    print("\n".join(errors) if errors else "includes go one way")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
