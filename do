@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# One command for everything one does with this repository. `./do help` lists its verbs.
+#
+# Missing Debian packages are installed first; whatever is written goes below build/.
+set -euo pipefail
+
+caller=$PWD
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
+source tools/do/step.sh
+source tools/do/packages.sh
+source tools/do/build.sh
+source tools/do/sanitizers.sh
+source tools/do/lint.sh
+source tools/do/test.sh
+
+verb_help() {
+  cat <<'TEXT'
+usage: ./do VERB
+
+  demo               builds, shows this machine, and lets two ranks exchange chunks
+  test               everything CI checks: all builds and their tests, and what `lint` checks
+  test unit          the release build and its tests: the everyday loop
+  test asan|tsan     one sanitizer's build and its tests
+  lint               layers, documents, format, shell scripts, clang-tidy on what has changed
+  plait ARGS...      the plait command of the release build, brought up to date first
+  bench [NAME ARGS]  all benchmarks, or one of them
+  build [PRESET]     only builds: release, asan or tsan
+  gpu                what can only be checked on a GPU
+  clean              deletes build/
+
+Logs are in build/log/.
+TEXT
+}
+
+verb_demo() {
+  need_packages build
+  step 'build release' build release
+  build/release/src/cli/plait info
+  exec build/release/bench/comm/exchange_demo
+}
+
+verb_plait() {
+  [[ -x build/release/src/cli/plait ]] || need_packages build >&2
+  quietly build_targets release src/cli/plait
+  command=$PWD/build/release/src/cli/plait
+  cd "$caller"
+  exec "$command" "$@"
+}
+
+verb_bench() {
+  need_packages build
+  step 'build release' build release
+  run_benches "$@"
+}
+
+verb_build() {
+  need_packages build
+  step "build ${1:-release}" build "${1:-release}"
+}
+
+verb_lint() {
+  need_packages check
+  step 'build release' build release
+  lint
+  summary
+}
+
+verb_test() {
+  case ${1:-all} in
+    unit) need_packages build; test_preset release ;;
+    asan | tsan) need_packages build; test_preset "$1" ;;
+    lint) verb_lint; return ;;
+    all) need_packages check; test_preset release; lint; test_preset asan; test_preset tsan ;;
+    *) usage_error "./do test takes unit, asan, tsan, lint or nothing, not '$1'" ;;
+  esac
+  summary
+}
+
+# 77 is what test runners take for "not run": neither passed nor failed.
+verb_gpu() {
+  if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+    say 'There is a GPU here, but plait has no GPU checks yet: nothing was checked.'
+  else
+    say 'There is no GPU here, and plait has no GPU checks yet: nothing was checked.'
+  fi
+  exit 77
+}
+
+verb_clean() {
+  rm -rf build
+}
+
+verb=${1:-help}
+[[ $verb == -h || $verb == --help ]] && verb=help
+if ! declare -F "verb_$verb" >/dev/null; then
+  usage_error "./do has no verb '$verb'; ./do help lists them"
+fi
+shift || true
+"verb_$verb" "$@"

@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# The checks that read the sources. They need the release build: its compile_commands.json, and the command's verbs.
+
+lint() {
+  check layers tools/check_layers.py || true
+  check documents check_documents || true
+  check format check_format || true
+  check 'shell scripts' check_shell || true
+  check clang-tidy tools/do/tidy.py --build build/release "$(tidy_scope)" || true
+}
+
+check_documents() {
+  local plait=build/release/src/cli/plait options=()
+  [[ ! -x $plait ]] || options=(--plait "$plait")
+  tools/check_docs.py "${options[@]}"
+}
+
+# our_files PATTERN...: tracked ones and those that would be, so that a file is checked before its first commit.
+our_files() {
+  local file
+  git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+    [[ ! -f $file ]] || printf '%s\n' "$file"
+  done
+}
+
+check_format() {
+  our_files '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format-19 --dry-run -Werror
+}
+
+check_shell() {
+  our_files '*.sh' 'do' .ci/run | xargs -r shellcheck -x
+}
+
+# CI reads every file; a developer's machine only what differs from the main branch.
+tidy_scope() {
+  [[ ${CI:-} == true ]] && printf -- '--all' || printf -- '--changed'
+}

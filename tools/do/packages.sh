@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# The Debian packages that building and checking need, installed where they are missing.
+
+build_packages=(
+  cmake ninja-build g++ pkg-config git python3
+  libgtest-dev libbenchmark-dev
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev
+  libopenmpi-dev openmpi-bin
+)
+check_packages=(clang-tidy-19 clang-format-19 shellcheck)
+
+# need_packages build|check: `check` is what `build` is, and the tools that read the sources.
+need_packages() {
+  local wanted=("${build_packages[@]}") missing
+  [[ $1 == build ]] || wanted+=("${check_packages[@]}")
+  need_debian
+  missing=$(missing_packages "${wanted[@]}")
+  [[ -n $missing ]] || return 0
+  # One name a word.
+  # shellcheck disable=SC2086
+  install_packages $missing
+}
+
+need_debian() {
+  local id=unknown
+  [[ ! -r /etc/os-release ]] || id=$(. /etc/os-release && printf '%s' "$ID")
+  [[ $id != debian ]] || return 0
+  say "./do installs what it needs from Debian's packages, and this is '$id': get a C++20 compiler, CMake 3.25," \
+    "Ninja, GoogleTest and Google Benchmark (tests), hwloc (topology), CLI11, fmt and nlohmann-json (the command)," \
+    "MPI 3.1 (its transport) and the clang 19 tools (lint), then run cmake --preset release." >&2
+  exit 1
+}
+
+# missing_packages NAME...: those that are not installed.
+missing_packages() {
+  local name installed
+  # dpkg-query fails where one of the names is unknown, and lists the others all the same.
+  # shellcheck disable=SC2016
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)
+  for name in "$@"; do
+    grep -qxF "installed $name" <<<"$installed" || printf '%s\n' "$name"
+  done
+}
+
+install_packages() {
+  local root=()
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null || ! may_sudo; then
+      say "plait needs these Debian packages, and only root can install them: $*" >&2
+      exit 1
+    fi
+    root=(sudo)
+  fi
+  say "installing $*"
+  step 'package lists' "${root[@]}" apt-get update
+  step 'packages' "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --no-install-recommends "$@"
+}
+
+# Asks for the password where there is somebody to ask.
+may_sudo() {
+  if [[ -t 0 ]]; then sudo -v; else sudo -n true 2>/dev/null; fi
+}

@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# Steps: what is being done, how long it took, where its log is, and the summary of them all.
+#
+# A step is called where its status is asked for, and there `set -e` is off: functions used as steps join their
+# commands with &&.
+
+rows=()       # of the summary: "name|result|seconds"
+passed=0      # ctest tests and named checks together
+failed=0
+skipped=()    # tests that skipped themselves
+
+say() { printf '%s\n' "$*"; }
+
+usage_error() {
+  say "$*" >&2
+  exit 2
+}
+
+log_of() { printf 'build/log/%s.log' "${1// /-}"; }
+
+# show_log LOG: the end of a log, and where the rest is.
+show_log() {
+  local log=$1
+  [[ -s $log ]] || return 0
+  say "--- the end of $log:"
+  tail -n "${PLAIT_DO_TAIL:-60}" "$log"
+  say "--- the whole log: $log"
+}
+
+# run_logged NAME COMMAND...: sets `seconds`; the exit status is the command's.
+run_logged() {
+  local log status=0 start=$SECONDS
+  log=$(log_of "$1")
+  mkdir -p build/log
+  printf '%-24s' "$1"
+  "${@:2}" >"$log" 2>&1 </dev/null || status=$?
+  seconds=$((SECONDS - start))
+  if ((status == 0)); then
+    say "ok      ${seconds} s"
+  else
+    say "FAILED  ${seconds} s"
+    show_log "$log"
+  fi
+  return "$status"
+}
+
+# step NAME COMMAND...: one that the rest cannot do without.
+step() {
+  run_logged "$@" || exit 1
+}
+
+# check NAME COMMAND...: one that counts; the others go on where it fails.
+check() {
+  if run_logged "$@"; then
+    passed=$((passed + 1))
+    rows+=("$1|PASS|$seconds")
+  else
+    failed=$((failed + 1))
+    rows+=("$1|FAIL|$seconds")
+    return 1
+  fi
+}
+
+# quietly COMMAND...: nothing is printed unless it fails.
+quietly() {
+  local log
+  log=build/log/quiet-$$.log
+  mkdir -p build/log
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    show_log "$log" >&2
+    exit 1
+  fi
+  rm -f "$log"
+}
+
+# summary: the table of steps and, as the last line, the counts. Exits with 1 where anything failed.
+summary() {
+  local row name result seconds
+  say
+  for row in "${rows[@]}"; do
+    IFS='|' read -r name result seconds <<<"$row"
+    printf '%s  %-24s %6d s\n' "$result" "$name" "$seconds"
+  done
+  if ((${#skipped[@]} > 0)); then
+    say "not run, for the reason that each gives:"
+    printf '  %s\n' "${skipped[@]}"
+  fi
+  say "$passed passed, $failed failed"
+  ((failed == 0)) || exit 1
+}

@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+# Building a preset and running its tests.
+
+# test_preset release|asan|tsan
+test_preset() {
+  personality=()
+  [[ $1 != tsan ]] || prepare_tsan
+  if check "build $1" build "$1"; then
+    run_tests "$1"
+  else
+    failed=$((failed + 1))
+    rows+=("tests $1 (not built)|FAIL|0")
+  fi
+  personality=()
+}
+
+# ctest's own count goes into ours: one test that failed is one failure.
+run_tests() {
+  local name="tests $1" result=PASS good bad
+  local report=$PWD/build/log/tests-$1.xml
+  rm -f "$report"
+  run_logged "$name" ctest_preset "$1" "$report" || result=FAIL
+  read -r good bad <<<"$(tools/do/count_tests.py "$report")"
+  # Something went wrong that is no test: ctest itself, or there were no tests at all.
+  [[ $result == PASS || $bad -gt 0 ]] || bad=1
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  rows+=("$name ($((good + bad)))|$result|$seconds")
+  while IFS= read -r line; do skipped+=("$1: $line"); done < <(tools/do/count_tests.py --skipped "$report")
+}
+
+ctest_preset() {
+  "${personality[@]}" ctest --test-dir "build/$1" -j2 --timeout 120 --output-on-failure --no-tests=error \
+    --output-junit "$2"
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy, on several files at a time, and not again on what it has found clean.
+
+    tools/do/tidy.py --build build/release --all|--changed
+
+A file was found clean with its text, that of all our headers it includes, its compile command and .clang-tidy: a
+stamp below BUILD/../tidy is named by their hash. --changed takes the files that differ from the merge base with
+origin/main (without one: from the commit before the last) and those that include one that does.
+"""
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TIDY = "clang-tidy-19"
+ROOT = Path(__file__).resolve().parents[2]
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+@functools.cache
+def included(file: Path, build: Path) -> frozenset[Path]:
+    """The file itself and every header of ours that it includes, directly or not."""
+    found = {file}
+    waiting = [file]
+    while waiting:
+        current = waiting.pop()
+        for name in INCLUDE.findall(current.read_text(encoding="utf-8")):
+            folders = [ROOT / "src", ROOT / "include", ROOT / "tests", build / "generated", current.parent]
+            header = next((f / name for f in folders if (f / name).is_file()), None)
+            if header and header not in found:
+                found.add(header)
+                waiting.append(header)
+    return frozenset(found)
+
+
+def git(*arguments: str) -> list[str]:
+    run = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return run.stdout.splitlines() if run.returncode == 0 else []
+
+
+def changed() -> set[Path]:
+    base = git("merge-base", "origin/main", "HEAD") or git("rev-parse", "HEAD~1") or git("hash-object", "-t", "tree", "/dev/null")
+    names = git("diff", "--name-only", base[0]) + git("ls-files", "--others", "--exclude-standard")
+    return {ROOT / name for name in names}
+
+
+def key(entry: dict, build: Path) -> str:
+    """A name for everything clang-tidy's verdict depends on."""
+    digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes() + entry["command"].encode())
+    for file in sorted(included(Path(entry["file"]), build)):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def tidy(entry: dict, build: Path, stamps: Path) -> bool:
+    stamp = stamps / key(entry, build)
+    if stamp.exists():
+        return True
+    start = time.monotonic()
+    run = subprocess.run([TIDY, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True)
+    name = Path(entry["file"]).relative_to(ROOT)
+    print(f"{name}: {'clean' if run.returncode == 0 else 'FAILED'}, {time.monotonic() - start:.1f} s", flush=True)
+    if run.returncode == 0:
+        stamp.touch()
+    else:
+        print(run.stdout, run.stderr, flush=True)
+    return run.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=Path, required=True)
+    scope = parser.add_mutually_exclusive_group(required=True)
+    scope.add_argument("--all", action="store_true")
+    scope.add_argument("--changed", action="store_true")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    stamps = build.parent / "tidy"
+    stamps.mkdir(exist_ok=True)
+
+    entries = json.loads((build / "compile_commands.json").read_text())
+    ours = [e for e in entries if not Path(e["file"]).is_relative_to(build.parent)]
+    if arguments.changed:
+        touched = changed()
+        if ROOT / ".clang-tidy" not in touched:
+            ours = [e for e in ours if included(Path(e["file"]), build) & touched]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        clean = list(pool.map(lambda entry: tidy(entry, build, stamps), ours))
+    print(f"{clean.count(True)} of {len(clean)} files are clean")
+    return 0 if all(clean) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
