@@ -3,21 +3,31 @@
 
     count_tests.py REPORT            prints "PASSED FAILED", without the tests that skipped themselves
     count_tests.py --skipped REPORT  prints the latter, one a line
+    count_tests.py --failed REPORT   prints what each test that failed wrote last
 """
 
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+LINES = 60  # of a failed test's output
+
 
 def main() -> int:
     *flags, report = sys.argv[1:]
     cases = ElementTree.parse(report).getroot().findall("testcase") if Path(report).exists() else []
-    states = [(case.get("name"), case.get("status")) for case in cases]
+    passed = [case for case in cases if case.get("status") == "run"]
+    failed = [case for case in cases if case.get("status") == "fail"]
     if "--skipped" in flags:
-        print("".join(f"{name}\n" for name, status in states if status not in {"run", "fail"}), end="")
+        for case in cases:
+            if case not in passed and case not in failed:
+                print(case.get("name"))
+    elif "--failed" in flags:
+        for case in failed:
+            output = (case.findtext("system-out") or "").splitlines()
+            print(f"--- {case.get('name')} failed:", *output[-LINES:], sep="\n")
     else:
-        print(sum(s == "run" for _, s in states), sum(s == "fail" for _, s in states))
+        print(len(passed), len(failed))
     return 0
 
 

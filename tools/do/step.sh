@@ -23,7 +23,7 @@ show_log() {
   local log=$1
   [[ -s $log ]] || return 0
   say "--- the end of $log:"
-  tail -n "${PLAIT_DO_TAIL:-60}" "$log"
+  tail -n 60 "$log"
   say "--- the whole log: $log"
 }
 
@@ -39,14 +39,13 @@ run_logged() {
     say "ok      ${seconds} s"
   else
     say "FAILED  ${seconds} s"
-    show_log "$log"
   fi
   return "$status"
 }
 
 # step NAME COMMAND...: one that the rest cannot do without.
 step() {
-  run_logged "$@" || exit 1
+  run_logged "$@" || { show_log "$(log_of "$1")"; exit 1; }
 }
 
 # check NAME COMMAND...: one that counts; the others go on where it fails.
@@ -57,6 +56,7 @@ check() {
   else
     failed=$((failed + 1))
     rows+=("$1|FAIL|$seconds")
+    show_log "$(log_of "$1")"
     return 1
   fi
 }

@@ -21,8 +21,9 @@ run_tests() {
   rm -f "$report"
   run_logged "$name" ctest_preset "$1" "$report" || result=FAIL
   read -r good bad <<<"$(tools/do/count_tests.py "$report")"
+  tools/do/count_tests.py --failed "$report"
   # Something went wrong that is no test: ctest itself, or there were no tests at all.
-  [[ $result == PASS || $bad -gt 0 ]] || bad=1
+  [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
   passed=$((passed + good))
   failed=$((failed + bad))
   rows+=("$name ($((good + bad)))|$result|$seconds")
