@@ -1,4 +1,4 @@
-// Uses the installed library as a program of its own: a type that crosses the library's boundary by exception.
+// Uses the installed library as a program of its own: an exception crosses its boundary.
 #include <plait/plait.h>
 
 #include <iostream>
