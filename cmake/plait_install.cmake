@@ -5,6 +5,9 @@ include(CMakePackageConfigHelpers)
 set(PLAIT_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/plait)
 
 install(TARGETS plait_shared plait_static EXPORT plaitTargets)
+if(TARGET plait_command)
+  install(TARGETS plait_command)
+endif()
 install(DIRECTORY include/plait TYPE INCLUDE FILES_MATCHING PATTERN *.h)
 install(FILES ${PROJECT_BINARY_DIR}/generated/plait/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plait)

@@ -89,11 +89,21 @@ class Checker:
         self.folders = {p.name for p in root.iterdir() if p.is_dir()} - {"build", ".git"}
         self.modules = {p.name for p in (root / "src").glob("*/")}
         scripts = [root / "do", *root.glob("tools/do/*.sh")]
-        self.do_verbs = {verb for s in scripts if s.exists() for verb in VERB.findall(s.read_text())}
+        self.do_verbs = {
+            verb for s in scripts if s.exists() for verb in VERB.findall(s.read_text())
+        }
 
     def check(self) -> list[str]:
-        files = [*self.root.glob("*.md"), *self.root.glob("docs/**/*.md"), *self.root.glob("examples/**/*.md")]
-        return [f"{file.relative_to(self.root)}:{problem}" for file in sorted(files) for problem in self.problems(file)]
+        files = [
+            *self.root.glob("*.md"),
+            *self.root.glob("docs/**/*.md"),
+            *self.root.glob("examples/**/*.md"),
+        ]
+        return [
+            f"{file.relative_to(self.root)}:{problem}"
+            for file in sorted(files)
+            for problem in self.problems(file)
+        ]
 
     def problems(self, file: Path) -> Iterator[str]:
         document = parse(file.read_text(encoding="utf-8"))
@@ -103,7 +113,9 @@ class Checker:
             if machine := MACHINE.search(line):
                 yield f"{number}: {machine[0]} is a folder of somebody's machine"
         for number, line in enumerate(document.prose, start=1):
-            for problem in itertools.chain(self.check_links(file, line), self.check_paths(file, line)):
+            for problem in itertools.chain(
+                self.check_links(file, line), self.check_paths(file, line)
+            ):
                 yield f"{number}: {problem}"
         for block in document.blocks:
             yield from self.check_block(block)
@@ -136,7 +148,9 @@ class Checker:
         head = path.split("/")[0]
         if head == "plait":
             is_header = path.endswith(".h")
-            return [self.root / "include", self.root / "build/release/generated"] if is_header else []
+            return (
+                [self.root / "include", self.root / "build/release/generated"] if is_header else []
+            )
         if head in self.folders:
             return [self.root, file.parent]
         return [self.root / "src"] if head in self.modules else []
@@ -171,12 +185,16 @@ class Checker:
 
 def verbs_of(plait: Path) -> set[str]:
     """The verbs that `plait --help` lists: the first words of its indented lines."""
-    text = subprocess.run([plait, "--help"], check=True, capture_output=True, text=True, timeout=20).stdout
+    text = subprocess.run(
+        [plait, "--help"], check=True, capture_output=True, text=True, timeout=20
+    ).stdout
     return set(re.findall(r"^ +(?:plait )?([a-z][\w-]*)\b", text, re.MULTILINE))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Checks that the documents tell the truth about the tree.")
+    parser = argparse.ArgumentParser(
+        description="Checks that the documents tell the truth about the tree."
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--plait", type=Path, help="the built command, to know its verbs")
     arguments = parser.parse_args()

@@ -184,7 +184,9 @@ def check(root: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Checks that includes go one way, as tools/layers.txt says.")
+    parser = argparse.ArgumentParser(
+        description="Checks that includes go one way, as tools/layers.txt says."
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     errors = check(parser.parse_args().root)
     print("\n".join(errors) if errors else "includes go one way")

@@ -27,7 +27,10 @@ class CheckDocsTest(unittest.TestCase):
 
     def expect(self, text, *errors):
         self.write("README.md", text)
-        self.assertEqual(check_docs.Checker(self.root, {"info", "run"}).check(), [f"README.md:{e}" for e in errors])
+        self.assertEqual(
+            check_docs.Checker(self.root, {"info", "run"}).check(),
+            [f"README.md:{e}" for e in errors],
+        )
 
     def test_true_document(self):
         self.expect(
@@ -49,7 +52,9 @@ class CheckDocsTest(unittest.TestCase):
     def test_link_is_relative_to_its_document(self):
         self.write("docs/concepts/overlap.md", "[tour](../tour.md) [wrong](docs/tour.md)\n")
         errors = check_docs.Checker(self.root, None).check()
-        self.assertEqual(errors, ["docs/concepts/overlap.md:1: the link to docs/tour.md leads nowhere"])
+        self.assertEqual(
+            errors, ["docs/concepts/overlap.md:1: the link to docs/tour.md leads nowhere"]
+        )
 
     def test_paths_in_backticks(self):
         self.expect("`src/comm/gone.h`\n", "1: `src/comm/gone.h` does not exist")
@@ -66,11 +71,20 @@ class CheckDocsTest(unittest.TestCase):
         self.assertEqual(check_docs.Checker(self.root, None).check(), [])
 
     def test_example_that_differs_from_its_file(self):
-        self.expect("<!-- file: examples/one.cc -->\n```cpp\nint x;\n```\n", "2: differs from examples/one.cc")
-        self.expect("<!-- file: examples/two.cc -->\n```cpp\nint x;\n```\n", "2: examples/two.cc does not exist")
+        self.expect(
+            "<!-- file: examples/one.cc -->\n```cpp\nint x;\n```\n",
+            "2: differs from examples/one.cc",
+        )
+        self.expect(
+            "<!-- file: examples/two.cc -->\n```cpp\nint x;\n```\n",
+            "2: examples/two.cc does not exist",
+        )
 
     def test_machine_paths_and_trailing_blanks(self):
-        self.expect("in " + "/home/" + "somebody/plait\n", "1: /home/" + "somebody is a folder of somebody's machine")
+        self.expect(
+            "in " + "/home/" + "somebody/plait\n",
+            "1: /home/" + "somebody is a folder of somebody's machine",
+        )
         self.expect("blank \n", "1: trailing blanks")
 
 

@@ -45,7 +45,9 @@ class CheckLayersTest(unittest.TestCase):
         self.expect()
 
     def test_forbidden_include_names_file_line_and_both_modules(self):
-        self.write("src/gemm/onednn/onednn.cc", '#include <dnnl.h>\n\n  # include "comm/mailbox.h"\n')
+        self.write(
+            "src/gemm/onednn/onednn.cc", '#include <dnnl.h>\n\n  # include "comm/mailbox.h"\n'
+        )
         self.expect("src/gemm/onednn/onednn.cc:3: gemm may not include comm")
 
     def test_angle_brackets_are_no_way_around(self):
@@ -59,7 +61,9 @@ class CheckLayersTest(unittest.TestCase):
 
     def test_include_relative_to_the_file(self):
         self.write("src/comm/a.cc", '#include "mailbox.h"\n')
-        self.expect('src/comm/a.cc:1: "mailbox.h" is not "module/file.h" or "plait/file.h" of a known module')
+        self.expect(
+            'src/comm/a.cc:1: "mailbox.h" is not "module/file.h" or "plait/file.h" of a known module'
+        )
 
     def test_include_that_does_not_exist(self):
         self.write("src/comm/a.cc", '#include "base/gone.h"\n')

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Reads what `ctest --output-junit` wrote.
 
-    count_tests.py REPORT            prints "PASSED FAILED", without the tests that skipped themselves
-    count_tests.py --skipped REPORT  prints the latter, one a line
-    count_tests.py --failed REPORT   prints what each test that failed wrote last
+count_tests.py REPORT            prints "PASSED FAILED", without the tests that skipped themselves
+count_tests.py --skipped REPORT  prints the latter, one a line
+count_tests.py --failed REPORT   prints what each test that failed wrote last
 """
 
 import sys

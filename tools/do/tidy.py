@@ -33,7 +33,13 @@ def included(file: Path, build: Path) -> frozenset[Path]:
     while waiting:
         current = waiting.pop()
         for name in INCLUDE.findall(current.read_text(encoding="utf-8")):
-            folders = [ROOT / "src", ROOT / "include", ROOT / "tests", build / "generated", current.parent]
+            folders = [
+                ROOT / "src",
+                ROOT / "include",
+                ROOT / "tests",
+                build / "generated",
+                current.parent,
+            ]
             header = next((f / name for f in folders if (f / name).is_file()), None)
             if header and header not in found:
                 found.add(header)
@@ -47,7 +53,11 @@ def git(*arguments: str) -> list[str]:
 
 
 def changed() -> set[Path]:
-    base = git("merge-base", "origin/main", "HEAD") or git("rev-parse", "HEAD~1") or git("hash-object", "-t", "tree", "/dev/null")
+    base = (
+        git("merge-base", "origin/main", "HEAD")
+        or git("rev-parse", "HEAD~1")
+        or git("hash-object", "-t", "tree", "/dev/null")
+    )
     names = git("diff", "--name-only", base[0]) + git("ls-files", "--others", "--exclude-standard")
     return {ROOT / name for name in names}
 
@@ -65,9 +75,14 @@ def tidy(entry: dict, build: Path, stamps: Path) -> bool:
     if stamp.exists():
         return True
     start = time.monotonic()
-    run = subprocess.run([TIDY, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True)
+    run = subprocess.run(
+        [TIDY, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True
+    )
     name = Path(entry["file"]).relative_to(ROOT)
-    print(f"{name}: {'clean' if run.returncode == 0 else 'FAILED'}, {time.monotonic() - start:.1f} s", flush=True)
+    print(
+        f"{name}: {'clean' if run.returncode == 0 else 'FAILED'}, {time.monotonic() - start:.1f} s",
+        flush=True,
+    )
     if run.returncode == 0:
         stamp.touch()
     else:
