@@ -1,0 +1,82 @@
+"""What ./do says and counts, without building anything."""
+
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = """<testsuite>
+  <testcase name="good" status="run"/>
+  <testcase name="better" status="run"/>
+  <testcase name="bad" status="fail"><system-out>expected 1, got 2</system-out></testcase>
+  <testcase name="idle" status="notrun"><skipped message="no GPU"/></testcase>
+</testsuite>"""
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+
+
+class DoTest(unittest.TestCase):
+    def test_help_lists_every_verb(self):
+        verbs = re.findall(r"^verb_(\w+)\(\)", (ROOT / "do").read_text(), re.MULTILINE)
+        listed = re.findall(r"^  (\w+)", run(ROOT / "do", "help").stdout, re.MULTILINE)
+        self.assertEqual(set(listed) | {"help"}, set(verbs))
+
+    def test_unknown_verb_is_wrong_usage(self):
+        refused = run(ROOT / "do", "fly")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("'fly'", refused.stderr)
+
+    def test_gpu_does_not_claim_to_have_checked(self):
+        gpu = run(ROOT / "do", "gpu")
+        self.assertEqual(gpu.returncode, 77)
+        self.assertIn("nothing was checked", gpu.stdout)
+
+
+class SummaryTest(unittest.TestCase):
+    def run_steps(self, script):
+        with tempfile.TemporaryDirectory() as folder:
+            source = f"set -euo pipefail; cd {folder}; source {ROOT}/tools/do/step.sh; {script}"
+            return run("bash", "-c", source)
+
+    def test_failed_check_does_not_stop_the_others_and_fails_in_the_end(self):
+        ran = self.run_steps("check one false || true; check two true; summary")
+        self.assertEqual(ran.returncode, 1)
+        self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 1 failed")
+
+    def test_all_passed(self):
+        ran = self.run_steps("check one true; summary")
+        self.assertEqual(ran.returncode, 0)
+        self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
+
+    def test_failure_shows_its_log_and_where_it_is(self):
+        ran = self.run_steps("step 'break it' bash -c 'echo the reason; exit 3'; echo went on")
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("the reason", ran.stdout)
+        self.assertIn("build/log/break-it.log", ran.stdout)
+        self.assertNotIn("went on", ran.stdout)
+
+
+class CountTestsTest(unittest.TestCase):
+    def count(self, *flags):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as report:
+            report.write(REPORT)
+            report.flush()
+            return run(ROOT / "tools/do/count_tests.py", *flags, report.name).stdout
+
+    def test_skipped_tests_did_not_pass(self):
+        self.assertEqual(self.count(), "2 1\n")
+        self.assertEqual(self.count("--skipped"), "idle\n")
+
+    def test_failed_tests_show_their_output(self):
+        self.assertEqual(self.count("--failed"), "--- bad failed:\nexpected 1, got 2\n")
+
+    def test_missing_report_counts_nothing(self):
+        self.assertEqual(run(ROOT / "tools/do/count_tests.py", "gone.xml").stdout, "0 0\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
