@@ -1,0 +1,61 @@
+// Memory of one's own, for matrices.
+//
+//   plait::Buffer buffer = plait::Buffer::for_tensor(Dtype::bf16, 512, 4096);
+//   plait::TensorView x = buffer.view(Dtype::bf16, 512, 4096);   // must not outlive the buffer
+//
+// Aligned to 64 bytes; contents start undefined. A buffer of no bytes is legal and has no memory,
+// and so is one that was moved from. Error{system} where the memory can't be had.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "plait/dtype.h"
+#include "plait/export.h"
+#include "plait/tensor_view.h"
+
+namespace plait {
+
+struct BufferOptions {
+  // Asks for pages of 2 MiB, which spare the processor most page-table walks. Where the system has
+  // none to give, or for less than 2 MiB, the buffer is an ordinary one.
+  bool huge_pages = false;
+};
+
+class PLAIT_EXPORT Buffer {
+ public:
+  static constexpr std::size_t kAlignment = 64;
+
+  Buffer() = default;
+  explicit Buffer(std::size_t bytes, BufferOptions options = {});
+
+  // Room for `rows` x `cols` elements, row after row without gaps.
+  static Buffer for_tensor(Dtype dtype, std::int64_t rows, std::int64_t cols,
+                           BufferOptions options = {});
+
+  std::byte* data() const { return data_.get(); }
+  std::size_t bytes() const { return data_ ? bytes_ : 0; }
+
+  // A contiguous matrix at the start of the buffer; Error{invalid_argument} if it does not fit.
+  TensorView view(Dtype dtype, std::int64_t rows, std::int64_t cols) const;
+
+  // How much of the buffer lies in huge pages now. Pages are given when they are first touched, so
+  // that an untouched buffer has none. Reads /proc: for reports, not for inner loops.
+  std::size_t huge_page_bytes() const;
+
+ private:
+  struct Release {
+    std::size_t mapped;  // 0: from the heap
+    void operator()(std::byte* data) const;
+  };
+  using Memory = std::unique_ptr<std::byte, Release>;
+
+  static Memory from_heap(std::size_t bytes);
+  static Memory in_huge_pages(std::size_t bytes);
+
+  Memory data_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace plait

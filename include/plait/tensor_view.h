@@ -1,0 +1,98 @@
+// Matrices that belong to somebody else.
+//
+//   plait::TensorView x{.data = x_data, .dtype = Dtype::bf16, .rows = 512, .cols = 4096,
+//                       .row_stride = 4096};
+//   plait::TensorView block = x.row_range(64, 128).column_range(0, 1024);   // no copy
+//
+// A view is a few words: pass it by value, and keep it no longer than the call it was made for.
+// Rows are row_stride elements apart. The memory is the device's: before reading it, code that runs
+// on the CPU asks whether device is kCpu.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "plait/dtype.h"
+#include "plait/export.h"
+
+namespace plait {
+
+// Where memory is: with the CPU, or on the GPU with this index.
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+
+  Kind kind = Kind::cpu;
+  int index = 0;
+
+  static constexpr Device cuda(int index) { return {Kind::cuda, index}; }
+
+  bool operator==(const Device&) const = default;
+};
+
+inline constexpr Device kCpu{};
+
+// "cpu", "cuda:1"
+PLAIT_EXPORT std::string name(Device device);
+
+// The inverse of name(); "cuda" alone is the first GPU; nullopt for any other text.
+PLAIT_EXPORT std::optional<Device> parse_device(std::string_view text);
+
+// Data is void* or const void*. Sizes are in elements.
+template <class Data>
+struct BasicTensorView {
+  Data data = nullptr;
+  Dtype dtype = Dtype::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;
+  Device device = kCpu;
+
+  // Of the elements alone, without what lies between the rows.
+  std::size_t bytes() const { return static_cast<std::size_t>(rows) * row_bytes(); }
+  std::size_t row_bytes() const { return static_cast<std::size_t>(cols) * size_of(dtype); }
+
+  bool is_contiguous() const { return rows <= 1 || cols == 0 || row_stride == cols; }
+
+  // The first element of row i.
+  Data row(std::int64_t i) const { return at(i, 0); }
+
+  // Rows [begin, end), columns [begin, end); 0 <= begin <= end <= rows or cols.
+  BasicTensorView row_range(std::int64_t begin, std::int64_t end) const {
+    BasicTensorView part = *this;
+    part.data = at(begin, 0);
+    part.rows = end - begin;
+    return part;
+  }
+  BasicTensorView column_range(std::int64_t begin, std::int64_t end) const {
+    BasicTensorView part = *this;
+    part.data = at(0, begin);
+    part.cols = end - begin;
+    return part;
+  }
+
+  // What may be written may be read.
+  operator BasicTensorView<const void*>() const  // NOLINT(google-explicit-constructor)
+    requires std::same_as<Data, void*>
+  {
+    return {data, dtype, rows, cols, row_stride, device};
+  }
+
+ private:
+  Data at(std::int64_t i, std::int64_t j) const {
+    using Byte = std::conditional_t<std::same_as<Data, void*>, std::byte, const std::byte>;
+    const std::int64_t offset = (i * row_stride + j) * static_cast<std::int64_t>(size_of(dtype));
+    return static_cast<Byte*>(data) + offset;
+  }
+};
+
+using TensorView = BasicTensorView<void*>;
+using ConstTensorView = BasicTensorView<const void*>;
+
+static_assert(std::is_trivially_copyable_v<TensorView> && sizeof(TensorView) <= 48);
+
+}  // namespace plait

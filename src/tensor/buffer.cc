@@ -1,0 +1,65 @@
+#include "plait/buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+
+#include "base/check.h"
+#include "tensor/huge_pages.h"
+#include "tensor/validate.h"
+
+namespace plait {
+
+Buffer::Buffer(std::size_t bytes, BufferOptions options) : bytes_(bytes) {
+  if (bytes == 0) return;
+  constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - tensor::kHugePage;
+  PLAIT_CHECK(bytes <= kMost, "Buffer: ", bytes, " bytes are more than memory can hold");
+  if (options.huge_pages && bytes >= tensor::kHugePage) data_ = in_huge_pages(bytes);
+  if (!data_) data_ = from_heap(bytes);
+}
+
+Buffer Buffer::for_tensor(Dtype dtype, std::int64_t rows, std::int64_t cols,
+                          BufferOptions options) {
+  const ConstTensorView shape = {.dtype = dtype, .rows = rows, .cols = cols};
+  return Buffer(tensor::checked_bytes(shape, "Buffer: a tensor that"), options);
+}
+
+TensorView Buffer::view(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
+  const TensorView whole = {
+      .data = data(), .dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols};
+  const std::size_t needed = tensor::checked_bytes(whole, "Buffer: a view that");
+  PLAIT_CHECK(needed <= bytes(), "Buffer: a view of ", rows, " x ", cols, " ", name(dtype),
+              " takes ", needed, " bytes but the buffer has ", bytes());
+  return whole;
+}
+
+std::size_t Buffer::huge_page_bytes() const {
+  if (!data_ || data_.get_deleter().mapped == 0) return 0;
+  return tensor::huge_page_bytes(data_.get(), data_.get_deleter().mapped);
+}
+
+void Buffer::Release::operator()(std::byte* data) const {
+  if (mapped == 0) {
+    std::free(data);
+  } else {
+    ::munmap(data, mapped);
+  }
+}
+
+Buffer::Memory Buffer::from_heap(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (data == nullptr) base::fail_errno(base::sentence("Buffer: cannot get ", bytes, " bytes"));
+  return Memory(data, Release{});
+}
+
+Buffer::Memory Buffer::in_huge_pages(std::size_t bytes) {
+  const std::size_t rounded =
+      (bytes + tensor::kHugePage - 1) / tensor::kHugePage * tensor::kHugePage;
+  return Memory(tensor::map_huge_pages(rounded), Release{rounded});
+}
+
+}  // namespace plait

@@ -1,0 +1,49 @@
+#include "tensor/huge_pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace plait::tensor {
+
+std::byte* map_huge_pages(std::size_t bytes) {
+  // mmap aligns to small pages only, so one huge page more is mapped, and what lies before and
+  // behind the aligned part is given back.
+  const std::size_t mapped = bytes + kHugePage;
+  void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) return nullptr;
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(start) % kHugePage;
+  std::byte* data = static_cast<std::byte*>(start) + before;
+  if (before > 0) ::munmap(start, before);
+  ::munmap(data + bytes, kHugePage - before);
+  if (::madvise(data, bytes, MADV_HUGEPAGE) == 0) return data;
+  ::munmap(data, bytes);
+  return nullptr;
+}
+
+std::size_t huge_page_bytes(const std::byte* data, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  std::ifstream maps("/proc/self/smaps");
+  bool ours = false;
+  std::size_t found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t low = 0;
+    std::uintptr_t high = 0;
+    std::size_t kib = 0;
+    // "7f2a00000000-7f2a00400000 rw-p ..." starts a mapping, "AnonHugePages:   4096 kB" is of it.
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &low, &high) == 2) {
+      ours = low < begin + bytes && begin < high;
+    } else if (ours && std::sscanf(line.c_str(), "AnonHugePages: %zu", &kib) == 1) {
+      found += kib * 1024;
+    }
+  }
+  // The kernel may count a neighbour in the same mapping.
+  return std::min(found, bytes);
+}
+
+}  // namespace plait::tensor

@@ -1,0 +1,131 @@
+#include "plait/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "tensor/huge_pages.h"
+#include "tensor/sentence_of.h"
+
+// Lets an allocation that is too large fail in the sanitizers as it does without them.
+extern "C" PLAIT_EXPORT const char* __asan_default_options() {  // NOLINT: not our name
+  return "allocator_may_return_null=1";
+}
+extern "C" PLAIT_EXPORT const char* __tsan_default_options() {  // NOLINT: not our name
+  return "allocator_may_return_null=1";
+}
+
+namespace plait {
+namespace {
+
+static_assert(!std::is_copy_constructible_v<Buffer> &&
+              std::is_nothrow_move_constructible_v<Buffer>);
+
+constexpr std::size_t kHugePage = tensor::kHugePage;
+
+std::size_t misalignment(const Buffer& buffer, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment;
+}
+
+TEST(Buffer, IsAlignedAndWritableToItsLastByte) {
+  for (const std::size_t bytes : {1U, 63U, 64U, 65U, 4097U, 3U << 20}) {
+    const Buffer buffer(bytes);
+    EXPECT_EQ(buffer.bytes(), bytes);
+    EXPECT_EQ(misalignment(buffer, Buffer::kAlignment), 0);
+    std::memset(buffer.data(), 0x5a, bytes);
+    EXPECT_EQ(buffer.data()[bytes - 1], std::byte{0x5a});
+  }
+}
+
+TEST(Buffer, OfNoBytesIsLegal) {
+  for (const Buffer& buffer : {Buffer(), Buffer(0), Buffer(0, {.huge_pages = true})}) {
+    EXPECT_EQ(buffer.bytes(), 0);
+    EXPECT_EQ(buffer.data(), nullptr);
+    EXPECT_EQ(buffer.view(Dtype::f32, 0, 7).bytes(), 0);
+    EXPECT_EQ(buffer.huge_page_bytes(), 0);
+  }
+}
+
+TEST(Buffer, MovedFromIsEmptyAndMayBeUsedAgain) {
+  Buffer first(100);
+  const std::byte* data = first.data();
+  Buffer second = std::move(first);
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(second.bytes(), 100);
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): that is what is tested
+  EXPECT_EQ(first.bytes(), 0);
+  EXPECT_EQ(first.view(Dtype::f32, 0, 0).data, nullptr);
+  first = Buffer(3 * kHugePage, {.huge_pages = true});
+  second = std::move(first);
+  EXPECT_EQ(second.bytes(), 3 * kHugePage);
+  EXPECT_EQ(first.huge_page_bytes(), 0);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST(Buffer, GivesViews) {
+  const Buffer buffer = Buffer::for_tensor(Dtype::bf16, 5, 7);
+  EXPECT_EQ(buffer.bytes(), 70);
+  const TensorView view = buffer.view(Dtype::bf16, 5, 7);
+  EXPECT_EQ(view.data, buffer.data());
+  EXPECT_EQ(view.row_stride, 7);
+  EXPECT_EQ(view.device, kCpu);
+  EXPECT_TRUE(view.is_contiguous());
+  EXPECT_EQ(buffer.view(Dtype::f32, 1, 17).bytes(), 68);
+}
+
+TEST(Buffer, RefusesViewsThatDoNotFit) {
+  const Buffer buffer(47);
+  EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, 3, 4); }),
+            "Buffer: a view of 3 x 4 f32 takes 48 bytes but the buffer has 47");
+  EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, -1, 4); }),
+            "Buffer: a view that is -1 x 4: sizes must not be negative");
+  EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, INT64_MAX / 2, 2); }),
+            "Buffer: a view that is 4611686018427387903 x 2 f32: more than memory can hold");
+}
+
+TEST(Buffer, RefusesSizesThatOverflow) {
+  EXPECT_EQ(sentence_of([] { Buffer::for_tensor(Dtype::bf16, INT64_MAX, 3); }),
+            "Buffer: a tensor that is 9223372036854775807 x 3 bf16: more than memory can hold");
+  EXPECT_EQ(sentence_of([] { Buffer::for_tensor(Dtype::s8, 1, -3); }),
+            "Buffer: a tensor that is 1 x -3: sizes must not be negative");
+  for (const bool huge : {false, true}) {
+    EXPECT_EQ(sentence_of([&] {
+                const Buffer buffer(std::numeric_limits<std::size_t>::max(), {.huge_pages = huge});
+              }),
+              "Buffer: 18446744073709551615 bytes are more than memory can hold");
+  }
+}
+
+TEST(Buffer, SaysHowManyBytesItCouldNotGet) {
+  constexpr std::size_t kTooMany = std::size_t{1} << 62;
+  for (const bool huge : {false, true}) {
+    EXPECT_EQ(
+        sentence_of([&] { const Buffer buffer(kTooMany, {.huge_pages = huge}); }, Code::system),
+        "Buffer: cannot get 4611686018427387904 bytes: Cannot allocate memory");
+  }
+}
+
+TEST(Buffer, InHugePagesStartsWithOneAndSaysHowManyItGot) {
+  const Buffer buffer(2 * kHugePage + 5, {.huge_pages = true});
+  EXPECT_EQ(buffer.bytes(), 2 * kHugePage + 5);
+  EXPECT_EQ(misalignment(buffer, Buffer::kAlignment), 0);
+  EXPECT_EQ(buffer.huge_page_bytes(), 0) << "nothing was touched yet";
+  std::memset(buffer.data(), 1, buffer.bytes());
+  // What the system gives is its own affair, but it gives whole pages.
+  const std::size_t got = buffer.huge_page_bytes();
+  EXPECT_EQ(got % kHugePage, 0);
+  EXPECT_LE(got, 3 * kHugePage);
+  RecordProperty("huge_page_bytes", std::to_string(got));
+}
+
+TEST(Buffer, BelowOneHugePageIsAnOrdinaryBuffer) {
+  const Buffer buffer(kHugePage - 1, {.huge_pages = true});
+  std::memset(buffer.data(), 1, buffer.bytes());
+  EXPECT_EQ(buffer.huge_page_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace plait
