@@ -1,0 +1,33 @@
+// How far a result that follows the numerics contract may be from the exact one: derived, never
+// typed by hand.
+//
+//   const Roundings way = {.terms = k, .world = 4, .wire = Dtype::bf16, .out = Dtype::bf16};
+//   compare(got, want, [&](auto i, auto j) { return tolerance(way, sum_abs(i, j)); });
+#pragma once
+
+#include <cstdint>
+
+#include "plait/dtype.h"
+
+namespace plait::tensor {
+
+// Rounding x to `dtype` moves it by at most unit_roundoff(dtype)·|x| + smallest_roundoff(dtype):
+// half the distance between the numbers next to 0. For s8 that is the whole bound, a half.
+double smallest_roundoff(Dtype dtype);
+
+// n·u / (1 - n·u): bounds |(1 + d_1)···(1 + d_n) - 1| for |d_i| <= u. Infinite where n·u >= 1.
+double gamma(std::int64_t n, double u);
+
+// The way of one element y = Σ a·b (+ bias) from the operands to the caller.
+struct Roundings {
+  std::int64_t terms;  // products in the longest partial sum: the largest K of a rank
+  int world = 1;
+  Dtype wire = Dtype::f32;
+  Dtype out = Dtype::f32;
+};
+
+// The bound, where `magnitude` is Σ |a|·|b| over all ranks, plus |bias|, and the element is
+// compared with a reference that was computed exactly and then stored in f32.
+double tolerance(const Roundings& way, double magnitude);
+
+}  // namespace plait::tensor
