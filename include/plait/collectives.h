@@ -1,0 +1,98 @@
+// What all ranks of a communicator do together.
+//
+//   plait::all_reduce({sums.data(), sums.size()}, comm);          // in place
+//
+//   plait::Pending pending = plait::start_all_gather(mine, all, comm);
+//   while (!pending.done()) compute_a_tile();                     // done() also makes progress
+//
+// Sums are taken in f32 over ranks 0, 1, ... in that order and rounded once, so that every rank
+// gets the same bits, whatever the sizes, the transport or the run. s8 saturates. Where a tensor is
+// cut in shards, `counts` says how many elements each rank owns; empty means balanced: the first
+// (elements mod world) ranks own one more. Every size may be 0. Input and output may be the same
+// memory for all_reduce and broadcast; otherwise they must not overlap. A collective that fails
+// leaves its output undefined; one that refuses its arguments has written nothing.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "plait/communicator.h"
+#include "plait/dtype.h"
+#include "plait/export.h"
+
+namespace plait {
+
+struct Elements {
+  void* data;
+  std::size_t count;
+  Dtype dtype = Dtype::f32;
+};
+
+struct ConstElements {
+  ConstElements(const void* from, std::size_t n, Dtype type = Dtype::f32)
+      : data(from), count(n), dtype(type) {}
+  ConstElements(const Elements& elements)  // NOLINT(google-explicit-constructor): as T* to const T*
+      : data(elements.data), count(elements.count), dtype(elements.dtype) {}
+
+  const void* data;
+  std::size_t count;
+  Dtype dtype;
+};
+
+using Counts = std::span<const std::size_t>;
+
+// A rank's part of `elements` cut evenly among `world`.
+struct Shard {
+  std::size_t offset;
+  std::size_t count;
+};
+PLAIT_EXPORT Shard balanced_shard(std::size_t elements, int rank, int world);
+
+// A collective under way. Those of one communicator finish in the order in which they were started.
+// Destroying one that is not done waits for it; its error, if any, is then lost.
+class PLAIT_EXPORT Pending {
+ public:
+  class Task;
+  Pending(std::shared_ptr<Task> task, Communicator& comm);
+  Pending(Pending&&) noexcept;
+  Pending& operator=(Pending&&) noexcept;
+  ~Pending();
+
+  void progress();
+  bool done();
+  void wait();
+
+ private:
+  std::shared_ptr<Task> task_;
+  Communicator::State* state_;
+};
+
+PLAIT_EXPORT void barrier(Communicator& comm);
+PLAIT_EXPORT void broadcast(Elements data, int root, Communicator& comm);
+PLAIT_EXPORT void all_gather(ConstElements mine, Elements all, Communicator& comm,
+                             Counts counts = {});
+PLAIT_EXPORT void reduce_scatter(ConstElements all, Elements mine, Communicator& comm,
+                                 Counts counts = {});
+PLAIT_EXPORT void all_reduce(ConstElements in, Elements out, Communicator& comm);
+PLAIT_EXPORT void all_reduce(Elements in_place, Communicator& comm);
+
+// Part i of `send` goes to rank i, which finds it behind the parts of the ranks before this one.
+struct AllToAllCounts {
+  Counts send = {};     // elements for each rank; empty: balanced
+  Counts receive = {};  // elements from each rank; empty: `receive.count` in balanced parts
+};
+PLAIT_EXPORT void all_to_all(ConstElements send, Elements receive, Communicator& comm,
+                             const AllToAllCounts& counts = {});
+
+PLAIT_EXPORT Pending start_barrier(Communicator& comm);
+PLAIT_EXPORT Pending start_broadcast(Elements data, int root, Communicator& comm);
+PLAIT_EXPORT Pending start_all_gather(ConstElements mine, Elements all, Communicator& comm,
+                                      Counts counts = {});
+PLAIT_EXPORT Pending start_reduce_scatter(ConstElements all, Elements mine, Communicator& comm,
+                                          Counts counts = {});
+PLAIT_EXPORT Pending start_all_reduce(ConstElements in, Elements out, Communicator& comm);
+PLAIT_EXPORT Pending start_all_to_all(ConstElements send, Elements receive, Communicator& comm,
+                                      const AllToAllCounts& counts = {});
+
+}  // namespace plait

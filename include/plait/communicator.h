@@ -1,0 +1,119 @@
+// A group of ranks that exchange chunks, seen from one of them.
+//
+//   int main() {
+//     plait::Communicator comm = plait::Communicator::connect();   // under plait run, torchrun,
+//     mpirun, srun std::vector<float> x(1000, comm.rank() + 1.0F); plait::all_reduce({x.data(),
+//     x.size()}, comm);
+//   }
+//
+// Threads of one process can be ranks too:
+//
+//   plait::run_in_threads(4, [](plait::Communicator& comm) { plait::barrier(comm); });
+//
+// Any number of communicators may exist; each is used by one thread at a time, and all its ranks
+// make the same calls in the same order. When a rank dies, leaves, disagrees or lets the deadline
+// pass, every other rank of the group gets the same Error from the call it is in, or its next one;
+// the communicator is of no use after that. A process forked from a rank can't use the rank's
+// communicators: it gets Error{invalid_argument}.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/export.h"
+#include "plait/link.h"
+#include "plait/mailbox.h"
+
+namespace plait {
+
+class Trace;
+
+// Where a rank stands among the others.
+struct Place {
+  int rank;
+  int world;
+  std::string job = {};       // the same text in all ranks of this start, and in no other
+  std::string launcher = {};  // who said so, for people: "plait run", "torchrun", ...
+  int hosts = 1;
+};
+
+// Reads the place that plait run, torchrun, Open MPI or Slurm left in the environment; one rank
+// alone when there is none.
+PLAIT_EXPORT Place place_from_environment();
+
+// Every rank calls it with its bytes and gets everybody's, in rank order.
+using AllGatherBytes = std::function<std::vector<std::string>(const std::string& mine)>;
+
+struct CommunicatorOptions {
+  std::string transport = {};           // empty: PLAIT_TRANSPORT, else the best that can
+  std::optional<Place> place = {};      // empty: from the environment
+  AllGatherBytes all_gather = {};       // lends a framework's own store to the rendezvous
+  std::optional<Link> link = {};        // empty: PLAIT_LINK, else none
+  std::chrono::nanoseconds timeout{0};  // 0: PLAIT_TIMEOUT, else 60 s
+  Trace* trace = nullptr;  // records what this rank does; must outlive the communicator
+};
+
+class PLAIT_EXPORT Communicator {
+ public:
+  // Collective: returns when all ranks of the place's world have called it.
+  static Communicator connect(const CommunicatorOptions& options = {});
+
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const;
+  int world() const;
+  std::string_view transport() const;
+  std::optional<Link> link() const;
+  Trace* trace() const;
+
+  // Collective. Ranks with the same color form a new group, ordered by key, then by rank here.
+  // A negative color joins none and gets nullopt.
+  std::optional<Communicator> split(int color, int key);
+
+  // Collective. Mailboxes are costly to make and cheap to use: keep them, or ask for a shared one
+  // by its description; cached_mailbox makes it at the first call.
+  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);
+  Mailbox& cached_mailbox(const MailboxDesc& desc);
+
+  // Bytes of this rank's memory that its living mailboxes hold.
+  std::size_t mailbox_bytes() const;
+
+  // Ends the group: every rank gets Error{peer_lost} with this reason from its current or next
+  // call.
+  void abort(std::string_view reason);
+
+  class State;  // the collectives' side of it
+  State& state() { return *state_; }
+
+ private:
+  explicit Communicator(std::unique_ptr<State> state);
+  friend class ThreadGroup;
+
+  std::unique_ptr<State> state_;
+};
+
+// Ranks that are threads of this process: each thread joins with its rank.
+class PLAIT_EXPORT ThreadGroup {
+ public:
+  explicit ThreadGroup(int world);
+  ~ThreadGroup();
+  Communicator join(int rank, const CommunicatorOptions& options = {}) const;
+
+ private:
+  class Room;
+  std::shared_ptr<Room> room_;
+};
+
+// Runs `body` as `world` ranks, each in a thread of its own; when a rank throws, the others are
+// told and the first Error is thrown here once all have ended.
+PLAIT_EXPORT void run_in_threads(int world, const std::function<void(Communicator&)>& body,
+                                 const CommunicatorOptions& options = {});
+
+}  // namespace plait

@@ -1,0 +1,32 @@
+// A link that does not exist: chunks that travel it arrive when they would have.
+//
+//   plait::Link link = plait::parse_link("25gbit,5us");
+//   Communicator comm = Communicator::connect({.link = link});    // or PLAIT_LINK=25gbit,5us
+//
+// A transfer occupies its directed link for bytes/bandwidth and arrives `latency` later; transfers
+// of one direction between two ranks queue behind each other, whatever mailbox they belong to.
+// Waiting for an emulated link costs no CPU time, so that overlap can be measured without noise.
+// The ranks must be on one host: arrival times are read off its clock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "plait/export.h"
+
+namespace plait {
+
+struct Link {
+  double bytes_per_second;  // infinity: no limit
+  std::int64_t latency_ns = 0;
+
+  bool operator==(const Link&) const = default;
+};
+
+// "25gbit,5us", "3GB/s", "400mbit,1ms"; refuses anything else with a sentence.
+PLAIT_EXPORT Link parse_link(std::string_view text);
+
+PLAIT_EXPORT std::string describe(const Link& link);
+
+}  // namespace plait

@@ -1,0 +1,50 @@
+// What a chunk belongs to: written beside it, compared where it arrives.
+//
+// Two ranks that disagree about the call they are in (its operator, element type, sizes, plan or
+// number) leave chunks with different tags, so that the disagreement is found at the first chunk
+// and costs nothing otherwise.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "plait/dtype.h"
+#include "plait/export.h"
+
+namespace plait {
+
+enum class Operation : std::uint16_t {
+  custom,  // a caller's own use of a mailbox
+  barrier,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  make_mailbox,  // set-up calls are announced like any other
+  split,
+};
+
+PLAIT_EXPORT std::string_view name(Operation operation);
+
+struct Tag {
+  Operation operation = Operation::custom;
+  Dtype dtype = Dtype::f32;
+  Dtype wire = Dtype::f32;  // in which partial sums travel
+  std::uint32_t call = 0;   // counted by the communicator
+  std::uint32_t chunk = 0;  // within the call
+  std::uint32_t plan = 0;   // fingerprint of the plan
+  std::array<std::int64_t, 3> sizes =
+      {};  // m, n, k of a product; elements, shards, root of a collective
+
+  bool operator==(const Tag&) const = default;
+};
+static_assert(std::is_trivially_copyable_v<Tag> && sizeof(Tag) == 40);
+
+// The first field in which the two differ, for a sentence: "elements: 100 and 120".
+PLAIT_EXPORT std::string difference(const Tag& a, const Tag& b);
+
+}  // namespace plait

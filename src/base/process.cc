@@ -1,0 +1,62 @@
+#include "base/process.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace plait::base {
+
+Fd open_self_pidfd() { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))); }
+
+bool has_ended(const Fd& pidfd, pid_t pid) {
+  if (!pidfd) return ::kill(pid, 0) != 0 && errno == ESRCH;
+  pollfd watched = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&watched, 1, 0) == 1 && (watched.revents & POLLIN) != 0;
+}
+
+const char* state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  // "1234 (name with ) in it) T 1 ...": the state follows the last parenthesis.
+  const auto at = stat.rfind(") ");
+  const char state = at == std::string::npos ? '\0' : stat[at + 2];
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+    case 'D':
+      return "sleeping";
+    case 'T':
+    case 't':
+      return "stopped";
+    case 'Z':
+    case 'X':
+      return "dead";
+    default:
+      return "";
+  }
+}
+
+ForkGuard::ForkGuard() {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail_errno("cannot map a page");
+  // A kernel without MADV_WIPEONFORK (before 4.14) leaves children undetected, and is not
+  // supported.
+  ::madvise(memory, page, MADV_WIPEONFORK);
+  word_ = static_cast<int*>(memory);
+  *word_ = 1;
+}
+
+ForkGuard::~ForkGuard() { ::munmap(word_, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))); }
+
+}  // namespace plait::base

@@ -1,0 +1,55 @@
+#include "base/region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/check.h"
+
+namespace plait::base {
+namespace {
+
+void* map_pages(std::size_t bytes, int flags, int fd) {
+  // Populated now: a page fault in the middle of a product would cost more than the chunk.
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
+  if (data == MAP_FAILED) fail_errno(sentence("cannot map ", bytes, " bytes of mailbox memory"));
+  return data;
+}
+
+}  // namespace
+
+Region::Region(void* data, std::size_t bytes)
+    : data_(static_cast<std::byte*>(data), [bytes](std::byte* pages) { ::munmap(pages, bytes); }),
+      bytes_(bytes) {}
+
+Region Region::allocate(std::size_t bytes) {
+  if (bytes == 0) return {};
+  return {map_pages(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1), bytes};
+}
+
+Region Region::map(const Fd& fd, std::size_t bytes, const std::string& whose) {
+  if (bytes == 0) return {};
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) fail_errno("cannot look at the memory of " + whose);
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  const bool sealed = seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+  if (static_cast<std::size_t>(status.st_size) < bytes || !sealed) {
+    fail(Code::system, "the memory that ", whose, " offers has ", status.st_size, " bytes, ",
+         sealed ? "sealed" : "not sealed", "; ", bytes, " sealed ones were agreed on");
+  }
+  return {map_pages(bytes, MAP_SHARED, fd.get()), bytes};
+}
+
+Fd make_anonymous_file(const char* label, std::size_t bytes) {
+  Fd fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) fail_errno("cannot make an anonymous file");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    fail_errno(sentence("cannot reserve ", bytes, " bytes of shared memory"));
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    fail_errno("cannot seal an anonymous file");
+  }
+  return fd;
+}
+
+}  // namespace plait::base

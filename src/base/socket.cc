@@ -1,0 +1,163 @@
+#include "base/socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace plait::base {
+namespace {
+
+struct Address {
+  sockaddr_un name = {};
+  socklen_t length = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+Address address_of(const std::string& name) {
+  Address address;
+  // One byte for the zero that makes the name abstract.
+  PLAIT_CHECK(name.size() + 1 <= sizeof(address.name.sun_path), "the socket name \"", name,
+              "\" is too long");
+  address.name.sun_family = AF_UNIX;
+  std::memcpy(address.name.sun_path + 1, name.data(), name.size());
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+Fd make_socket() {
+  Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) fail_errno("cannot make a UNIX socket");
+  return fd;
+}
+
+// Room for one descriptor beside a message, aligned as the kernel wants it.
+union Control {
+  cmsghdr header;
+  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+};
+
+Fd descriptor_in(msghdr& message) {
+  Fd found;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(part), sizeof(fd));
+    found = Fd(fd);
+  }
+  return found;
+}
+
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+void poll_all(std::vector<pollfd>& watched, Nanoseconds longest) {
+  const auto rounded_up = (std::max<Nanoseconds>(longest, 0) + kMillisecond - 1) / kMillisecond;
+  ::poll(watched.data(), watched.size(), static_cast<int>(std::min<Nanoseconds>(rounded_up, 1000)));
+}
+
+}  // namespace
+
+std::optional<Fd> listen_at(const std::string& name) {
+  Fd fd = make_socket();
+  const Address address = address_of(name);
+  if (::bind(fd.get(), address.get(), address.length) != 0) {
+    if (errno == EADDRINUSE) return std::nullopt;
+    fail_errno("cannot bind the socket @" + name);
+  }
+  if (::listen(fd.get(), SOMAXCONN) != 0) fail_errno("cannot listen at the socket @" + name);
+  return fd;
+}
+
+std::optional<Fd> connect_to(const std::string& name) {
+  Fd fd = make_socket();
+  const Address address = address_of(name);
+  if (::connect(fd.get(), address.get(), address.length) == 0) return fd;
+  // EAGAIN: the listener has as many callers as it can queue.
+  if (errno == ECONNREFUSED || errno == ENOENT || would_block()) return std::nullopt;
+  fail_errno("cannot connect to the socket @" + name);
+}
+
+std::optional<Fd> accept_from(const Fd& listener) {
+  Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) return std::nullopt;
+  return fd;
+}
+
+Credentials credentials_of(const Fd& socket) {
+  ucred peer = {};
+  socklen_t length = sizeof(peer);
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    fail_errno("cannot tell who is on the other side of a socket");
+  }
+  return {.pid = peer.pid, .uid = peer.uid};
+}
+
+Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd) {
+  PLAIT_CHECK(bytes.size() <= kLongestMessage, "a set-up message of ", bytes.size(),
+              " bytes; at most ", kLongestMessage, " can be sent");
+  iovec part = {.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  Control control = {};
+  if (fd) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int raw = fd.get();
+    std::memcpy(CMSG_DATA(header), &raw, sizeof(raw));
+  }
+  if (::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Delivery::done;
+  if (would_block()) return Delivery::not_yet;
+  if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) return Delivery::closed;
+  fail_errno("cannot send a set-up message");
+}
+
+Delivery receive_message(const Fd& socket, Message& received) {
+  std::string bytes(kLongestMessage, '\0');
+  iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  Control control = {};
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  const ssize_t length = ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (length < 0) {
+    if (would_block()) return Delivery::not_yet;
+    if (errno == ECONNRESET) return Delivery::closed;
+    fail_errno("cannot receive a set-up message");
+  }
+  received.fd = descriptor_in(message);
+  // A message of plait is never empty: nothing at all is the end of the connection.
+  if (length == 0) return Delivery::closed;
+  bytes.resize(static_cast<std::size_t>(length));
+  received.bytes = std::move(bytes);
+  return Delivery::done;
+}
+
+void wait_readable(const std::vector<const Fd*>& sockets, Nanoseconds longest) {
+  std::vector<pollfd> watched;
+  for (const Fd* socket : sockets)
+    watched.push_back({.fd = socket->get(), .events = POLLIN, .revents = 0});
+  poll_all(watched, longest);
+}
+
+void wait_writable(const Fd& socket, Nanoseconds longest) {
+  std::vector<pollfd> watched = {{.fd = socket.get(), .events = POLLOUT, .revents = 0}};
+  poll_all(watched, longest);
+}
+
+}  // namespace plait::base

@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include "comm/collectives/reducer.h"
+#include "comm/collectives/streams.h"
+#include "comm/collectives/tasks.h"
+
+namespace plait::comm {
+namespace {
+
+// Up to this many bytes everybody sends everything to everybody and sums by itself: one step
+// instead of two, for (world - 1) times the bytes. Two ranks send the same bytes either way.
+constexpr std::size_t kOneStepBytes = 32 * 1024;
+
+Tag all_reduce_tag(const Elements& out) {
+  return {.operation = Operation::all_reduce,
+          .dtype = out.dtype,
+          .wire = out.dtype,
+          .sizes = {static_cast<std::int64_t>(out.count), 0, 0}};
+}
+
+class OneStep final : public Task {
+ public:
+  OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
+      : Task(all_reduce_tag(out)), reducer_(state.mailbox(), in.data, out) {
+    for (const int peer : peers_from(state.group().rank(), state.group().world())) {
+      senders_.emplace_back(state.mailbox(), peer, in.data, Pieces(in.count, in.dtype));
+    }
+  }
+
+  bool step() override {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Sender& sender : senders_) moved |= sender.send_next(tag());
+      // The sum may overwrite the input: not before the input has been sent to all.
+      if (std::all_of(senders_.begin(), senders_.end(),
+                      [&](const Sender& s) { return s.next() > reducer_.next(); })) {
+        moved |= reducer_.reduce_next(tag());
+      }
+    }
+    return reducer_.done() && all_done(senders_);
+  }
+
+  Awaited awaited() const override { return first_awaited(tag(), reducer_.receivers(), senders_); }
+
+ private:
+  Reducer reducer_;
+  std::vector<Sender> senders_;
+};
+
+// Each rank sums its shard, as in reduce_scatter, and sends each chunk to all as soon as it is
+// summed.
+class TwoSteps final : public Task {
+ public:
+  TwoSteps(Communicator::State& state, const ConstElements& in, const Elements& out)
+      : Task(all_reduce_tag(out)),
+        shard_(balanced_shard(out.count, state.group().rank(), state.group().world())),
+        reducer_(state.mailbox(), in_at(in, shard_.offset),
+                 {out_at(out, shard_.offset), shard_.count, out.dtype}, kParts) {
+    MailboxBase& mailbox = state.mailbox();
+    const int world = state.group().world();
+    for (const int peer : peers_from(state.group().rank(), world)) {
+      const Shard theirs = balanced_shard(out.count, peer, world);
+      senders_.emplace_back(mailbox, peer, in_at(in, theirs.offset), Pieces(theirs.count, in.dtype),
+                            kParts);
+      sum_senders_.emplace_back(mailbox, peer, out_at(out, shard_.offset),
+                                Pieces(shard_.count, out.dtype), kSums);
+      sum_receivers_.emplace_back(mailbox, peer, Pieces(theirs.count, out.dtype), kSums);
+      places_.push_back(out_at(out, theirs.offset));
+    }
+  }
+
+  bool step() override {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Sender& sender : senders_) moved |= sender.send_next(tag());
+      moved |= reducer_.reduce_next(tag());
+      for (Sender& sender : sum_senders_) {
+        if (sender.next() < reducer_.next()) moved |= sender.send_next(tag());
+      }
+      // A sum that comes back overwrites only input that its owner has already got from this rank.
+      for (std::size_t i = 0; i < sum_receivers_.size(); ++i) {
+        moved |= sum_receivers_[i].receive_next(tag(), places_[i]);
+      }
+    }
+    return reducer_.done() && all_done(senders_) && all_done(sum_senders_) &&
+           all_done(sum_receivers_);
+  }
+
+  Awaited awaited() const override {
+    if (!reducer_.done()) return first_awaited(tag(), reducer_.receivers(), senders_);
+    return first_awaited(tag(), sum_receivers_, sum_senders_);
+  }
+
+ private:
+  static constexpr Lanes kParts = {.first = 0, .count = kSlots / 2};
+  static constexpr Lanes kSums = {.first = kSlots / 2, .count = kSlots / 2};
+
+  static const std::byte* in_at(const ConstElements& in, std::size_t element) {
+    return static_cast<const std::byte*>(in.data) + element * size_of(in.dtype);
+  }
+  static std::byte* out_at(const Elements& out, std::size_t element) {
+    return static_cast<std::byte*>(out.data) + element * size_of(out.dtype);
+  }
+
+  Shard shard_;
+  Reducer reducer_;
+  std::vector<Sender> senders_;
+  std::vector<Sender> sum_senders_;
+  std::vector<Receiver> sum_receivers_;
+  std::vector<std::byte*> places_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_all_reduce(Communicator::State& state, const ConstElements& in,
+                                      const Elements& out) {
+  if (state.group().world() <= 2 || in.count * size_of(in.dtype) <= kOneStepBytes) {
+    return std::make_unique<OneStep>(state, in, out);
+  }
+  return std::make_unique<TwoSteps>(state, in, out);
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,77 @@
+#include <cstring>
+
+#include "comm/collectives/streams.h"
+#include "comm/collectives/tasks.h"
+
+namespace plait::comm {
+namespace {
+
+class AllToAll final : public Task {
+ public:
+  AllToAll(Communicator::State& state, const ConstElements& send, const Elements& receive,
+           const Parts& parts)
+      // How many elements travel is a matter of each pair: it is told chunk by chunk, not
+      // announced.
+      : Task({.operation = Operation::all_to_all, .dtype = send.dtype, .wire = send.dtype}) {
+    MailboxBase& mailbox = state.mailbox();
+    const int rank = mailbox.group().rank();
+    const std::size_t size = size_of(send.dtype);
+    const auto* from = static_cast<const std::byte*>(send.data);
+    auto* to = static_cast<std::byte*>(receive.data);
+    if (parts.send.counts[rank] > 0) {
+      std::memcpy(to + parts.receive.offsets[rank] * size, from + parts.send.offsets[rank] * size,
+                  parts.send.counts[rank] * size);
+    }
+    for (const int peer : peers_from(rank, mailbox.group().world())) {
+      senders_.emplace_back(mailbox, peer, from + parts.send.offsets[peer] * size,
+                            Pieces(parts.send.counts[peer], send.dtype));
+      sent_.push_back(static_cast<std::int64_t>(parts.send.counts[peer]));
+      receivers_.emplace_back(mailbox, peer, Pieces(parts.receive.counts[peer], receive.dtype));
+      received_.push_back(static_cast<std::int64_t>(parts.receive.counts[peer]));
+      places_.push_back(to + parts.receive.offsets[peer] * size);
+    }
+  }
+
+  bool step() override {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t i = 0; i < senders_.size(); ++i) {
+        moved |= senders_[i].send_next(tag_of(sent_[i]));
+        moved |= receivers_[i].receive_next(tag_of(received_[i]), places_[i]);
+      }
+    }
+    return all_done(senders_) && all_done(receivers_);
+  }
+
+  Awaited awaited() const override {
+    for (std::size_t i = 0; i < receivers_.size(); ++i) {
+      if (!receivers_[i].done()) return receivers_[i].awaited(tag_of(received_[i]));
+    }
+    for (std::size_t i = 0; i < senders_.size(); ++i) {
+      if (!senders_[i].done()) return senders_[i].awaited(tag_of(sent_[i]));
+    }
+    return {.peer = 0, .tag = tag()};
+  }
+
+ private:
+  Tag tag_of(std::int64_t elements) const {
+    Tag tag = this->tag();
+    tag.sizes[0] = elements;
+    return tag;
+  }
+
+  std::vector<Sender> senders_;
+  std::vector<Receiver> receivers_;
+  std::vector<std::int64_t> sent_;
+  std::vector<std::int64_t> received_;
+  std::vector<std::byte*> places_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_all_to_all(Communicator::State& state, const ConstElements& send,
+                                      const Elements& receive, const Parts& parts) {
+  return std::make_unique<AllToAll>(state, send, receive, parts);
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,108 @@
+#include <cstring>
+
+#include "comm/collectives/reducer.h"
+#include "comm/collectives/streams.h"
+#include "comm/collectives/tasks.h"
+
+namespace plait::comm {
+
+// Ranks that cut the tensor differently disagree, and have different fingerprints.
+std::int64_t fingerprint(const Layout& layout) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const std::size_t count : layout.counts) hash = (hash ^ count) * 0x100000001b3ULL;
+  return static_cast<std::int64_t>(hash);
+}
+
+namespace {
+
+Tag shard_tag(Operation operation, const Elements& all, const Layout& shards) {
+  return {.operation = operation,
+          .dtype = all.dtype,
+          .wire = all.dtype,
+          .sizes = {static_cast<std::int64_t>(all.count), fingerprint(shards), 0}};
+}
+
+std::byte* at(void* data, std::size_t element, Dtype dtype) {
+  return static_cast<std::byte*>(data) + element * size_of(dtype);
+}
+
+const std::byte* at(const void* data, std::size_t element, Dtype dtype) {
+  return static_cast<const std::byte*>(data) + element * size_of(dtype);
+}
+
+class AllGather final : public Task {
+ public:
+  AllGather(Communicator::State& state, const ConstElements& mine, const Elements& all,
+            const Layout& shards)
+      : Task(shard_tag(Operation::all_gather, all, shards)) {
+    MailboxBase& mailbox = state.mailbox();
+    const int rank = mailbox.group().rank();
+    std::byte* own = at(all.data, shards.offsets[rank], all.dtype);
+    if (own != mine.data && mine.count > 0)
+      std::memcpy(own, mine.data, mine.count * size_of(mine.dtype));
+    for (const int peer : peers_from(rank, mailbox.group().world())) {
+      senders_.emplace_back(mailbox, peer, own, Pieces(mine.count, mine.dtype));
+      receivers_.emplace_back(mailbox, peer, Pieces(shards.counts[peer], all.dtype));
+      places_.push_back(at(all.data, shards.offsets[peer], all.dtype));
+    }
+  }
+
+  bool step() override {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Sender& sender : senders_) moved |= sender.send_next(tag());
+      for (std::size_t i = 0; i < receivers_.size(); ++i)
+        moved |= receivers_[i].receive_next(tag(), places_[i]);
+    }
+    return all_done(senders_) && all_done(receivers_);
+  }
+
+  Awaited awaited() const override { return first_awaited(tag(), receivers_, senders_); }
+
+ private:
+  std::vector<Sender> senders_;
+  std::vector<Receiver> receivers_;
+  std::vector<std::byte*> places_;
+};
+
+class ReduceScatter final : public Task {
+ public:
+  ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
+                const Layout& shards)
+      : Task(shard_tag(Operation::reduce_scatter, {nullptr, all.count, all.dtype}, shards)),
+        reducer_(state.mailbox(), at(all.data, shards.offsets[state.group().rank()], all.dtype),
+                 mine) {
+    for (const int peer : peers_from(state.group().rank(), state.group().world())) {
+      senders_.emplace_back(state.mailbox(), peer, at(all.data, shards.offsets[peer], all.dtype),
+                            Pieces(shards.counts[peer], all.dtype));
+    }
+  }
+
+  bool step() override {
+    for (bool moved = true; moved;) {
+      moved = reducer_.reduce_next(tag());
+      for (Sender& sender : senders_) moved |= sender.send_next(tag());
+    }
+    return reducer_.done() && all_done(senders_);
+  }
+
+  Awaited awaited() const override { return first_awaited(tag(), reducer_.receivers(), senders_); }
+
+ private:
+  Reducer reducer_;
+  std::vector<Sender> senders_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_all_gather(Communicator::State& state, const ConstElements& mine,
+                                      const Elements& all, const Layout& shards) {
+  return std::make_unique<AllGather>(state, mine, all, shards);
+}
+
+std::unique_ptr<Task> make_reduce_scatter(Communicator::State& state, const ConstElements& all,
+                                          const Elements& mine, const Layout& shards) {
+  return std::make_unique<ReduceScatter>(state, all, mine, shards);
+}
+
+}  // namespace plait::comm

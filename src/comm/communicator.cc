@@ -1,0 +1,155 @@
+#include "plait/communicator.h"
+
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "comm/emulated/link_clock.h"
+#include "comm/mapped/mapped_transport.h"
+#include "comm/state.h"
+#include "comm/threads/room.h"
+#include "comm/transports.h"
+
+namespace plait {
+namespace {
+
+using comm::LinkView;
+
+comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
+  comm::WaitPolicy policy = comm::wait_policy_from_environment();
+  PLAIT_CHECK(options.timeout.count() >= 0, "connect: a timeout of ", options.timeout.count(),
+              " ns");
+  if (options.timeout.count() > 0) policy.timeout = options.timeout.count();
+  return policy;
+}
+
+std::optional<Link> wanted_link(const CommunicatorOptions& options) {
+  if (options.link) {
+    PLAIT_CHECK(options.link->bytes_per_second > 0 && options.link->latency_ns >= 0,
+                "connect: a link of ", options.link->bytes_per_second, " bytes/s and ",
+                options.link->latency_ns, " ns");
+    return options.link;
+  }
+  const auto text = base::env("PLAIT_LINK");
+  return text ? std::optional(parse_link(*text)) : std::nullopt;
+}
+
+std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
+  if (!link) return std::nullopt;
+  LinkView view = {.clock = std::make_shared<comm::LinkClock>(*link, world),
+                   .ranks = std::vector<int>(world)};
+  std::iota(view.ranks.begin(), view.ranks.end(), 0);
+  return view;
+}
+
+comm::Site site_of(const CommunicatorOptions& options) {
+  comm::Site site = {.place = options.place ? *options.place : place_from_environment(),
+                     .all_gather = options.all_gather,
+                     .policy = wait_policy(options)};
+  const Place& place = site.place;
+  PLAIT_CHECK(place.world > 0 && place.rank >= 0 && place.rank < place.world,
+              "connect: there is no rank ", place.rank, " in a world of ", place.world);
+  return site;
+}
+
+}  // namespace
+
+Communicator Communicator::connect(const CommunicatorOptions& options) {
+  const comm::Site site = site_of(options);
+  const auto link = wanted_link(options);
+  const std::string wanted =
+      options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
+  const comm::TransportEntry& transport = comm::select_transport(wanted, site);
+  auto state = std::make_unique<State>(transport.name, transport.create(site), options.trace);
+  state->open(whole_view(link, site.place.world));
+  return Communicator(std::move(state));
+}
+
+Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const { return state_->group().rank(); }
+int Communicator::world() const { return state_->group().world(); }
+std::string_view Communicator::transport() const { return state_->transport_name(); }
+std::optional<Link> Communicator::link() const {
+  return state_->link() ? std::optional(state_->link()->clock->link()) : std::nullopt;
+}
+Trace* Communicator::trace() const { return state_->trace(); }
+std::size_t Communicator::mailbox_bytes() const { return state_->mailbox_bytes(); }
+
+std::optional<Communicator> Communicator::split(int color, int key) {
+  auto state = state_->split(color, key);
+  if (state == nullptr) return std::nullopt;
+  return Communicator(std::move(state));
+}
+
+std::unique_ptr<Mailbox> Communicator::make_mailbox(const MailboxDesc& desc) {
+  return state_->make_mailbox(desc);
+}
+Mailbox& Communicator::cached_mailbox(const MailboxDesc& desc) {
+  return state_->cached_mailbox(desc);
+}
+
+void Communicator::abort(std::string_view reason) {
+  state_->group().fail({.code = Code::peer_lost,
+                        .culprit = rank(),
+                        .sentence = base::sentence("rank ", rank(), " aborted: ", reason)});
+}
+
+class ThreadGroup::Room : public comm::threads::Room {
+  using comm::threads::Room::Room;
+};
+
+ThreadGroup::ThreadGroup(int world) {
+  PLAIT_CHECK(world > 0, "a group of ", world, " threads; at least one is needed");
+  room_ = std::make_shared<Room>(world);
+}
+ThreadGroup::~ThreadGroup() = default;
+
+Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) const {
+  const comm::WaitPolicy policy = wait_policy(options);
+  const auto link = wanted_link(options);
+  auto transport =
+      comm::make_mapped_transport(comm::threads::sit_down(room_, rank, policy.timeout), policy);
+  auto state =
+      std::make_unique<Communicator::State>("threads", std::move(transport), options.trace);
+  state->open(whole_view(link, room_->world()));
+  return Communicator(std::move(state));
+}
+
+void run_in_threads(int world, const std::function<void(Communicator&)>& body,
+                    const CommunicatorOptions& options) {
+  const ThreadGroup group(world);
+  std::exception_ptr first;
+  std::mutex mutex;
+  const auto keep = [&](std::exception_ptr error) {
+    const std::lock_guard lock(mutex);
+    if (first == nullptr) first = std::move(error);
+  };
+  const auto be_rank = [&](int rank) {
+    try {
+      Communicator comm = group.join(rank, options);
+      try {
+        body(comm);
+      } catch (const std::exception& error) {
+        // Kept before the others hear of it: what they throw then is only its echo.
+        keep(std::current_exception());
+        comm.abort(error.what());
+      }
+    } catch (...) {
+      keep(std::current_exception());
+    }
+  };
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < world; ++rank) ranks.emplace_back(be_rank, rank);
+  }
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+}  // namespace plait

@@ -1,0 +1,78 @@
+#include "comm/mailbox_base.h"
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait {
+
+Mailbox::~Mailbox() = default;
+
+namespace comm {
+
+// Memory ordering: relaxed; a figure to be shown.
+MailboxBase::~MailboxBase() {
+  if (account_ != nullptr) account_->fetch_sub(charged_, std::memory_order_relaxed);
+}
+
+void MailboxBase::charge(const std::shared_ptr<std::atomic<std::size_t>>& account) {
+  account_ = account;
+  charged_ = held_bytes();
+  account_->fetch_add(charged_, std::memory_order_relaxed);
+}
+
+void MailboxBase::wait_arrived(int source, int slot, const Tag& tag) {
+  wait_until(
+      group_, [&] { return arrived(source, slot, tag); }, [&] { return take_due(); },
+      [&] { return Awaited{.peer = source, .tag = tag}; });
+}
+
+void MailboxBase::wait_vacant(int peer, int slot) {
+  wait_until(
+      group_, [&] { return vacant(peer, slot); }, [] { return kNever; },
+      [&] { return Awaited{.peer = peer, .tag = {}, .room = true}; });
+}
+
+// Called between tiles: a cheap look each time, a clock reading now and then, and a careful look at
+// the peers every 50 ms, so that a rank that only computes and polls notices a lost peer as well.
+void MailboxBase::progress() {
+  group_.raise_if_failed();
+  if (polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0) return;
+  const Nanoseconds now = base::now();
+  if (now - looked_at_.load(std::memory_order_relaxed) < 50 * base::kMillisecond) return;
+  looked_at_.store(now, std::memory_order_relaxed);
+  group_.examine(nullptr, [] { return false; });
+}
+
+void MailboxBase::refuse_tag(int source, const Tag& came, const Tag& expected) {
+  const int rank = group_.rank();
+  group_.fail_and_raise({Code::mismatch, source,
+                         base::sentence(name(expected.operation), ": rank ", rank, " and rank ",
+                                        source, " disagree on ", difference(expected, came))});
+}
+
+void MailboxBase::refuse_channel(const char* what, int peer, int slot) const {
+  PLAIT_CHECK(peer >= 0 && peer < group_.world(), what, ": there is no rank ", peer,
+              " in a world of ", group_.world());
+  base::fail(Code::invalid_argument, what, ": slot ", slot, " is not one of the mailbox's ",
+             desc_.slots);
+}
+
+void MailboxBase::refuse_bytes(int slot, std::size_t bytes) const {
+  base::fail(Code::invalid_argument, "post: a chunk of ", bytes, " bytes does not fit slot ", slot,
+             " of ", desc_.slot_bytes);
+}
+
+void check_desc(const MailboxDesc& desc, int world) {
+  constexpr std::size_t kMost = std::size_t{1} << 40;
+  PLAIT_CHECK(desc.slots > 0, "make_mailbox: ", desc.slots, " slots; at least one is needed");
+  PLAIT_CHECK(desc.slot_bytes <= kMost && desc.slot_bytes * desc.slots / 2 <= kMost / 4 / world,
+              "make_mailbox: ", desc.slots, " slots of ", desc.slot_bytes, " bytes for each of ",
+              world, " ranks are more than a mailbox can hold");
+}
+
+std::string describe(const MailboxDesc& desc) {
+  return base::sentence("mailbox of ", desc.slots, " slots of ", desc.slot_bytes, " bytes");
+}
+
+}  // namespace comm
+}  // namespace plait

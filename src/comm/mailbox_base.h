@@ -1,0 +1,70 @@
+// What every mailbox shares: its group, the checks of its arguments, and waiting.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "comm/group.h"
+#include "comm/wait.h"
+#include "plait/mailbox.h"
+
+namespace plait::comm {
+
+// A mailbox is also asked by the collectives and the emulated link for what its users need not
+// know.
+class MailboxBase : public Mailbox {
+ public:
+  MailboxBase(Group& group, const MailboxDesc& desc) : group_(group), desc_(desc) {}
+  ~MailboxBase() override;
+
+  const MailboxDesc& desc() const final { return desc_; }
+  void wait_arrived(int source, int slot, const Tag& tag) final;
+  void progress() override;
+
+  Group& group() { return group_; }
+
+  // Bytes of this rank's memory that the mailbox holds.
+  virtual std::size_t held_bytes() const = 0;
+
+  // Counts held_bytes() in `account` for as long as the mailbox lives.
+  void charge(const std::shared_ptr<std::atomic<std::size_t>>& account);
+
+  // When the first of the chunks that arrived() was asked for since the last call, and that are on
+  // their way, will be here; kNever when that is not known.
+  virtual Nanoseconds take_due() { return kNever; }
+
+ protected:
+  void check_channel(const char* what, int peer, int slot) const {
+    if (peer < 0 || peer >= group_.world() || slot < 0 || slot >= desc_.slots) [[unlikely]] {
+      refuse_channel(what, peer, slot);
+    }
+  }
+  void check_bytes(int slot, std::size_t bytes) const {
+    if (bytes > desc_.slot_bytes) [[unlikely]]
+      refuse_bytes(slot, bytes);
+  }
+  void wait_vacant(int peer, int slot);
+  [[noreturn]] void refuse_tag(int source, const Tag& came, const Tag& expected);
+
+ private:
+  [[noreturn]] void refuse_channel(const char* what, int peer, int slot) const;
+  [[noreturn]] void refuse_bytes(int slot, std::size_t bytes) const;
+
+  Group& group_;
+  MailboxDesc desc_;
+  // Several threads of a rank may poll; how often they look around together matters to nobody.
+  std::atomic<std::uint32_t> polls_{0};
+  std::atomic<Nanoseconds> looked_at_{0};
+  std::shared_ptr<std::atomic<std::size_t>> account_;
+  std::size_t charged_ = 0;
+};
+
+// Refuses what no mailbox can be made of, before anything is shared.
+void check_desc(const MailboxDesc& desc, int world);
+
+// The text by which ranks notice that they are making different mailboxes.
+std::string describe(const MailboxDesc& desc);
+
+}  // namespace plait::comm

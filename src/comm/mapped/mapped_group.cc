@@ -1,0 +1,129 @@
+#include "comm/mapped/mapped_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::comm {
+
+using base::sentence;
+
+MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy)
+    : Group(rendezvous->rank(), rendezvous->world(), policy),
+      rendezvous_(rendezvous),
+      regions_(rendezvous->share(sizeof(RankPage), "group", [] {})) {
+  for (const base::Region& region : regions_) {
+    // A page of zero bytes is a RankPage on which nothing has happened.
+    pages_.push_back(reinterpret_cast<RankPage*>(region.data()));
+  }
+}
+
+// Memory ordering: the record is written before failed_by names it (release); who finds it named
+// (acquire, in failed() and failure()) reads the whole record. The store is seq_cst for the
+// doorbell.
+void MappedGroup::fail(const Failure& failure) noexcept {
+  RankPage::Record& record = page(rank()).record;
+  // Relaxed: a second thread of this rank may fail at the same time; only one may write the record.
+  if (record.taken.exchange(1, std::memory_order_relaxed) == 0) {
+    record.code = failure.code;
+    record.culprit = failure.culprit;
+    const std::size_t length = std::min(failure.sentence.size(), record.sentence.size() - 1);
+    std::memcpy(record.sentence.data(), failure.sentence.data(), length);
+    record.sentence[length] = '\0';
+    std::uint32_t nobody = 0;
+    page(0).failed_by.compare_exchange_strong(nobody, rank() + 1, std::memory_order_seq_cst);
+  }
+  for (int peer = 0; peer < world(); ++peer) ring(peer);
+}
+
+Failure MappedGroup::failure() const {
+  const std::uint32_t reporter =
+      page(0).failed_by.load(std::memory_order_acquire);  // pairs with fail()
+  const RankPage::Record& record = page(static_cast<int>(reporter) - 1).record;
+  return {.code = record.code, .culprit = record.culprit, .sentence = record.sentence.data()};
+}
+
+bool MappedGroup::has_left(int peer) const {
+  return page(peer).left.load(std::memory_order_acquire) !=
+         0;  // pairs with leave(): its last posts are visible
+}
+
+void MappedGroup::leave() noexcept {
+  page(rank()).left.store(
+      1, std::memory_order_seq_cst);  // pairs with has_left(); seq_cst for the doorbell
+  for (int peer = 0; peer < world(); ++peer) ring(peer);
+}
+
+void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+  raise_if_failed();
+  const std::string waits =
+      awaited == nullptr ? sentence("rank ", rank(), " looks around") : describe(*awaited, rank());
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank()) continue;
+    const bool ended = rendezvous_->has_ended(peer);
+    if (ended && !has_left(peer)) {
+      fail_and_raise(
+          {Code::peer_lost, peer,
+           sentence(waits, "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
+    }
+  }
+  if (awaited == nullptr || awaited->peer == rank()) return;
+  if (has_left(awaited->peer) && !ready()) {
+    fail_and_raise({Code::peer_lost, awaited->peer,
+                    sentence(waits, "; rank ", awaited->peer, " (",
+                             rendezvous_->describe(awaited->peer), ") has left the group")});
+  }
+  examine_call(*awaited);
+}
+
+// The peer that is waited for may be in another call than this rank thinks: then nothing will come,
+// and the two tags say why. Peers that are a call behind or ahead are just that.
+void MappedGroup::examine_call(const Awaited& awaited) {
+  Tag mine;
+  Tag theirs;
+  if (!page(rank()).call.read(mine) || !page(awaited.peer).call.read(theirs)) return;
+  if (mine.call != theirs.call || mine == theirs) return;
+  fail_and_raise({Code::mismatch, awaited.peer,
+                  sentence(name(mine.operation), ": rank ", rank(), " and rank ", awaited.peer,
+                           " disagree on ", difference(mine, theirs))});
+}
+
+// Follows the waits from `awaited_peer`: 1 waits for 2 waits for 3, and 3 waits for nobody, or says
+// that it waits but has not moved for a while: it is the one.
+int MappedGroup::find_culprit(int awaited_peer) const {
+  std::vector<Wait> before;
+  for (int peer = 0; peer < world(); ++peer) before.push_back(page(peer).wait.read());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // ten beats of a waiting rank
+  int suspect = awaited_peer;
+  for (int steps = 0; steps < world(); ++steps) {
+    const Wait wait = page(suspect).wait.read();
+    const bool waits = wait.peer >= 0 && wait.peer < world() && wait.beat != before[suspect].beat;
+    if (!waits || wait.peer == rank()) return suspect;
+    suspect = wait.peer;
+  }
+  return awaited_peer;  // they wait for each other
+}
+
+void MappedGroup::give_up(const Awaited& awaited) {
+  const int culprit = find_culprit(awaited.peer);
+  raise_if_failed();
+  std::string blame;
+  if (culprit != awaited.peer) {
+    blame = sentence("; in the end all wait for rank ", culprit);
+  }
+  fail_and_raise(
+      {Code::timeout, culprit,
+       sentence(describe(awaited, rank()), " since ", base::show_duration(policy().timeout), blame,
+                " (", rendezvous_->describe(culprit), ")")});
+}
+
+// A failure that is missed in the last look (failed() is not seq_cst) is seen after the nap, which
+// wait_slowly keeps to 10 ms.
+void MappedGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
+  page(rank()).doorbell.sleep(until - base::now(), [&] { return failed() || ready(); });
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,49 @@
+// A group whose ranks see each other's pages.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/mapped/rank_page.h"
+#include "comm/mapped/rendezvous.h"
+
+namespace plait::comm {
+
+class MappedGroup final : public Group {
+ public:
+  // Collective: shares the pages.
+  MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy);
+
+  bool failed() const noexcept override {
+    // Pairs with fail(): whoever sees it set may read the record.
+    return page(0).failed_by.load(std::memory_order_acquire) != 0;
+  }
+  void fail(const Failure& failure) noexcept override;
+  Failure failure() const override;
+  void announce(const Tag& tag) noexcept override { page(rank()).call.write(tag); }
+  void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
+  void begin_waiting(const Awaited& awaited) noexcept override {
+    page(rank()).wait.begin(awaited.peer);
+  }
+  void end_waiting() noexcept override { page(rank()).wait.end(); }
+  [[noreturn]] void give_up(const Awaited& awaited) override;
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+
+  void leave() noexcept;
+
+  // Wakes the peer if it sleeps; what it is to see must have been stored seq_cst (see Doorbell).
+  void ring(int peer) noexcept { page(peer).doorbell.ring(); }
+
+ private:
+  RankPage& page(int rank) const { return *pages_[rank]; }
+  bool has_left(int peer) const;
+  void examine_call(const Awaited& awaited);
+  int find_culprit(int awaited_peer) const;
+
+  std::shared_ptr<Rendezvous> rendezvous_;
+  std::vector<base::Region> regions_;
+  std::vector<RankPage*> pages_;
+};
+
+}  // namespace plait::comm

@@ -1,0 +1,130 @@
+#include "comm/mapped/mapped_mailbox.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace plait::comm {
+namespace {
+
+constexpr std::byte kPoison{0xA5};
+
+// Header and payload, in whole pairs of lines: processors fetch lines in pairs.
+std::size_t chunk_stride(const MailboxDesc& desc) {
+  return (kLine + desc.slot_bytes + 2 * kLine - 1) / (2 * kLine) * (2 * kLine);
+}
+
+std::size_t region_bytes(const MailboxDesc& desc, int world) {
+  const std::size_t channels = static_cast<std::size_t>(desc.slots) * world;
+  return channels * kLine + channels * 2 * chunk_stride(desc) + kLine;
+}
+
+}  // namespace
+
+MappedMailbox::MappedMailbox(std::shared_ptr<MappedGroup> group, Rendezvous& rendezvous,
+                             const MailboxDesc& desc)
+    : MailboxBase(*group, desc), group_(std::move(group)) {
+  const int world = group_->world();
+  const int rank = group_->rank();
+  regions_ = rendezvous.share(region_bytes(desc, world), describe(desc),
+                              [this] { group_->raise_if_failed(); });
+  outgoing_.resize(static_cast<std::size_t>(world) * desc.slots);
+  incoming_.resize(outgoing_.size());
+  for (int peer = 0; peer < world; ++peer) {
+    for (int slot = 0; slot < desc.slots; ++slot) {
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        outgoing(peer, slot).chunks[epoch] = chunk_in(peer, rank, slot, epoch);
+        incoming(peer, slot).chunks[epoch] = chunk_in(rank, peer, slot, epoch);
+      }
+      outgoing(peer, slot).released = released_in(rank, peer, slot);
+      incoming(peer, slot).released = released_in(peer, rank, slot);
+    }
+  }
+}
+
+MappedMailbox::Released* MappedMailbox::released_in(int owner, int peer, int slot) const {
+  return reinterpret_cast<Released*>(regions_[owner].data()) + peer * desc().slots + slot;
+}
+
+MappedMailbox::Header* MappedMailbox::chunk_in(int owner, int source, int slot, int epoch) const {
+  const std::size_t channels = static_cast<std::size_t>(desc().slots) * regions_.size();
+  const std::size_t counters = (channels + 1) / 2 * 2 * kLine;
+  const std::size_t index = (static_cast<std::size_t>(source) * desc().slots + slot) * 2 + epoch;
+  return reinterpret_cast<Header*>(regions_[owner].data() + counters +
+                                   index * chunk_stride(desc()));
+}
+
+// Memory ordering: what the peer read from chunk n - 2 it read before its release() (release there,
+// acquire at least here), so that writing chunk n over it is safe.
+bool MappedMailbox::vacant(int peer, int slot) {
+  check_channel("vacant", peer, slot);
+  Outgoing& out = outgoing(peer, slot);
+  if (out.posted < out.known_released + 2) return true;
+  // Pairs with release(). seq_cst because it is also the last look before sleeping (see Doorbell).
+  out.known_released = out.released->number.load(std::memory_order_seq_cst);
+  return out.posted < out.known_released + 2;
+}
+
+std::byte* MappedMailbox::outbox(int peer, int slot) {
+  if (!vacant(peer, slot)) wait_vacant(peer, slot);
+  Outgoing& out = outgoing(peer, slot);
+  return payload(out.chunks[(out.posted + 1) % 2]);
+}
+
+// Memory ordering: payload, tag and size are written before the number (release), which arrived()
+// reads (acquire): who sees the number sees the chunk. It is stored seq_cst for the doorbell, see
+// Doorbell::ring().
+void MappedMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
+  check_channel("post", peer, slot);
+  check_bytes(slot, bytes);
+  if (!vacant(peer, slot)) wait_vacant(peer, slot);
+  Outgoing& out = outgoing(peer, slot);
+  const std::uint64_t number = ++out.posted;
+  Header& header = *out.chunks[number % 2];
+  header.bytes = bytes;
+  header.tag = tag;
+  header.number.store(number, std::memory_order_seq_cst);  // pairs with arrived()
+  group_->ring(peer);
+}
+
+bool MappedMailbox::arrived(int source, int slot, const Tag& tag) {
+  check_channel("arrived", source, slot);
+  const Incoming& in = incoming(source, slot);
+  const std::uint64_t next = in.taken + 1;
+  const Header& header = *in.chunks[next % 2];
+  // Pairs with post(). seq_cst because it is also the last look before sleeping (see Doorbell); on
+  // the processors we know, that costs a load nothing.
+  if (header.number.load(std::memory_order_seq_cst) != next) return false;
+  if (header.tag != tag) [[unlikely]]
+    refuse_tag(source, header.tag, tag);
+  return true;
+}
+
+const std::byte* MappedMailbox::inbox(int source, int slot) {
+  check_channel("inbox", source, slot);
+  const Incoming& in = incoming(source, slot);
+  return payload(in.chunks[(in.taken + 1) % 2]);
+}
+
+std::size_t MappedMailbox::inbox_bytes(int source, int slot) {
+  check_channel("inbox_bytes", source, slot);
+  const Incoming& in = incoming(source, slot);
+  return in.chunks[(in.taken + 1) % 2]->bytes;
+}
+
+void MappedMailbox::release(int source, int slot) {
+  check_channel("release", source, slot);
+  Incoming& in = incoming(source, slot);
+  const std::uint64_t number = in.taken + 1;
+  Header* chunk = in.chunks[number % 2];
+  // Relaxed: this rank has seen the number already, in arrived().
+  PLAIT_CHECK(chunk->number.load(std::memory_order_relaxed) == number,
+              "release: the chunk in slot ", slot, " from rank ", source, " has not arrived");
+  if (desc().poison) std::memset(payload(chunk), static_cast<int>(kPoison), desc().slot_bytes);
+  in.taken = number;
+  in.released->number.store(
+      number, std::memory_order_seq_cst);  // pairs with vacant(); seq_cst for the doorbell
+  group_->ring(source);
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,14 @@
+// The transport of ranks that share memory, whichever way they came to share it.
+#pragma once
+
+#include <memory>
+
+#include "comm/mapped/mapped_group.h"
+#include "comm/transport.h"
+
+namespace plait::comm {
+
+std::unique_ptr<Transport> make_mapped_transport(std::unique_ptr<Rendezvous> rendezvous,
+                                                 const WaitPolicy& policy);
+
+}  // namespace plait::comm

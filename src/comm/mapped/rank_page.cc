@@ -1,0 +1,82 @@
+#include "comm/mapped/rank_page.h"
+
+#include <bit>
+
+#include "base/futex.h"
+
+namespace plait::comm {
+namespace {
+
+using Words = std::array<std::uint64_t, sizeof(Tag) / sizeof(std::uint64_t)>;
+
+}  // namespace
+
+void Doorbell::ring() {
+  if (sleepers_.load(std::memory_order_seq_cst) == 0) return;  // pairs with sleep()'s increment
+  rings_.fetch_add(1, std::memory_order_release);              // pairs with sleep()'s load
+  base::futex_wake_all(rings_);
+}
+
+void Doorbell::sleep(base::Nanoseconds longest, base::FunctionRef<bool()> ready) {
+  struct Counted {
+    explicit Counted(std::atomic<std::uint32_t>& sleepers) : count(sleepers) {
+      count.fetch_add(1, std::memory_order_seq_cst);  // pairs with ring()'s load
+    }
+    ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }  // nobody acts upon leaving
+    std::atomic<std::uint32_t>& count;
+  };
+  const Counted counted(sleepers_);
+  const std::uint32_t seen = rings_.load(std::memory_order_acquire);  // pairs with ring()
+  if (!ready()) base::futex_wait(rings_, seen, longest);
+}
+
+// Memory ordering: a reader that finds the same even version before and after has read words that
+// were written together. The words are atomics, so that reading them while they change is defined.
+void AnnouncedCall::write(const Tag& tag) {
+  const auto words = std::bit_cast<Words>(tag);
+  const std::uint64_t version =
+      version_.load(std::memory_order_relaxed);  // only the owner writes it
+  version_.store(version + 1,
+                 std::memory_order_relaxed);  // ordered before the words by their release
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words_[i].store(
+        words[i],
+        std::memory_order_release);  // pairs with read(): a new word shows the odd version
+  }
+  version_.store(version + 2, std::memory_order_release);  // pairs with read()
+}
+
+bool AnnouncedCall::read(Tag& tag) const {
+  const std::uint64_t before =
+      version_.load(std::memory_order_acquire);  // pairs with write()'s last store
+  if (before == 0 || before % 2 != 0) return false;
+  Words words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = words_[i].load(
+        std::memory_order_acquire);  // pairs with write(): the version is looked at after
+  }
+  if (version_.load(std::memory_order_relaxed) != before)
+    return false;  // ordered after the words by their acquire
+  tag = std::bit_cast<Tag>(words);
+  return true;
+}
+
+// Memory ordering: relaxed throughout. The word is advice for a sentence about who is late; nothing
+// is read because of it.
+void AnnouncedWait::begin(int peer) {
+  const std::uint64_t beat = (word_.load(std::memory_order_relaxed) >> 32) + 1;
+  word_.store(beat << 32 | static_cast<std::uint32_t>(peer + 1), std::memory_order_relaxed);
+}
+
+void AnnouncedWait::end() {
+  const std::uint64_t beat = word_.load(std::memory_order_relaxed) >> 32;
+  word_.store(beat << 32, std::memory_order_relaxed);
+}
+
+Wait AnnouncedWait::read() const {
+  const std::uint64_t word = word_.load(std::memory_order_relaxed);
+  return {.peer = static_cast<int>(word & 0xffffffffU) - 1,
+          .beat = static_cast<std::uint32_t>(word >> 32)};
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,87 @@
+// What one rank shows to the others of its group: a page of its own memory that all map.
+//
+// Each line is written by its owner alone, except the doorbell (rung by posters) and, on rank 0's
+// page, `failed_by`. A rank that is killed in the middle of anything leaves every other rank able
+// to go on reading: nothing here is ever held.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/function_ref.h"
+#include "plait/error.h"
+#include "plait/tag.h"
+
+namespace plait::comm {
+
+inline constexpr std::size_t kLine = 64;
+
+// Sleeping until a peer has done something, without the peer paying for it when nobody sleeps.
+class alignas(kLine) Doorbell {
+ public:
+  // Memory ordering: the caller's store of the flag that the sleeper looks at, and ring()'s load of
+  // sleepers_, are both seq_cst, as are sleep()'s increment of sleepers_ and its last look at the
+  // flag. In the one order of all four, either the look sees the flag, or the load sees the
+  // sleeper: a wake-up is never lost. (Weaker orders allow both to miss.)
+  void ring();
+
+  // Sleeps until rung, at most `longest`; returns at once where ready() says yes.
+  void sleep(base::Nanoseconds longest, base::FunctionRef<bool()> ready);
+
+ private:
+  std::atomic<std::uint32_t> rings_;
+  std::atomic<std::uint32_t> sleepers_;
+};
+
+// The call that a rank is in: written by it, read by any, in five words that belong together.
+class alignas(kLine) AnnouncedCall {
+ public:
+  void write(const Tag& tag);
+
+  // False when none was ever written, or the owner is writing just now (or died writing).
+  bool read(Tag& tag) const;
+
+ private:
+  std::atomic<std::uint64_t> version_;  // odd while being written
+  std::array<std::atomic<std::uint64_t>, sizeof(Tag) / sizeof(std::uint64_t)> words_;
+};
+
+// For whom a rank waits. `beat` moves while the rank is awake: one whose beat stands still is not
+// waiting, but stopped.
+struct Wait {
+  int peer;  // -1: waits for nobody
+  std::uint32_t beat;
+};
+
+class alignas(kLine) AnnouncedWait {
+ public:
+  void begin(int peer);
+  void end();
+  Wait read() const;
+
+ private:
+  std::atomic<std::uint64_t> word_;  // beat << 32 | peer + 1
+};
+
+struct RankPage {
+  Doorbell doorbell;
+  AnnouncedCall call;
+  AnnouncedWait wait;
+
+  alignas(kLine) std::atomic<std::uint32_t> left;  // 1: gone in good order
+
+  // On rank 0's page: 1 + the rank whose record below ended the group; 0 while all is well.
+  alignas(kLine) std::atomic<std::uint32_t> failed_by;
+
+  // This rank's own account of a failure; others read it after failed_by names this rank.
+  struct alignas(kLine) Record {
+    std::atomic<std::uint32_t> taken;  // only the first failure of a rank is recorded
+    Code code;
+    std::int32_t culprit;
+    std::array<char, 500> sentence;
+  } record;
+};
+
+}  // namespace plait::comm

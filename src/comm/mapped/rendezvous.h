@@ -1,0 +1,51 @@
+// How ranks whose memory can be mapped find each other and share it. The threads and shm transports
+// differ in this alone; mailboxes and the group's health are the same code for both.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/region.h"
+
+namespace plait::comm {
+
+class Rendezvous {
+ public:
+  // Throws when the group has failed: called now and then during a wait.
+  using Interrupt = std::function<void()>;
+
+  Rendezvous() = default;
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  virtual ~Rendezvous() = default;
+
+  virtual int rank() const = 0;
+  virtual int world() const = 0;
+
+  // Collective, with the deadline that it was made with.
+  virtual std::vector<std::string> all_gather(const std::string& mine,
+                                              const Interrupt& interrupt) = 0;
+
+  // Collective: every rank makes a zeroed region of `bytes` bytes and gets everybody's, its own at
+  // its rank. `purpose` must be the same text on all ranks: it is how they notice that they are
+  // sharing memory for different things.
+  virtual std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
+                                          const Interrupt& interrupt) = 0;
+
+  // Collective over all ranks; `members` as for Transport::subgroup, null when empty.
+  virtual std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
+                                               const Interrupt& interrupt) = 0;
+
+  // Whether the peer's process has ended.
+  virtual bool has_ended(int peer) const = 0;
+
+  // "pid 1234, stopped": for the sentence that blames it.
+  virtual std::string describe(int peer) const = 0;
+};
+
+// For share(): throws Error{mismatch} where the two purposes differ.
+void check_same_purpose(int rank, const std::string& mine, int peer, const std::string& theirs);
+
+}  // namespace plait::comm

@@ -1,0 +1,87 @@
+#include "plait/communicator.h"
+
+#include "base/check.h"
+#include "base/env.h"
+
+namespace plait {
+namespace {
+
+// How a launcher tells its processes where they stand. Rank and world must both be there.
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* world;
+  const char* hosts;               // number of hosts, or null
+  const char* local_world;         // ranks on this host, or null
+  std::array<const char*, 4> job;  // what together names this start, as far as set
+};
+
+// plait run first: it starts ranks below whatever started it.
+constexpr std::array<Launcher, 4> kLaunchers = {{
+    {"plait run",
+     "PLAIT_RANK",
+     "PLAIT_WORLD_SIZE",
+     nullptr,
+     "PLAIT_LOCAL_WORLD_SIZE",
+     {"PLAIT_JOB"}},
+    {"torchrun",
+     "RANK",
+     "WORLD_SIZE",
+     nullptr,
+     "LOCAL_WORLD_SIZE",
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+    {"Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     nullptr,
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+    {"Slurm",
+     "SLURM_PROCID",
+     "SLURM_NTASKS",
+     "SLURM_STEP_NUM_NODES",
+     nullptr,
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+}};
+
+constexpr std::int64_t kMostRanks = 65536;
+
+int count_hosts(const Launcher& launcher, int world) {
+  if (launcher.hosts != nullptr) {
+    return static_cast<int>(base::env_int(launcher.hosts, 1, kMostRanks).value_or(1));
+  }
+  const auto local = base::env_int(launcher.local_world, 1, kMostRanks).value_or(world);
+  return static_cast<int>((world + local - 1) / local);
+}
+
+Place place_from(const Launcher& launcher) {
+  const auto world = base::env_int(launcher.world, 1, kMostRanks);
+  PLAIT_CHECK(world, launcher.rank, " is set but ", launcher.world,
+              " is not: how many ranks are there?");
+  const auto rank = base::env_int(launcher.rank, 0, *world - 1);
+  PLAIT_CHECK(rank, launcher.world, " is set but ", launcher.rank, " is not: which rank is this?");
+  Place place = {
+      .rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .job = launcher.name};
+  place.launcher = launcher.name;
+  place.hosts = count_hosts(launcher, place.world);
+  for (const char* variable : launcher.job) {
+    if (variable == nullptr) continue;
+    if (const auto text = base::env(variable)) place.job += '/' + *text;
+  }
+  return place;
+}
+
+}  // namespace
+
+Place place_from_environment() {
+  for (const Launcher& launcher : kLaunchers) {
+    // Slurm sets its variables in a job's own shell too, where there is nobody else to meet.
+    if (base::env(launcher.rank) && (base::env(launcher.world) || launcher.hosts == nullptr)) {
+      return place_from(launcher);
+    }
+    if (launcher.hosts == nullptr && base::env(launcher.world)) return place_from(launcher);
+  }
+  return {.rank = 0, .world = 1, .job = "alone"};
+}
+
+}  // namespace plait

@@ -1,0 +1,45 @@
+// How the processes of a group find each other: rank 0 listens at a name that all know, the others
+// call, and when everybody is there each holds a socket to rank 0.
+//
+// Only processes of the same user are let in. A caller of another user, or one that talks nonsense
+// or nothing, is ignored: it can't keep the group from assembling.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/socket.h"
+
+namespace plait::comm::shm {
+
+struct Seat {
+  int rank;
+  int world;
+  base::Nanoseconds timeout;
+};
+
+// Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
+// missing at the deadline, claimed twice, or sees another world.
+std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat);
+
+// The others: one socket, to rank 0.
+base::Fd attend(const std::string& name, const Seat& seat);
+
+// A name that nobody can guess.
+std::string make_secret_name();
+
+// The name for a job that all ranks were told of.
+std::string name_of_job(const std::string& job);
+
+// Listens as rank 0; says who does already, if somebody does.
+base::Fd listen_as_leader(const std::string& name);
+
+// A sentence that ends the set-up on the other side, and its reading.
+std::string encode_failure(int code, int culprit, const std::string& sentence);
+[[noreturn]] void raise_failure(const std::string& message);
+inline bool is_failure(const std::string& message) {
+  return !message.empty() && message.front() == '!';
+}
+
+}  // namespace plait::comm::shm

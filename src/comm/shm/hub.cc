@@ -1,0 +1,172 @@
+#include "comm/shm/hub.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "plait/error.h"
+
+namespace plait::comm::shm {
+
+using base::Delivery;
+using base::Fd;
+using base::Message;
+using base::Nanoseconds;
+using base::sentence;
+
+namespace {
+
+// Before a message's bytes, so that no message is empty and none looks like a failure.
+constexpr char kData = '+';
+constexpr Nanoseconds kGrace =
+    base::kSecond;  // the others wait longer than rank 0, to hear its verdict
+constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+
+}  // namespace
+
+Hub::Hub(const Seat& seat, std::vector<Fd> sockets)
+    : seat_(seat), sockets_(std::move(sockets)), peers_(seat.world) {
+  auto everybody = exchange({std::to_string(::getpid()), base::open_self_pidfd()}, [] {});
+  for (int peer = 0; peer < seat_.world; ++peer) {
+    peers_[peer] = {.pidfd = std::move(everybody[peer].fd),
+                    .pid = static_cast<pid_t>(base::parse_int(everybody[peer].bytes).value_or(0))};
+  }
+}
+
+bool Hub::has_ended(int peer) const {
+  return base::has_ended(peers_[peer].pidfd, peers_[peer].pid);
+}
+
+std::string Hub::describe(int peer) const {
+  const std::string state = base::state_of(peers_[peer].pid);
+  return sentence("pid ", peers_[peer].pid, state.empty() || state == "dead" ? "" : ", ",
+                  state == "dead" ? "" : state);
+}
+
+std::vector<std::string> Hub::all_gather(const std::string& mine, const Interrupt& interrupt) {
+  std::vector<std::string> all;
+  for (Message& message : exchange({mine, Fd()}, interrupt))
+    all.push_back(std::move(message.bytes));
+  return all;
+}
+
+std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpose,
+                                     const Interrupt& interrupt) {
+  const auto gifts = exchange({purpose, base::make_anonymous_file("plait", bytes)}, interrupt);
+  std::vector<base::Region> regions;
+  for (int peer = 0; peer < world(); ++peer) {
+    check_same_purpose(rank(), purpose, peer, gifts[peer].bytes);
+    regions.push_back(base::Region::map(gifts[peer].fd, bytes, sentence("rank ", peer)));
+  }
+  return regions;
+}
+
+std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members,
+                                          const Interrupt& interrupt) {
+  const bool leads = !members.empty() && members.front() == rank();
+  const std::string name = leads ? make_secret_name() : "";
+  // Listening before the name is known: nobody calls in vain.
+  Fd listener = leads ? listen_as_leader(name) : Fd();
+  const auto names = all_gather(name, interrupt);
+  if (members.empty()) return nullptr;
+  const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
+  const Seat seat = {.rank = static_cast<int>(me),
+                     .world = static_cast<int>(members.size()),
+                     .timeout = seat_.timeout};
+  std::vector<Fd> sockets;
+  if (leads) {
+    sockets = assemble(std::move(listener), seat);
+  } else {
+    sockets.push_back(attend(names[members.front()], seat));
+  }
+  return std::make_unique<Hub>(seat, std::move(sockets));
+}
+
+std::vector<Message> Hub::exchange(Message mine, const Interrupt& interrupt) {
+  mine.bytes.insert(mine.bytes.begin(), kData);
+  std::vector<Message> all;
+  if (rank() == 0) {
+    all = collect_and_spread(std::move(mine), interrupt);
+  } else {
+    const Nanoseconds deadline = base::now() + seat_.timeout + kGrace;
+    send(0, mine, deadline);
+    while (static_cast<int>(all.size()) < world()) all.push_back(receive(0, deadline, interrupt));
+  }
+  for (Message& message : all) message.bytes.erase(0, 1);
+  return all;
+}
+
+std::vector<Message> Hub::collect_and_spread(Message mine, const Interrupt& interrupt) {
+  const Nanoseconds deadline = base::now() + seat_.timeout;
+  std::vector<Message> all;
+  all.push_back(std::move(mine));
+  for (int peer = 1; peer < world(); ++peer) all.push_back(receive(peer, deadline, interrupt));
+  for (int peer = 1; peer < world(); ++peer) {
+    for (const Message& message : all) send(peer, message, deadline);
+  }
+  return all;
+}
+
+Message Hub::receive(int from, Nanoseconds deadline, const Interrupt& interrupt) {
+  for (;;) {
+    Message message;
+    const Delivery delivery = base::receive_message(sockets_[from], message);
+    if (delivery == Delivery::closed) lose(from);
+    if (delivery == Delivery::done) {
+      if (is_failure(message.bytes)) raise_failure(message.bytes);
+      return message;
+    }
+    const Nanoseconds now = base::now();
+    if (now >= deadline) {
+      refuse(Code::timeout, from,
+             sentence("rank ", from, " has not joined the others within ",
+                      base::show_duration(seat_.timeout), " (", describe(from), ")"));
+    }
+    base::wait_readable({&sockets_[from]}, std::min(deadline - now, kBetweenLooks));
+    interrupt();
+  }
+}
+
+void Hub::send(int to, const Message& message, Nanoseconds deadline) {
+  for (;;) {
+    const Delivery delivery = base::send_message(sockets_[to], message.bytes, message.fd);
+    if (delivery == Delivery::done) return;
+    if (delivery == Delivery::closed) lose(to);
+    const Nanoseconds now = base::now();
+    if (now >= deadline) {
+      refuse(Code::timeout, to,
+             sentence("rank ", to, " has taken nothing for ", base::show_duration(seat_.timeout),
+                      " (", describe(to), ")"));
+    }
+    base::wait_writable(sockets_[to], deadline - now);
+  }
+}
+
+void Hub::lose(int peer) {
+  refuse(Code::peer_lost, peer,
+         sentence("rank ", peer, " (", describe(peer), ") has died or left"));
+}
+
+// Rank 0 is the one who knows; the others hear from it, or know by themselves that rank 0 is gone.
+void Hub::refuse(Code code, int culprit, const std::string& reason) {
+  if (rank() == 0) {
+    const std::string message = encode_failure(static_cast<int>(code), culprit, reason);
+    for (int peer = 1; peer < world(); ++peer) base::send_message(sockets_[peer], message, Fd());
+  }
+  throw Error(code, reason, culprit);
+}
+
+std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat) {
+  std::vector<Fd> sockets;
+  if (seat.rank == 0) {
+    sockets = assemble(listen_as_leader(name), seat);
+  } else {
+    sockets.push_back(attend(name, seat));
+  }
+  return std::make_unique<Hub>(seat, std::move(sockets));
+}
+
+}  // namespace plait::comm::shm

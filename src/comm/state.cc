@@ -1,0 +1,174 @@
+#include "comm/state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "comm/collectives/chunks.h"
+#include "comm/emulated/emulated_mailbox.h"
+
+namespace plait {
+
+using comm::Failure;
+
+Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Transport> transport,
+                           Trace* trace)
+    : transport_name_(std::move(transport_name)), transport_(std::move(transport)), trace_(trace) {
+  group().set_trace(trace);
+}
+
+Communicator::State::~State() {
+  if (fork_guard_.in_child()) {
+    // The memory is shared with the ranks, and the locks may be held by threads that this process
+    // does not have: a child can only let go of the communicator, not close it.
+    static_cast<void>(transport_.release());
+    static_cast<void>(collective_mailbox_.release());
+    for (auto& [desc, mailbox] : cache_) static_cast<void>(mailbox.release());
+    return;
+  }
+  transport_->leave();
+}
+
+void Communicator::State::open(std::optional<comm::LinkView> link) {
+  link_ = std::move(link);
+  std::unique_ptr<Mailbox> mailbox =
+      build_mailbox({.slots = comm::kSlots, .slot_bytes = comm::kChunkBytes});
+  collective_mailbox_.reset(static_cast<comm::MailboxBase*>(mailbox.release()));
+}
+
+void Communicator::State::check_usable() const {
+  PLAIT_CHECK(!fork_guard_.in_child(), "this process was forked from rank ", group().rank(),
+              ", whose communicators it cannot use");
+  group().raise_if_failed();
+}
+
+void Communicator::State::announce(const Tag& tag) { group().announce(tag); }
+
+std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc) {
+  comm::check_desc(desc, group().world());
+  check_usable();
+  drain();
+  announce({.operation = Operation::make_mailbox,
+            .call = ++calls_,
+            .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
+  return build_mailbox(desc);
+}
+
+// A rank that fails here tells the others, who may be waiting for it elsewhere.
+std::unique_ptr<Mailbox> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
+  std::unique_ptr<Mailbox> mailbox = transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
+  if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
+  static_cast<comm::MailboxBase&>(*mailbox).charge(mailbox_bytes_);
+  return mailbox;
+} catch (const Error& error) {
+  group().fail({.code = error.code(), .culprit = error.culprit(), .sentence = error.what()});
+  throw;
+}
+
+Mailbox& Communicator::State::cached_mailbox(const MailboxDesc& desc) {
+  for (const auto& [known, mailbox] : cache_) {
+    if (known == desc) return *mailbox;
+  }
+  cache_.emplace_back(desc, make_mailbox(desc));
+  return *cache_.back().second;
+}
+
+namespace {
+
+struct Claim {
+  std::int32_t color;
+  std::int32_t key;
+};
+
+Claim claim_in(const std::string& bytes) {
+  Claim claim = {};
+  PLAIT_CHECK(bytes.size() == sizeof(claim), "split: a rank sent ", bytes.size(), " bytes");
+  std::memcpy(&claim, bytes.data(), sizeof(claim));
+  return claim;
+}
+
+}  // namespace
+
+std::pair<std::vector<int>, std::optional<comm::LinkView>> Communicator::State::members_of(
+    const std::vector<std::string>& claims, int color) const {
+  std::vector<int> members;
+  for (int rank = 0; color >= 0 && rank < static_cast<int>(claims.size()); ++rank) {
+    if (claim_in(claims[rank]).color == color) members.push_back(rank);
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return claim_in(claims[a]).key < claim_in(claims[b]).key; });
+  std::optional<comm::LinkView> view;
+  if (link_) {
+    view = comm::LinkView{.clock = link_->clock, .ranks = {}};
+    for (const int member : members) view->ranks.push_back(link_->ranks[member]);
+  }
+  return {members, view};
+}
+
+std::unique_ptr<Communicator::State> Communicator::State::split(int color, int key) {
+  check_usable();
+  drain();
+  announce({.operation = Operation::split, .call = ++calls_});
+  try {
+    const Claim mine = {.color = color, .key = key};
+    std::string bytes(sizeof(mine), '\0');
+    std::memcpy(bytes.data(), &mine, sizeof(mine));
+    auto [members, view] = members_of(transport_->all_gather(bytes), color);
+    auto transport = transport_->subgroup(members);
+    if (transport == nullptr) return nullptr;
+    auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
+    state->open(std::move(view));
+    return state;
+  } catch (const Error& error) {
+    group().fail({.code = error.code(), .culprit = error.culprit(), .sentence = error.what()});
+    throw;
+  }
+}
+
+void Communicator::State::begin(Task& task) { announce(task.tag()); }
+
+void Communicator::State::run(Task& task) {
+  check_usable();
+  drain();
+  task.set_call(++calls_);
+  begin(task);
+  comm::wait_until(
+      group(), [&] { return task.step(); }, [&] { return mailbox().take_due(); },
+      [&] { return task.awaited(); });
+}
+
+void Communicator::State::start(std::shared_ptr<Task> task) {
+  check_usable();
+  task->set_call(++calls_);
+  queue_.push_back(std::move(task));
+  if (queue_.size() == 1) begin(*queue_.front());
+  advance(*queue_.back());
+}
+
+bool Communicator::State::is_queued(const Task& task) const {
+  return std::any_of(queue_.begin(), queue_.end(),
+                     [&](const auto& queued) { return queued.get() == &task; });
+}
+
+bool Communicator::State::advance(const Task& task) {
+  check_usable();
+  while (!queue_.empty() && queue_.front()->step()) {
+    queue_.pop_front();
+    if (!queue_.empty()) begin(*queue_.front());
+  }
+  const bool done = !is_queued(task);
+  if (!done) mailbox().progress();
+  return done;
+}
+
+void Communicator::State::wait(const Task& task) {
+  comm::wait_until(
+      group(), [&] { return advance(task); }, [&] { return mailbox().take_due(); },
+      [&] { return queue_.front()->awaited(); });
+}
+
+void Communicator::State::drain() {
+  while (!queue_.empty()) wait(*queue_.back());
+}
+
+}  // namespace plait

@@ -1,0 +1,103 @@
+// A communicator from the inside: its transport, its mailboxes, and the collectives under way.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/process.h"
+#include "comm/emulated/link_clock.h"
+#include "comm/mailbox_base.h"
+#include "comm/transport.h"
+#include "plait/collectives.h"
+#include "plait/communicator.h"
+
+namespace plait {
+
+// A collective as a state machine: step() does what can be done now.
+class Pending::Task {
+ public:
+  explicit Task(const Tag& tag) : tag_(tag) {}
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  virtual ~Task() = default;
+
+  // True when all is done, and from then on.
+  virtual bool step() = 0;
+
+  // Whom it waits for.
+  virtual comm::Awaited awaited() const = 0;
+
+  // Which call this is; the number is given when the task is started.
+  const Tag& tag() const { return tag_; }
+  void set_call(std::uint32_t call) { tag_.call = call; }
+
+ private:
+  Tag tag_;
+};
+
+class Communicator::State {
+ public:
+  using Task = Pending::Task;
+
+  State(std::string transport_name, std::unique_ptr<comm::Transport> transport, Trace* trace);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
+
+  // Collective: makes the mailbox that the collectives use.
+  void open(std::optional<comm::LinkView> link);
+
+  comm::Group& group() { return transport_->group(); }
+  const comm::Group& group() const { return transport_->group(); }
+  const std::string& transport_name() const { return transport_name_; }
+  const std::optional<comm::LinkView>& link() const { return link_; }
+  Trace* trace() const { return trace_; }
+  std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
+
+  // What the collectives send through.
+  comm::MailboxBase& mailbox() { return *collective_mailbox_; }
+
+  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);
+  Mailbox& cached_mailbox(const MailboxDesc& desc);
+  std::unique_ptr<State> split(int color, int key);
+
+  // Runs a task to its end, after those that were started before.
+  void run(Task& task);
+
+  // Begins a task, or puts it behind those under way.
+  void start(std::shared_ptr<Task> task);
+
+  // Does what can be done now. True when `task` is done.
+  bool advance(const Task& task);
+  void wait(const Task& task);
+
+ private:
+  void check_usable() const;
+  void announce(const Tag& tag);
+  void begin(Task& task);
+  void drain();
+  bool is_queued(const Task& task) const;
+  std::unique_ptr<Mailbox> build_mailbox(const MailboxDesc& desc);
+  std::pair<std::vector<int>, std::optional<comm::LinkView>> members_of(
+      const std::vector<std::string>& claims, int color) const;
+
+  std::string transport_name_;
+  std::unique_ptr<comm::Transport> transport_;
+  Trace* trace_;
+  std::optional<comm::LinkView> link_;
+  base::ForkGuard fork_guard_;
+  std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
+      std::make_shared<std::atomic<std::size_t>>(0);
+  std::unique_ptr<comm::MailboxBase> collective_mailbox_;
+  std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
+  std::deque<std::shared_ptr<Task>> queue_;
+  std::uint32_t calls_ = 0;
+};
+
+}  // namespace plait

@@ -1,0 +1,54 @@
+#include "plait/tag.h"
+
+#include <sstream>
+
+namespace plait {
+namespace {
+
+struct Names {
+  const char* operation;
+  std::array<const char*, 3> sizes;
+};
+
+// Indexed by Operation.
+constexpr std::array<Names, 9> kNames = {{
+    {"custom", {"m", "n", "k"}},
+    {"barrier", {"elements", "shards", "root"}},
+    {"broadcast", {"elements", "shards", "root"}},
+    {"all_gather", {"elements", "shards", "root"}},
+    {"reduce_scatter", {"elements", "shards", "root"}},
+    {"all_reduce", {"elements", "shards", "root"}},
+    {"all_to_all", {"elements between them", "shards", "root"}},
+    {"make_mailbox", {"slots", "slot bytes", "k"}},
+    {"split", {"m", "n", "k"}},
+}};
+
+const Names& names(Operation operation) {
+  const auto index = static_cast<std::size_t>(operation);
+  return kNames[index < kNames.size() ? index : 0];
+}
+
+template <class Value>
+std::string both(std::string_view field, const Value& a, const Value& b) {
+  std::ostringstream text;
+  text << field << ": " << a << " and " << b;
+  return std::move(text).str();
+}
+
+}  // namespace
+
+std::string_view name(Operation operation) { return names(operation).operation; }
+
+std::string difference(const Tag& a, const Tag& b) {
+  if (a.operation != b.operation) return both("the operator", name(a.operation), name(b.operation));
+  if (a.dtype != b.dtype) return both("the dtype", name(a.dtype), name(b.dtype));
+  if (a.wire != b.wire) return both("the wire", name(a.wire), name(b.wire));
+  for (std::size_t i = 0; i < a.sizes.size(); ++i) {
+    if (a.sizes[i] != b.sizes[i]) return both(names(a.operation).sizes[i], a.sizes[i], b.sizes[i]);
+  }
+  if (a.plan != b.plan) return both("the plan", a.plan, b.plan);
+  if (a.call != b.call) return both("the order of calls", a.call, b.call);
+  return both("the chunk", a.chunk, b.chunk);
+}
+
+}  // namespace plait

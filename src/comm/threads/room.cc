@@ -1,0 +1,156 @@
+#include "comm/threads/room.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::comm::threads {
+
+Room::Room(int world)
+    : world_(world),
+      seated_(world),
+      left_(world),
+      gifts_(std::make_shared<std::vector<Gift>>(world)),
+      here_(world) {}
+
+void Room::enter(int rank) {
+  PLAIT_CHECK(rank >= 0 && rank < world_, "join: there is no rank ", rank, " in a world of ",
+              world_);
+  const std::lock_guard lock(mutex_);
+  PLAIT_CHECK(!seated_[rank], "join: two threads claim rank ", rank, " of ", world_);
+  seated_[rank] = true;
+}
+
+void Room::leave(int rank) noexcept {
+  const std::lock_guard lock(mutex_);
+  left_[rank] = true;
+  changed_.notify_all();
+}
+
+std::vector<int> Room::absent() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_; ++rank) {
+    if (!here_[rank]) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeout,
+                                   const Rendezvous::Interrupt& interrupt) {
+  std::unique_lock lock(mutex_);
+  const Gifts gifts = gifts_;
+  const std::uint64_t meeting = meeting_;
+  (*gifts)[rank] = std::move(mine);
+  here_[rank] = true;
+  if (++count_ == world_) {
+    ++meeting_;
+    gifts_ = std::make_shared<std::vector<Gift>>(world_);
+    here_.assign(world_, false);
+    count_ = 0;
+    changed_.notify_all();
+    return *gifts;
+  }
+  const base::Nanoseconds deadline = base::now() + timeout;
+  while (meeting_ == meeting) {
+    for (const int peer : absent()) {
+      if (!left_[peer]) continue;
+      throw Error(
+          Code::peer_lost,
+          base::sentence("rank ", rank, " waits to meet rank ", peer, ", which has left the group"),
+          peer);
+    }
+    if (base::now() >= deadline) {
+      const std::vector<int> late = absent();
+      throw Error(
+          Code::timeout,
+          base::sentence("rank ", rank, " has waited ", base::show_duration(timeout), " for rank",
+                         late.size() > 1 ? "s " : " ", base::show_list(late), " of ", world_),
+          late.front());
+    }
+    lock.unlock();
+    interrupt();
+    lock.lock();
+    if (meeting_ == meeting) changed_.wait_for(lock, std::chrono::milliseconds(20));
+  }
+  return *gifts;
+}
+
+std::shared_ptr<Room> Room::side_room(int leader, int world) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<Room>& known = side_rooms_[{meeting_, leader}];
+  std::shared_ptr<Room> room = known.lock();
+  if (room == nullptr) {
+    room = std::make_shared<Room>(world);
+    known = room;
+  }
+  return room;
+}
+
+namespace {
+
+class Seat final : public Rendezvous {
+ public:
+  Seat(std::shared_ptr<Room> room, int rank, base::Nanoseconds timeout)
+      : room_(std::move(room)), rank_(rank), timeout_(timeout) {
+    room_->enter(rank);
+  }
+  ~Seat() override { room_->leave(rank_); }
+
+  int rank() const override { return rank_; }
+  int world() const override { return room_->world(); }
+
+  std::vector<std::string> all_gather(const std::string& mine,
+                                      const Interrupt& interrupt) override {
+    std::vector<std::string> all;
+    for (Room::Gift& gift : room_->meet(rank_, {mine, {}}, timeout_, interrupt))
+      all.push_back(std::move(gift.bytes));
+    return all;
+  }
+
+  std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
+                                  const Interrupt& interrupt) override {
+    const auto gifts =
+        room_->meet(rank_, {purpose, base::Region::allocate(bytes)}, timeout_, interrupt);
+    std::vector<base::Region> regions;
+    for (int peer = 0; peer < world(); ++peer) {
+      check_same_purpose(rank_, purpose, peer, gifts[peer].bytes);
+      regions.push_back(gifts[peer].region);
+    }
+    return regions;
+  }
+
+  std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
+                                       const Interrupt& interrupt) override {
+    // Two meetings: after the first all agree on its number, and nobody goes on to another before
+    // the second, when every room has been found.
+    room_->meet(rank_, {}, timeout_, interrupt);
+    const auto room = members.empty()
+                          ? nullptr
+                          : room_->side_room(members.front(), static_cast<int>(members.size()));
+    room_->meet(rank_, {}, timeout_, interrupt);
+    if (room == nullptr) return nullptr;
+    const auto me = std::find(members.begin(), members.end(), rank_);
+    return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()), timeout_);
+  }
+
+  bool has_ended(int /*peer*/) const override {
+    return false;
+  }  // a thread that ends leaves the group
+  std::string describe(int /*peer*/) const override { return "a thread of this process"; }
+
+ private:
+  std::shared_ptr<Room> room_;
+  int rank_;
+  base::Nanoseconds timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rendezvous> sit_down(std::shared_ptr<Room> room, int rank,
+                                     base::Nanoseconds timeout) {
+  return std::make_unique<Seat>(std::move(room), rank, timeout);
+}
+
+}  // namespace plait::comm::threads

@@ -1,0 +1,49 @@
+// How bytes move between the ranks of one group.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/wait_policy.h"
+#include "plait/communicator.h"
+#include "plait/mailbox.h"
+
+namespace plait::comm {
+
+// The answer to "can you?": empty means yes, anything else says why not.
+struct Availability {
+  std::string refusal = {};
+  explicit operator bool() const { return refusal.empty(); }
+};
+
+// What a transport is created for: where this rank stands, and what it may use to find the others.
+struct Site {
+  Place place;
+  AllGatherBytes all_gather = {};
+  WaitPolicy policy = {};
+};
+
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  virtual Group& group() = 0;
+
+  // For set-up only, a few thousand bytes; collective, as all below.
+  virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+  virtual std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc) = 0;
+
+  // A transport for `members` (ranks here, in their new order). Every rank of this group calls it
+  // with the members of its own new group; a rank that joins none passes none and gets null.
+  virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& members) = 0;
+
+  // This rank goes in good order, not by an error: peers that still wait for it are told so.
+  virtual void leave() noexcept = 0;
+};
+
+}  // namespace plait::comm

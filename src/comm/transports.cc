@@ -1,0 +1,45 @@
+#include "comm/transports.h"
+
+#include <array>
+
+#include "base/check.h"
+#include "comm/mpi/factory.h"
+#include "comm/shm/factory.h"
+#include "comm/threads/factory.h"
+
+namespace plait::comm {
+namespace {
+
+// The only place that knows which transports exist. A rank that is alone needs none of the others.
+constexpr std::array<TransportEntry, 3> kTransports = {{
+    {"threads", "ranks that are threads of one process, or a rank alone", threads::available,
+     threads::supports, threads::create},
+    {"shm", "processes of one host, through shared memory", shm::available, shm::supports,
+     shm::create},
+    {"mpi", "processes of any hosts, through an MPI library found at run time", mpi::available,
+     mpi::supports, mpi::create},
+}};
+
+Availability can_use(const TransportEntry& entry, const Site& site) {
+  Availability here = entry.available();
+  return here ? entry.supports(site) : here;
+}
+
+}  // namespace
+
+std::span<const TransportEntry> transports() { return kTransports; }
+
+const TransportEntry& select_transport(const std::string& name, const Site& site) {
+  std::string refusals;
+  for (const TransportEntry& entry : kTransports) {
+    if (!name.empty() && name != entry.name) continue;
+    const Availability answer = can_use(entry, site);
+    if (answer) return entry;
+    refusals += base::sentence(refusals.empty() ? "" : "; ", entry.name, " ", answer.refusal);
+  }
+  PLAIT_CHECK(!refusals.empty(), "there is no transport \"", name, "\": it is threads, shm or mpi");
+  base::fail(Code::invalid_argument, "no transport for rank ", site.place.rank, " of ",
+             site.place.world, ": ", refusals);
+}
+
+}  // namespace plait::comm

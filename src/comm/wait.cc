@@ -1,0 +1,84 @@
+#include "comm/wait.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/futex.h"
+
+namespace plait::comm {
+namespace {
+
+// Sleeping wakes up late by the timer's slack and a scheduler's turn: the rest is spun away.
+constexpr Nanoseconds kWakeUpSlack = 150 * base::kMicrosecond;
+constexpr Nanoseconds kBetweenExaminations = 10 * base::kMillisecond;
+
+bool spin(const Group& group, base::FunctionRef<bool()> ready) {
+  if (group.policy().crowded) return false;
+  const Nanoseconds end = base::now() + group.policy().spin;
+  while (base::now() < end) {
+    for (int look = 0; look < 16; ++look) {
+      if (ready()) return true;
+      base::pause();
+    }
+  }
+  return false;
+}
+
+// Makes the wait known to the peers for as long as it lasts.
+class KnownWait {
+ public:
+  KnownWait(Group& group, const Awaited& awaited) : group_(group) { group_.begin_waiting(awaited); }
+  KnownWait(const KnownWait&) = delete;
+  KnownWait& operator=(const KnownWait&) = delete;
+  ~KnownWait() { group_.end_waiting(); }
+
+ private:
+  Group& group_;
+};
+
+// The chunk's arrival time is known: sleep until shortly before, then look at it without pause.
+void sit_out(Group& group, Nanoseconds due, base::FunctionRef<bool()> ready) {
+  if (due - base::now() > kWakeUpSlack) {
+    group.doze(std::min(due - kWakeUpSlack, base::now() + kBetweenExaminations), ready);
+  } else if (group.policy().crowded) {
+    ::sched_yield();
+  } else {
+    base::pause();
+  }
+}
+
+}  // namespace
+
+void wait_slowly(Group& group, const Question& question) {
+  const Awaited first = question.awaited();
+  const Span span(group.trace(), Lane::wait, "wait",
+                  {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk)});
+  if (spin(group, question.ready)) return;
+  const Nanoseconds start = base::now();
+  const Nanoseconds deadline = start + group.policy().timeout;
+  const Nanoseconds nap_from = start + group.policy().yield;
+  Nanoseconds examine_at = start + base::kMillisecond;
+  const KnownWait known(group, first);
+  while (!question.ready()) {
+    group.raise_if_failed();
+    const Nanoseconds now = base::now();
+    if (now >= examine_at) {
+      const Awaited awaited = question.awaited();
+      group.begin_waiting(awaited);
+      group.examine(&awaited, question.ready);
+      if (now >= deadline && !question.ready()) group.give_up(awaited);
+      examine_at = now + kBetweenExaminations;
+    }
+    const Nanoseconds due = question.due();
+    if (due != kNever) {
+      sit_out(group, due, question.ready);
+    } else if (now < nap_from) {
+      ::sched_yield();
+    } else {
+      group.doze(std::min(deadline, examine_at), question.ready);
+    }
+  }
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,34 @@
+#include "comm/wait_policy.h"
+
+#include "base/check.h"
+#include "base/env.h"
+#include "base/text.h"
+
+namespace plait::comm {
+
+void read_wait_policy(std::string_view text, WaitPolicy& policy) {
+  for (const std::string_view part : base::split(text, ',')) {
+    const auto equals = part.find('=');
+    const std::string_view key = part.substr(0, equals);
+    const auto value = equals == std::string_view::npos
+                           ? std::nullopt
+                           : base::parse_duration(part.substr(equals + 1));
+    PLAIT_CHECK(value && (key == "spin" || key == "yield"), "PLAIT_WAIT=", text,
+                " is not like \"spin=20us,yield=200us\"");
+    (key == "spin" ? policy.spin : policy.yield) = *value;
+  }
+}
+
+WaitPolicy wait_policy_from_environment() {
+  WaitPolicy policy;
+  if (const auto text = base::env("PLAIT_WAIT")) read_wait_policy(*text, policy);
+  if (const auto text = base::env("PLAIT_TIMEOUT")) {
+    const auto timeout = base::parse_duration(*text);
+    PLAIT_CHECK(timeout && *timeout > 0, "PLAIT_TIMEOUT=", *text,
+                " is not a duration like 60s or 500ms");
+    policy.timeout = *timeout;
+  }
+  return policy;
+}
+
+}  // namespace plait::comm

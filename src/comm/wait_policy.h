@@ -1,0 +1,32 @@
+// How a rank waits: spin, then pause, then yield, then sleep.
+//
+// - A chunk that is already on its way takes 0.1 to 20 µs: spinning (with the processor's pause
+//   instruction, so that a hyper-thread neighbour gets on) sees it first.
+// - One that takes longer is probably late because its rank was not running: give the core away.
+//   sched_yield costs about 0.3 µs and finds the chunk within a scheduler's turn.
+// - After that it is a matter of a product or a network: sleep on a futex, which the poster wakes
+//   (about 5 µs, and 50 µs on a virtual machine), and look after the peers' health meanwhile.
+// Where there are more ranks than processors, spinning keeps the very rank from running that is
+// waited for, so that step is left out.
+#pragma once
+
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace plait::comm {
+
+struct WaitPolicy {
+  base::Nanoseconds spin = 20 * base::kMicrosecond;
+  base::Nanoseconds yield = 200 * base::kMicrosecond;
+  base::Nanoseconds timeout = 60 * base::kSecond;
+  bool crowded = false;  // more ranks than processors
+};
+
+// "spin=20us,yield=200us", either part alone too; refuses anything else with a sentence.
+void read_wait_policy(std::string_view text, WaitPolicy& policy);
+
+// The defaults with PLAIT_WAIT and PLAIT_TIMEOUT applied.
+WaitPolicy wait_policy_from_environment();
+
+}  // namespace plait::comm
