@@ -36,13 +36,22 @@ template <Element T>
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
 }
 
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i to_bf16(__m256 value) {
+// The upper halves are the bf16. Right for numbers, infinities and the NaN of with_one_nan().
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256i rounded_to_bf16(__m256 value) {
   const __m256i bits = _mm256_castps_si256(value);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
-  return low_halves(_mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16));
+  return _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
+}
+
+template <bool AnyNan>
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i to_bf16(__m256 value) {
+  __m256i rounded = rounded_to_bf16(value);
+  if constexpr (AnyNan) {
+    const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(value), _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    rounded = _mm256_blendv_epi8(rounded, quiet, nan);
+  }
+  return low_halves(_mm256_srli_epi32(rounded, 16));
 }
 
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i to_s8(__m256 value) {
@@ -55,7 +64,7 @@ template <Element T>
   return _mm_packs_epi16(halves, halves);
 }
 
-template <Element T>
+template <Element T, bool AnyNan>
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void store(void* out, std::size_t i,
                                                                    __m256 value) {
   std::byte* to = static_cast<std::byte*>(out) + i * sizeof(T);
@@ -66,34 +75,34 @@ template <Element T>
   } else if constexpr (kDtypeOf<T> == Dtype::f16) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, kNearest));
   } else {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), to_bf16(value));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), to_bf16<AnyNan>(value));
   }
 }
 
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 with_one_nan(__m256 value) {
   const __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-  return _mm256_blendv_ps(
-      value, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(0xffc00000U))), nan);
+  const __m256i bits = _mm256_set1_epi32(static_cast<int>(0xffc00000U));
+  return _mm256_blendv_ps(value, _mm256_castsi256_ps(bits), nan);
 }
 
-// One group of vectors: all sources are read before anything is written, so that `out` may be one
-// of them.
-template <Element In, Element Out, std::size_t Vectors>
+// A group of vectors, read from all sources before anything is written, so that `out` may be one
+// of them. One: there is one source, to be converted.
+template <Element In, Element Out, bool One, std::size_t Vectors>
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void sum_group(void* out,
                                                                        const void* const* sources,
                                                                        int count, std::size_t i) {
   __m256 total[Vectors];
   for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes);
-  for (int s = 1; s < count; ++s) {
+  for (int s = 1; s < (One ? 1 : count); ++s) {
     for (std::size_t v = 0; v < Vectors; ++v)
       total[v] = _mm256_add_ps(total[v], load<In>(sources[s], i + v * kLanes));
   }
   for (std::size_t v = 0; v < Vectors; ++v)
-    store<Out>(out, i + v * kLanes, count > 1 ? with_one_nan(total[v]) : total[v]);
+    store<Out, One>(out, i + v * kLanes, One ? total[v] : with_one_nan(total[v]));
 }
 
 // The last `rest` elements, fewer than kLanes, by way of padded copies.
-template <Element In, Element Out>
+template <Element In, Element Out, bool One>
 [[gnu::target("avx2,f16c")]] void sum_rest(void* out, const void* const* sources, int count,
                                            std::size_t i, std::size_t rest) {
   alignas(32) std::array<std::byte, kLanes * 4> padded = {};
@@ -104,18 +113,66 @@ template <Element In, Element Out>
     const __m256 value = load<In>(padded.data(), 0);
     total = s == 0 ? value : _mm256_add_ps(total, value);
   }
-  store<Out>(padded.data(), 0, count > 1 ? with_one_nan(total) : total);
+  store<Out, One>(padded.data(), 0, One ? total : with_one_nan(total));
   std::memcpy(static_cast<std::byte*>(out) + i * sizeof(Out), padded.data(), rest * sizeof(Out));
 }
 
-template <Element In, Element Out>
-[[gnu::target("avx2,f16c")]] void sum(void* out, const void* const* sources, int count,
-                                      std::size_t n) {
-  std::size_t i = 0;
+// Elements [i, n).
+template <Element In, Element Out, bool One>
+[[gnu::target("avx2,f16c")]] void sum_from(void* out, const void* const* sources, int count,
+                                           std::size_t i, std::size_t n) {
   for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes)
-    sum_group<In, Out, kUnroll>(out, sources, count, i);
-  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, 1>(out, sources, count, i);
-  if (i < n) sum_rest<In, Out>(out, sources, count, i, n - i);
+    sum_group<In, Out, One, kUnroll>(out, sources, count, i);
+  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, One, 1>(out, sources, count, i);
+  if (i < n) sum_rest<In, Out, One>(out, sources, count, i, n - i);
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256i load_pairs(const void* source,
+                                                                           std::size_t i) {
+  const std::byte* from = static_cast<const std::byte*>(source) + i * sizeof(Bf16);
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 even_elements(__m256i pairs) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 odd_elements(__m256i pairs) {
+  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
+}
+
+// bf16 to bf16, in pairs: an f32 is made of the even element by a shift and of the odd one by a
+// mask, with nothing to unpack and to pack. Returns how many elements it did.
+[[gnu::target("avx2,f16c")]] std::size_t sum_bf16_pairs(void* out, const void* const* sources,
+                                                        int count, std::size_t n) {
+  constexpr std::size_t kPairs = 2 * kLanes;
+  std::size_t i = 0;
+  for (; i + kPairs <= n; i += kPairs) {
+    const __m256i first = load_pairs(sources[0], i);
+    __m256 even = even_elements(first);
+    __m256 odd = odd_elements(first);
+    for (int s = 1; s < count; ++s) {
+      const __m256i next = load_pairs(sources[s], i);
+      even = _mm256_add_ps(even, even_elements(next));
+      odd = _mm256_add_ps(odd, odd_elements(next));
+    }
+    const __m256i low = _mm256_srli_epi32(rounded_to_bf16(with_one_nan(even)), 16);
+    const __m256i both = _mm256_blend_epi16(low, rounded_to_bf16(with_one_nan(odd)), 0xaa);
+    std::byte* to = static_cast<std::byte*>(out) + i * sizeof(Bf16);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), both);
+  }
+  return i;
+}
+
+template <Element In, Element Out>
+void sum(void* out, const void* const* sources, int count, std::size_t n) {
+  if (count == 1) {
+    sum_from<In, Out, true>(out, sources, count, 0, n);
+    return;
+  }
+  constexpr bool kInPairs = std::same_as<In, Bf16> && std::same_as<Out, Bf16>;
+  const std::size_t done = kInPairs ? sum_bf16_pairs(out, sources, count, n) : 0;
+  sum_from<In, Out, false>(out, sources, count, done, n);
 }
 
 bool usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }

@@ -32,14 +32,25 @@ template <Element T>
   }
 }
 
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m256i to_bf16(
+// The upper halves are the bf16. Right for numbers, infinities and the NaN of with_one_nan().
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512i rounded_to_bf16(
     __m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  const __m512i kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  return _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1));
+}
+
+template <bool AnyNan>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m256i to_bf16(
+    __m512 value) {
+  __m512i rounded = rounded_to_bf16(value);
+  if constexpr (AnyNan) {
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    rounded =
+        _mm512_mask_or_epi32(rounded, nan, _mm512_castps_si512(value), _mm512_set1_epi32(0x400000));
+  }
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
 }
 
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m128i to_s8(
@@ -50,7 +61,7 @@ template <Element T>
   return _mm512_cvtepi32_epi8(_mm512_cvt_roundps_epi32(clamped, kNearest));
 }
 
-template <Element T>
+template <Element T, bool AnyNan>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void store(void* out,
                                                                                    std::size_t i,
                                                                                    __mmask16 mask,
@@ -63,7 +74,7 @@ template <Element T>
   } else if constexpr (kDtypeOf<T> == Dtype::f16) {
     _mm256_mask_storeu_epi16(to, mask, _mm512_cvtps_ph(value, kNearest));
   } else {
-    _mm256_mask_storeu_epi16(to, mask, to_bf16(value));
+    _mm256_mask_storeu_epi16(to, mask, to_bf16<AnyNan>(value));
   }
 }
 
@@ -73,33 +84,88 @@ template <Element T>
   return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
 }
 
-// One group of kUnroll vectors: all sources are read before anything is written, so that `out` may
-// be one of them.
-template <Element In, Element Out, std::size_t Vectors>
+// A group of vectors, read from all sources before anything is written, so that `out` may be one
+// of them. One: there is one source, to be converted.
+template <Element In, Element Out, bool One, std::size_t Vectors>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
     void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
   __m512 total[Vectors];
   for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes, mask);
-  for (int s = 1; s < count; ++s) {
+  for (int s = 1; s < (One ? 1 : count); ++s) {
     for (std::size_t v = 0; v < Vectors; ++v)
       total[v] = _mm512_add_ps(total[v], load<In>(sources[s], i + v * kLanes, mask));
   }
   for (std::size_t v = 0; v < Vectors; ++v)
-    store<Out>(out, i + v * kLanes, mask, count > 1 ? with_one_nan(total[v]) : total[v]);
+    store<Out, One>(out, i + v * kLanes, mask, One ? total[v] : with_one_nan(total[v]));
+}
+
+// Elements [i, n).
+template <Element In, Element Out, bool One>
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void sum_from(void* out, const void* const* sources,
+                                                           int count, std::size_t i,
+                                                           std::size_t n) {
+  constexpr __mmask16 kAll = 0xffff;
+  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes)
+    sum_group<In, Out, One, kUnroll>(out, sources, count, i, kAll);
+  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, One, 1>(out, sources, count, i, kAll);
+  if (i < n) {
+    const auto rest = static_cast<__mmask16>((1U << (n - i)) - 1U);
+    sum_group<In, Out, One, 1>(out, sources, count, i, rest);
+  }
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512i load_pairs(
+    const void* source, std::size_t i) {
+  return _mm512_loadu_si512(static_cast<const std::byte*>(source) + i * sizeof(Bf16));
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 even_elements(
+    __m512i pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 odd_elements(
+    __m512i pairs) {
+  return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
+}
+
+// bf16 to bf16, in pairs: an f32 is made of the even element by a shift and of the odd one by a
+// mask, with nothing to unpack and to pack. Returns how many elements it did.
+[[gnu::target("avx512f,avx512bw,avx512vl")]] std::size_t sum_bf16_pairs(void* out,
+                                                                        const void* const* sources,
+                                                                        int count, std::size_t n) {
+  constexpr std::size_t kPairs = 2 * kLanes;
+  std::size_t i = 0;
+  for (; i + 2 * kPairs <= n; i += 2 * kPairs) {
+    const __m512i first[2] = {load_pairs(sources[0], i), load_pairs(sources[0], i + kPairs)};
+    __m512 even[2] = {even_elements(first[0]), even_elements(first[1])};
+    __m512 odd[2] = {odd_elements(first[0]), odd_elements(first[1])};
+    for (int s = 1; s < count; ++s) {
+      for (std::size_t v = 0; v < 2; ++v) {
+        const __m512i next = load_pairs(sources[s], i + v * kPairs);
+        even[v] = _mm512_add_ps(even[v], even_elements(next));
+        odd[v] = _mm512_add_ps(odd[v], odd_elements(next));
+      }
+    }
+    for (std::size_t v = 0; v < 2; ++v) {
+      const __m512i low = _mm512_srli_epi32(rounded_to_bf16(with_one_nan(even[v])), 16);
+      const __m512i both =
+          _mm512_mask_mov_epi16(low, 0xaaaaaaaaU, rounded_to_bf16(with_one_nan(odd[v])));
+      _mm512_storeu_si512(static_cast<std::byte*>(out) + (i + v * kPairs) * sizeof(Bf16), both);
+    }
+  }
+  return i;
 }
 
 template <Element In, Element Out>
-[[gnu::target("avx512f,avx512bw,avx512vl")]] void sum(void* out, const void* const* sources,
-                                                      int count, std::size_t n) {
-  constexpr __mmask16 kAll = 0xffff;
-  std::size_t i = 0;
-  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes)
-    sum_group<In, Out, kUnroll>(out, sources, count, i, kAll);
-  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, 1>(out, sources, count, i, kAll);
-  if (i < n) {
-    const auto rest = static_cast<__mmask16>((1U << (n - i)) - 1U);
-    sum_group<In, Out, 1>(out, sources, count, i, rest);
+void sum(void* out, const void* const* sources, int count, std::size_t n) {
+  if (count == 1) {
+    sum_from<In, Out, true>(out, sources, count, 0, n);
+    return;
   }
+  constexpr bool kInPairs = std::same_as<In, Bf16> && std::same_as<Out, Bf16>;
+  const std::size_t done = kInPairs ? sum_bf16_pairs(out, sources, count, n) : 0;
+  sum_from<In, Out, false>(out, sources, count, done, n);
 }
 
 bool usable() {
