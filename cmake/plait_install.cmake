@@ -8,6 +8,10 @@ install(TARGETS plait_shared plait_static EXPORT plaitTargets)
 if(TARGET plait_command)
   install(TARGETS plait_command)
 endif()
+# Not CMAKE_INSTALL_LIBDIR: the command and the library both look in the lib/plait/ of a folder above theirs.
+if(TARGET plait_mpi)
+  install(TARGETS plait_mpi DESTINATION lib/plait)
+endif()
 install(DIRECTORY include/plait TYPE INCLUDE FILES_MATCHING PATTERN *.h)
 install(FILES ${PROJECT_BINARY_DIR}/generated/plait/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plait)

@@ -6,7 +6,7 @@ set -euo pipefail
 
 names=$(nm -D --defined-only "$1" | cut -d' ' -f2- | c++filt)
 kinds='(typeinfo (name )?for |vtable for |VTT for |(non-)?virtual thunk to )?'
-public="^[A-Z] ${kinds}([a-z].* )?plait::([A-Z]|[a-z_0-9]+(<.*)?\(|operator)"
+public="^[A-Z] ${kinds}([a-z].* )?plait::([A-Z]|[a-z_0-9]+(\[abi:cxx11\])?(<.*)?\(|operator)"
 
 grep -q 'plait::Error' <<<"$names" || { echo "$1 does not show plait::Error"; exit 1; }
 if grep -vE "$public" <<<"$names"; then
