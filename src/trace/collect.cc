@@ -1,0 +1,58 @@
+#include "trace/collect.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+namespace plait::trace {
+namespace {
+
+// By text, not by pointer: a literal may have one address in each file that writes it.
+class LabelNumbers {
+ public:
+  explicit LabelNumbers(std::vector<std::string>& labels) : labels_(labels) {}
+
+  std::uint32_t operator()(std::string_view text) {
+    const auto [at, fresh] = numbers_.try_emplace(text, static_cast<std::uint32_t>(labels_.size()));
+    if (fresh) labels_.emplace_back(text);
+    return at->second;
+  }
+
+ private:
+  std::vector<std::string>& labels_;
+  std::unordered_map<std::string_view, std::uint32_t> numbers_;
+};
+
+base::Nanoseconds within_reach(base::Nanoseconds time) {
+  return std::clamp(time, -kFarthest, kFarthest);
+}
+
+}  // namespace
+
+RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& scale,
+                    base::Nanoseconds clock_offset) {
+  RankRecords all;
+  LabelNumbers number_of(all.labels);
+  for (std::size_t thread = 0; thread < contents.size(); ++thread) {
+    all.dropped += static_cast<std::int64_t>(contents[thread].dropped);
+    for (const Entry& entry : contents[thread].entries) {
+      const auto time = [&](std::uint64_t stamp) {
+        // The caller of flight() gave nanoseconds, and perhaps nonsense.
+        const bool given = entry.kind == Kind::flight;
+        return within_reach(given ? static_cast<base::Nanoseconds>(stamp) : scale.time(stamp));
+      };
+      const base::Nanoseconds begin = within_reach(time(entry.begin) + clock_offset);
+      const base::Nanoseconds end = within_reach(time(entry.end) + clock_offset);
+      all.records.push_back({.kind = entry.kind,
+                             .lane = entry.lane,
+                             .thread = static_cast<std::uint32_t>(thread),
+                             .label = number_of(entry.label),
+                             .begin = begin,
+                             .end = std::max(begin, end),
+                             .args = entry.args});
+    }
+  }
+  return all;
+}
+
+}  // namespace plait::trace

@@ -1,0 +1,23 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "plait/trace.h"
+
+namespace plait {
+
+// The answer was given somewhere between asking and hearing, so that the middle is wrong by half of
+// the round trip at most. Waiting in queues only ever lengthens the way, and seldom both directions
+// alike: the shortest round trip is the tightest proof, while a mean would take in every wait.
+ClockOffset estimate_offset(std::span<const PingPong> samples) {
+  PLAIT_CHECK(!samples.empty(), "estimate_offset: there are no samples");
+  for (const PingPong& sample : samples) {
+    PLAIT_CHECK(sample.heard >= sample.asked, "estimate_offset: an answer was heard at ",
+                sample.heard, " ns, before it was asked for at ", sample.asked, " ns");
+  }
+  const auto round_trip = [](const PingPong& sample) { return sample.heard - sample.asked; };
+  const PingPong best = *std::ranges::min_element(samples, {}, round_trip);
+  const std::int64_t half = round_trip(best) / 2;
+  return {.nanoseconds = best.answered - (best.asked + half), .uncertainty = half + 1};
+}
+
+}  // namespace plait

@@ -1,0 +1,45 @@
+// What a timeline is made of, as the writer and the report read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "plait/trace.h"
+
+namespace plait::trace {
+
+inline constexpr int kLanes = 3;
+std::string_view name(Lane lane);
+
+enum class Kind : std::uint8_t {
+  span,
+  flight,
+  mark,   // begin == end
+  count,  // begin == end; the value is in args.bytes
+};
+inline constexpr int kKinds = 4;
+
+// Times and clock offsets beyond 36 years are nobody's; up to here, sums can't overflow.
+inline constexpr base::Nanoseconds kFarthest = base::Nanoseconds{1} << 60;
+
+struct Record {
+  Kind kind;
+  Lane lane;
+  std::uint32_t thread;  // in the order in which threads first recorded
+  std::uint32_t label;   // index into RankRecords::labels
+  base::Nanoseconds begin;
+  base::Nanoseconds end;
+  SpanArgs args;
+};
+
+struct RankRecords {
+  int rank = 0;
+  std::int64_t dropped = 0;
+  std::vector<std::string> labels;
+  std::vector<Record> records;  // by thread; within a thread in the order in which they ended
+};
+
+}  // namespace plait::trace

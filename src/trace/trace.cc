@@ -1,0 +1,183 @@
+#include "plait/trace.h"
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "trace/collect.h"
+#include "trace/pack.h"
+#include "trace/ring.h"
+#include "trace/stopwatch.h"
+
+namespace plait {
+namespace {
+
+constexpr std::size_t kMaxCapacity = (std::size_t{1} << 26) - 1;  // 4 GiB a thread
+
+// A number that no other trace of this process ever has, so that what a thread remembers of a trace
+// that is gone can't be taken for a newer one at the same address.
+std::uint64_t unused_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// Where a thread finds its ring without a lock. A thread seldom serves more than one rank, so that
+// few seats suffice; a thread that finds another trace in its seat asks under the lock and sits
+// down there.
+struct Seat {
+  std::uint64_t trace_id = 0;
+  trace::Ring* ring = nullptr;
+};
+constexpr std::size_t kSeats = 4;
+constinit thread_local std::array<Seat, kSeats> seats{};
+
+}  // namespace
+
+struct Trace::Impl {
+  Impl(int of_rank, std::size_t per_thread) : rank(of_rank), capacity(per_thread) {}
+
+  trace::Ring* enrol();
+
+  const std::uint64_t id = unused_id();
+  const int rank;
+  const std::size_t capacity;
+  const trace::Stopwatch stopwatch;
+  const trace::Anchor start = trace::drop_anchor(stopwatch);
+  std::atomic<std::int64_t> clock_offset{0};
+  std::atomic<std::int64_t> refused{0};  // records for whose thread there was no memory
+
+  mutable std::mutex mutex;  // guards what follows, but not what is in the rings
+  std::vector<std::unique_ptr<trace::Ring>> rings;
+  std::unordered_map<std::thread::id, trace::Ring*> ring_of;
+  std::unordered_set<std::string> names;
+};
+
+// The system gives a thread's id to another when the thread is over, which then goes on in its
+// ring: threads that come and go don't pile up.
+trace::Ring* Trace::Impl::enrol() {
+  const std::scoped_lock lock(mutex);
+  trace::Ring*& ring = ring_of[std::this_thread::get_id()];
+  if (ring == nullptr) {
+    rings.push_back(std::make_unique<trace::Ring>(capacity, stopwatch));
+    ring = rings.back().get();
+  }
+  ring->adopt();
+  return ring;
+}
+
+Trace::Trace(int rank, std::size_t capacity_per_thread) {
+  PLAIT_CHECK(rank >= 0, "trace: rank ", rank, " is negative");
+  PLAIT_CHECK(capacity_per_thread >= 1 && capacity_per_thread <= kMaxCapacity,
+              "trace: ", capacity_per_thread, " records per thread, but 1 to ", kMaxCapacity,
+              " are possible");
+  impl_ = std::make_unique<Impl>(rank, capacity_per_thread);
+}
+
+Trace::~Trace() = default;
+
+int Trace::rank() const { return impl_->rank; }
+
+trace::Ring* Trace::ring() noexcept {
+  Seat& seat = seats[impl_->id % kSeats];
+  if (seat.trace_id == impl_->id) [[likely]]
+    return seat.ring;
+  try {
+    seat = {.trace_id = impl_->id, .ring = impl_->enrol()};
+    return seat.ring;
+  } catch (const std::exception&) {
+    impl_->refused.fetch_add(1, std::memory_order_relaxed);  // a count; orders nothing
+    return nullptr;
+  }
+}
+
+Label Trace::intern(std::string_view name) {
+  const std::scoped_lock lock(impl_->mutex);
+  return {Label::Interned{}, impl_->names.emplace(name).first->c_str()};
+}
+
+void Trace::mark(Lane lane, Label label, SpanArgs args) noexcept {
+  trace::Ring* const to = ring();
+  if (to == nullptr) return;
+  const base::Ticks at = to->tick();
+  to->push({.kind = trace::Kind::mark,
+            .lane = lane,
+            .label = label.text(),
+            .begin = at,
+            .end = at,
+            .args = args});
+}
+
+void Trace::count(Label label, std::int64_t value) noexcept {
+  trace::Ring* const to = ring();
+  if (to == nullptr) return;
+  const base::Ticks at = to->tick();
+  to->push({.kind = trace::Kind::count,
+            .lane = Lane::compute,
+            .label = label.text(),
+            .begin = at,
+            .end = at,
+            .args = {.bytes = value}});
+}
+
+void Trace::flight(Lane lane, Label label, Interval interval, SpanArgs args) noexcept {
+  trace::Ring* const to = ring();
+  if (to == nullptr) return;
+  to->push({.kind = trace::Kind::flight,
+            .lane = lane,
+            .label = label.text(),
+            .begin = static_cast<std::uint64_t>(interval.begin),
+            .end = static_cast<std::uint64_t>(interval.end),
+            .args = args});
+}
+
+void Trace::set_clock_offset(std::int64_t nanoseconds) {
+  PLAIT_CHECK(nanoseconds >= -trace::kFarthest && nanoseconds <= trace::kFarthest,
+              "trace: a clock offset of ", nanoseconds, " ns is out of range");
+  impl_->clock_offset.store(nanoseconds, std::memory_order_relaxed);  // a value; orders nothing
+}
+
+std::int64_t Trace::dropped() const {
+  const std::scoped_lock lock(impl_->mutex);
+  auto sum = static_cast<std::uint64_t>(impl_->refused.load(std::memory_order_relaxed));
+  for (const auto& ring : impl_->rings) sum += ring->dropped();
+  return static_cast<std::int64_t>(sum);
+}
+
+std::vector<std::byte> Trace::pack() const {
+  const std::scoped_lock lock(impl_->mutex);
+  std::vector<trace::Ring::Content> contents;
+  for (const auto& ring : impl_->rings) contents.push_back(ring->read());
+  // After the reading, so that every record lies between the anchors.
+  const trace::Scale scale(impl_->start, trace::drop_anchor(impl_->stopwatch));
+  auto all = trace::collect(contents, scale, impl_->clock_offset.load(std::memory_order_relaxed));
+  all.rank = impl_->rank;
+  all.dropped += impl_->refused.load(std::memory_order_relaxed);
+  return trace::pack(all);
+}
+
+void Trace::write_json(const std::string& path) const {
+  const std::array packs = {pack()};
+  plait::write_json(path, packs);
+}
+
+void Span::open(Trace& trace) noexcept {
+  ring_ = trace.ring();
+  if (ring_ != nullptr) begin_ = ring_->tick();  // last, so that the search is not in the span
+}
+
+void Span::close() noexcept {
+  const base::Ticks end = ring_->tick();
+  ring_->push({.kind = trace::Kind::span,
+               .lane = lane_,
+               .label = label_.text(),
+               .begin = begin_,
+               .end = end,
+               .args = args_});
+}
+
+}  // namespace plait
