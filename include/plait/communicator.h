@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/error.h"
 #include "plait/export.h"
 #include "plait/link.h"
 #include "plait/mailbox.h"

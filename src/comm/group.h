@@ -93,4 +93,7 @@ class Group {
 // "all_reduce: rank 0 waits for chunk 3 from rank 1": the beginning of most failures' sentences.
 std::string describe(const Awaited& awaited, int rank);
 
+// For collective set-up: throws Error{mismatch} where two ranks make different things.
+void check_same_purpose(int rank, const std::string& mine, int peer, const std::string& theirs);
+
 }  // namespace plait::comm

@@ -70,33 +70,39 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
            sentence(waits, "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
     }
   }
-  if (awaited == nullptr || awaited->peer == rank()) return;
+  if (awaited == nullptr) return;
+  for (int peer = 0; peer < world(); ++peer) examine_call(peer);
+  if (awaited->peer == rank()) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
                     sentence(waits, "; rank ", awaited->peer, " (",
                              rendezvous_->describe(awaited->peer), ") has left the group")});
   }
-  examine_call(*awaited);
 }
 
-// The peer that is waited for may be in another call than this rank thinks: then nothing will come,
-// and the two tags say why. Peers that are a call behind or ahead are just that.
-void MappedGroup::examine_call(const Awaited& awaited) {
-  Tag mine;
+// A peer may be in another call than this rank was, or is: then somebody waits for what will never
+// come, and the two tags say why. Of a peer that is ahead nothing can be said; it will say it.
+void MappedGroup::examine_call(int peer) {
   Tag theirs;
-  if (!page(rank()).call.read(mine) || !page(awaited.peer).call.read(theirs)) return;
+  if (peer == rank() || !page(peer).call.read(theirs)) return;
+  const Tag& mine = calls_[theirs.call % calls_.size()];
   if (mine.call != theirs.call || mine == theirs) return;
-  fail_and_raise({Code::mismatch, awaited.peer,
-                  sentence(name(mine.operation), ": rank ", rank(), " and rank ", awaited.peer,
+  fail_and_raise({Code::mismatch, peer,
+                  sentence(name(mine.operation), ": rank ", rank(), " and rank ", peer,
                            " disagree on ", difference(mine, theirs))});
 }
 
 // Follows the waits from `awaited_peer`: 1 waits for 2 waits for 3, and 3 waits for nobody, or says
 // that it waits but has not moved for a while: it is the one.
-int MappedGroup::find_culprit(int awaited_peer) const {
+int MappedGroup::find_culprit(int awaited_peer) {
   std::vector<Wait> before;
   for (int peer = 0; peer < world(); ++peer) before.push_back(page(peer).wait.read());
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // ten beats of a waiting rank
+  // Ten beats of a waiting rank. This one goes on beating: others may be looking for the culprit
+  // too.
+  for (int beat = 0; beat < 10 && !failed(); ++beat) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    page(rank()).wait.begin(awaited_peer);
+  }
   int suspect = awaited_peer;
   for (int steps = 0; steps < world(); ++steps) {
     const Wait wait = page(suspect).wait.read();

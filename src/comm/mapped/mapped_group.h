@@ -1,6 +1,7 @@
 // A group whose ranks see each other's pages.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,10 @@ class MappedGroup final : public Group {
   }
   void fail(const Failure& failure) noexcept override;
   Failure failure() const override;
-  void announce(const Tag& tag) noexcept override { page(rank()).call.write(tag); }
+  void announce(const Tag& tag) noexcept override {
+    calls_[tag.call % calls_.size()] = tag;
+    page(rank()).call.write(tag);
+  }
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   void begin_waiting(const Awaited& awaited) noexcept override {
     page(rank()).wait.begin(awaited.peer);
@@ -38,12 +42,15 @@ class MappedGroup final : public Group {
  private:
   RankPage& page(int rank) const { return *pages_[rank]; }
   bool has_left(int peer) const;
-  void examine_call(const Awaited& awaited);
-  int find_culprit(int awaited_peer) const;
+  void examine_call(int peer);
+  int find_culprit(int awaited_peer);
 
   std::shared_ptr<Rendezvous> rendezvous_;
   std::vector<base::Region> regions_;
   std::vector<RankPage*> pages_;
+
+  // This rank's last calls: peers may be some calls behind.
+  std::array<Tag, 64> calls_ = {};
 };
 
 }  // namespace plait::comm

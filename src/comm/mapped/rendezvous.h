@@ -45,7 +45,4 @@ class Rendezvous {
   virtual std::string describe(int peer) const = 0;
 };
 
-// For share(): throws Error{mismatch} where the two purposes differ.
-void check_same_purpose(int rank, const std::string& mine, int peer, const std::string& theirs);
-
 }  // namespace plait::comm

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "plait/error.h"
+#include "comm/group.h"
 
 namespace plait::comm::shm {
 
@@ -114,7 +114,10 @@ Message Hub::receive(int from, Nanoseconds deadline, const Interrupt& interrupt)
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(sockets_[from], message);
-    if (delivery == Delivery::closed) lose(from);
+    if (delivery == Delivery::closed) {
+      interrupt();  // it may have gone because the group had failed
+      lose(from);
+    }
     if (delivery == Delivery::done) {
       if (is_failure(message.bytes)) raise_failure(message.bytes);
       return message;

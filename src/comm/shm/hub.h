@@ -8,6 +8,7 @@
 #include "base/socket.h"
 #include "comm/mapped/rendezvous.h"
 #include "comm/shm/assembly.h"
+#include "plait/error.h"
 
 namespace plait::comm::shm {
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/group.h"
 
 namespace plait::comm::threads {
 

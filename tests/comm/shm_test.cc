@@ -1,0 +1,21 @@
+// Behaviour is defined in conformance/; this says who else behaves so.
+#include "conformance/collectives.h"
+#include "conformance/mailbox.h"
+#include "conformance/transport.h"
+
+namespace plait::conformance {
+
+const RankMaker kShm = {.name = "shm", .run = run_in_processes};
+
+INSTANTIATE_TEST_SUITE_P(Shm, TransportConformance, worlds_of(kShm, {1, 2, 3, 5, 8}), case_name);
+INSTANTIATE_TEST_SUITE_P(Shm, MailboxConformance, worlds_of(kShm, {1, 2, 3, 5, 8}), case_name);
+INSTANTIATE_TEST_SUITE_P(Shm, CollectivesConformance, worlds_of(kShm, {1, 2, 3, 5, 8}), case_name);
+
+const RankMaker kLinked = {.name = "linked_shm", .run = run_in_processes, .link = "10gbit,20us"};
+
+INSTANTIATE_TEST_SUITE_P(LinkedShm, TransportConformance, worlds_of(kLinked, {1, 2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedShm, MailboxConformance, worlds_of(kLinked, {1, 2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedShm, CollectivesConformance, worlds_of(kLinked, {1, 2, 3}),
+                         case_name);
+
+}  // namespace plait::conformance

@@ -1,0 +1,193 @@
+// What every mailbox does.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait::conformance {
+
+class MailboxConformance : public RanksTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MailboxConformance);
+
+// A chunk whose every byte says from whom, to whom, where and which it is.
+inline std::uint8_t pattern(int from, int to, int slot, std::uint32_t number, std::size_t byte) {
+  return static_cast<std::uint8_t>(from * 31 + to * 17 + slot * 7 + static_cast<int>(number) * 3 +
+                                   static_cast<int>(byte) * 5 + 1);
+}
+
+inline void send(Mailbox& mailbox, int from, int to, int slot, std::uint32_t number,
+                 std::size_t bytes) {
+  std::byte* out = mailbox.outbox(to, slot);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = std::byte{pattern(from, to, slot, number, i)};
+  mailbox.post(to, slot, {.chunk = number}, bytes);
+}
+
+inline void expect_chunk(Mailbox& mailbox, int from, int to, int slot, std::uint32_t number,
+                         std::size_t bytes) {
+  mailbox.wait_arrived(from, slot, {.chunk = number});
+  ASSERT_EQ(mailbox.inbox_bytes(from, slot), bytes);
+  const std::byte* in = mailbox.inbox(from, slot);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < bytes; ++i)
+    wrong += in[i] != std::byte{pattern(from, to, slot, number, i)} ? 1 : 0;
+  EXPECT_EQ(wrong, 0U) << "bytes of chunk " << number << " from " << from << " to " << to
+                       << " in slot " << slot;
+  mailbox.release(from, slot);
+}
+
+TEST_P(MailboxConformance, BringsEveryChunkToItsSlot) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 3, .slot_bytes = 1000, .poison = true});
+    const int me = comm.rank();
+    for (std::uint32_t number = 0; number < 5;
+         ++number) {  // more epochs than buffers, no barrier between
+      for (int peer = 0; peer < world(); ++peer) {
+        for (int slot = 0; slot < 3; ++slot) send(*mailbox, me, peer, slot, number, number * 250);
+      }
+      for (int peer = 0; peer < world(); ++peer) {
+        for (int slot = 2; slot >= 0; --slot)
+          expect_chunk(*mailbox, peer, me, slot, number, number * 250);
+      }
+    }
+  });
+}
+
+TEST_P(MailboxConformance, HoldsTwoChunksOfAChannelAndNoMore) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+    const int next = (comm.rank() + 1) % world();
+    const int previous = (comm.rank() + world() - 1) % world();
+    EXPECT_TRUE(mailbox->vacant(next, 0));
+    send(*mailbox, comm.rank(), next, 0, 1, 64);
+    EXPECT_TRUE(mailbox->vacant(next, 0));
+    send(*mailbox, comm.rank(), next, 0, 2, 64);
+    // Neither of the peer's buffers is released before all have looked here.
+    mailbox->wait_arrived(previous, 0, {.chunk = 1});
+    barrier(comm);
+    barrier(comm);
+    expect_chunk(*mailbox, previous, comm.rank(), 0, 1, 64);
+    expect_chunk(*mailbox, previous, comm.rank(), 0, 2, 64);
+    send(*mailbox, comm.rank(), next, 0, 3, 64);  // waits for room, where the peer is slow
+    expect_chunk(*mailbox, previous, comm.rank(), 0, 3, 64);
+  });
+}
+
+TEST_P(MailboxConformance, AlignsOutboxes) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = 100});
+    for (int slot = 0; slot < 2; ++slot) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mailbox->outbox(0, slot)) % 64, 0U);
+    }
+    barrier(comm);
+  });
+}
+
+TEST_P(MailboxConformance, ArrivesInOrderUnderRandomDelays) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = 256, .poison = true});
+    std::minstd_rand random(static_cast<unsigned>(comm.rank()) + 1);
+    const auto loiter = [&] {
+      if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+    };
+    constexpr std::uint32_t kRounds = 60;
+    for (std::uint32_t number = 0; number < kRounds; ++number) {
+      for (int peer = 0; peer < world(); ++peer) {
+        loiter();
+        send(*mailbox, comm.rank(), peer, static_cast<int>(number % 2), number, 1 + number);
+      }
+      for (int step = 0; step < world(); ++step) {
+        const int peer = (comm.rank() + step) % world();
+        loiter();
+        expect_chunk(*mailbox, peer, comm.rank(), static_cast<int>(number % 2), number, 1 + number);
+      }
+    }
+  });
+}
+
+TEST_P(MailboxConformance, KeepsSeveralMailboxesApart) {
+  run([&](Communicator& comm) {
+    const auto one = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+    const auto two = comm.make_mailbox({.slots = 1, .slot_bytes = 128});
+    const int next = (comm.rank() + 1) % world();
+    const int previous = (comm.rank() + world() - 1) % world();
+    send(*two, comm.rank(), next, 0, 2, 128);
+    send(*one, comm.rank(), next, 0, 1, 64);
+    expect_chunk(*one, previous, comm.rank(), 0, 1, 64);
+    expect_chunk(*two, previous, comm.rank(), 0, 2, 128);
+    EXPECT_GE(comm.mailbox_bytes(), 2U * (64 + 128) * static_cast<unsigned>(world()));
+  });
+}
+
+TEST_P(MailboxConformance, CachesByDescription) {
+  run([&](Communicator& comm) {
+    Mailbox& first = comm.cached_mailbox({.slots = 2, .slot_bytes = 64});
+    const std::size_t bytes = comm.mailbox_bytes();
+    EXPECT_EQ(&comm.cached_mailbox({.slots = 2, .slot_bytes = 64}), &first);
+    EXPECT_NE(&comm.cached_mailbox({.slots = 2, .slot_bytes = 65}), &first);
+    EXPECT_GT(comm.mailbox_bytes(), bytes);
+    {
+      const auto passing = comm.make_mailbox({.slots = 9, .slot_bytes = 4096});
+    }
+    EXPECT_LT(comm.mailbox_bytes(), bytes + 9 * 4096);
+    barrier(comm);
+  });
+}
+
+TEST_P(MailboxConformance, RefusesAChunkOfAnotherCall) {
+  run([&](Communicator& comm) {
+    const int next = (comm.rank() + 1) % world();
+    const int previous = (comm.rank() + world() - 1) % world();
+    // A slow rank hears of it while it is still making the mailbox.
+    const Error error = expect_error(Code::mismatch, [&] {
+      const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+      mailbox->outbox(next, 0);
+      mailbox->post(next, 0, {.operation = Operation::all_gather, .sizes = {100, 0, 0}}, 0);
+      mailbox->wait_arrived(previous, 0,
+                            {.operation = Operation::all_gather, .sizes = {120, 0, 0}});
+    });
+    EXPECT_TRUE(contains(error.what(), "elements: 120 and 100")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "all_gather")) << error.what();
+  });
+}
+
+TEST_P(MailboxConformance, RefusesWhatDoesNotFit) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = 64});
+    const auto refusal = [&](const auto& call) {
+      return std::string(expect_error(Code::invalid_argument, call).what());
+    };
+    EXPECT_EQ(refusal([&] { mailbox->outbox(0, 2); }),
+              "vacant: slot 2 is not one of the mailbox's 2");
+    EXPECT_EQ(refusal([&] { mailbox->arrived(0, -1, {}); }),
+              "arrived: slot -1 is not one of the mailbox's 2");
+    EXPECT_EQ(refusal([&] { mailbox->post(world(), 0, {}, 1); }),
+              "post: there is no rank " + std::to_string(world()) + " in a world of " +
+                  std::to_string(world()));
+    EXPECT_EQ(refusal([&] { mailbox->post(0, 1, {}, 65); }),
+              "post: a chunk of 65 bytes does not fit slot 1 of 64");
+    EXPECT_EQ(refusal([&] { mailbox->release(0, 0); }),
+              "release: the chunk in slot 0 from rank 0 has not arrived");
+    refusal([&] { comm.make_mailbox({.slots = 0, .slot_bytes = 64}); });
+    refusal([&] { comm.make_mailbox({.slots = 1, .slot_bytes = SIZE_MAX}); });
+    barrier(comm);  // nothing of that was sent, and the group is well
+  });
+}
+
+TEST_P(MailboxConformance, NoticesDifferentMailboxes) {
+  if (world() == 1) return;
+  run([&](Communicator& comm) {
+    const Error error = expect_error(Code::mismatch, [&] {
+      comm.make_mailbox({.slots = comm.rank() == 0 ? 2 : 3, .slot_bytes = 64});
+    });
+    EXPECT_TRUE(contains(error.what(), "2 slots") && contains(error.what(), "3 slots"))
+        << error.what();
+  });
+}
+
+}  // namespace plait::conformance

@@ -1,0 +1,81 @@
+#include "conformance/ranks.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+namespace plait::conformance {
+
+std::string fresh_job() {
+  static std::atomic<int> count{0};
+  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
+}
+
+void run_as_threads(int world, const Body& body, const CommunicatorOptions& options) {
+  EXPECT_NO_THROW(run_in_threads(world, body, options));
+}
+
+namespace {
+
+[[noreturn]] void be_child(const std::function<void(int)>& child, int rank) {
+  int status = 0;
+  try {
+    child(rank);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "rank " << rank << ": " << error.what();
+  }
+  if (testing::Test::HasFailure()) status = 1;
+  std::cout.flush();
+  // Without the parent's destructors, which are the parent's.
+  ::_exit(status);
+}
+
+}  // namespace
+
+void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < world; ++rank) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) be_child(child, rank);
+    children.push_back(pid);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  for (int rank = 0; rank < world; ++rank) {
+    int status = 0;
+    while (::waitpid(children[rank], &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "rank " << rank << " hangs; killed";
+        ::kill(children[rank], SIGKILL);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(status, 0) << "rank " << rank << " of " << world << " failed";
+  }
+}
+
+void run_in_processes(int world, const Body& body, const CommunicatorOptions& options) {
+  const std::string job = fresh_job();
+  fork_ranks(world, [&](int rank) {
+    CommunicatorOptions mine = options;
+    mine.transport = "shm";
+    mine.place = Place{.rank = rank, .world = world, .job = job};
+    Communicator comm = Communicator::connect(mine);
+    body(comm);
+  });
+}
+
+void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options) {
+  CommunicatorOptions mine = options;
+  mine.transport = "mpi";
+  Communicator comm = Communicator::connect(mine);
+  ASSERT_EQ(comm.world(), world);
+  body(comm);
+}
+
+}  // namespace plait::conformance

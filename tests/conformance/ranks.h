@@ -1,0 +1,88 @@
+// How a conformance suite gets its ranks: as threads, as forked processes, or as what mpirun
+// started.
+//
+//   const RankMaker shm = {.name = "shm", .run = run_in_processes};
+//   INSTANTIATE_TEST_SUITE_P(Shm, MailboxConformance, worlds_of(shm, {1, 2, 3, 5, 8}), case_name);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "plait/communicator.h"
+
+namespace plait::conformance {
+
+using Body = std::function<void(Communicator&)>;
+
+// Runs `body` on every rank of a fresh group; failures in any rank are the test's.
+using Run = std::function<void(int world, const Body& body, const CommunicatorOptions& options)>;
+
+struct RankMaker {
+  std::string name;
+  Run run;
+  std::string link = {};   // an emulated link around it
+  bool sees_calls = true;  // ranks see each other's calls, not only each other's chunks
+};
+
+void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);
+void run_in_processes(int world, const Body& body, const CommunicatorOptions& options);
+void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);
+
+// A job that no other test has.
+std::string fresh_job();
+
+// Forks `world` children, gives each its rank, and expects all of them to return without a failure
+// within `seconds`; a child that does not is killed.
+void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds = 50);
+
+struct Case {
+  RankMaker maker;
+  int world;
+};
+
+inline void PrintTo(const Case& one, std::ostream* out) {  // NOLINT: gtest looks for this name
+  *out << one.maker.name << one.world;
+}
+
+inline auto worlds_of(const RankMaker& maker, const std::vector<int>& worlds) {
+  std::vector<Case> cases;
+  for (const int world : worlds) cases.push_back({maker, world});
+  return testing::ValuesIn(cases);
+}
+
+inline std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return info.param.maker.name + std::to_string(info.param.world);
+}
+
+class RanksTest : public testing::TestWithParam<Case> {
+ protected:
+  int world() const { return GetParam().world; }
+  void run(const Body& body, CommunicatorOptions options = {}) const {
+    const RankMaker& maker = GetParam().maker;
+    if (!maker.link.empty()) options.link = parse_link(maker.link);
+    maker.run(world(), body, options);
+  }
+};
+
+// Expects an Error with this code from every rank, and returns it.
+template <class Call>
+Error expect_error(Code code, const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error;
+  }
+  ADD_FAILURE() << "no Error{" << name(code) << "} was thrown";
+  return {code, ""};
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace plait::conformance

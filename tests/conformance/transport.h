@@ -1,0 +1,123 @@
+// What every transport does, whichever way its bytes move.
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait::conformance {
+
+class TransportConformance : public RanksTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
+
+TEST_P(TransportConformance, KnowsItsPlace) {
+  run([&](Communicator& comm) {
+    EXPECT_EQ(comm.world(), world());
+    EXPECT_GE(comm.rank(), 0);
+    EXPECT_LT(comm.rank(), world());
+    EXPECT_EQ(comm.link().has_value(), !GetParam().maker.link.empty());
+    float ranks = 1;
+    all_reduce({&ranks, 1}, comm);
+    EXPECT_EQ(ranks, static_cast<float>(world()));
+  });
+}
+
+TEST_P(TransportConformance, SplitsByColorInOrderOfKey) {
+  run([&](Communicator& comm) {
+    // Odd and even ranks part, each in reversed order.
+    auto half = comm.split(comm.rank() % 2, -comm.rank());
+    ASSERT_TRUE(half.has_value());
+    const int size = (comm.world() + 1 - comm.rank() % 2) / 2;
+    EXPECT_EQ(half->world(), size);
+    EXPECT_EQ(half->rank(), size - 1 - comm.rank() / 2);
+    float sum = static_cast<float>(comm.rank());
+    all_reduce({&sum, 1}, *half);
+    float expected = 0;
+    for (int rank = comm.rank() % 2; rank < comm.world(); rank += 2)
+      expected += static_cast<float>(rank);
+    EXPECT_EQ(sum, expected);
+    // The whole is as good as before, beside its part.
+    float all = 1;
+    all_reduce({&all, 1}, comm);
+    EXPECT_EQ(all, static_cast<float>(world()));
+  });
+}
+
+TEST_P(TransportConformance, LeavesOutNegativeColors) {
+  run([&](Communicator& comm) {
+    auto part = comm.split(comm.rank() == 0 ? -1 : 7, 0);
+    EXPECT_EQ(part.has_value(), comm.rank() != 0);
+    if (part) {
+      EXPECT_EQ(part->world(), world() - 1);
+      EXPECT_EQ(part->rank(), comm.rank() - 1);
+      barrier(*part);
+    }
+  });
+}
+
+TEST_P(TransportConformance, SplitsAgainAndAgain) {
+  run([&](Communicator& comm) {
+    auto same = comm.split(0, comm.rank());
+    ASSERT_TRUE(same.has_value());
+    auto alone = same->split(same->rank(), 0);
+    ASSERT_TRUE(alone.has_value());
+    EXPECT_EQ(alone->world(), 1);
+    barrier(*alone);
+    barrier(*same);
+    barrier(comm);
+  });
+}
+
+TEST_P(TransportConformance, AbortReachesEverybody) {
+  run([&](Communicator& comm) {
+    const Error error = expect_error(Code::peer_lost, [&] {
+      barrier(comm);
+      if (comm.rank() == world() - 1) comm.abort("the test says so");
+      for (;;) barrier(comm);
+    });
+    EXPECT_EQ(error.culprit(), world() - 1);
+    EXPECT_TRUE(contains(error.what(), "the test says so")) << error.what();
+  });
+}
+
+TEST_P(TransportConformance, SaysWhoHasLeft) {
+  if (world() == 1) return;  // nobody to leave
+  run([&](Communicator& comm) {
+    barrier(comm);
+    auto part = comm.split(0, comm.rank());
+    if (comm.rank() == 0) {
+      part.reset();
+    } else {
+      const Error error = expect_error(Code::peer_lost, [&] { barrier(*part), barrier(*part); });
+      EXPECT_TRUE(contains(error.what(), "left")) << error.what();
+    }
+    barrier(comm);
+  });
+}
+
+TEST_P(TransportConformance, GivesUpAtTheDeadlineAndNamesTheLateOne) {
+  if (world() == 1) return;
+  CommunicatorOptions options;
+  options.timeout = std::chrono::milliseconds(400);
+  run(
+      [&](Communicator& comm) {
+        barrier(comm);
+        const int late = world() - 1;
+        if (comm.rank() == late) {
+          // Neither dead nor in another call: just not there.
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        }
+        const Error error = expect_error(Code::timeout, [&] {
+          for (;;) barrier(comm);
+        });
+        if (GetParam().maker.sees_calls) {
+          EXPECT_EQ(error.culprit(), late) << error.what();
+        }
+        EXPECT_TRUE(contains(error.what(), "barrier")) << error.what();
+      },
+      options);
+}
+
+}  // namespace plait::conformance
