@@ -25,8 +25,8 @@ NEEDS = {
     "X": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "dur": NUMBER},
     "i": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "s": str},
     "C": {"name": str, "ts": NUMBER, "args": dict},
-    "b": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "id": str},
-    "e": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "id": str},
+    "b": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "id2": dict},
+    "e": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "id2": dict},
     "M": {"name": str, "args": dict},
 }
 METADATA = {
@@ -72,6 +72,8 @@ def check_event(event, where):
     if phase == "C":
         values = event["args"].values()
         require(values and all(is_a(v, NUMBER) for v in values), where, "counts what is no number")
+    if phase in ("b", "e"):
+        require(isinstance(event["id2"].get("local"), str), where, 'has "id2" without "local"')
     if phase == "M":
         check_metadata(event, where)
 
@@ -106,8 +108,8 @@ def flights(events):
     pairs = []
     ends = (event for event in events if event["ph"] in "be")
     for event in sorted(ends, key=lambda e: (nanoseconds(e["ts"]), e["ph"])):
-        key = (event["pid"], event["cat"], event["id"])
-        flight = f'flight {event["id"]} of rank {event["pid"]}'
+        key = (event["pid"], event["cat"], event["id2"]["local"])
+        flight = f'flight {key[2]} of rank {key[0]}'
         if event["ph"] == "b":
             require(key not in begun, flight, "begins twice")
             begun[key] = event

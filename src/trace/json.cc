@@ -69,7 +69,7 @@ class Writer {
           args(record->args);
           break;
         case Kind::flight:
-          flight_pair(all, *record, base::sentence(all.rank, '.', ++flight));
+          flight_pair(all, *record, std::to_string(++flight));
           break;
         case Kind::mark:
           text_ += R"(,"ph":"i","s":"t")";
@@ -127,10 +127,10 @@ class Writer {
   }
 
   void flight_pair(const RankRecords& all, const Record& record, const std::string& id) {
-    text_ += R"(,"ph":"b","id":")" + id + '"';
+    text_ += R"(,"ph":"b","id2":{"local":")" + id + "\"}";
     args(record.args);
     open(all, record, /*at_end=*/true);
-    text_ += R"(,"ph":"e","id":")" + id + "\"}";
+    text_ += R"(,"ph":"e","id2":{"local":")" + id + "\"}}";
   }
 
   void args(const SpanArgs& args) {

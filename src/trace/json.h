@@ -2,10 +2,8 @@
 // lane of a thread is a thread:
 //
 //   span    "X"         one per record; nested or disjoint within a track
-//   flight  "b", "e"    an asynchronous pair, since flights of a lane may overlap
-//   mark    "i"         on its track
-//   count   "C"         on its rank
-//   names   "M"
+//   flight  "b", "e"    an asynchronous pair, since flights of a lane may overlap; ids are the
+//   rank's own mark    "i"         on its track count   "C"         on its rank names   "M"
 #pragma once
 
 #include <string>

@@ -25,8 +25,8 @@ json written(const std::vector<RankRecords>& ranks) {
 void expect_documented_form(const json& event) {
   const std::map<std::string, std::set<std::string>> needs = {
       {"X", {"name", "cat", "pid", "tid", "ts", "dur"}},
-      {"b", {"name", "cat", "pid", "tid", "ts", "id"}},
-      {"e", {"name", "cat", "pid", "tid", "ts", "id"}},
+      {"b", {"name", "cat", "pid", "tid", "ts", "id2"}},
+      {"e", {"name", "cat", "pid", "tid", "ts", "id2"}},
       {"i", {"name", "cat", "pid", "tid", "ts", "s"}},
       {"C", {"name", "pid", "ts", "args"}},
       {"M", {"name", "pid", "args"}}};
@@ -42,7 +42,7 @@ void expect_documented_form(const json& event) {
       EXPECT_TRUE(event[key].is_number() && event[key] >= 0) << event;
     }
   }
-  for (const char* key : {"name", "cat", "id", "s"}) {
+  for (const char* key : {"name", "cat", "s"}) {
     if (event.contains(key)) {
       EXPECT_TRUE(event[key].is_string()) << event;
     }
@@ -106,12 +106,18 @@ TEST(Json, OnlyKnownArgumentsAreWritten) {
 }
 
 TEST(Json, FlightsArePairsOfTheirOwn) {
-  std::map<std::string, std::pair<double, double>> flights;
+  using Place = std::pair<int, std::string>;  // the rank, and an id that only it knows
+  const auto place = [](const json& event) {
+    return Place{event.at("pid"), event.at("id2").at("local")};
+  };
+  std::map<Place, std::pair<double, double>> flights;
   const json timeline = written({made_up(0), made_up(1)});
-  for (const json& event : of_phase(timeline, "b")) flights[event.at("id")].first = event.at("ts");
-  for (const json& event : of_phase(timeline, "e")) flights[event.at("id")].second = event.at("ts");
-  const std::map<std::string, std::pair<double, double>> expected = {
-      {"0.1", {0.0, 1.2}}, {"0.2", {0.3, 1.3}}, {"1.1", {0.0, 1.2}}, {"1.2", {0.3, 1.3}}};
+  for (const json& event : of_phase(timeline, "b")) flights[place(event)].first = event.at("ts");
+  for (const json& event : of_phase(timeline, "e")) flights[place(event)].second = event.at("ts");
+  const std::map<Place, std::pair<double, double>> expected = {{{0, "1"}, {0.0, 1.2}},
+                                                               {{0, "2"}, {0.3, 1.3}},
+                                                               {{1, "1"}, {0.0, 1.2}},
+                                                               {{1, "2"}, {0.3, 1.3}}};
   EXPECT_EQ(flights, expected);
 }
 

@@ -22,8 +22,8 @@ def span(begin, end, label="matmul", lane="compute", tid=1):
     return {"ph": "X", "name": label, "cat": lane, "pid": 0, "tid": tid, **times}
 
 
-def flight(phase, at, number="0.1"):
-    return {"ph": phase, "name": "chunk", "cat": "comm", "pid": 0, "tid": 2, "ts": at, "id": number}
+def flight(phase, at, number="1"):
+    return {"ph": phase, "name": "chunk", "cat": "comm", "pid": 0, "tid": 2, "ts": at, "id2": {"local": number}}
 
 
 NAMES = [name(0, text="rank 0"), name(0, 1), name(0, 2, "comm"), name(0, 3, "wait")]
@@ -33,7 +33,7 @@ GOOD = NAMES + [
     span(4.001, 10, "inner"),
     span(10, 14, "next"),
     span(12, 20, "arrival", "wait", tid=3),
-    flight("b", 1), flight("b", 2, "0.2"), flight("e", 9), flight("e", 9, "0.2"),
+    flight("b", 1), flight("b", 2, "2"), flight("e", 9), flight("e", 9, "2"),
     {"ph": "i", "s": "t", "name": "posted", "cat": "comm", "pid": 0, "tid": 2, "ts": 3},
     {"ph": "C", "name": "in flight", "pid": 0, "ts": 3, "args": {"value": 2}},
 ]
@@ -103,7 +103,7 @@ class TraceCheck(unittest.TestCase):
     def test_wrong_values_are_refused(self):
         wrong = [("ts", "0"), ("ts", True), ("ts", -1), ("ts", float("inf")), ("dur", -0.001)]
         wrong += [("dur", float("nan")), ("tid", 1.5), ("pid", "0"), ("name", 3), ("ph", "Z")]
-        wrong += [("ph", ["X"]), ("args", [])]
+        wrong += [("ph", ["X"]), ("args", []), ("ph", "b")]
         for key, value in wrong:
             events = copy.deepcopy(GOOD)
             events[len(NAMES)][key] = value
