@@ -26,6 +26,9 @@ Communicator::State::~State() {
     for (auto& [desc, mailbox] : cache_) static_cast<void>(mailbox.release());
     return;
   }
+  // Mailboxes first: they see to it that what was posted goes out.
+  cache_.clear();
+  collective_mailbox_.reset();
   transport_->leave();
 }
 

@@ -62,7 +62,7 @@ void MpiGroup::adopt(const Notice& notice) noexcept {
   const std::lock_guard lock(record_mutex_);
   if (failed_.load(std::memory_order_relaxed)) return;
   record_ = {.code = notice.code, .culprit = notice.culprit, .sentence = notice.sentence.data()};
-  leave_mpi_running();
+  note_failure();
   failed_.store(true, std::memory_order_release);
 }
 
@@ -105,12 +105,15 @@ void MpiGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) 
   listen();
   raise_if_failed();
   if (awaited == nullptr) return;
-  // Pairs with listen().
-  if (left_[awaited->peer].load(std::memory_order_acquire) && !ready()) {
-    fail_and_raise(
-        {Code::peer_lost, awaited->peer,
-         sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
+  if (!has_left(awaited->peer)) return;
+  // What it sent last is on its way: it left only after this rank's library had taken it up.
+  const Nanoseconds end = base::now() + kFarewell;
+  while (base::now() < end) {
+    if (ready()) return;
   }
+  fail_and_raise(
+      {Code::peer_lost, awaited->peer,
+       sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
 }
 
 void MpiGroup::give_up(const Awaited& awaited) {

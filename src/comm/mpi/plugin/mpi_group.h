@@ -18,6 +18,10 @@ class MpiGroup final : public Group {
 
   const Session& session() const { return session_; }
 
+  bool has_left(int peer) const {
+    return left_[peer].load(std::memory_order_acquire);  // pairs with listen()
+  }
+
   // Hears what the peers have to say: failures and farewells.
   void listen();
 

@@ -10,15 +10,11 @@ namespace {
 
 constexpr int kPoison = 0xA5;
 
-// Ends what is under way; after a failure nobody may be there to end it with.
-void abandon(MPI_Request& request, bool active) {
+// Gives a request back; one that is still active goes when the library is done with it.
+void abandon(MPI_Request& request, bool cancel) {
   if (request == MPI_REQUEST_NULL) return;
-  if (active) {
-    MPI_Cancel(&request);
-    MPI_Request_free(&request);
-  } else {
-    MPI_Request_free(&request);
-  }
+  if (cancel) MPI_Cancel(&request);
+  MPI_Request_free(&request);
 }
 
 }  // namespace
@@ -71,17 +67,35 @@ MpiMailbox::~MpiMailbox() {
   int ended = 0;
   MPI_Finalized(&ended);
   if (ended != 0) return;
+  finish_sends();
   const auto held = hold_mpi();
-  for (std::vector<Channel>* channels : {&outgoing_, &incoming_}) {
-    for (Channel& channel : *channels) {
-      for (Staged& staged : channel.staged) {
-        const bool partial = staged.part != MPI_REQUEST_NULL;
-        abandon(staged.part, true);
-        // Only receives are cancelled: a send that nobody took up belongs to a group that failed.
-        abandon(staged.whole, channels == &incoming_ && !staged.complete && !partial);
+  for (Channel& channel : outgoing_) {
+    for (Staged& staged : channel.staged) {
+      abandon(staged.part, false);
+      abandon(staged.whole, false);
+    }
+  }
+  for (Channel& channel : incoming_) {
+    for (Staged& staged : channel.staged) abandon(staged.whole, !staged.complete);
+  }
+}
+
+// What was posted is brought to an end before this rank says that it leaves: MPI moves a send only
+// while its sender calls MPI. Peers have a receive ready for every chunk, so this takes no longer
+// than the peers are away from MPI; it ends early where they are gone.
+void MpiMailbox::finish_sends() noexcept try {
+  const Nanoseconds deadline = base::now() + group_->policy().timeout;
+  for (int peer = 0; peer < group_->world(); ++peer) {
+    for (int slot = 0; slot < desc().slots; ++slot) {
+      for (Staged& staged : outgoing(peer, slot).staged) {
+        while (!test(staged) && !group_->failed() && !group_->has_left(peer) &&
+               base::now() < deadline) {
+          group_->listen();
+        }
       }
     }
   }
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): destructors never throw
 }
 
 void MpiMailbox::receive_into(Staged& staged) {

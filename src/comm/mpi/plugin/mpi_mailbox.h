@@ -57,6 +57,7 @@ class MpiMailbox final : public MailboxBase {
   std::size_t stride() const;
   void prepare(int peer, int slot, int epoch);
   void receive_into(Staged& staged);
+  void finish_sends() noexcept;
   static bool test(Staged& staged);
 
   std::shared_ptr<MpiGroup> group_;

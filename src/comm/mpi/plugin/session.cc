@@ -14,13 +14,25 @@
 namespace plait::comm::mpi {
 namespace {
 
-// Relaxed: read at exit, when all else has ended.
-std::atomic<bool> g_end_at_exit{false};
+// Relaxed, both: read at exit, when all else has ended.
+std::atomic<bool> g_started{false};
+std::atomic<bool> g_failed{false};
 
+// MPI_Finalize waits for all processes, for ever. So they meet first, with a deadline: where one is
+// dead or stuck, the others go without it, and the launcher says that they did.
 void end_mpi() {
   int ended = 0;
   MPI_Finalized(&ended);
-  if (ended == 0 && g_end_at_exit.load(std::memory_order_relaxed)) MPI_Finalize();
+  if (ended != 0 || !g_started.load(std::memory_order_relaxed)) return;
+  const bool failed = g_failed.load(std::memory_order_relaxed);
+  const base::Nanoseconds deadline = base::now() + (failed ? 2 : 20) * base::kSecond;
+  MPI_Request meeting = MPI_REQUEST_NULL;
+  if (MPI_Ibarrier(MPI_COMM_WORLD, &meeting) != MPI_SUCCESS) return;
+  for (int met = 0; met == 0; ::usleep(100)) {
+    if (MPI_Test(&meeting, &met, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+    if (met == 0 && base::now() > deadline) return;
+  }
+  MPI_Finalize();
 }
 
 void wait_for(MPI_Request& request, base::Nanoseconds deadline,
@@ -65,11 +77,11 @@ void start_mpi() {
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED, "this MPI library allows one thread only");
-  g_end_at_exit.store(true, std::memory_order_relaxed);
+  g_started.store(true, std::memory_order_relaxed);
   if (std::atexit(end_mpi) != 0) base::fail(Code::system, "cannot register the end of MPI");
 }
 
-void leave_mpi_running() noexcept { g_end_at_exit.store(false, std::memory_order_relaxed); }
+void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }
 
 Session Session::duplicate(MPI_Comm parent) {
   const auto held = hold_mpi();
@@ -79,18 +91,13 @@ Session Session::duplicate(MPI_Comm parent) {
   return Session(comm);
 }
 
-Session Session::of_members(MPI_Comm parent, const std::vector<int>& members) {
+Session Session::split(MPI_Comm parent, int color, int key) {
   const auto held = hold_mpi();
-  MPI_Group all = MPI_GROUP_NULL;
-  MPI_Group chosen = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_group(parent, &all), "MPI_Comm_group");
-  check_mpi(MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &chosen),
-            "MPI_Group_incl");
-  check_mpi(MPI_Comm_create_group(parent, chosen, 0, &comm), "MPI_Comm_create_group");
-  MPI_Group_free(&all);
-  MPI_Group_free(&chosen);
-  check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_split(parent, color, key, &comm), "MPI_Comm_split");
+  if (comm != MPI_COMM_NULL) {
+    check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
   return Session(comm);
 }
 
@@ -100,7 +107,7 @@ Session::~Session() {
   int ended = 0;
   MPI_Finalized(&ended);
   // After a failure peers may be gone, and MPI_Comm_free is theirs too: better lost than hung.
-  if (comm_ == MPI_COMM_NULL || ended != 0 || !g_end_at_exit.load(std::memory_order_relaxed))
+  if (comm_ == MPI_COMM_NULL || ended != 0 || g_failed.load(std::memory_order_relaxed))
     return;
   const auto held = hold_mpi();
   MPI_Comm_free(&comm_);

@@ -12,11 +12,10 @@
 
 namespace plait::comm::mpi {
 
-// MPI is one per process, whoever uses it; so are these. They start it at the first call, unless
-// the program has, and end it at exit, unless the program does or a group has failed (an MPI that
-// waits for dead ranks would not end).
+// MPI is one per process, whoever uses it; so are these. The first starts it, unless the program
+// has; what it started ends with the process, soon where a group has failed.
 void start_mpi();
-void leave_mpi_running() noexcept;
+void note_failure() noexcept;
 
 // Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time.
 std::unique_lock<std::mutex> hold_mpi();
@@ -29,7 +28,9 @@ class Session {
  public:
   // Collective over `parent`.
   static Session duplicate(MPI_Comm parent);
-  static Session of_members(MPI_Comm parent, const std::vector<int>& members);
+
+  // As MPI_Comm_split; empty for a rank that gives MPI_UNDEFINED.
+  static Session split(MPI_Comm parent, int color, int key);
 
   Session(Session&& other) noexcept;
   Session& operator=(Session&&) = delete;
