@@ -29,6 +29,8 @@ Region Region::allocate(std::size_t bytes) {
 
 Region Region::map(const Fd& fd, std::size_t bytes, const std::string& whose) {
   if (bytes == 0) return {};
+  // The kernel drops a descriptor for which the receiver has no room.
+  if (!fd) fail(Code::system, whose, " offers no memory: has a process too many open files?");
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0) fail_errno("cannot look at the memory of " + whose);
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);

@@ -133,8 +133,15 @@ Delivery receive_message(const Fd& socket, Message& received) {
   message.msg_iovlen = 1;
   Control control = {};
   message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  const ssize_t length = ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // Without the padding, in which a second descriptor would have room, and be lost.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
+  const auto receive = [&] {
+    return ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  };
+  ssize_t length = receive();
+  // The other side has closed with something of ours unread. The kernel says so once, before it
+  // hands out what they had sent.
+  if (length < 0 && errno == ECONNRESET) length = receive();
   if (length < 0) {
     if (would_block()) return Delivery::not_yet;
     if (errno == ECONNRESET) return Delivery::closed;

@@ -1,0 +1,117 @@
+#include "base/process.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include "base/socket.h"
+
+namespace plait::base {
+namespace {
+
+// A child that sends its own pidfd, and waits to be killed.
+class Child {
+ public:
+  Child() {
+    const std::string name = "plait-process-test-" + std::to_string(::getpid());
+    const auto listener = listen_at(name);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const auto line = connect_to(name);
+      send_message(*line, "me", open_self_pidfd());
+      for (;;) ::pause();
+    }
+    wait_readable({&*listener}, 20 * kSecond);
+    const auto line = accept_from(*listener);
+    wait_readable({&*line}, 20 * kSecond);
+    Message message;
+    receive_message(*line, message);
+    pidfd_ = std::move(message.fd);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) end();
+  }
+
+  pid_t pid() const { return pid_; }
+  const Fd& pidfd() const { return pidfd_; }
+  void signal(int number) const { ::kill(pid_, number); }
+  void reap() {
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  void end() {
+    signal(SIGKILL);
+    reap();
+  }
+
+ private:
+  pid_t pid_ = 0;
+  Fd pidfd_;
+};
+
+// States change a moment after the signal.
+void expect_state(pid_t pid, const std::string& state) {
+  for (int tries = 0; tries < 2000 && state != state_of(pid); ++tries) ::usleep(1000);
+  EXPECT_EQ(state, state_of(pid));
+}
+
+TEST(Process, PidfdNamesTheOneWhoMadeIt) {
+  Child child;
+  ASSERT_TRUE(child.pidfd());
+  EXPECT_FALSE(has_ended(child.pidfd(), child.pid()));
+  const pid_t pid = child.pid();
+  child.signal(SIGKILL);
+  wait_readable({&child.pidfd()}, 20 * kSecond);
+  // Ended, though nobody has waited for it yet.
+  EXPECT_TRUE(has_ended(child.pidfd(), pid));
+  expect_state(pid, "dead");
+  child.reap();
+  EXPECT_TRUE(has_ended(child.pidfd(), pid));
+  EXPECT_EQ(std::string(state_of(pid)), "");
+}
+
+TEST(Process, KnowsAPidWithoutPidfd) {
+  Child child;
+  const pid_t pid = child.pid();
+  EXPECT_FALSE(has_ended(Fd(), pid));
+  child.end();
+  EXPECT_TRUE(has_ended(Fd(), pid));
+}
+
+TEST(Process, AStoppedOneHasNotEnded) {
+  Child child;
+  expect_state(child.pid(), "sleeping");
+  child.signal(SIGSTOP);
+  expect_state(child.pid(), "stopped");
+  EXPECT_FALSE(has_ended(child.pidfd(), child.pid()));
+  EXPECT_EQ(std::string(state_of(::getpid())), "running");
+}
+
+TEST(ForkGuard, KnowsChildAndGrandchild) {
+  const ForkGuard guard;
+  EXPECT_FALSE(guard.in_child());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const ForkGuard own;  // belongs to the child
+    int wrong = guard.in_child() && !own.in_child() ? 0 : 1;
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) ::_exit(guard.in_child() && own.in_child() ? 0 : 1);
+    int status = 1;
+    ::waitpid(grandchild, &status, 0);
+    wrong |= status;
+    ::_exit(wrong == 0 ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(guard.in_child());
+}
+
+}  // namespace
+}  // namespace plait::base

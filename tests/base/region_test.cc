@@ -1,0 +1,104 @@
+#include "base/region.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include "plait/error.h"
+
+namespace plait::base {
+namespace {
+
+std::string refusal(const Fd& fd, std::size_t bytes) {
+  try {
+    Region::map(fd, bytes, "rank 3");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::system);
+    return error.what();
+  }
+  return "mapped";
+}
+
+TEST(Region, AllocatesZeroedPages) {
+  const Region region = Region::allocate(5000);
+  ASSERT_NE(region.data(), nullptr);
+  EXPECT_EQ(region.bytes(), 5000U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region.data()) % 4096, 0U);
+  for (std::size_t i = 0; i < region.bytes(); ++i) ASSERT_EQ(region.data()[i], std::byte{0});
+}
+
+TEST(Region, OfNothingHasNoMemory) {
+  EXPECT_EQ(Region::allocate(0).data(), nullptr);
+  EXPECT_EQ(Region::map(Fd(), 0, "nobody").bytes(), 0U);
+  EXPECT_EQ(Region().data(), nullptr);
+}
+
+TEST(Region, IsSharedByAllWhoMapIt) {
+  const Fd fd = make_anonymous_file("test", 8192);
+  const Region one = Region::map(fd, 8192, "rank 0");
+  const Region two = Region::map(fd, 8192, "rank 0");
+  EXPECT_NE(one.data(), two.data());
+  one.data()[8191] = std::byte{42};
+  EXPECT_EQ(two.data()[8191], std::byte{42});
+}
+
+TEST(Region, LivesUntilTheLastCopyGoes) {
+  Region copy;
+  {
+    const Region region = Region::allocate(4096);
+    region.data()[0] = std::byte{7};
+    copy = region;
+  }
+  EXPECT_EQ(copy.data()[0], std::byte{7});
+}
+
+TEST(Region, OutlivesItsDescriptor) {
+  Fd fd = make_anonymous_file("test", 4096);
+  const Region region = Region::map(fd, 4096, "rank 0");
+  fd.reset();
+  region.data()[4095] = std::byte{1};
+  EXPECT_EQ(region.data()[4095], std::byte{1});
+}
+
+TEST(Region, RefusesMemoryThatIsTooSmall) {
+  EXPECT_EQ(
+      refusal(make_anonymous_file("test", 4096), 8192),
+      "the memory that rank 3 offers has 4096 bytes, sealed; 8192 sealed ones were agreed on");
+}
+
+TEST(Region, RefusesMemoryThatCouldShrink) {
+  const Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(fd.get(), 8192), 0);
+  EXPECT_EQ(
+      refusal(fd, 8192),
+      "the memory that rank 3 offers has 8192 bytes, not sealed; 8192 sealed ones were agreed on");
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW), 0);  // not the seal that matters
+  EXPECT_NE(refusal(fd, 8192), "mapped");
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(refusal(fd, 8192), "mapped");
+}
+
+TEST(Region, RefusesWhatIsNoMemory) {
+  const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(
+      refusal(zero, 4096),
+      "the memory that rank 3 offers has 0 bytes, not sealed; 4096 sealed ones were agreed on");
+  EXPECT_EQ(refusal(Fd(), 4096), "rank 3 offers no memory: has a process too many open files?");
+}
+
+TEST(Region, FilesCanNeitherShrinkNorGrow) {
+  const Fd fd = make_anonymous_file("test", 4096);
+  EXPECT_EQ(::ftruncate(fd.get(), 4095), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::ftruncate(fd.get(), 4097), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);  // nor be made read-only
+}
+
+}  // namespace
+}  // namespace plait::base
