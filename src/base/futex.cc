@@ -1,6 +1,7 @@
 #include "base/futex.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +28,14 @@ void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Nano
 
 void futex_wake_all(const std::atomic<std::uint32_t>& word) {
   futex(word, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+bool register_for_heavy_fences() {
+  return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+bool heavy_fence() {
+  return ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
 }  // namespace plait::base

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/futex.h"
 #include "base/text.h"
 
 namespace plait::comm {
@@ -15,6 +16,8 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
     : Group(rendezvous->rank(), rendezvous->world(), policy),
       rendezvous_(rendezvous),
       regions_(rendezvous->share(sizeof(RankPage), "group", [] {})) {
+  // A kernel that refuses makes sleepers nap shortly instead (see Doorbell).
+  static_cast<void>(base::register_for_heavy_fences());
   for (const base::Region& region : regions_) {
     // A page of zero bytes is a RankPage on which nothing has happened.
     pages_.push_back(reinterpret_cast<RankPage*>(region.data()));
@@ -22,8 +25,7 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
 }
 
 // Memory ordering: the record is written before failed_by names it (release); who finds it named
-// (acquire, in failed() and failure()) reads the whole record. The store is seq_cst for the
-// doorbell.
+// (acquire, in failed() and failure()) reads the whole record.
 void MappedGroup::fail(const Failure& failure) noexcept {
   RankPage::Record& record = page(rank()).record;
   // Relaxed: a second thread of this rank may fail at the same time; only one may write the record.
@@ -34,7 +36,7 @@ void MappedGroup::fail(const Failure& failure) noexcept {
     std::memcpy(record.sentence.data(), failure.sentence.data(), length);
     record.sentence[length] = '\0';
     std::uint32_t nobody = 0;
-    page(0).failed_by.compare_exchange_strong(nobody, rank() + 1, std::memory_order_seq_cst);
+    page(0).failed_by.compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
   }
   for (int peer = 0; peer < world(); ++peer) ring(peer);
 }
@@ -52,8 +54,7 @@ bool MappedGroup::has_left(int peer) const {
 }
 
 void MappedGroup::leave() noexcept {
-  page(rank()).left.store(
-      1, std::memory_order_seq_cst);  // pairs with has_left(); seq_cst for the doorbell
+  page(rank()).left.store(1, std::memory_order_release);  // pairs with has_left()
   for (int peer = 0; peer < world(); ++peer) ring(peer);
 }
 
@@ -126,8 +127,6 @@ void MappedGroup::give_up(const Awaited& awaited) {
                 " (", rendezvous_->describe(culprit), ")")});
 }
 
-// A failure that is missed in the last look (failed() is not seq_cst) is seen after the nap, which
-// wait_slowly keeps to 10 ms.
 void MappedGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   page(rank()).doorbell.sleep(until - base::now(), [&] { return failed() || ready(); });
 }

@@ -36,7 +36,7 @@ class MappedGroup final : public Group {
 
   void leave() noexcept;
 
-  // Wakes the peer if it sleeps; what it is to see must have been stored seq_cst (see Doorbell).
+  // Wakes the peer if it sleeps: to be called right after the store that it is to see.
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
 
  private:

@@ -55,13 +55,13 @@ MappedMailbox::Header* MappedMailbox::chunk_in(int owner, int source, int slot, 
 }
 
 // Memory ordering: what the peer read from chunk n - 2 it read before its release() (release there,
-// acquire at least here), so that writing chunk n over it is safe.
+// acquire here), so that writing chunk n over it is safe.
 bool MappedMailbox::vacant(int peer, int slot) {
   check_channel("vacant", peer, slot);
   Outgoing& out = outgoing(peer, slot);
   if (out.posted < out.known_released + 2) return true;
-  // Pairs with release(). seq_cst because it is also the last look before sleeping (see Doorbell).
-  out.known_released = out.released->number.load(std::memory_order_seq_cst);
+  out.known_released =
+      out.released->number.load(std::memory_order_acquire);  // pairs with release()
   return out.posted < out.known_released + 2;
 }
 
@@ -72,8 +72,7 @@ std::byte* MappedMailbox::outbox(int peer, int slot) {
 }
 
 // Memory ordering: payload, tag and size are written before the number (release), which arrived()
-// reads (acquire): who sees the number sees the chunk. It is stored seq_cst for the doorbell, see
-// Doorbell::ring().
+// reads (acquire): who sees the number sees the chunk.
 void MappedMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
   check_channel("post", peer, slot);
   check_bytes(slot, bytes);
@@ -83,7 +82,7 @@ void MappedMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) 
   Header& header = *out.chunks[number % 2];
   header.bytes = bytes;
   header.tag = tag;
-  header.number.store(number, std::memory_order_seq_cst);  // pairs with arrived()
+  header.number.store(number, std::memory_order_release);  // pairs with arrived()
   group_->ring(peer);
 }
 
@@ -92,9 +91,7 @@ bool MappedMailbox::arrived(int source, int slot, const Tag& tag) {
   const Incoming& in = incoming(source, slot);
   const std::uint64_t next = in.taken + 1;
   const Header& header = *in.chunks[next % 2];
-  // Pairs with post(). seq_cst because it is also the last look before sleeping (see Doorbell); on
-  // the processors we know, that costs a load nothing.
-  if (header.number.load(std::memory_order_seq_cst) != next) return false;
+  if (header.number.load(std::memory_order_acquire) != next) return false;  // pairs with post()
   if (header.tag != tag) [[unlikely]]
     refuse_tag(source, header.tag, tag);
   return true;
@@ -122,8 +119,7 @@ void MappedMailbox::release(int source, int slot) {
               "release: the chunk in slot ", slot, " from rank ", source, " has not arrived");
   if (desc().poison) std::memset(payload(chunk), static_cast<int>(kPoison), desc().slot_bytes);
   in.taken = number;
-  in.released->number.store(
-      number, std::memory_order_seq_cst);  // pairs with vacant(); seq_cst for the doorbell
+  in.released->number.store(number, std::memory_order_release);  // pairs with vacant()
   group_->ring(source);
 }
 

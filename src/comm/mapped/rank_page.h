@@ -21,10 +21,15 @@ inline constexpr std::size_t kLine = 64;
 // Sleeping until a peer has done something, without the peer paying for it when nobody sleeps.
 class alignas(kLine) Doorbell {
  public:
-  // Memory ordering: the caller's store of the flag that the sleeper looks at, and ring()'s load of
-  // sleepers_, are both seq_cst, as are sleep()'s increment of sleepers_ and its last look at the
-  // flag. In the one order of all four, either the look sees the flag, or the load sees the
-  // sleeper: a wake-up is never lost. (Weaker orders allow both to miss.)
+  // Memory ordering: a poster stores its flag and then loads sleepers_; a sleeper increments
+  // sleepers_ and then looks at the flag. Were both pairs free to be reordered, each could miss the
+  // other, and the sleeper would sleep through. A full fence in every post would forbid it, at the
+  // price of waiting for the chunk's own stores to leave the core, 0.1 µs a post. So the sleeper,
+  // who is in no hurry, makes the kernel put that fence into every poster (base::heavy_fence): a
+  // post before it is seen in the last look, a post after it sees the sleeper. Where the kernel
+  // can't, a nap is kept so short that a lost wake-up does not matter.
+  //
+  // To be called right after the store of the flag.
   void ring();
 
   // Sleeps until rung, at most `longest`; returns at once where ready() says yes.
