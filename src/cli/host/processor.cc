@@ -1,0 +1,57 @@
+#include "cli/host/processor.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace plait::cli {
+namespace {
+
+// Oldest first. What the kernel lists it also saves for us when it switches between processes.
+std::vector<std::string> features_of_interest(std::string_view machine) {
+  if (machine == "x86_64")
+    return {"avx2",        "fma",         "f16c",     "avx512f",  "avx512bw", "avx512_vnni",
+            "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"};
+  if (machine == "aarch64")
+    return {"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "sme"};
+  return {};
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  return first == std::string_view::npos
+             ? std::string_view()
+             : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The first line "name : value"; processors of a host rarely differ.
+std::string value_of(std::string_view cpuinfo, std::string_view name) {
+  for (const auto line : base::split(cpuinfo, '\n')) {
+    const auto colon = line.find(':');
+    if (colon != std::string_view::npos && trimmed(line.substr(0, colon)) == name)
+      return std::string(trimmed(line.substr(colon + 1)));
+  }
+  return {};
+}
+
+std::string model_of(std::string_view cpuinfo) {
+  if (auto model = value_of(cpuinfo, "model name"); !model.empty()) return model;
+  const std::string maker = value_of(cpuinfo, "CPU implementer");
+  if (maker.empty()) return "unknown";
+  return "implementer " + maker + ", part " + value_of(cpuinfo, "CPU part");
+}
+
+}  // namespace
+
+Processor parse_processor(std::string_view cpuinfo, std::string_view machine) {
+  Processor processor = {.model = model_of(cpuinfo), .features = {}};
+  const std::string flags = value_of(cpuinfo, machine == "aarch64" ? "Features" : "flags");
+  const auto present = base::split(flags, ' ');
+  for (const std::string& feature : features_of_interest(machine)) {
+    const bool there = std::find(present.begin(), present.end(), feature) != present.end();
+    processor.features.emplace_back(feature, there);
+  }
+  return processor;
+}
+
+}  // namespace plait::cli

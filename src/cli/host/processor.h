@@ -1,0 +1,19 @@
+// What the processor can do that matters to a matrix product.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace plait::cli {
+
+struct Processor {
+  std::string model;
+  std::vector<std::pair<std::string, bool>> features;  // by the kernel's names; true: present
+};
+
+// From the text of /proc/cpuinfo, on a machine that uname calls so ("x86_64", "aarch64").
+Processor parse_processor(std::string_view cpuinfo, std::string_view machine);
+
+}  // namespace plait::cli

@@ -1,0 +1,93 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/info/show.h"
+#include "plait/version.h"
+
+namespace plait::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json processor_json(const Findings& findings) {
+  Json features = Json::object();
+  for (const auto& [name, there] : findings.processor.features) features[name] = there;
+  const Topology& topology = findings.topology;
+  Json caches = Json::array();
+  for (const CacheLevel& cache : topology.caches) {
+    caches.push_back({{"name", cache.name},
+                      {"bytes", cache.bytes},
+                      {"count", cache.count},
+                      {"cores_each", cache.cores_each}});
+  }
+  return {{"model", findings.processor.model}, {"packages", topology.packages},
+          {"cores", topology.host_cores},      {"cpus", topology.host_cpus},
+          {"features", std::move(features)},   {"caches", std::move(caches)}};
+}
+
+Json memory_json(const Findings& findings) {
+  const Memory& memory = findings.memory;
+  Json huge_pages = Json::array();
+  for (const HugePages& pages : memory.huge_pages) {
+    huge_pages.push_back(
+        {{"bytes", pages.bytes}, {"reserved", pages.reserved}, {"free", pages.free}});
+  }
+  Json nodes = Json::array();
+  for (const NumaNode& node : findings.topology.nodes)
+    nodes.push_back({{"node", node.index}, {"cores", node.cores}, {"bytes", node.bytes}});
+  return {{"bytes", memory.bytes},
+          {"available_bytes", memory.available},
+          {"page_bytes", memory.page},
+          {"huge_pages", std::move(huge_pages)},
+          {"transparent_huge_pages", or_null(memory.transparent)},
+          {"shared_memory_huge_pages", or_null(memory.shared_transparent)},
+          {"numa_nodes", std::move(nodes)}};
+}
+
+Json usable_json(const Findings& findings) {
+  const auto& cores = findings.topology.cores;
+  return {{"cores", cores.size()},
+          {"cpus", cpus_of(cores)},
+          {"cgroup_cpus", or_null(findings.limits.cpus)},
+          {"cgroup_memory_bytes", or_null(findings.limits.memory)}};
+}
+
+Json place_json(const Findings& findings) {
+  return {{"launcher", or_null(findings.place.launcher)},
+          {"rank", findings.place.rank},
+          {"world", findings.place.world},
+          {"hosts", findings.place.hosts},
+          {"problem", or_null(findings.misplaced)}};
+}
+
+}  // namespace
+
+Json show_json(const Findings& findings) {
+  Json transports = Json::array();
+  for (const TransportFinding& transport : findings.transports) {
+    transports.push_back({{"name", transport.name},
+                          {"summary", transport.summary},
+                          {"available", transport.refusal.empty()},
+                          {"refusal", or_null(transport.refusal)}});
+  }
+  return {{"plait", kVersion},
+          {"host",
+           {{"name", findings.host},
+            {"system", findings.system},
+            {"kernel", findings.kernel},
+            {"machine", findings.machine}}},
+          {"processor", processor_json(findings)},
+          {"memory", memory_json(findings)},
+          {"usable", usable_json(findings)},
+          {"place", place_json(findings)},
+          {"transports", std::move(transports)},
+          {"backends", Json::array()}};
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,27 @@
+// What plait info has found out, for people and for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/info/findings.h"
+
+namespace plait::cli {
+
+inline constexpr std::string_view kNoBackend = "no product backend exists in this build yet";
+
+// Lines of at most 100 columns.
+std::string show_text(const Findings& findings);
+
+// Keys may be added from one version to the next; those that are there keep their meaning.
+nlohmann::ordered_json show_json(const Findings& findings);
+
+// "rank 1 of 4 on 1 host, started by plait run"
+std::string show_place(const Place& place);
+
+// One or more lines: the label, then the words of the text, wrapped to 100 columns and aligned
+// behind the label.
+std::string labelled(std::string_view label, std::string_view text, std::size_t indent = 12);
+
+}  // namespace plait::cli

@@ -1,0 +1,132 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/text.h"
+#include "cli/info/show.h"
+#include "cli/launch/words.h"
+#include "plait/version.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::size_t kColumns = 100;
+
+std::string show_bytes(std::int64_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
+
+std::string show_features(const Processor& processor, bool present) {
+  std::string names;
+  for (const auto& [name, there] : processor.features) {
+    if (there == present) names += (names.empty() ? "" : " ") + name;
+  }
+  return names.empty() ? "nothing that plait looks for" : names;
+}
+
+std::string show_caches(const Topology& topology) {
+  std::string text;
+  for (const CacheLevel& cache : topology.caches) {
+    const std::string whose =
+        cache.cores_each > 1 ? fmt::format("for {} cores", cache.cores_each) : "per core";
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", cache.name, show_bytes(cache.bytes),
+                        whose);
+  }
+  return text.empty() ? "unknown" : text;
+}
+
+std::string show_nodes(const Topology& topology) {
+  std::string text;
+  for (const NumaNode& node : topology.nodes) {
+    text += fmt::format("{}node {}: {}, {}", text.empty() ? "" : "; ", node.index,
+                        show_count(node.cores, "core"), show_bytes(node.bytes));
+  }
+  return text.empty() ? "unknown" : text;
+}
+
+std::string show_huge_pages(const Memory& memory) {
+  std::string text;
+  for (const HugePages& pages : memory.huge_pages) {
+    text += fmt::format(
+        "{} of {}{}; ", pages.reserved == 0 ? "none" : fmt::to_string(pages.reserved),
+        show_bytes(pages.bytes), pages.reserved == 0 ? "" : fmt::format(" ({} free)", pages.free));
+  }
+  const auto mode = [](const std::string& chosen) { return chosen.empty() ? "not there" : chosen; };
+  return text + fmt::format("transparent: {}; for shared memory: {}", mode(memory.transparent),
+                            mode(memory.shared_transparent));
+}
+
+std::string show_usable(const Findings& findings) {
+  const auto& cores = findings.topology.cores;
+  const CgroupLimits& limits = findings.limits;
+  std::string limited;
+  if (limits.cpus) limited += fmt::format(" {:.3g} cpus", *limits.cpus);
+  if (limits.memory) limited += (limits.cpus ? " and " : " ") + show_bytes(*limits.memory);
+  return fmt::format("{} (cpus {}); {}", show_count(cores.size(), "core"),
+                     show_cpus(cpus_of(cores)),
+                     limited.empty() ? "no cgroup limit on processor time or memory"
+                                     : "at most" + limited + " by cgroup");
+}
+
+std::string transport_lines(const std::vector<TransportFinding>& transports) {
+  std::string lines;
+  for (const TransportFinding& transport : transports) {
+    const bool there = transport.refusal.empty();
+    const auto label = fmt::format("{:<12}{:<9}{:<5}", lines.empty() ? "Transports" : "",
+                                   transport.name, there ? "yes" : "no");
+    lines += labelled(label, there ? transport.summary : transport.refusal, label.size());
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string labelled(std::string_view label, std::string_view text, std::size_t indent) {
+  std::string lines;
+  std::string line = fmt::format("{:<{}}", label, indent);
+  bool begun = false;
+  for (const auto word : base::split(text, ' ')) {
+    if (begun && line.size() + 1 + word.size() > kColumns) {
+      lines += line + '\n';
+      line.assign(indent, ' ');
+      begun = false;
+    }
+    if (begun) line += ' ';
+    line += word;
+    begun = true;
+  }
+  return lines + line + '\n';
+}
+
+std::string show_place(const Place& place) {
+  if (place.launcher.empty()) return "no launcher in the environment: a rank alone";
+  return fmt::format("rank {} of {} on {}, started by {}", place.rank, place.world,
+                     show_count(place.hosts, "host"), place.launcher);
+}
+
+std::string show_text(const Findings& findings) {
+  const Topology& topology = findings.topology;
+  const Memory& memory = findings.memory;
+  std::string text = fmt::format("plait {}\n\n", kVersion);
+  text += labelled("Host", fmt::format("{}, {} {}, {}", findings.host, findings.system,
+                                       findings.kernel, findings.machine));
+  text += labelled("Processor", findings.processor.model);
+  text += labelled("", fmt::format("{}, {}, {}", show_count(topology.packages, "package"),
+                                   show_count(topology.host_cores, "core"),
+                                   show_count(topology.host_cpus, "hardware thread")));
+  text += labelled("  has", show_features(findings.processor, true));
+  text += labelled("  lacks", show_features(findings.processor, false));
+  text += labelled("Caches", show_caches(topology));
+  text += labelled("NUMA", show_nodes(topology));
+  text +=
+      labelled("Memory", fmt::format("{}, {} available, in pages of {}", show_bytes(memory.bytes),
+                                     show_bytes(memory.available), show_bytes(memory.page)));
+  text += labelled("Huge pages", show_huge_pages(memory));
+  text += labelled("Usable", show_usable(findings));
+  text += labelled("Place",
+                   findings.misplaced.empty() ? show_place(findings.place) : findings.misplaced);
+  text += '\n' + transport_lines(findings.transports);
+  return text + labelled("Backends", fmt::format("matrix products: {}", kNoBackend));
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,120 @@
+#include "cli/launch/crew.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "cli/launch/environment.h"
+#include "cli/launch/processes.h"
+#include "cli/launch/spawn.h"
+
+namespace plait::cli {
+
+Crew::Crew(const Launch& launch, const Inherited& inherited)
+    : launch_(launch), inherited_(inherited), job_(random_job()), guard_(job_) {}
+
+// Somebody is left only when a rank could not be started, or the system failed us.
+Crew::~Crew() {
+  const auto left = living();
+  if (left.empty()) return;
+  kill_all();
+  for (const int rank : left) {
+    while (waitpid(ranks_[rank].pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+std::string Crew::start_rank(Output* output) {
+  const int rank = static_cast<int>(ranks_.size());
+  const Seat& seat = launch_.seats[rank];
+  const Place place = {.rank = rank, .world = static_cast<int>(launch_.seats.size()), .job = job_};
+  // On a terminal rank 0 stays in our process group, the one that may read from it: prompts and
+  // debuggers work there. The price is that the terminal's Ctrl-C reaches it without us.
+  const bool at_terminal = rank == 0 && isatty(STDIN_FILENO) == 1;
+  Child child = {.path = launch_.path,
+                 .words = launch_.words,
+                 .environment = environment_of(place, seat.threads, environ),
+                 .cpus = seat.cpus,
+                 .own_group = !at_terminal};
+  base::Fd nothing;
+  if (rank > 0) {
+    nothing = base::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!nothing) base::fail_errno("cannot open /dev/null");
+    child.in = nothing.get();
+  }
+  std::array<base::Fd, 2> pipes;
+  if (output != nullptr) {
+    pipes = output->connect(rank);
+    child.out = pipes[0].get();
+    child.err = pipes[1].get();
+  }
+  const pid_t pid = spawn(child, inherited_);
+  ranks_.push_back({.pid = pid, .own_group = child.own_group, .alive = true});
+  if (child.own_group) guard_.watch(pid);
+  return fmt::format("rank {} is process {}, {}, OMP_NUM_THREADS={}", rank, pid,
+                     seat.cpus.empty() ? "not bound" : "on cpus " + show_cpus(seat.cpus),
+                     base::env("OMP_NUM_THREADS").value_or(std::to_string(seat.threads)));
+}
+
+std::optional<int> Crew::bury(pid_t pid) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].alive || ranks_[rank].pid != pid) continue;
+    ranks_[rank].alive = false;
+    return static_cast<int>(rank);
+  }
+  return std::nullopt;
+}
+
+std::vector<int> Crew::living() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].alive) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+std::vector<pid_t> Crew::processes() const {
+  std::vector<pid_t> pids;
+  for (const Process& process : processes_below(getpid())) {
+    if (process.pid != guard_.pid()) pids.push_back(process.pid);
+  }
+  return pids;
+}
+
+// Not reached through a living rank's group: what is in our own group, what a rank that has ended
+// left in its, and orphans that made a group for themselves.
+bool Crew::is_signalled_singly(pid_t group, pid_t parent) const {
+  const auto rank =
+      std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.pid == group; });
+  if (rank != ranks_.end() && rank->own_group) return !rank->alive;
+  return group == getpgrp() || parent == getpid();
+}
+
+void Crew::pass_on(int signal, bool from_terminal) const {
+  const auto family = processes_below(getpid());
+  for (const Rank& rank : ranks_) {
+    if (rank.alive && rank.own_group) kill(-rank.pid, signal);
+  }
+  for (const Process& process : family) {
+    if (process.pid == guard_.pid()) continue;
+    if (from_terminal && process.group == getpgrp()) continue;
+    if (is_signalled_singly(process.group, process.parent)) kill(process.pid, signal);
+  }
+}
+
+void Crew::kill_all() const {
+  for (const Rank& rank : ranks_) {
+    if (rank.alive) kill(rank.own_group ? -rank.pid : rank.pid, SIGKILL);
+  }
+  for (const pid_t pid : processes()) kill(pid, SIGKILL);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,55 @@
+// The ranks and all processes that they start: how they come to be, get signals, and go.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/launch/guard.h"
+#include "cli/launch/launch.h"
+#include "cli/launch/output.h"
+#include "cli/launch/signals.h"
+
+namespace plait::cli {
+
+class Crew {
+ public:
+  Crew(const Launch& launch, const Inherited& inherited);
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+  ~Crew();  // kills what is left
+
+  // Starts the next rank; its output goes to `output` where there is one. Answers with what a
+  // person may want to know of it.
+  std::string start_rank(Output* output);
+
+  // This process has been reaped; which rank was it, if any?
+  std::optional<int> bury(pid_t pid);
+
+  std::vector<int> living() const;
+  // All living processes of the crew, ranks or not.
+  std::vector<pid_t> processes() const;
+
+  // A signal that the terminal sends has already reached our own process group.
+  void pass_on(int signal, bool from_terminal) const;
+  void kill_all() const;
+
+ private:
+  struct Rank {
+    pid_t pid;
+    bool own_group;
+    bool alive;
+  };
+
+  bool is_signalled_singly(pid_t group, pid_t parent) const;
+
+  const Launch& launch_;
+  const Inherited& inherited_;
+  std::string job_;
+  Guard guard_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace plait::cli

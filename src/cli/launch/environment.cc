@@ -1,0 +1,88 @@
+#include "cli/launch/environment.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "base/check.h"
+
+namespace plait::cli {
+namespace {
+
+using namespace std::string_view_literals;
+
+// Whole names, by launcher. What describes the allocation rather than the place in it
+// (SLURM_JOB_ID, SLURM_CPUS_PER_TASK, OMPI_MCA_btl) stays: programs name checkpoints by it.
+constexpr std::array kNames = {
+    "PLAIT_RANK"sv, "PLAIT_WORLD_SIZE"sv, "PLAIT_LOCAL_RANK"sv, "PLAIT_LOCAL_WORLD_SIZE"sv,
+    "PLAIT_JOB"sv,
+    // torchrun
+    "RANK"sv, "WORLD_SIZE"sv, "LOCAL_RANK"sv, "LOCAL_WORLD_SIZE"sv, "GROUP_RANK"sv,
+    "GROUP_WORLD_SIZE"sv, "ROLE_RANK"sv, "ROLE_WORLD_SIZE"sv, "ROLE_NAME"sv, "NODE_RANK"sv,
+    "MASTER_ADDR"sv, "MASTER_PORT"sv,
+    // Open MPI, where a child that calls MPI_Init would join its parent's world
+    "OMPI_UNIVERSE_SIZE"sv, "OMPI_APP_CTX_NUM_PROCS"sv, "OMPI_FIRST_RANKS"sv, "OMPI_NUM_APP_CTX"sv,
+    "OMPI_FILE_LOCATION"sv, "OMPI_COMMAND"sv, "OMPI_ARGV"sv, "OMPI_MCA_initial_wdir"sv,
+    // MPICH, Intel MPI, MVAPICH
+    "MPI_LOCALRANKID"sv, "MPI_LOCALNRANKS"sv, "HYDI_CONTROL_FD"sv, "MPIRUN_RANK"sv,
+    "MPIRUN_NPROCS"sv,
+    // Slurm's srun, Flux, Cray
+    "SLURM_PROCID"sv, "SLURM_LOCALID"sv, "SLURM_NODEID"sv, "SLURM_NTASKS"sv, "SLURM_NPROCS"sv,
+    "SLURM_GTIDS"sv, "SLURM_TASK_PID"sv, "SLURM_STEPID"sv, "FLUX_TASK_RANK"sv,
+    "FLUX_TASK_LOCAL_ID"sv, "FLUX_JOB_SIZE"sv, "ALPS_APP_PE"sv};
+
+constexpr std::array kPrefixes = {"TORCHELASTIC_"sv,  "OMPI_COMM_WORLD_"sv,
+                                  "OMPI_MCA_orte_"sv, "OMPI_MCA_ess"sv,
+                                  "OMPI_MCA_pmix"sv,  "PMIX_"sv,
+                                  "PMI_"sv,           "MV2_COMM_WORLD_"sv,
+                                  "SLURM_STEP_"sv,    "SLURM_PMI"sv,
+                                  "PALS_"sv,          "JSM_NAMESPACE_"sv,
+                                  "HOROVOD_RANK"sv,   "HOROVOD_SIZE"sv,
+                                  "HOROVOD_LOCAL_"sv, "HOROVOD_CROSS_"sv};
+
+}  // namespace
+
+bool is_placement(std::string_view name) {
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::vector<std::string> environment_of(const Place& place, int threads,
+                                        const char* const* inherited) {
+  std::vector<std::string> variables;
+  bool threads_set = false;
+  for (; *inherited != nullptr; ++inherited) {
+    const std::string_view variable = *inherited;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (is_placement(name)) continue;
+    threads_set = threads_set || name == "OMP_NUM_THREADS";
+    variables.emplace_back(variable);
+  }
+  const std::string rank = std::to_string(place.rank);
+  const std::string world = std::to_string(place.world);
+  variables.push_back("PLAIT_RANK=" + rank);
+  variables.push_back("PLAIT_WORLD_SIZE=" + world);
+  variables.push_back("PLAIT_LOCAL_RANK=" + rank);
+  variables.push_back("PLAIT_LOCAL_WORLD_SIZE=" + world);
+  variables.push_back("PLAIT_JOB=" + place.job);
+  if (!threads_set) variables.push_back("OMP_NUM_THREADS=" + std::to_string(threads));
+  return variables;
+}
+
+std::string random_job() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    base::fail_errno("cannot get random bytes for the name of this run");
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : bytes) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,136 @@
+#include "cli/launch/output.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "base/check.h"
+
+namespace plait::cli {
+namespace {
+
+bool same_file(int one, int other) {
+  struct stat a = {};
+  struct stat b = {};
+  return fstat(one, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+void Sink::write_some() {
+  // A pipe that poll() calls writable takes PIPE_BUF bytes at once without making us wait.
+  pollfd ready = {.fd = fd_, .events = POLLOUT, .revents = POLLOUT};
+  while (pending() && (ready.revents & (POLLOUT | POLLERR | POLLHUP)) != 0) {
+    const auto piece = std::min<std::size_t>(PIPE_BUF, queue_.size() - sent_);
+    const ssize_t sent = write(fd_, queue_.data() + sent_, piece);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+      broken_ = true;
+      return drop();
+    }
+    if (sent > 0) sent_ += sent;
+    ready.revents = 0;
+    poll(&ready, 1, 0);
+  }
+  if (!pending() || sent_ > kFull) {
+    queue_.erase(0, sent_);
+    sent_ = 0;
+  }
+}
+
+void Sink::drop() {
+  queue_.clear();
+  sent_ = 0;
+}
+
+Output::Output() {
+  sinks_[0] = std::make_unique<Sink>(STDOUT_FILENO);
+  if (!same_file(STDOUT_FILENO, STDERR_FILENO)) sinks_[1] = std::make_unique<Sink>(STDERR_FILENO);
+}
+
+std::array<base::Fd, 2> Output::connect(int rank) {
+  const std::string prefix = fmt::format("[{}] ", rank);
+  std::array<base::Fd, 2> far_ends;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
+    // Ours does not block; the rank's must.
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    streams_.push_back({.pipe = base::Fd(ends[0]), .lines = Lines(prefix), .sink = &sink(fd)});
+    far_ends[fd - 1] = base::Fd(ends[1]);
+  }
+  return far_ends;
+}
+
+void Output::add_to(std::vector<pollfd>& polls) {
+  polled_.clear();
+  polled_sinks_.clear();
+  for (const auto& sink : sinks_) {
+    if (sink == nullptr || !sink->pending()) continue;
+    polls.push_back({.fd = sink->fd(), .events = POLLOUT, .revents = 0});
+    polled_sinks_.push_back(sink.get());
+  }
+  for (Stream& stream : streams_) {
+    // Where our own reader has gone, the rank is to find that out as it would without us.
+    if (stream.sink->broken()) stream.pipe.reset();
+    // A full queue stops the ranks, just as a full pipe would without us.
+    if (!stream.pipe || stream.sink->full()) continue;
+    polls.push_back({.fd = stream.pipe.get(), .events = POLLIN, .revents = 0});
+    polled_.push_back(&stream);
+  }
+}
+
+void Output::serve(const pollfd* polls) {
+  for (Sink* sink : polled_sinks_) {
+    if ((polls++)->revents != 0) sink->write_some();
+  }
+  for (Stream* stream : polled_) {
+    if ((polls++)->revents != 0) read_some(*stream);
+  }
+}
+
+// False when there is nothing more at the moment.
+bool Output::read_some(Stream& stream) {
+  std::array<char, 65536> bytes;  // NOLINT(*-member-init): read() fills it
+  const ssize_t got = read(stream.pipe.get(), bytes.data(), bytes.size());
+  if (got < 0) return errno == EINTR;
+  if (got > 0) {
+    stream.lines.take({bytes.data(), static_cast<std::size_t>(got)}, stream.sink->queue());
+    return true;
+  }
+  stream.lines.finish(stream.sink->queue());
+  stream.pipe.reset();
+  return false;
+}
+
+void Output::say(const std::string& sentence) {
+  if (!sink(STDERR_FILENO).broken()) sink(STDERR_FILENO).queue() += sentence + "\n";
+}
+
+void Output::finish() {
+  for (Stream& stream : streams_) {
+    if (!stream.pipe) continue;
+    while (read_some(stream)) {
+    }
+    stream.lines.finish(stream.sink->queue());
+    stream.pipe.reset();
+  }
+}
+
+bool Output::pending() const {
+  return std::any_of(sinks_.begin(), sinks_.end(),
+                     [](const auto& sink) { return sink != nullptr && sink->pending(); });
+}
+
+void Output::drop() {
+  for (const auto& sink : sinks_) {
+    if (sink != nullptr) sink->drop();
+  }
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,58 @@
+#include "cli/launch/signals.h"
+
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+
+#include <csignal>
+
+#include "base/check.h"
+
+namespace plait::cli {
+namespace {
+
+// Who started us may have told us to ignore some of these (nohup, a shell's `&`): then they stay
+// ignored, here and in the ranks.
+sigset_t wanted_signals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGCHLD);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+    struct sigaction action = {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
+  }
+  return wanted;
+}
+
+}  // namespace
+
+Inherited take_over() {
+  Inherited inherited = {};
+  struct sigaction action = {};
+  sigaction(SIGPIPE, nullptr, &action);
+  inherited.ignored_sigpipe = action.sa_handler == SIG_IGN;
+  signal(SIGPIPE, SIG_IGN);  // write() says so when a reader has gone
+  signal(SIGCHLD, SIG_DFL);  // ignored, it would leave us no statuses to read
+  const sigset_t wanted = wanted_signals();
+  sigprocmask(SIG_BLOCK, &wanted, &inherited.blocked);
+  // Two pipes for each of 1024 ranks are more than most systems allow at first.
+  getrlimit(RLIMIT_NOFILE, &inherited.files);
+  rlimit files = inherited.files;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return inherited;
+}
+
+base::Fd open_signals() {
+  const sigset_t wanted = wanted_signals();
+  base::Fd signals(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) base::fail_errno("cannot listen for signals");
+  return signals;
+}
+
+bool ends_the_run(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+}  // namespace plait::cli

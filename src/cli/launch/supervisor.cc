@@ -1,0 +1,209 @@
+#include "cli/launch/supervisor.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdint>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/launch/words.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr int kTimedOut = 124;  // as timeout(1) has it
+
+// What ranks leave in the background, such as Python's resource tracker, mostly ends by itself.
+constexpr base::Nanoseconds kSettle = base::kSecond / 2;
+
+// A terminal, a shell and timeout(1) may each send a signal for one and the same wish of the
+// user's; only what comes later than this is a second wish.
+constexpr base::Nanoseconds kSameWish = base::kSecond / 4;
+
+// SIGKILL is repeated for processes that were being forked meanwhile. Some that wait inside the
+// system do not end even then.
+constexpr base::Nanoseconds kKillAgain = 20 * base::kMillisecond;
+constexpr base::Nanoseconds kKillForLong = 10 * base::kSecond;
+
+int poll_timeout(std::optional<base::Nanoseconds> deadline) {
+  if (!deadline) return -1;
+  const std::int64_t left = (*deadline - base::now()) / base::kMillisecond + 1;
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Launch& launch)
+    : launch_(launch),
+      inherited_(take_over()),
+      signals_(open_signals()),
+      crew_(launch, inherited_) {
+  if (launch_.prefix) output_.emplace();
+}
+
+void Supervisor::start() {
+  for (std::size_t rank = 0; rank < launch_.seats.size(); ++rank) {
+    const std::string what = crew_.start_rank(output_ ? &*output_ : nullptr);
+    if (launch_.verbose) say(what);
+  }
+}
+
+int Supervisor::watch() {
+  if (launch_.limit > 0) deadline_ = base::now() + launch_.limit;
+  while (phase_ != Phase::over || (output_ && output_->pending())) sleep_until_something_happens();
+  return interrupted_by_ != 0 ? 128 + interrupted_by_ : status_;
+}
+
+void Supervisor::sleep_until_something_happens() {
+  std::vector<pollfd> polls = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+  if (output_) output_->add_to(polls);
+  if (poll(polls.data(), polls.size(), poll_timeout(deadline_)) < 0 && errno != EINTR)
+    base::fail_errno("cannot wait for the ranks");
+  if (output_) output_->serve(polls.data() + 1);
+  if (polls[0].revents != 0) read_signals();
+  if (deadline_ && base::now() >= *deadline_) deadline_passed();
+}
+
+void Supervisor::read_signals() {
+  signalfd_siginfo signal = {};
+  while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) handle(signal);
+}
+
+void Supervisor::handle(const signalfd_siginfo& signal) {
+  const int number = static_cast<int>(signal.ssi_signo);
+  const bool from_terminal = signal.ssi_code == SI_KERNEL;
+  if (number == SIGCHLD) return reap();
+  if (number == SIGTSTP) return pause(from_terminal);
+  if (ends_the_run(number)) return interrupt(number, from_terminal);
+  crew_.pass_on(number, from_terminal);
+}
+
+void Supervisor::interrupt(int signal, bool from_terminal) {
+  if (interrupted_by_ == 0) {
+    interrupted_by_ = signal;
+    interrupted_at_ = base::now();
+    if (phase_ == Phase::over) return drop_output();
+    if (phase_ == Phase::killing) return;
+    // The terminal has just written "^C" where our sentence would begin.
+    if (from_terminal && isatty(STDERR_FILENO) == 1) say("");
+    say(fmt::format("{}: waiting up to {} for {} to end; another {} kills", show_signal(signal),
+                    base::show_duration(launch_.grace), show_rest(),
+                    signal == SIGINT ? "Ctrl-C" : show_signal(signal)));
+    return ask_to_end(signal, from_terminal);
+  }
+  if (base::now() - interrupted_at_ < kSameWish) return;
+  if (phase_ == Phase::over) return drop_output();
+  if (phase_ != Phase::killing) kill_rest();
+}
+
+// Ctrl-Z: ranks have groups of their own, which the terminal does not stop.
+void Supervisor::pause(bool from_terminal) {
+  crew_.pass_on(SIGTSTP, from_terminal);
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+  raise(SIGTSTP);  // stops us here until somebody continues us
+  sigprocmask(SIG_BLOCK, &stop, nullptr);
+  crew_.pass_on(SIGCONT, false);
+}
+
+void Supervisor::reap() {
+  int wait_status = 0;
+  for (pid_t pid = 0; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+    if (const auto rank = crew_.bury(pid)) rank_ended(*rank, wait_status);
+  }
+  if (phase_ == Phase::over || !crew_.living().empty()) return;
+  if (crew_.processes().empty()) return finish();
+  if (phase_ < Phase::settling) enter(Phase::settling, std::min(kSettle, launch_.grace));
+}
+
+void Supervisor::rank_ended(int rank, int wait_status) {
+  if (wait_status == 0 || phase_ != Phase::running) return;
+  failed_rank_ = rank;
+  status_ = exit_status_of(wait_status);
+  const auto others = crew_.living();
+  const std::string what = fmt::format("rank {} {}", rank, show_end(wait_status));
+  if (others.empty()) return say(what);
+  say(fmt::format("{}; waiting up to {} for {} to end too", what,
+                  base::show_duration(launch_.linger), show_rest()));
+  enter(Phase::lingering, launch_.linger);
+}
+
+void Supervisor::deadline_passed() {
+  switch (phase_) {
+    case Phase::running:
+      status_ = kTimedOut;
+      say(fmt::format("ending {} at the time limit of {}", show_rest(),
+                      base::show_duration(launch_.limit)));
+      return ask_to_end(SIGTERM);
+    case Phase::lingering:
+      say(fmt::format("ending {}, {} after rank {} failed", show_rest(),
+                      base::show_duration(launch_.linger), failed_rank_));
+      return ask_to_end(SIGTERM);
+    case Phase::settling:
+      say(fmt::format("ending {} that the ranks left behind", show_rest()));
+      return ask_to_end(SIGTERM);
+    case Phase::ending:
+    case Phase::killing:
+      return kill_rest();
+    case Phase::over:
+      return;
+  }
+}
+
+void Supervisor::enter(Phase phase, base::Nanoseconds duration) {
+  phase_ = phase;
+  deadline_ = base::now() + duration;
+}
+
+void Supervisor::ask_to_end(int signal, bool from_terminal) {
+  asked_with_ = signal;
+  crew_.pass_on(signal, from_terminal);
+  crew_.pass_on(SIGCONT, false);  // a stopped process hears nothing
+  enter(Phase::ending, launch_.grace);
+}
+
+void Supervisor::kill_rest() {
+  if (phase_ != Phase::killing) {
+    killing_since_ = base::now();
+    say(fmt::format("killing {}, still there after {}", show_rest(), show_signal(asked_with_)));
+  }
+  crew_.kill_all();
+  enter(Phase::killing, kKillAgain);
+  if (base::now() - killing_since_ < kKillForLong) return;
+  say(fmt::format("{} cannot be killed, and stays behind", show_rest()));
+  finish();
+}
+
+void Supervisor::finish() {
+  phase_ = Phase::over;
+  deadline_.reset();
+  if (output_) output_->finish();
+}
+
+std::string Supervisor::show_rest() const {
+  const auto ranks = crew_.living();
+  return ranks.empty() ? show_count(crew_.processes().size(), "process") : show_ranks(ranks);
+}
+
+// Nobody is left but the reader of what the ranks wrote, and he does not read.
+void Supervisor::drop_output() {
+  if (output_) output_->drop();
+}
+
+void Supervisor::say(const std::string& sentence) {
+  const std::string line = sentence.empty() ? "" : "plait run: " + sentence;
+  if (output_) return output_->say(line);
+  fmt::print(stderr, "{}\n", line);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,75 @@
+// Starts the ranks and looks after them until every process of theirs has ended.
+//
+// One loop sleeps in poll() on signals, on the ranks' output and on the next deadline. What it
+// waits for is its phase, and phases only go forward.
+#pragma once
+
+#include <sys/signalfd.h>
+
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/launch/crew.h"
+#include "cli/launch/launch.h"
+#include "cli/launch/output.h"
+#include "cli/launch/signals.h"
+
+namespace plait::cli {
+
+class Supervisor {
+ public:
+  explicit Supervisor(const Launch& launch);
+
+  // Throws when a rank cannot be started; those that were already are killed with the supervisor.
+  void start();
+
+  // Answers with the exit status of the whole: the first failed rank's, 128 + the signal that ended
+  // the run, or 124 at the time limit.
+  int watch();
+
+ private:
+  enum class Phase {
+    running,    // until a rank fails, a signal comes, or the time limit is reached
+    lingering,  // a rank has failed; the others may notice and say so themselves
+    settling,   // all ranks have ended; what they started in the background may end too
+    ending,     // the rest has been asked to end
+    killing,    // the rest is being killed
+    over,       // nobody is left; what they wrote may still be on its way
+  };
+
+  void sleep_until_something_happens();
+  void read_signals();
+  void handle(const signalfd_siginfo& signal);
+  void interrupt(int signal, bool from_terminal);
+  void pause(bool from_terminal);
+  void reap();
+  void rank_ended(int rank, int wait_status);
+  void deadline_passed();
+
+  void enter(Phase phase, base::Nanoseconds duration);
+  void ask_to_end(int signal, bool from_terminal = false);
+  void kill_rest();
+  void finish();
+  void drop_output();
+  std::string show_rest() const;
+  void say(const std::string& sentence);
+
+  const Launch& launch_;
+  Inherited inherited_;
+  base::Fd signals_;
+  Crew crew_;
+  std::optional<Output> output_;
+
+  Phase phase_ = Phase::running;
+  std::optional<base::Nanoseconds> deadline_;  // of this phase
+  base::Nanoseconds killing_since_ = 0;
+  int interrupted_by_ = 0;  // the signal, 0: none
+  base::Nanoseconds interrupted_at_ = 0;
+  int failed_rank_ = -1;
+  int asked_with_ = 0;  // the signal that asked the rest to end
+  int status_ = 0;
+};
+
+}  // namespace plait::cli

@@ -1,0 +1,103 @@
+// The command: finds the verb, and turns what it throws into a sentence and an exit status.
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/nearest.h"
+#include "cli/verbs.h"
+#include "plait/version.h"
+
+namespace plait::cli {
+namespace {
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  int (*run)(Words);
+};
+
+constexpr std::array<Verb, 2> kVerbs = {{
+    {"run", "start ranks on this host and look after them", run},
+    {"info", "what plait finds here: processor, memory, transports, and why", info},
+}};
+
+void print_help() {
+  fmt::print(
+      "Tensor-parallel communication braided into the matrix product.\n\n"
+      "Usage: plait VERB [OPTIONS]\n\n"
+      "Verbs:\n");
+  for (const Verb& verb : kVerbs) fmt::print("  {:<10} {}\n", verb.name, verb.summary);
+  fmt::print(
+      "\nOptions:\n"
+      "  -h, --help     print this page; after a verb, the verb's own\n"
+      "  --version      print the version\n\n"
+      "Exit status: 0 done, 1 a check failed, 2 wrong usage, 3 a peer was lost.\n"
+      "plait run answers with the status of the first rank that failed.\n\n"
+      "Examples:\n"
+      "  plait run -n 4 -- python train.py    four ranks of one program\n"
+      "  plait info                           what is here, and what is missing\n"
+      "  plait run --help                     everything about one verb\n");
+}
+
+const Verb& find_verb(const std::string& name) {
+  std::vector<std::string> names = {"help", "--help", "--version"};
+  for (const Verb& verb : kVerbs) {
+    if (name == verb.name) return verb;
+    names.emplace_back(verb.name);
+  }
+  base::fail(Code::invalid_argument, name.starts_with("-") ? "unknown option " : "unknown verb ",
+             name, did_you_mean(name, names), " (plait --help lists them)");
+}
+
+int exit_status(Code code) {
+  switch (code) {
+    case Code::invalid_argument:
+      return kWrongUsage;
+    case Code::peer_lost:
+      return kPeerLost;
+    default:
+      return kCheckFailed;
+  }
+}
+
+int dispatch(Words words, std::string& speaker) {
+  PLAIT_CHECK(!words.empty(), "say what to do, such as plait run or plait info (plait --help)");
+  const std::string& first = words[0];
+  if (first == "--version") {
+    fmt::print("plait {}\n", kVersion);
+    return kDone;
+  }
+  if (first == "-h" || first == "--help" || (first == "help" && words.size() == 1)) {
+    print_help();
+    return kDone;
+  }
+  if (first == "help") {
+    const std::vector<std::string> page = {"--help"};
+    return find_verb(words[1]).run(page);
+  }
+  const Verb& verb = find_verb(first);
+  speaker += " " + first;
+  return verb.run(words.subspan(1));
+}
+
+}  // namespace
+}  // namespace plait::cli
+
+int main(int argc, char** argv) {
+  std::string speaker = "plait";
+  try {
+    const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+    return plait::cli::dispatch(words, speaker);
+  } catch (const plait::Error& error) {
+    fmt::print(stderr, "{}: {}\n", speaker, error.what());
+    return plait::cli::exit_status(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", speaker, error.what());
+    return plait::cli::kCheckFailed;
+  }
+}

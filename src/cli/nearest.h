@@ -1,0 +1,13 @@
+// What somebody who mistyped a word may have meant.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace plait::cli {
+
+// "; did you mean run?" for "rnu", and nothing where no candidate is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace plait::cli

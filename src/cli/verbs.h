@@ -1,0 +1,21 @@
+// What plait can be told to do: one function and one file per verb. Each takes the words after its
+// name and answers with the exit status; what goes wrong it throws as an Error, and main() says it.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace plait::cli {
+
+using Words = std::span<const std::string>;
+
+// The exit statuses of every verb but run, which answers with its ranks' status.
+inline constexpr int kDone = 0;
+inline constexpr int kCheckFailed = 1;
+inline constexpr int kWrongUsage = 2;
+inline constexpr int kPeerLost = 3;
+
+int info(Words words);
+int run(Words words);
+
+}  // namespace plait::cli

@@ -1,0 +1,80 @@
+"""The plait command under test, and what tests of processes need."""
+
+import os
+import subprocess
+import time
+import unittest
+import uuid
+from pathlib import Path
+
+PLAIT = os.environ["PLAIT_COMMAND"]
+PATIENCE = 30  # seconds after which something is taken to hang
+
+
+def plait(*words, **options):
+    """Runs the command to its end."""
+    defaults = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": PATIENCE}
+    return subprocess.run([PLAIT, *map(str, words)], **{"text": True, **defaults, **options})
+
+
+def is_alive(pid):
+    """Whether the process runs; one that only waits to be reaped does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {PATIENCE} s: {what}")
+        time.sleep(0.01)
+
+
+class CommandTest(unittest.TestCase):
+    """Every process that a test starts carries a mark in its environment, by which it is found."""
+
+    def setUp(self):
+        self.mark = f"PLAIT_TEST_MARK={uuid.uuid4()}"
+        self.environment = {**os.environ, **dict([self.mark.split("=")])}
+
+    def tearDown(self):
+        for pid in self.marked():
+            os.kill(pid, 9)
+
+    def marked(self):
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if self.mark.encode() in variables and is_alive(folder.name):
+                found.append(int(folder.name))
+        return found
+
+    def plait(self, *words, **options):
+        return plait(*words, **{"env": self.environment, **options})
+
+    def start(self, *words, **options):
+        """Starts the command with pipes; the caller waits for it."""
+        defaults = {"env": self.environment, "stdin": subprocess.DEVNULL, "text": True,
+                    "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([PLAIT, *map(str, words)], **{**defaults, **options})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                self.addCleanup(stream.close)
+        return process
+
+    def assert_says(self, result, status, *sentences):
+        """The exit status, and exactly these lines on standard error."""
+        lines = result.stderr.splitlines()
+        self.assertEqual((result.returncode, lines), (status, list(sentences)))
+
+    def assert_nothing_left(self):
+        wait_until(lambda: not self.marked(), f"processes left: {self.marked()}")

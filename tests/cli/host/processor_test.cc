@@ -1,0 +1,45 @@
+#include "cli/host/processor.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace plait::cli {
+namespace {
+
+std::map<std::string, bool> features(const Processor& processor) {
+  return {processor.features.begin(), processor.features.end()};
+}
+
+TEST(Processor, X86) {
+  const auto processor = parse_processor(
+      "processor\t: 0\nmodel name\t: A CPU @ 2.00GHz\nflags\t\t: fpu avx avx2 fma avx512f\n\n"
+      "processor\t: 1\nmodel name\t: A CPU @ 2.00GHz\nflags\t\t: fpu\n",
+      "x86_64");
+  EXPECT_EQ(processor.model, "A CPU @ 2.00GHz");
+  auto found = features(processor);
+  EXPECT_TRUE(found.at("avx2"));
+  EXPECT_TRUE(found.at("avx512f"));
+  // A name that only begins like one that is there.
+  EXPECT_FALSE(found.at("avx512_bf16"));
+  EXPECT_FALSE(found.at("amx_tile"));
+}
+
+TEST(Processor, ArmHasNoModelName) {
+  const auto processor = parse_processor(
+      "processor\t: 0\nFeatures\t: fp asimd asimdhp bf16 sve\nCPU implementer\t: 0x41\n"
+      "CPU part\t: 0xd40\n",
+      "aarch64");
+  EXPECT_EQ(processor.model, "implementer 0x41, part 0xd40");
+  auto found = features(processor);
+  EXPECT_TRUE(found.at("sve"));
+  EXPECT_FALSE(found.at("sve2"));
+}
+
+TEST(Processor, WhereNothingIsKnown) {
+  EXPECT_EQ(parse_processor("", "riscv64").model, "unknown");
+  EXPECT_TRUE(parse_processor("", "riscv64").features.empty());
+}
+
+}  // namespace
+}  // namespace plait::cli

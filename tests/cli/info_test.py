@@ -1,0 +1,147 @@
+"""plait info: what it says is true of this machine, for people and for programs."""
+
+import json
+import os
+import platform
+import re
+import unittest
+
+from command import CommandTest
+
+
+class InfoCase(CommandTest):
+    def setUp(self):
+        super().setUp()
+        # Whoever runs this test may have been given a place himself.
+        for name in ("PLAIT_RANK PLAIT_WORLD_SIZE RANK WORLD_SIZE LOCAL_WORLD_SIZE SLURM_PROCID "
+                     "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PLAIT_TRANSPORT").split():
+            self.environment.pop(name, None)
+
+    def json(self, *words, status=0):
+        result = self.plait("info", "--json", *words)
+        self.assertEqual((result.returncode, result.stderr), (status, ""))
+        return json.loads(result.stdout)
+
+
+class InfoTest(InfoCase):
+    def test_json_has_every_key(self):
+        found = self.json()
+        self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place",
+                                       "transports", "backends"])
+        self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
+        self.assertEqual(list(found["processor"]),
+                         ["model", "packages", "cores", "cpus", "features", "caches"])
+        self.assertEqual(list(found["memory"]),
+                         ["bytes", "available_bytes", "page_bytes", "huge_pages",
+                          "transparent_huge_pages", "shared_memory_huge_pages", "numa_nodes"])
+        self.assertEqual(list(found["usable"]),
+                         ["cores", "cpus", "cgroup_cpus", "cgroup_memory_bytes"])
+        self.assertEqual(list(found["place"]), ["launcher", "rank", "world", "hosts", "problem"])
+
+    def test_it_is_this_machine(self):
+        found = self.json()
+        self.assertEqual(found["host"]["kernel"], platform.release())
+        self.assertEqual(found["host"]["machine"], platform.machine())
+        self.assertEqual(found["memory"]["page_bytes"], os.sysconf("SC_PAGESIZE"))
+        self.assertEqual(found["usable"]["cpus"], sorted(os.sched_getaffinity(0)))
+        self.assertGreaterEqual(found["processor"]["cpus"], found["usable"]["cores"])
+        total = os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.assertAlmostEqual(found["memory"]["bytes"] / total, 1, delta=0.1)
+        with open("/proc/cpuinfo") as cpuinfo:
+            flags = set(cpuinfo.read().split())
+        for feature, there in found["processor"]["features"].items():
+            self.assertEqual(there, feature in flags, feature)
+
+    def test_the_affinity_mask_is_what_it_may_use(self):
+        last = max(os.sched_getaffinity(0))
+        result = self.plait("info", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {last}))
+        self.assertEqual(json.loads(result.stdout)["usable"]["cpus"], [last])
+
+    def test_transports_have_reasons_where_they_are_absent(self):
+        transports = {one["name"]: one for one in self.json()["transports"]}
+        self.assertEqual(list(transports), ["threads", "shm", "mpi"])
+        for one in transports.values():
+            self.assertEqual(one["refusal"] is None, one["available"])
+        self.environment["PLAIT_PLUGIN_PATH"] = "/nowhere"
+        mpi = self.json()["transports"][2]
+        self.assertFalse(mpi["available"])
+        self.assertIn("is not installed", mpi["refusal"])
+        self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
+
+    def test_its_place(self):
+        self.assertIsNone(self.json()["place"]["launcher"])
+        result = self.plait("run", "-n", 2, "-p", os.environ["PLAIT_COMMAND"], "info")
+        self.assertIn("[1] Place       rank 1 of 2 on 1 host, started by plait run", result.stdout)
+        self.environment |= {"RANK": "5", "WORLD_SIZE": "2"}
+        problem = self.json()["place"]["problem"]
+        self.assertEqual(problem, "RANK=5 is not a whole number from 0 to 1")
+
+    def test_people_get_lines_that_fit_and_no_colours(self):
+        page = self.plait("info").stdout
+        self.assertLessEqual(max(map(len, page.splitlines())), 100)
+        self.assertNotIn("\x1b", page)
+        labels = re.findall(r"^(\S.*?)  ", page, re.MULTILINE)
+        self.assertEqual(labels, ["Host", "Processor", "Caches", "NUMA", "Memory", "Huge pages",
+                                  "Usable", "Place", "Transports", "Backends"])
+        self.assertIn("no product backend exists in this build yet", page)
+
+
+class WhyTest(InfoCase):
+    def test_the_walk(self):
+        found = self.json("--why", "ranks=4")
+        self.assertEqual(found["problem"],
+                         {"ranks": 4, "hosts": 1, "launcher": "plait run", "transport": None})
+        self.assertEqual(found["chosen"], "shm")
+        walk = {step["name"]: step for step in found["walk"]}
+        self.assertEqual(list(walk), ["threads", "shm", "mpi"])
+        self.assertFalse(walk["threads"]["can"])
+        self.assertIn("not processes", walk["threads"]["answer"])
+        self.assertTrue(walk["shm"]["can"])
+
+    def test_a_rank_alone_and_the_environment(self):
+        self.assertEqual(self.json("--why")["chosen"], "threads")
+        self.environment |= {"RANK": "1", "WORLD_SIZE": "2"}
+        found = self.json("--why")
+        self.assertEqual((found["chosen"], found["problem"]["launcher"]), ("shm", "torchrun"))
+        self.environment["PLAIT_TRANSPORT"] = "threads"
+        self.assertIsNone(self.json("--why", status=1)["chosen"])
+
+    def test_no_transport_can(self):
+        self.environment["PLAIT_PLUGIN_PATH"] = "/nowhere"
+        found = self.json("--why", "ranks=4", "hosts=2", "launcher=mpirun", status=1)
+        self.assertIsNone(found["chosen"])
+        self.assertFalse(any(step["can"] for step in found["walk"]))
+        page = self.plait("info", "--why", "ranks=4,hosts=2").stdout
+        self.assertIn("  shm      no   shares the memory of one host; these ranks are on 2\n", page)
+        self.assertTrue(page.endswith("None can be used: connect() will refuse.\n"))
+
+    def test_people_get_the_same_walk(self):
+        page = self.plait("info", "--why", "transport=shm", "ranks=2").stdout
+        self.assertIn("The transport for 2 ranks on 1 host, started by plait run, where shm", page)
+        self.assertIn("\n  shm      yes  chosen: it was asked for\n", page)
+        self.assertTrue(page.endswith("\nIt is shm.\n"))
+
+    def test_what_it_cannot_explain(self):
+        cases = {
+            "m=4096": "--why m=4096: no product backend exists in this build yet",
+            "op=matmul": "--why op=matmul: no product backend exists in this build yet",
+            "matmul_all_reduce":
+                "--why matmul_all_reduce: no product backend exists in this build yet",
+            "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
+                      "transport=NAME; did you mean ranks?",
+            "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",
+            "ranks": "--why ranks lacks its value, as in ranks=...",
+            "hosts=3": "--why: 1 rank cannot be on 3 hosts",
+            "transport=shn": "there is no transport shn; did you mean shm?",
+            "launcher=foo": "--why launcher=foo is no launcher that plait knows: run, torchrun, "
+                            "mpirun or srun",
+        }
+        for word, sentence in cases.items():
+            with self.subTest(word):
+                self.assert_says(self.plait("info", "--why", word), 2, "plait info: " + sentence)
+        self.assert_says(self.plait("info", "ranks=2"), 2,
+                         "plait info: unexpected word ranks=2 (plait info --help)")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,107 @@
+"""plait run --prefix: whole lines, each behind its rank."""
+
+import collections
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from command import CommandTest, wait_until
+
+# Writes numbered lines of many lengths in pieces that have nothing to do with lines.
+FLOOD = """
+import os, sys
+rank = os.environ["PLAIT_RANK"]
+for fd, name in ((1, "out"), (2, "err")):
+    text = b"".join(b"%s %s %d %s\\n" % (rank.encode(), name.encode(), i, b"x" * (i * 37 % 5000))
+                    for i in range(LINES))
+    at = 0
+    while at < len(text):
+        at += os.write(fd, text[at:at + 1 + at * 31 % 7000])
+"""
+LINES = 800
+
+
+class PrefixTest(CommandTest):
+    def prefixed(self, ranks, code, **options):
+        options = {"text": False, **options}
+        return self.plait("run", "-n", ranks, "-p", sys.executable, "-c", code, **options)
+
+    def check_flood(self, output, names, ranks):
+        last = collections.Counter()
+        for line in output.splitlines():
+            match = re.fullmatch(rb"\[(\d+)\] (\d+) (out|err) (\d+) (x*)", line)
+            self.assertTrue(match, line[:100])
+            prefix, rank, name, number, filling = match.groups()
+            self.assertEqual(prefix, rank)
+            self.assertIn(name.decode(), names)
+            self.assertEqual(int(number), last[rank, name])
+            self.assertEqual(len(filling), int(number) * 37 % 5000)
+            last[rank, name] += 1
+        self.assertEqual(sorted(last.values()), [LINES] * len(names) * ranks)
+
+    def test_lines_stay_whole_and_in_order_and_streams_apart(self):
+        result = self.prefixed(4, FLOOD.replace("LINES", str(LINES)))
+        self.assertEqual(result.returncode, 0)
+        self.check_flood(result.stdout, ["out"], 4)
+        self.check_flood(result.stderr, ["err"], 4)
+
+    def test_lines_stay_whole_where_both_streams_go_to_one_place(self):
+        result = self.prefixed(
+            4, FLOOD.replace("LINES", str(LINES)),
+            capture_output=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        self.check_flood(result.stdout, ["out", "err"], 4)
+
+    def test_bytes_of_any_value_pass(self):
+        every = bytes(byte for byte in range(256) if byte != 10)
+        result = self.prefixed(1, "import os; os.write(1, bytes(b for b in range(256) if b != 10))")
+        self.assertEqual(result.stdout, b"[0] " + every + b"\n")
+
+    def test_a_last_line_without_its_end_gets_one(self):
+        code = "import os; os.write(1, b'a\\n\\ntail of ' + os.environ['PLAIT_RANK'].encode())"
+        result = self.prefixed(2, code)
+        lines = collections.Counter(result.stdout.split(b"\n"))
+        for rank in (b"0", b"1"):
+            self.assertEqual(lines[b"[%s] a" % rank], 1)
+            self.assertEqual(lines[b"[%s] " % rank], 1)
+            self.assertEqual(lines[b"[%s] tail of %s" % (rank, rank)], 1)
+
+    def test_a_long_line_stays_whole(self):
+        size = 3_000_000
+        result = self.prefixed(2, f"import sys; sys.stdout.write('y' * {size} + '\\n')")
+        expected = sorted(b"[%d] " % rank + b"y" * size for rank in range(2))
+        self.assertEqual(sorted(result.stdout.splitlines()), expected)
+
+    def test_a_reader_that_has_gone_ends_the_ranks_as_it_would_without_a_prefix(self):
+        process = self.start("run", "-n", 2, "-p", "yes", stderr=subprocess.DEVNULL)
+        self.assertIn("] y\n", process.stdout.readline())
+        process.stdout.close()
+        self.assertEqual(process.wait(30), 128 + 13)
+        self.assertEqual(self.marked(), [])
+
+    def test_a_reader_that_does_not_read_holds_up_no_signal(self):
+        process = self.start("run", "-n", 2, "-p", "yes", stderr=subprocess.DEVNULL)
+        self.assertIn("] y\n", process.stdout.readline())
+        process.terminate()
+        # The ranks go although nobody takes their output, which plait run keeps for the reader.
+        wait_until(lambda: not self.running("yes"), "the ranks end")
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 128 + 15)
+
+    def running(self, name):
+        line = name + "\n"
+        return [pid for pid in self.marked() if Path(f"/proc/{pid}/comm").read_text() == line]
+
+    def test_own_sentences_are_lines_too(self):
+        code = "import os, sys; sys.stderr.write('no end'); sys.stderr.flush(); os._exit(3)"
+        result = self.prefixed(1, code, text=True)
+        self.assertEqual(
+            sorted(result.stderr.splitlines()),
+            ["[0] no end", "plait run: rank 0 exited with status 3"],
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

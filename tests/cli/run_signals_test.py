@@ -1,0 +1,138 @@
+"""plait run and signals: they reach every rank, and nothing outlives it."""
+
+import os
+import signal
+import sys
+import unittest
+from pathlib import Path
+
+from command import CommandTest, wait_until
+
+# Says that it is ready, then what it got.
+LISTENER = """
+import os, signal, sys, time
+def got(number, frame):
+    os.write(1, f"{os.environ['PLAIT_RANK']} got {signal.Signals(number).name}\\n".encode())
+    if number not in (signal.SIGUSR1, signal.SIGUSR2): sys.exit(0)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, got)
+os.write(1, b"ready\\n")
+while True: time.sleep(60)
+"""
+
+
+class SignalsTest(CommandTest):
+    def start_listeners(self, ranks, *options, **more):
+        process = self.start("run", "-n", ranks, *options, sys.executable, "-c", LISTENER, **more)
+        for _ in range(ranks):
+            self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def test_signals_that_end_a_run_are_forwarded(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                process = self.start_listeners(3)
+                process.send_signal(number)
+                out, err = process.communicate(timeout=30)
+                got = [f"{rank} got {number.name}" for rank in range(3)]
+                self.assertEqual(sorted(out.splitlines()), got)
+                self.assertEqual(process.returncode, 128 + number)
+                self.assertEqual(len(err.splitlines()), 1)
+                sentence = f"plait run: {number.name}: waiting up to 5 s for ranks 0, 1 and 2"
+                self.assertIn(sentence, err)
+
+    def test_user_signals_are_forwarded_and_end_nothing(self):
+        process = self.start_listeners(2)
+        process.send_signal(signal.SIGUSR1)
+        lines = sorted(process.stdout.readline() for _ in range(2))
+        self.assertEqual(lines, ["0 got SIGUSR1\n", "1 got SIGUSR1\n"])
+        self.assertIsNone(process.poll())
+        process.terminate()
+        self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+
+    def test_a_signal_reaches_what_a_shell_script_started(self):
+        self.environment["LISTENER"] = LISTENER
+        process = self.start("run", "-n", 2, "sh", "-c", f'{sys.executable} -c "$LISTENER"; true')
+        for _ in range(2):
+            self.assertEqual(process.stdout.readline(), "ready\n")
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+        self.assertEqual(sorted(out.splitlines()), ["0 got SIGTERM", "1 got SIGTERM"])
+        self.assertEqual(self.marked(), [])
+
+    def stubborn(self, *options):
+        code = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
+        process = self.start("run", "-n", 2, *options, "sh", "-c", code)
+        for _ in range(2):
+            self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def test_ranks_that_ignore_a_signal_are_killed_after_the_grace(self):
+        process = self.stubborn("--grace", "300ms")
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assertIn("plait run: killing ranks 0 and 1, still there after SIGTERM", err)
+        self.assertEqual(self.marked(), [])
+
+    def test_a_second_signal_kills_at_once(self):
+        process = self.stubborn("--grace", "1h")
+        process.send_signal(signal.SIGINT)
+        self.assertIn("another Ctrl-C kills", process.stderr.readline())
+
+        def ask_again():
+            process.send_signal(signal.SIGINT)
+            return process.poll() is not None
+
+        wait_until(ask_again, "the second signal kills")
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
+        self.assertEqual(self.marked(), [])
+
+    def test_a_stopped_rank_still_ends(self):
+        process = self.start_listeners(2)
+        for pid in self.marked():
+            if pid != process.pid:
+                os.kill(pid, signal.SIGSTOP)
+        process.terminate()
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(sorted(out.splitlines()), ["0 got SIGTERM", "1 got SIGTERM"], err)
+
+    def test_a_signal_that_was_ignored_stays_ignored(self):
+        # As nohup does it.
+        process = self.start(
+            "run", "-n", 1, "sh", "-c", "echo ready; kill -HUP $$; echo alive; read line; exit 5",
+            stdin=-1, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        )
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(process.stdout.readline(), "alive\n")
+        process.communicate("go on\n", timeout=30)
+        self.assertEqual(process.returncode, 5)
+
+    def test_nothing_outlives_a_launcher_that_was_killed(self):
+        # The shell stays the rank and has a child; another has left the rank's group.
+        code = "setsid sleep 60 & echo ready; sleep 60; true"
+        for options in ([], ["-p"]):
+            with self.subTest(options):
+                process = self.start("run", "-n", 3, *options, "sh", "-c", code)
+                for _ in range(3):
+                    self.assertIn("ready", process.stdout.readline())
+                wait_until(lambda: len(self.marked()) >= 10, "all have started")
+                process.kill()
+                process.wait(30)
+                self.assert_nothing_left()
+
+    def test_ranks_die_with_their_launcher_even_if_its_guard_is_killed_first(self):
+        process = self.start_listeners(2)
+        guards = [
+            pid for pid in self.marked() if Path(f"/proc/{pid}/comm").read_text() == "run-guard\n"
+        ]
+        self.assertEqual(len(guards), 1)
+        os.kill(guards[0], signal.SIGKILL)
+        process.kill()
+        process.wait(30)
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
