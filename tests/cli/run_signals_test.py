@@ -97,6 +97,26 @@ class SignalsTest(CommandTest):
         out, err = process.communicate(timeout=30)
         self.assertEqual(sorted(out.splitlines()), ["0 got SIGTERM", "1 got SIGTERM"], err)
 
+    def test_stopping_it_stops_the_ranks_and_continuing_continues_them(self):
+        # In a group of its own, as a shell starts it: whoever has no such parent cannot be stopped.
+        process = self.start_listeners(2, preexec_fn=os.setpgrp)
+
+        def states():
+            ranks = [pid for pid in self.marked() if os.getpgid(pid) == pid != process.pid]
+            stats = [Path(f"/proc/{pid}/stat").read_text() for pid in ranks if is_rank(pid)]
+            return sorted(stat.rpartition(")")[2].split()[0] for stat in stats)
+
+        def is_rank(pid):
+            return Path(f"/proc/{pid}/comm").read_text() != "run-guard\n"
+
+        process.send_signal(signal.SIGTSTP)
+        self.assertTrue(os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1]))
+        wait_until(lambda: states() == ["T", "T"], "the ranks stop")
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: states() == ["S", "S"], "the ranks go on")
+        process.terminate()
+        self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+
     def test_a_signal_that_was_ignored_stays_ignored(self):
         # As nohup does it.
         process = self.start(
