@@ -20,6 +20,17 @@ install_tree() {
     echo "the files above name the folder they were first installed to"
     return 1
   fi
+  use_command
+}
+
+# The command finds its plugins where they were moved to. Without MPI there is none to find.
+use_command() {
+  local found
+  found=$("$prefix/bin/plait" info)
+  if [[ -d $prefix/lib/plait ]] && ! grep -E '^ +mpi +yes' <<<"$found"; then
+    printf '%s\nthe installed command does not find its MPI plugin\n' "$found"
+    return 1
+  fi
 }
 
 use_by_cmake() {
