@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "comm/collectives/chunks.h"
 #include "comm/emulated/emulated_mailbox.h"
 
 namespace plait {
@@ -34,6 +33,7 @@ Communicator::State::~State() {
 
 void Communicator::State::open(std::optional<comm::LinkView> link) {
   link_ = std::move(link);
+  cursors_.resize(group().world());
   std::unique_ptr<Mailbox> mailbox =
       build_mailbox({.slots = comm::kSlots, .slot_bytes = comm::kChunkBytes});
   collective_mailbox_.reset(static_cast<comm::MailboxBase*>(mailbox.release()));

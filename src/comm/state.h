@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/process.h"
+#include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/mailbox_base.h"
 #include "comm/transport.h"
@@ -62,6 +63,7 @@ class Communicator::State {
 
   // What the collectives send through.
   comm::MailboxBase& mailbox() { return *collective_mailbox_; }
+  comm::Channels channels() { return {.mailbox = *collective_mailbox_, .cursors = cursors_}; }
 
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);
   Mailbox& cached_mailbox(const MailboxDesc& desc);
@@ -95,6 +97,7 @@ class Communicator::State {
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
   std::unique_ptr<comm::MailboxBase> collective_mailbox_;
+  std::vector<comm::Cursor> cursors_;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;

@@ -21,9 +21,9 @@ Tag all_reduce_tag(const Elements& out) {
 class OneStep final : public Task {
  public:
   OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(out)), reducer_(state.mailbox(), in.data, out) {
-    for (const int peer : peers_from(state.group().rank(), state.group().world())) {
-      senders_.emplace_back(state.mailbox(), peer, in.data, Pieces(in.count, in.dtype));
+      : Task(all_reduce_tag(out)), reducer_(state.channels(), in.data, out) {
+    for (const int peer : peers_of(state.group())) {
+      senders_.emplace_back(state.channels(), peer, in.data, Pieces(in.count, in.dtype));
     }
   }
 
@@ -44,7 +44,7 @@ class OneStep final : public Task {
 
  private:
   Reducer reducer_;
-  std::vector<Sender> senders_;
+  Senders senders_;
 };
 
 // Each rank sums its shard, as in reduce_scatter, and sends each chunk to all as soon as it is
@@ -54,17 +54,17 @@ class TwoSteps final : public Task {
   TwoSteps(Communicator::State& state, const ConstElements& in, const Elements& out)
       : Task(all_reduce_tag(out)),
         shard_(balanced_shard(out.count, state.group().rank(), state.group().world())),
-        reducer_(state.mailbox(), in_at(in, shard_.offset),
-                 {out_at(out, shard_.offset), shard_.count, out.dtype}, kParts) {
-    MailboxBase& mailbox = state.mailbox();
+        reducer_(state.channels(), in_at(in, shard_.offset),
+                 {out_at(out, shard_.offset), shard_.count, out.dtype}) {
+    const Channels channels = state.channels();
     const int world = state.group().world();
-    for (const int peer : peers_from(state.group().rank(), world)) {
+    for (const int peer : peers_of(state.group())) {
       const Shard theirs = balanced_shard(out.count, peer, world);
-      senders_.emplace_back(mailbox, peer, in_at(in, theirs.offset), Pieces(theirs.count, in.dtype),
-                            kParts);
-      sum_senders_.emplace_back(mailbox, peer, out_at(out, shard_.offset),
-                                Pieces(shard_.count, out.dtype), kSums);
-      sum_receivers_.emplace_back(mailbox, peer, Pieces(theirs.count, out.dtype), kSums);
+      senders_.emplace_back(channels, peer, in_at(in, theirs.offset),
+                            Pieces(theirs.count, in.dtype));
+      sum_senders_.emplace_back(channels, peer, out_at(out, shard_.offset),
+                                Pieces(shard_.count, out.dtype), Way::sums);
+      sum_receivers_.emplace_back(channels, peer, Pieces(theirs.count, out.dtype), Way::sums);
       places_.push_back(out_at(out, theirs.offset));
     }
   }
@@ -92,9 +92,6 @@ class TwoSteps final : public Task {
   }
 
  private:
-  static constexpr Lanes kParts = {.first = 0, .count = kSlots / 2};
-  static constexpr Lanes kSums = {.first = kSlots / 2, .count = kSlots / 2};
-
   static const std::byte* in_at(const ConstElements& in, std::size_t element) {
     return static_cast<const std::byte*>(in.data) + element * size_of(in.dtype);
   }
@@ -104,9 +101,9 @@ class TwoSteps final : public Task {
 
   Shard shard_;
   Reducer reducer_;
-  std::vector<Sender> senders_;
-  std::vector<Sender> sum_senders_;
-  std::vector<Receiver> sum_receivers_;
+  Senders senders_;
+  Senders sum_senders_;
+  Receivers sum_receivers_;
   std::vector<std::byte*> places_;
 };
 

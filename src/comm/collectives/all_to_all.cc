@@ -13,8 +13,8 @@ class AllToAll final : public Task {
       // How many elements travel is a matter of each pair: it is told chunk by chunk, not
       // announced.
       : Task({.operation = Operation::all_to_all, .dtype = send.dtype, .wire = send.dtype}) {
-    MailboxBase& mailbox = state.mailbox();
-    const int rank = mailbox.group().rank();
+    const Channels channels = state.channels();
+    const int rank = state.group().rank();
     const std::size_t size = size_of(send.dtype);
     const auto* from = static_cast<const std::byte*>(send.data);
     auto* to = static_cast<std::byte*>(receive.data);
@@ -22,11 +22,11 @@ class AllToAll final : public Task {
       std::memcpy(to + parts.receive.offsets[rank] * size, from + parts.send.offsets[rank] * size,
                   parts.send.counts[rank] * size);
     }
-    for (const int peer : peers_from(rank, mailbox.group().world())) {
-      senders_.emplace_back(mailbox, peer, from + parts.send.offsets[peer] * size,
+    for (const int peer : peers_of(state.group())) {
+      senders_.emplace_back(channels, peer, from + parts.send.offsets[peer] * size,
                             Pieces(parts.send.counts[peer], send.dtype));
       sent_.push_back(static_cast<std::int64_t>(parts.send.counts[peer]));
-      receivers_.emplace_back(mailbox, peer, Pieces(parts.receive.counts[peer], receive.dtype));
+      receivers_.emplace_back(channels, peer, Pieces(parts.receive.counts[peer], receive.dtype));
       received_.push_back(static_cast<std::int64_t>(parts.receive.counts[peer]));
       places_.push_back(to + parts.receive.offsets[peer] * size);
     }
@@ -60,8 +60,8 @@ class AllToAll final : public Task {
     return tag;
   }
 
-  std::vector<Sender> senders_;
-  std::vector<Receiver> receivers_;
+  Senders senders_;
+  Receivers receivers_;
   std::vector<std::int64_t> sent_;
   std::vector<std::int64_t> received_;
   std::vector<std::byte*> places_;

@@ -12,15 +12,15 @@ class Broadcast final : public Task {
               .wire = data.dtype,
               .sizes = {static_cast<std::int64_t>(data.count), 0, root}}),
         data_(static_cast<std::byte*>(data.data)) {
-    MailboxBase& mailbox = state.mailbox();
-    const Group& group = mailbox.group();
+    const Channels channels = state.channels();
+    const Group& group = state.group();
     const Pieces pieces(data.count, data.dtype);
     if (group.rank() != root) {
-      receivers_.emplace_back(mailbox, root, pieces);
+      receivers_.emplace_back(channels, root, pieces);
       return;
     }
-    for (const int peer : peers_from(root, group.world()))
-      senders_.emplace_back(mailbox, peer, data.data, pieces);
+    for (const int peer : peers_of(state.group()))
+      senders_.emplace_back(channels, peer, data.data, pieces);
   }
 
   bool step() override {
@@ -36,8 +36,8 @@ class Broadcast final : public Task {
 
  private:
   std::byte* data_;
-  std::vector<Sender> senders_;
-  std::vector<Receiver> receivers_;
+  Senders senders_;
+  Receivers receivers_;
 };
 
 }  // namespace

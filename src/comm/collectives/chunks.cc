@@ -18,7 +18,7 @@ bool Sender::send_next(const Tag& tag) {
   copy(mailbox_->outbox(peer_, slot()), bytes == 0 ? nullptr : data_ + pieces_.offset_bytes(next_),
        bytes);
   mailbox_->post(peer_, slot(), numbered(tag), bytes);
-  ++next_;
+  step();
   return true;
 }
 

@@ -11,15 +11,16 @@ namespace plait::comm {
 class Reducer {
  public:
   // `mine` is this rank's own part; the sum goes to `out`, which may be the same memory.
-  Reducer(MailboxBase& mailbox, const void* mine, const Elements& out, Lanes lanes = {})
-      : rank_(mailbox.group().rank()),
+  Reducer(const Channels& channels, const void* mine, const Elements& out)
+      : rank_(channels.mailbox.group().rank()),
         mine_(static_cast<const std::byte*>(mine)),
         out_(static_cast<std::byte*>(out.data)),
         dtype_(out.dtype),
         pieces_(out.count, out.dtype),
-        parts_(mailbox.group().world()) {
-    for (int peer = 0; peer < mailbox.group().world(); ++peer) {
-      if (peer != rank_) receivers_.emplace_back(mailbox, peer, pieces_, lanes);
+        parts_(channels.mailbox.group().world()) {
+    receivers_.reserve(parts_.size() - 1);
+    for (int peer = 0; peer < static_cast<int>(parts_.size()); ++peer) {
+      if (peer != rank_) receivers_.emplace_back(channels, peer, pieces_);
     }
   }
 
@@ -43,7 +44,7 @@ class Reducer {
 
   std::uint32_t next() const { return next_; }
   bool done() const { return next_ == pieces_.chunks(); }
-  const std::vector<Receiver>& receivers() const { return receivers_; }
+  const Receivers& receivers() const { return receivers_; }
 
  private:
   int rank_;
@@ -51,7 +52,7 @@ class Reducer {
   std::byte* out_;
   Dtype dtype_;
   Pieces pieces_;
-  std::vector<Receiver> receivers_;
+  Receivers receivers_;
   std::vector<const void*> parts_;
   std::uint32_t next_ = 0;
 };

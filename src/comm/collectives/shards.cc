@@ -35,14 +35,14 @@ class AllGather final : public Task {
   AllGather(Communicator::State& state, const ConstElements& mine, const Elements& all,
             const Layout& shards)
       : Task(shard_tag(Operation::all_gather, all, shards)) {
-    MailboxBase& mailbox = state.mailbox();
-    const int rank = mailbox.group().rank();
+    const Channels channels = state.channels();
+    const int rank = state.group().rank();
     std::byte* own = at(all.data, shards.offsets[rank], all.dtype);
     if (own != mine.data && mine.count > 0)
       std::memcpy(own, mine.data, mine.count * size_of(mine.dtype));
-    for (const int peer : peers_from(rank, mailbox.group().world())) {
-      senders_.emplace_back(mailbox, peer, own, Pieces(mine.count, mine.dtype));
-      receivers_.emplace_back(mailbox, peer, Pieces(shards.counts[peer], all.dtype));
+    for (const int peer : peers_of(state.group())) {
+      senders_.emplace_back(channels, peer, own, Pieces(mine.count, mine.dtype));
+      receivers_.emplace_back(channels, peer, Pieces(shards.counts[peer], all.dtype));
       places_.push_back(at(all.data, shards.offsets[peer], all.dtype));
     }
   }
@@ -60,8 +60,8 @@ class AllGather final : public Task {
   Awaited awaited() const override { return first_awaited(tag(), receivers_, senders_); }
 
  private:
-  std::vector<Sender> senders_;
-  std::vector<Receiver> receivers_;
+  Senders senders_;
+  Receivers receivers_;
   std::vector<std::byte*> places_;
 };
 
@@ -70,10 +70,10 @@ class ReduceScatter final : public Task {
   ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
                 const Layout& shards)
       : Task(shard_tag(Operation::reduce_scatter, {nullptr, all.count, all.dtype}, shards)),
-        reducer_(state.mailbox(), at(all.data, shards.offsets[state.group().rank()], all.dtype),
+        reducer_(state.channels(), at(all.data, shards.offsets[state.group().rank()], all.dtype),
                  mine) {
-    for (const int peer : peers_from(state.group().rank(), state.group().world())) {
-      senders_.emplace_back(state.mailbox(), peer, at(all.data, shards.offsets[peer], all.dtype),
+    for (const int peer : peers_of(state.group())) {
+      senders_.emplace_back(state.channels(), peer, at(all.data, shards.offsets[peer], all.dtype),
                             Pieces(shards.counts[peer], all.dtype));
     }
   }
@@ -90,7 +90,7 @@ class ReduceScatter final : public Task {
 
  private:
   Reducer reducer_;
-  std::vector<Sender> senders_;
+  Senders senders_;
 };
 
 }  // namespace

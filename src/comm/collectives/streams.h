@@ -1,6 +1,7 @@
 // Many streams at once: what the collectives are made of.
 #pragma once
 
+#include <ranges>
 #include <vector>
 
 #include "comm/collectives/chunks.h"
@@ -8,12 +9,16 @@
 
 namespace plait::comm {
 
-// The peers of `rank`, from its successor on around the circle, so that not all talk to one at
+using Senders = std::vector<Sender>;
+using Receivers = std::vector<Receiver>;
+
+// The peers of a rank, from its successor on around the circle, so that not all talk to one at
 // once. world 4, rank 1 → 2 3 0
-inline std::vector<int> peers_from(int rank, int world) {
-  std::vector<int> peers;
-  for (int step = 1; step < world; ++step) peers.push_back((rank + step) % world);
-  return peers;
+inline auto peers_of(const Group& group) {
+  const int rank = group.rank();
+  const int world = group.world();
+  return std::views::iota(1, world) |
+         std::views::transform([rank, world](int step) { return (rank + step) % world; });
 }
 
 template <class Streams>
@@ -25,8 +30,7 @@ bool all_done(const Streams& streams) {
 }
 
 // The chunk that a rank waits for, or failing that the room.
-inline Awaited first_awaited(const Tag& tag, const std::vector<Receiver>& receivers,
-                             const std::vector<Sender>& senders) {
+inline Awaited first_awaited(const Tag& tag, const Receivers& receivers, const Senders& senders) {
   for (const Receiver& receiver : receivers) {
     if (!receiver.done() && !receiver.arrived(tag)) return receiver.awaited(tag);
   }

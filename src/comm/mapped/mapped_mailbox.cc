@@ -9,14 +9,21 @@ namespace {
 
 constexpr std::byte kPoison{0xA5};
 
-// Header and payload, in whole pairs of lines: processors fetch lines in pairs.
-std::size_t chunk_stride(const MailboxDesc& desc) {
-  return (kLine + desc.slot_bytes + 2 * kLine - 1) / (2 * kLine) * (2 * kLine);
-}
+std::size_t padded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-std::size_t region_bytes(const MailboxDesc& desc, int world) {
+struct Areas {
+  std::size_t channels;
+  std::size_t headers;  // where they begin
+  std::size_t payloads;
+  std::size_t end;
+};
+
+Areas areas_of(const MailboxDesc& desc, int world) {
   const std::size_t channels = static_cast<std::size_t>(desc.slots) * world;
-  return channels * kLine + channels * 2 * chunk_stride(desc) + kLine;
+  Areas areas = {.channels = channels, .headers = channels * kPair, .payloads = 0, .end = 0};
+  areas.payloads = areas.headers + channels * 2 * kPair;
+  areas.end = areas.payloads + channels * 2 * padded(desc.slot_bytes);
+  return areas;
 }
 
 }  // namespace
@@ -26,7 +33,7 @@ MappedMailbox::MappedMailbox(std::shared_ptr<MappedGroup> group, Rendezvous& ren
     : MailboxBase(*group, desc), group_(std::move(group)) {
   const int world = group_->world();
   const int rank = group_->rank();
-  regions_ = rendezvous.share(region_bytes(desc, world), describe(desc),
+  regions_ = rendezvous.share(areas_of(desc, world).end, describe(desc),
                               [this] { group_->raise_if_failed(); });
   outgoing_.resize(static_cast<std::size_t>(world) * desc.slots);
   incoming_.resize(outgoing_.size());
@@ -43,15 +50,16 @@ MappedMailbox::MappedMailbox(std::shared_ptr<MappedGroup> group, Rendezvous& ren
 }
 
 MappedMailbox::Released* MappedMailbox::released_in(int owner, int peer, int slot) const {
-  return reinterpret_cast<Released*>(regions_[owner].data()) + peer * desc().slots + slot;
+  const std::size_t channel = static_cast<std::size_t>(peer) * desc().slots + slot;
+  return reinterpret_cast<Released*>(regions_[owner].data() + channel * kPair);
 }
 
-MappedMailbox::Header* MappedMailbox::chunk_in(int owner, int source, int slot, int epoch) const {
-  const std::size_t channels = static_cast<std::size_t>(desc().slots) * regions_.size();
-  const std::size_t counters = (channels + 1) / 2 * 2 * kLine;
+MappedMailbox::Chunk MappedMailbox::chunk_in(int owner, int source, int slot, int epoch) const {
+  const Areas areas = areas_of(desc(), static_cast<int>(regions_.size()));
   const std::size_t index = (static_cast<std::size_t>(source) * desc().slots + slot) * 2 + epoch;
-  return reinterpret_cast<Header*>(regions_[owner].data() + counters +
-                                   index * chunk_stride(desc()));
+  std::byte* region = regions_[owner].data();
+  return {.header = reinterpret_cast<Header*>(region + areas.headers + index * kPair),
+          .payload = region + areas.payloads + index * padded(desc().slot_bytes)};
 }
 
 // Memory ordering: what the peer read from chunk n - 2 it read before its release() (release there,
@@ -68,7 +76,7 @@ bool MappedMailbox::vacant(int peer, int slot) {
 std::byte* MappedMailbox::outbox(int peer, int slot) {
   if (!vacant(peer, slot)) wait_vacant(peer, slot);
   Outgoing& out = outgoing(peer, slot);
-  return payload(out.chunks[(out.posted + 1) % 2]);
+  return out.chunks[(out.posted + 1) % 2].payload;
 }
 
 // Memory ordering: payload, tag and size are written before the number (release), which arrived()
@@ -79,7 +87,7 @@ void MappedMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) 
   if (!vacant(peer, slot)) wait_vacant(peer, slot);
   Outgoing& out = outgoing(peer, slot);
   const std::uint64_t number = ++out.posted;
-  Header& header = *out.chunks[number % 2];
+  Header& header = *out.chunks[number % 2].header;
   header.bytes = bytes;
   header.tag = tag;
   header.number.store(number, std::memory_order_release);  // pairs with arrived()
@@ -90,7 +98,7 @@ bool MappedMailbox::arrived(int source, int slot, const Tag& tag) {
   check_channel("arrived", source, slot);
   const Incoming& in = incoming(source, slot);
   const std::uint64_t next = in.taken + 1;
-  const Header& header = *in.chunks[next % 2];
+  const Header& header = *in.chunks[next % 2].header;
   if (header.number.load(std::memory_order_acquire) != next) return false;  // pairs with post()
   if (header.tag != tag) [[unlikely]]
     refuse_tag(source, header.tag, tag);
@@ -100,24 +108,24 @@ bool MappedMailbox::arrived(int source, int slot, const Tag& tag) {
 const std::byte* MappedMailbox::inbox(int source, int slot) {
   check_channel("inbox", source, slot);
   const Incoming& in = incoming(source, slot);
-  return payload(in.chunks[(in.taken + 1) % 2]);
+  return in.chunks[(in.taken + 1) % 2].payload;
 }
 
 std::size_t MappedMailbox::inbox_bytes(int source, int slot) {
   check_channel("inbox_bytes", source, slot);
   const Incoming& in = incoming(source, slot);
-  return in.chunks[(in.taken + 1) % 2]->bytes;
+  return in.chunks[(in.taken + 1) % 2].header->bytes;
 }
 
 void MappedMailbox::release(int source, int slot) {
   check_channel("release", source, slot);
   Incoming& in = incoming(source, slot);
   const std::uint64_t number = in.taken + 1;
-  Header* chunk = in.chunks[number % 2];
+  const Chunk& chunk = in.chunks[number % 2];
   // Relaxed: this rank has seen the number already, in arrived().
-  PLAIT_CHECK(chunk->number.load(std::memory_order_relaxed) == number,
+  PLAIT_CHECK(chunk.header->number.load(std::memory_order_relaxed) == number,
               "release: the chunk in slot ", slot, " from rank ", source, " has not arrived");
-  if (desc().poison) std::memset(payload(chunk), static_cast<int>(kPoison), desc().slot_bytes);
+  if (desc().poison) std::memset(chunk.payload, static_cast<int>(kPoison), desc().slot_bytes);
   in.taken = number;
   in.released->number.store(number, std::memory_order_release);  // pairs with vacant()
   group_->ring(source);

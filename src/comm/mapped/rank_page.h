@@ -18,6 +18,9 @@ namespace plait::comm {
 
 inline constexpr std::size_t kLine = 64;
 
+// Processors fetch lines in pairs: what different ranks write lies that far apart.
+inline constexpr std::size_t kPair = 2 * kLine;
+
 // Sleeping until a peer has done something, without the peer paying for it when nobody sleeps.
 class alignas(kLine) Doorbell {
  public:
