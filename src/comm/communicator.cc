@@ -95,11 +95,7 @@ Mailbox& Communicator::cached_mailbox(const MailboxDesc& desc) {
   return state_->cached_mailbox(desc);
 }
 
-void Communicator::abort(std::string_view reason) {
-  state_->group().fail({.code = Code::peer_lost,
-                        .culprit = rank(),
-                        .sentence = base::sentence("rank ", rank(), " aborted: ", reason)});
-}
+void Communicator::abort(std::string_view reason) { state_->abort(reason); }
 
 class ThreadGroup::Room : public comm::threads::Room {
   using comm::threads::Room::Room;

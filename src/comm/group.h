@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
@@ -30,6 +31,10 @@ struct Awaited {
   Tag tag;
   bool room = false;
 };
+
+inline Failure failure_of(const Error& error) {
+  return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
+}
 
 class Group {
  public:
@@ -92,6 +97,10 @@ class Group {
 
 // "all_reduce: rank 0 waits for chunk 3 from rank 1": the beginning of most failures' sentences.
 std::string describe(const Awaited& awaited, int rank);
+
+// An error of a new group that is still being made, as the group that it is split off sees it:
+// `members` are the new group's ranks there.
+Error seen_from_parent(const Error& error, const std::vector<int>& members);
 
 // For collective set-up: throws Error{mismatch} where two ranks make different things.
 void check_same_purpose(int rank, const std::string& mine, int peer, const std::string& theirs);

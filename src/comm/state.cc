@@ -39,10 +39,22 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   collective_mailbox_.reset(static_cast<comm::MailboxBase*>(mailbox.release()));
 }
 
-void Communicator::State::check_usable() const {
+void Communicator::State::check_not_forked() const {
   PLAIT_CHECK(!fork_guard_.in_child(), "this process was forked from rank ", group().rank(),
               ", whose communicators it cannot use");
+}
+
+void Communicator::State::check_usable() const {
+  check_not_forked();
   group().raise_if_failed();
+}
+
+void Communicator::State::abort(std::string_view reason) {
+  check_not_forked();
+  const int rank = group().rank();
+  group().fail({.code = Code::peer_lost,
+                .culprit = rank,
+                .sentence = base::sentence("rank ", rank, " aborted: ", reason)});
 }
 
 void Communicator::State::announce(const Tag& tag) { group().announce(tag); }
@@ -57,15 +69,15 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
   return build_mailbox(desc);
 }
 
-// A rank that fails here tells the others, who may be waiting for it elsewhere.
+// A rank that fails here tells the others, who may be waiting for it elsewhere; where another was
+// first, all say the same.
 std::unique_ptr<Mailbox> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
   std::unique_ptr<Mailbox> mailbox = transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
   if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
   static_cast<comm::MailboxBase&>(*mailbox).charge(mailbox_bytes_);
   return mailbox;
 } catch (const Error& error) {
-  group().fail({.code = error.code(), .culprit = error.culprit(), .sentence = error.what()});
-  throw;
+  group().fail_and_raise(comm::failure_of(error));
 }
 
 Mailbox& Communicator::State::cached_mailbox(const MailboxDesc& desc) {
@@ -116,19 +128,33 @@ std::unique_ptr<Communicator::State> Communicator::State::split(int color, int k
     const Claim mine = {.color = color, .key = key};
     std::string bytes(sizeof(mine), '\0');
     std::memcpy(bytes.data(), &mine, sizeof(mine));
-    auto [members, view] = members_of(transport_->all_gather(bytes), color);
+    const auto claims = transport_->all_gather(bytes);
+    // Whoever sent anything else is in another call: its announcement says in which.
+    if (std::any_of(claims.begin(), claims.end(),
+                    [](const std::string& claim) { return claim.size() != sizeof(Claim); })) {
+      const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};
+      group().examine(&nobody, [] { return true; });
+    }
+    auto [members, view] = members_of(claims, color);
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
-    state->open(std::move(view));
+    try {
+      state->open(std::move(view));
+    } catch (const Error& error) {
+      throw comm::seen_from_parent(error, members);
+    }
     return state;
   } catch (const Error& error) {
-    group().fail({.code = error.code(), .culprit = error.culprit(), .sentence = error.what()});
-    throw;
+    group().fail_and_raise(comm::failure_of(error));
   }
 }
 
-void Communicator::State::begin(Task& task) { announce(task.tag()); }
+void Communicator::State::begin(Task& task) {
+  announce(task.tag());
+  polled_at_ = base::now();
+  polled_for_ = 0;
+}
 
 void Communicator::State::run(Task& task) {
   check_usable();
@@ -162,6 +188,33 @@ bool Communicator::State::advance(const Task& task) {
   const bool done = !is_queued(task);
   if (!done) mailbox().progress();
   return done;
+}
+
+bool Communicator::State::poll(const Task& task) {
+  const bool done = advance(task);
+  if (done) {
+    group().end_waiting();
+  } else {
+    look_around();
+  }
+  return done;
+}
+
+// What the wait loop does for a rank that sleeps. Between two looks much may have been computed:
+// only time in which peers were asked for counts as waiting.
+void Communicator::State::look_around() {
+  constexpr comm::Nanoseconds kLongestPoll = 100 * base::kMillisecond;
+  constexpr comm::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+  const comm::Nanoseconds now = base::now();
+  polled_for_ += std::min(now - polled_at_, kLongestPoll);
+  polled_at_ = now;
+  if (now - looked_at_ < kBetweenLooks) return;
+  looked_at_ = now;
+  Task& front = *queue_.front();
+  const comm::Awaited awaited = front.awaited();
+  group().begin_waiting(awaited);
+  group().examine(&awaited, [&] { return front.step() || front.awaited().peer != awaited.peer; });
+  if (polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
 }
 
 void Communicator::State::wait(const Task& task) {

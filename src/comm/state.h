@@ -75,11 +75,17 @@ class Communicator::State {
   // Begins a task, or puts it behind those under way.
   void start(std::shared_ptr<Task> task);
 
-  // Does what can be done now. True when `task` is done.
-  bool advance(const Task& task);
+  // Does what can be done now; true when `task` is done. A rank that polls is as good as one that
+  // waits: it notices lost peers, and its patience ends too.
+  bool poll(const Task& task);
   void wait(const Task& task);
 
+  void abort(std::string_view reason);
+
  private:
+  bool advance(const Task& task);
+  void look_around();
+  void check_not_forked() const;
   void check_usable() const;
   void announce(const Tag& tag);
   void begin(Task& task);
@@ -101,6 +107,12 @@ class Communicator::State {
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
+
+  // Of polling for the front of the queue: when last, for how long in all, when the peers were
+  // looked at.
+  base::Nanoseconds polled_at_ = 0;
+  base::Nanoseconds polled_for_ = 0;
+  base::Nanoseconds looked_at_ = 0;
 };
 
 }  // namespace plait

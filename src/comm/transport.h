@@ -39,7 +39,8 @@ class Transport {
   virtual std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc) = 0;
 
   // A transport for `members` (ranks here, in their new order). Every rank of this group calls it
-  // with the members of its own new group; a rank that joins none passes none and gets null.
+  // with the members of its own new group; a rank that joins none passes none and gets null. Errors
+  // name ranks of this group.
   virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& members) = 0;
 
   // This rank goes in good order, not by an error: peers that still wait for it are told so.

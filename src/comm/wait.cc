@@ -66,7 +66,11 @@ void wait_slowly(Group& group, const Question& question) {
     if (now >= examine_at) {
       const Awaited awaited = question.awaited();
       group.begin_waiting(awaited);
-      group.examine(&awaited, question.ready);
+      // Of a peer that has left, nothing is missing any more where this rank waits for another.
+      const auto ready = [&] {
+        return question.ready() || question.awaited().peer != awaited.peer;
+      };
+      group.examine(&awaited, ready);
       if (now >= deadline && !question.ready()) group.give_up(awaited);
       examine_at = now + kBetweenExaminations;
     }

@@ -27,7 +27,7 @@ Pending::~Pending() {
 
 void Pending::progress() { static_cast<void>(done()); }
 
-bool Pending::done() { return state_->advance(*task_); }
+bool Pending::done() { return state_->poll(*task_); }
 
 void Pending::wait() { state_->wait(*task_); }
 

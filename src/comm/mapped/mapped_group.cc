@@ -12,10 +12,11 @@ namespace plait::comm {
 
 using base::sentence;
 
-MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy)
+MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
+                         const Rendezvous::Watch& watch)
     : Group(rendezvous->rank(), rendezvous->world(), policy),
       rendezvous_(rendezvous),
-      regions_(rendezvous->share(sizeof(RankPage), "group", [] {})) {
+      regions_(rendezvous->share(sizeof(RankPage), "group", watch)) {
   // A kernel that refuses makes sleepers nap shortly instead (see Doorbell).
   static_cast<void>(base::register_for_heavy_fences());
   for (const base::Region& region : regions_) {

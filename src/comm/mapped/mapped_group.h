@@ -14,7 +14,8 @@ namespace plait::comm {
 class MappedGroup final : public Group {
  public:
   // Collective: shares the pages.
-  MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy);
+  MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
+              const Rendezvous::Watch& watch);
 
   bool failed() const noexcept override {
     // Pairs with fail(): whoever sees it set may read the record.

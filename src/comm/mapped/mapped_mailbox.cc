@@ -28,13 +28,12 @@ Areas areas_of(const MailboxDesc& desc, int world) {
 
 }  // namespace
 
-MappedMailbox::MappedMailbox(std::shared_ptr<MappedGroup> group, Rendezvous& rendezvous,
-                             const MailboxDesc& desc)
+MappedMailbox::MappedMailbox(std::shared_ptr<MappedGroup> group, const MailboxDesc& desc,
+                             Rendezvous& rendezvous, const Rendezvous::Watch& watch)
     : MailboxBase(*group, desc), group_(std::move(group)) {
   const int world = group_->world();
   const int rank = group_->rank();
-  regions_ = rendezvous.share(areas_of(desc, world).end, describe(desc),
-                              [this] { group_->raise_if_failed(); });
+  regions_ = rendezvous.share(areas_of(desc, world).end, describe(desc), watch);
   outgoing_.resize(static_cast<std::size_t>(world) * desc.slots);
   incoming_.resize(outgoing_.size());
   for (int peer = 0; peer < world; ++peer) {

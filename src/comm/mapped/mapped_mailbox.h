@@ -21,9 +21,9 @@ namespace plait::comm {
 
 class MappedMailbox final : public MailboxBase {
  public:
-  // Collective. The group's owner is kept alive by `keep`.
-  MappedMailbox(std::shared_ptr<MappedGroup> group, Rendezvous& rendezvous,
-                const MailboxDesc& desc);
+  // Collective.
+  MappedMailbox(std::shared_ptr<MappedGroup> group, const MailboxDesc& desc, Rendezvous& rendezvous,
+                const Rendezvous::Watch& watch);
 
   bool vacant(int peer, int slot) override;
   std::byte* outbox(int peer, int slot) override;

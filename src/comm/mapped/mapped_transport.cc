@@ -7,11 +7,11 @@ namespace plait::comm {
 namespace {
 
 // Ranks are crowded when all of them together may run on fewer processors than they are.
-WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous) {
+WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::Watch& watch) {
   cpu_set_t all;
   CPU_ZERO(&all);
   for (const std::string& cpus :
-       rendezvous.all_gather(base::to_bytes(base::allowed_cpus()), [] {})) {
+       rendezvous.all_gather(base::to_bytes(base::allowed_cpus()), watch)) {
     const cpu_set_t theirs = base::cpus_from_bytes(cpus);
     CPU_OR(&all, &all, &theirs);
   }
@@ -19,36 +19,72 @@ WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous) {
   return policy;
 }
 
+// Looks after the group while this rank meets the others in a rendezvous, as wait_slowly does in a
+// wait: makes known for whom it waits, notices who dies, and gives up at the deadline.
+class Vigil {
+ public:
+  Vigil(Group& group, Operation operation)
+      : group_(group), operation_(operation), deadline_(base::now() + group.policy().timeout) {}
+  Vigil(const Vigil&) = delete;
+  Vigil& operator=(const Vigil&) = delete;
+  ~Vigil() { group_.end_waiting(); }
+
+  Rendezvous::Watch watch() {
+    return [this](int peer) { look(peer); };
+  }
+
+ private:
+  void look(int peer) {
+    const Awaited awaited = {.peer = peer, .tag = {.operation = operation_}};
+    const bool waits = peer != group_.rank();
+    if (waits) group_.begin_waiting(awaited);
+    // Whether a peer has left is the rendezvous's to say, which knows whether it came before.
+    group_.examine(&awaited, [] { return true; });
+    if (waits && base::now() >= deadline_) group_.give_up(awaited);
+  }
+
+  Group& group_;
+  Operation operation_;
+  Nanoseconds deadline_;
+};
+
 class MappedTransport final : public Transport {
  public:
-  MappedTransport(std::unique_ptr<Rendezvous> rendezvous, const WaitPolicy& policy)
+  MappedTransport(std::unique_ptr<Rendezvous> rendezvous, const WaitPolicy& policy,
+                  const Rendezvous::Watch& watch = {})
       : rendezvous_(std::move(rendezvous)),
         policy_(policy),
-        group_(std::make_shared<MappedGroup>(rendezvous_, adapted(policy, *rendezvous_))) {}
+        group_(std::make_shared<MappedGroup>(rendezvous_, adapted(policy, *rendezvous_, watch),
+                                             watch)) {}
 
   Group& group() override { return *group_; }
 
   std::vector<std::string> all_gather(const std::string& mine) override {
-    return rendezvous_->all_gather(mine, interrupt());
+    Vigil vigil(*group_, Operation::split);
+    return rendezvous_->all_gather(mine, vigil.watch());
   }
 
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc) override {
-    return std::make_unique<MappedMailbox>(group_, *rendezvous_, desc);
+    Vigil vigil(*group_, Operation::make_mailbox);
+    return std::make_unique<MappedMailbox>(group_, desc, *rendezvous_, vigil.watch());
   }
 
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override {
-    auto rendezvous = rendezvous_->subgroup(members, interrupt());
+    Vigil vigil(*group_, Operation::split);
+    auto rendezvous = rendezvous_->subgroup(members, vigil.watch());
     if (rendezvous == nullptr) return nullptr;
-    return std::make_unique<MappedTransport>(std::move(rendezvous), policy_);
+    try {
+      const auto watch = [&](int member) { vigil.watch()(members[member]); };
+      return std::make_unique<MappedTransport>(std::move(rendezvous), policy_, watch);
+    } catch (const Error& error) {
+      group_->raise_if_failed();
+      throw seen_from_parent(error, members);
+    }
   }
 
   void leave() noexcept override { group_->leave(); }
 
  private:
-  Rendezvous::Interrupt interrupt() {
-    return [this] { group_->raise_if_failed(); };
-  }
-
   std::shared_ptr<Rendezvous> rendezvous_;
   WaitPolicy policy_;
   std::shared_ptr<MappedGroup> group_;

@@ -13,8 +13,9 @@ namespace plait::comm {
 
 class Rendezvous {
  public:
-  // Throws when the group has failed: called now and then during a wait.
-  using Interrupt = std::function<void()>;
+  // Called now and then during a wait, with the peer that is waited for: throws when there is no
+  // sense in going on. Empty while there is no group yet that could know of it.
+  using Watch = std::function<void(int peer)>;
 
   Rendezvous() = default;
   Rendezvous(const Rendezvous&) = delete;
@@ -25,18 +26,17 @@ class Rendezvous {
   virtual int world() const = 0;
 
   // Collective, with the deadline that it was made with.
-  virtual std::vector<std::string> all_gather(const std::string& mine,
-                                              const Interrupt& interrupt) = 0;
+  virtual std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) = 0;
 
   // Collective: every rank makes a zeroed region of `bytes` bytes and gets everybody's, its own at
   // its rank. `purpose` must be the same text on all ranks: it is how they notice that they are
   // sharing memory for different things.
   virtual std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
-                                          const Interrupt& interrupt) = 0;
+                                          const Watch& watch) = 0;
 
   // Collective over all ranks; `members` as for Transport::subgroup, null when empty.
   virtual std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
-                                               const Interrupt& interrupt) = 0;
+                                               const Watch& watch) = 0;
 
   // Whether the peer's process has ended.
   virtual bool has_ended(int peer) const = 0;

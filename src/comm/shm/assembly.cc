@@ -28,6 +28,16 @@ constexpr const char* kWelcome = "welcome";
 // How much longer than rank 0 the others wait, so that they hear its verdict.
 constexpr Nanoseconds kGrace = base::kSecond;
 
+// How long rank 0 stays to tell those who come later that it is of no use.
+constexpr Nanoseconds kLinger = base::kSecond;
+
+// Whoever calls says who it is at once. Of those who don't, so many are borne at a time, and where
+// there are more, each so long.
+constexpr std::size_t kMostSilent = 64;
+constexpr Nanoseconds kSilence = 250 * base::kMillisecond;
+
+constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+
 std::string hello(const Seat& seat) {
   return sentence(kGreeting, ' ', seat.rank, ' ', seat.world, ' ', ::getpid());
 }
@@ -48,28 +58,88 @@ std::optional<Hello> parse_hello(const std::string& text) {
   return Hello{.rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .pid = *pid};
 }
 
+struct Guest {
+  Hello said;
+  Fd socket;
+};
+
+// Those who have called and not yet said who they are.
+class Porch {
+ public:
+  explicit Porch(Fd listener) : listener_(std::move(listener)) {}
+
+  // Waits until somebody calls or speaks, here or at one of `others`; returns who has said who it
+  // is.
+  std::vector<Guest> wait(std::vector<const Fd*> others, Nanoseconds longest) {
+    const bool room = callers_.size() < kMostSilent;
+    if (room) others.push_back(&listener_);
+    for (const Caller& caller : callers_) others.push_back(&caller.socket);
+    base::wait_readable(others, std::min(longest, kBetweenLooks));
+    let_in();
+    return hear();
+  }
+
+  void close() { listener_.reset(); }
+
+ private:
+  struct Caller {
+    Fd socket;
+    Nanoseconds since;
+  };
+
+  void let_in() {
+    while (callers_.size() < kMostSilent) {
+      auto caller = base::accept_from(listener_);
+      if (!caller) return;
+      if (base::credentials_of(*caller).uid == ::geteuid())
+        callers_.push_back({.socket = std::move(*caller), .since = base::now()});
+    }
+  }
+
+  std::vector<Guest> hear() {
+    std::vector<Guest> guests;
+    std::vector<Caller> silent;
+    const bool crowded = callers_.size() >= kMostSilent;
+    const Nanoseconds patient_since = base::now() - kSilence;
+    for (Caller& caller : callers_) {
+      Message message;
+      const Delivery delivery = base::receive_message(caller.socket, message);
+      if (delivery == Delivery::not_yet && !(crowded && caller.since < patient_since))
+        silent.push_back(std::move(caller));
+      if (delivery != Delivery::done) continue;
+      if (const auto said = parse_hello(message.bytes))
+        guests.push_back({.said = *said, .socket = std::move(caller.socket)});
+    }
+    callers_ = std::move(silent);
+    return guests;
+  }
+
+  Fd listener_;
+  std::vector<Caller> callers_;
+};
+
 // Rank 0's side, until everybody sits.
 class Doorkeeper {
  public:
-  Doorkeeper(Fd listener, const Seat& seat)
-      : listener_(std::move(listener)), seat_(seat), guests_(seat.world), pids_(seat.world) {
+  Doorkeeper(Fd listener, const Seat& seat, const Watch& watch)
+      : porch_(std::move(listener)),
+        seat_(seat),
+        watch_(watch),
+        guests_(seat.world),
+        pids_(seat.world) {
     pids_[0] = ::getpid();
   }
 
   std::vector<Fd> run() {
     const Nanoseconds deadline = base::now() + seat_.timeout;
     while (!absent().empty()) {
+      if (watch_) watch_(absent().front());
       if (base::now() >= deadline) refuse_for_missing();
-      base::wait_readable(everyone(), deadline - base::now());
-      while (auto caller = base::accept_from(listener_)) {
-        if (base::credentials_of(*caller).uid == ::geteuid())
-          callers_.push_back(std::move(*caller));
-      }
-      hear_callers();
+      for (Guest& guest : porch_.wait(everyone(), deadline - base::now())) seat_guest(guest);
       look_for_losses();
     }
     // Closed before anybody is welcomed: who is welcomed may at once assemble anew under this name.
-    listener_.reset();
+    porch_.close();
     for (const Fd& guest : guests_) {
       if (guest) base::send_message(guest, kWelcome, Fd());
     }
@@ -86,44 +156,32 @@ class Doorkeeper {
   }
 
   std::vector<const Fd*> everyone() const {
-    std::vector<const Fd*> all = {&listener_};
-    for (const Fd& caller : callers_) all.push_back(&caller);
+    std::vector<const Fd*> all;
     for (const Fd& guest : guests_) {
       if (guest) all.push_back(&guest);
     }
     return all;
   }
 
-  void hear_callers() {
-    std::vector<Fd> silent;
-    for (Fd& caller : callers_) {
-      Message message;
-      const Delivery delivery = base::receive_message(caller, message);
-      if (delivery == Delivery::not_yet) silent.push_back(std::move(caller));
-      if (delivery != Delivery::done) continue;
-      if (const auto said = parse_hello(message.bytes)) seat_guest(*said, std::move(caller));
-    }
-    callers_ = std::move(silent);
-  }
-
-  void seat_guest(const Hello& said, Fd guest) {
+  void seat_guest(Guest& guest) {
+    const Hello& said = guest.said;
     if (said.world != seat_.world) {
-      refuse(&guest, Code::mismatch, said.rank,
+      refuse(guest, Code::mismatch,
              sentence("rank ", said.rank, " (pid ", said.pid, ") was started in a world of ",
                       said.world, ", rank 0 in one of ", seat_.world));
     }
     if (said.rank < 0 || said.rank >= seat_.world) {
       refuse(
-          &guest, Code::invalid_argument, said.rank,
+          guest, Code::invalid_argument,
           sentence("pid ", said.pid, " claims rank ", said.rank, " in a world of ", seat_.world));
     }
     if (said.rank == 0 || guests_[said.rank]) {
-      refuse(&guest, Code::invalid_argument, said.rank,
+      refuse(guest, Code::invalid_argument,
              sentence("two processes (pid ", pids_[said.rank], " and pid ", said.pid,
                       ") claim rank ", said.rank, " of ", seat_.world));
     }
     pids_[said.rank] = said.pid;
-    guests_[said.rank] = std::move(guest);
+    guests_[said.rank] = std::move(guest.socket);
   }
 
   // A guest has nothing to say before it is welcomed: what can be read is the end of its
@@ -133,40 +191,65 @@ class Doorkeeper {
       Message message;
       if (!guests_[rank] || base::receive_message(guests_[rank], message) == Delivery::not_yet)
         continue;
-      refuse(nullptr, Code::peer_lost, rank,
-             sentence("rank ", rank, " (pid ", pids_[rank],
-                      ") has died while the group was assembling"));
+      const std::string verdict =
+          tell_guests(Code::peer_lost, rank,
+                      sentence("rank ", rank, " (pid ", pids_[rank],
+                               ") has died while the group was assembling"));
+      turn_away_the_late(verdict);
+      raise_failure(verdict);
     }
   }
 
   [[noreturn]] void refuse_for_missing() {
     const std::vector<int> late = absent();
-    refuse(nullptr, Code::timeout, late.front(),
-           sentence("rank", late.size() > 1 ? "s " : " ", base::show_list(late), " of ",
-                    seat_.world, late.size() > 1 ? " have" : " has", " not come within ",
-                    base::show_duration(seat_.timeout)));
+    raise_failure(tell_guests(Code::timeout, late.front(),
+                              sentence("rank", late.size() > 1 ? "s " : " ", base::show_list(late),
+                                       " of ", seat_.world, late.size() > 1 ? " have" : " has",
+                                       " not come within ", base::show_duration(seat_.timeout))));
   }
 
-  [[noreturn]] void refuse(const Fd* caller, Code code, int culprit, const std::string& reason) {
-    const std::string message = encode_failure(static_cast<int>(code), culprit, reason);
-    if (caller != nullptr) base::send_message(*caller, message, Fd());
+  [[noreturn]] void refuse(Guest& guest, Code code, const std::string& reason) {
+    const std::string verdict = tell_guests(code, guest.said.rank, reason);
+    base::send_message(guest.socket, verdict, Fd());
+    if (guest.said.rank >= 0 && guest.said.rank < seat_.world)
+      guests_[guest.said.rank] = std::move(guest.socket);
+    turn_away_the_late(verdict);
+    raise_failure(verdict);
+  }
+
+  std::string tell_guests(Code code, int culprit, const std::string& reason) const {
+    std::string verdict = encode_failure(static_cast<int>(code), culprit, reason);
     for (const Fd& guest : guests_) {
-      if (guest) base::send_message(guest, message, Fd());
+      if (guest) base::send_message(guest, verdict, Fd());
     }
-    throw Error(code, reason, culprit);
+    return verdict;
   }
 
-  Fd listener_;
+  // Ranks do not start at the same moment: those who come a little later would wait in vain. Where
+  // there is a group already, it tells them.
+  void turn_away_the_late(const std::string& verdict) {
+    const Nanoseconds end = base::now() + kLinger;
+    while (!watch_ && !absent().empty() && base::now() < end) {
+      for (Guest& guest : porch_.wait({}, end - base::now())) {
+        base::send_message(guest.socket, verdict, Fd());
+        if (guest.said.rank >= 0 && guest.said.rank < seat_.world)
+          guests_[guest.said.rank] = std::move(guest.socket);
+      }
+    }
+  }
+
+  Porch porch_;
   Seat seat_;
+  const Watch& watch_;
   std::vector<Fd> guests_;
   std::vector<long> pids_;
-  std::vector<Fd> callers_;
 };
 
-Fd call_leader(const std::string& name, const Seat& seat) {
+Fd call_leader(const std::string& name, const Seat& seat, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat.timeout;
   for (;;) {
     if (auto leader = base::connect_to(name)) return std::move(*leader);
+    if (watch) watch(0);
     if (base::now() >= deadline) {
       throw Error(Code::timeout,
                   sentence("rank 0 of ", seat.world, " has not come within ",
@@ -180,12 +263,12 @@ Fd call_leader(const std::string& name, const Seat& seat) {
 
 }  // namespace
 
-std::vector<Fd> assemble(Fd listener, const Seat& seat) {
-  return Doorkeeper(std::move(listener), seat).run();
+std::vector<Fd> assemble(Fd listener, const Seat& seat, const Watch& watch) {
+  return Doorkeeper(std::move(listener), seat, watch).run();
 }
 
-Fd attend(const std::string& name, const Seat& seat) {
-  Fd leader = call_leader(name, seat);
+Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
+  Fd leader = call_leader(name, seat, watch);
   const base::Credentials host = base::credentials_of(leader);
   if (host.uid != ::geteuid()) {
     base::fail(Code::system, "the meeting place of this job is held by pid ", host.pid, " of user ",
@@ -196,14 +279,15 @@ Fd attend(const std::string& name, const Seat& seat) {
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(leader, message);
+    if (delivery == Delivery::done) {
+      if (is_failure(message.bytes)) raise_failure(message.bytes);
+      if (message.bytes == kWelcome) return leader;
+    }
+    if (watch) watch(0);
     if (delivery == Delivery::closed) {
       throw Error(Code::peer_lost,
                   sentence("rank 0 (pid ", host.pid, ") has gone while the group was assembling"),
                   0);
-    }
-    if (delivery == Delivery::done) {
-      if (is_failure(message.bytes)) raise_failure(message.bytes);
-      if (message.bytes == kWelcome) return leader;
     }
     if (base::now() >= deadline) {
       throw Error(Code::timeout,
@@ -211,7 +295,7 @@ Fd attend(const std::string& name, const Seat& seat) {
                            base::show_duration(seat.timeout)),
                   0);
     }
-    base::wait_readable({&leader}, deadline - base::now());
+    base::wait_readable({&leader}, std::min(deadline - base::now(), kBetweenLooks));
   }
 }
 

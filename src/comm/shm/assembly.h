@@ -2,9 +2,10 @@
 // call, and when everybody is there each holds a socket to rank 0.
 //
 // Only processes of the same user are let in. A caller of another user, or one that talks nonsense
-// or nothing, is ignored: it can't keep the group from assembling.
+// or nothing, is ignored: it can't keep the group from assembling, nor can many of them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,15 @@ struct Seat {
   base::Nanoseconds timeout;
 };
 
+// As Rendezvous::Watch; empty where no group is there yet.
+using Watch = std::function<void(int peer)>;
+
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
 // missing at the deadline, claimed twice, or sees another world.
-std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat);
+std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat, const Watch& watch = {});
 
 // The others: one socket, to rank 0.
-base::Fd attend(const std::string& name, const Seat& seat);
+base::Fd attend(const std::string& name, const Seat& seat, const Watch& watch = {});
 
 // A name that nobody can guess.
 std::string make_secret_name();

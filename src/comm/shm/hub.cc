@@ -25,11 +25,15 @@ constexpr Nanoseconds kGrace =
     base::kSecond;  // the others wait longer than rank 0, to hear its verdict
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 
+void look(const Rendezvous::Watch& watch, int peer) {
+  if (watch) watch(peer);
+}
+
 }  // namespace
 
-Hub::Hub(const Seat& seat, std::vector<Fd> sockets)
+Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
     : seat_(seat), sockets_(std::move(sockets)), peers_(seat.world) {
-  auto everybody = exchange({std::to_string(::getpid()), base::open_self_pidfd()}, [] {});
+  auto everybody = exchange({std::to_string(::getpid()), base::open_self_pidfd()}, watch);
   for (int peer = 0; peer < seat_.world; ++peer) {
     peers_[peer] = {.pidfd = std::move(everybody[peer].fd),
                     .pid = static_cast<pid_t>(base::parse_int(everybody[peer].bytes).value_or(0))};
@@ -46,82 +50,85 @@ std::string Hub::describe(int peer) const {
                   state == "dead" ? "" : state);
 }
 
-std::vector<std::string> Hub::all_gather(const std::string& mine, const Interrupt& interrupt) {
+std::vector<std::string> Hub::all_gather(const std::string& mine, const Watch& watch) {
   std::vector<std::string> all;
-  for (Message& message : exchange({mine, Fd()}, interrupt))
-    all.push_back(std::move(message.bytes));
+  for (Message& message : exchange({mine, Fd()}, watch)) all.push_back(std::move(message.bytes));
   return all;
 }
 
 std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpose,
-                                     const Interrupt& interrupt) {
-  const auto gifts = exchange({purpose, base::make_anonymous_file("plait", bytes)}, interrupt);
+                                     const Watch& watch) {
+  const auto gifts = exchange({purpose, base::make_anonymous_file("plait", bytes)}, watch);
   std::vector<base::Region> regions;
   for (int peer = 0; peer < world(); ++peer) {
+    if (gifts[peer].bytes != purpose) look(watch, rank());  // it may know which calls these are
     check_same_purpose(rank(), purpose, peer, gifts[peer].bytes);
     regions.push_back(base::Region::map(gifts[peer].fd, bytes, sentence("rank ", peer)));
   }
   return regions;
 }
 
-std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members,
-                                          const Interrupt& interrupt) {
+std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const Watch& watch) {
   const bool leads = !members.empty() && members.front() == rank();
   const std::string name = leads ? make_secret_name() : "";
   // Listening before the name is known: nobody calls in vain.
   Fd listener = leads ? listen_as_leader(name) : Fd();
-  const auto names = all_gather(name, interrupt);
+  const auto names = all_gather(name, watch);
   if (members.empty()) return nullptr;
   const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
   const Seat seat = {.rank = static_cast<int>(me),
                      .world = static_cast<int>(members.size()),
                      .timeout = seat_.timeout};
-  std::vector<Fd> sockets;
-  if (leads) {
-    sockets = assemble(std::move(listener), seat);
-  } else {
-    sockets.push_back(attend(names[members.front()], seat));
+  try {
+    const Watch from_here = [&](int member) { look(watch, members[member]); };
+    std::vector<Fd> sockets;
+    if (leads) {
+      sockets = assemble(std::move(listener), seat, from_here);
+    } else {
+      sockets.push_back(attend(names[members.front()], seat, from_here));
+    }
+    return std::make_unique<Hub>(seat, std::move(sockets), from_here);
+  } catch (const Error& error) {
+    look(watch, rank());  // throws what the whole group knows of it
+    throw seen_from_parent(error, members);
   }
-  return std::make_unique<Hub>(seat, std::move(sockets));
 }
 
-std::vector<Message> Hub::exchange(Message mine, const Interrupt& interrupt) {
+std::vector<Message> Hub::exchange(Message mine, const Watch& watch) {
   mine.bytes.insert(mine.bytes.begin(), kData);
   std::vector<Message> all;
   if (rank() == 0) {
-    all = collect_and_spread(std::move(mine), interrupt);
+    all = collect_and_spread(std::move(mine), watch);
   } else {
     const Nanoseconds deadline = base::now() + seat_.timeout + kGrace;
-    send(0, mine, deadline);
-    while (static_cast<int>(all.size()) < world()) all.push_back(receive(0, deadline, interrupt));
+    send(0, mine, deadline, watch);
+    while (static_cast<int>(all.size()) < world()) all.push_back(receive(0, deadline, watch));
   }
   for (Message& message : all) message.bytes.erase(0, 1);
   return all;
 }
 
-std::vector<Message> Hub::collect_and_spread(Message mine, const Interrupt& interrupt) {
+std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat_.timeout;
   std::vector<Message> all;
   all.push_back(std::move(mine));
-  for (int peer = 1; peer < world(); ++peer) all.push_back(receive(peer, deadline, interrupt));
+  for (int peer = 1; peer < world(); ++peer) all.push_back(receive(peer, deadline, watch));
   for (int peer = 1; peer < world(); ++peer) {
-    for (const Message& message : all) send(peer, message, deadline);
+    for (const Message& message : all) send(peer, message, deadline, watch);
   }
   return all;
 }
 
-Message Hub::receive(int from, Nanoseconds deadline, const Interrupt& interrupt) {
+Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(sockets_[from], message);
-    if (delivery == Delivery::closed) {
-      interrupt();  // it may have gone because the group had failed
-      lose(from);
-    }
     if (delivery == Delivery::done) {
       if (is_failure(message.bytes)) raise_failure(message.bytes);
       return message;
     }
+    look(watch, from);  // also before it is blamed: it may have gone because the group had failed
+    if (delivery == Delivery::closed) lose(from);
     const Nanoseconds now = base::now();
     if (now >= deadline) {
       refuse(Code::timeout, from,
@@ -129,14 +136,15 @@ Message Hub::receive(int from, Nanoseconds deadline, const Interrupt& interrupt)
                       base::show_duration(seat_.timeout), " (", describe(from), ")"));
     }
     base::wait_readable({&sockets_[from]}, std::min(deadline - now, kBetweenLooks));
-    interrupt();
   }
 }
 
-void Hub::send(int to, const Message& message, Nanoseconds deadline) {
+void Hub::send(int to, const Message& message, Nanoseconds deadline, const Watch& watch) {
   for (;;) {
     const Delivery delivery = base::send_message(sockets_[to], message.bytes, message.fd);
     if (delivery == Delivery::done) return;
+    if (delivery == Delivery::closed) hear_verdict();
+    look(watch, to);
     if (delivery == Delivery::closed) lose(to);
     const Nanoseconds now = base::now();
     if (now >= deadline) {
@@ -144,7 +152,15 @@ void Hub::send(int to, const Message& message, Nanoseconds deadline) {
              sentence("rank ", to, " has taken nothing for ", base::show_duration(seat_.timeout),
                       " (", describe(to), ")"));
     }
-    base::wait_writable(sockets_[to], deadline - now);
+    base::wait_writable(sockets_[to], std::min(deadline - now, kBetweenLooks));
+  }
+}
+
+// A rank 0 that has given up has said why before it went.
+void Hub::hear_verdict() {
+  Message message;
+  while (rank() != 0 && base::receive_message(sockets_[0], message) == Delivery::done) {
+    if (is_failure(message.bytes)) raise_failure(message.bytes);
   }
 }
 

@@ -15,15 +15,15 @@ namespace plait::comm::shm {
 class Hub final : public Rendezvous {
  public:
   // Collective, over the sockets that assemble() or attend() returned.
-  Hub(const Seat& seat, std::vector<base::Fd> sockets);
+  Hub(const Seat& seat, std::vector<base::Fd> sockets, const Watch& watch = {});
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
-  std::vector<std::string> all_gather(const std::string& mine, const Interrupt& interrupt) override;
+  std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override;
   std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
-                                  const Interrupt& interrupt) override;
+                                  const Watch& watch) override;
   std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
-                                       const Interrupt& interrupt) override;
+                                       const Watch& watch) override;
   bool has_ended(int peer) const override;
   std::string describe(int peer) const override;
 
@@ -34,10 +34,11 @@ class Hub final : public Rendezvous {
   };
 
   // What every rank brings, in rank order: the one primitive that all of the above are made of.
-  std::vector<base::Message> exchange(base::Message mine, const Interrupt& interrupt);
-  std::vector<base::Message> collect_and_spread(base::Message mine, const Interrupt& interrupt);
-  base::Message receive(int from, base::Nanoseconds deadline, const Interrupt& interrupt);
-  void send(int to, const base::Message& message, base::Nanoseconds deadline);
+  std::vector<base::Message> exchange(base::Message mine, const Watch& watch);
+  std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
+  base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
+  void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
+  void hear_verdict();
   [[noreturn]] void refuse(Code code, int culprit, const std::string& reason);
   [[noreturn]] void lose(int peer);
 

@@ -39,7 +39,7 @@ std::vector<int> Room::absent() const {
 }
 
 std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeout,
-                                   const Rendezvous::Interrupt& interrupt) {
+                                   const Rendezvous::Watch& watch) {
   std::unique_lock lock(mutex_);
   const Gifts gifts = gifts_;
   const std::uint64_t meeting = meeting_;
@@ -51,29 +51,30 @@ std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeou
     here_.assign(world_, false);
     count_ = 0;
     changed_.notify_all();
-    return *gifts;
   }
   const base::Nanoseconds deadline = base::now() + timeout;
   while (meeting_ == meeting) {
-    for (const int peer : absent()) {
-      if (!left_[peer]) continue;
-      throw Error(
-          Code::peer_lost,
-          base::sentence("rank ", rank, " waits to meet rank ", peer, ", which has left the group"),
-          peer);
+    const std::vector<int> late = absent();
+    const auto gone = std::find_if(late.begin(), late.end(), [&](int peer) { return left_[peer]; });
+    // Before anybody is blamed: it may have left because the group had failed.
+    lock.unlock();
+    if (watch) watch(late.front());
+    lock.lock();
+    if (meeting_ != meeting) break;
+    if (gone != late.end()) {
+      throw Error(Code::peer_lost,
+                  base::sentence("rank ", rank, " waits to meet rank ", *gone,
+                                 ", which has left the group"),
+                  *gone);
     }
     if (base::now() >= deadline) {
-      const std::vector<int> late = absent();
       throw Error(
           Code::timeout,
           base::sentence("rank ", rank, " has waited ", base::show_duration(timeout), " for rank",
                          late.size() > 1 ? "s " : " ", base::show_list(late), " of ", world_),
           late.front());
     }
-    lock.unlock();
-    interrupt();
-    lock.lock();
-    if (meeting_ == meeting) changed_.wait_for(lock, std::chrono::milliseconds(20));
+    changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
   return *gifts;
 }
@@ -102,20 +103,20 @@ class Seat final : public Rendezvous {
   int rank() const override { return rank_; }
   int world() const override { return room_->world(); }
 
-  std::vector<std::string> all_gather(const std::string& mine,
-                                      const Interrupt& interrupt) override {
+  std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override {
     std::vector<std::string> all;
-    for (Room::Gift& gift : room_->meet(rank_, {mine, {}}, timeout_, interrupt))
+    for (Room::Gift& gift : room_->meet(rank_, {mine, {}}, timeout_, watch))
       all.push_back(std::move(gift.bytes));
     return all;
   }
 
   std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
-                                  const Interrupt& interrupt) override {
+                                  const Watch& watch) override {
     const auto gifts =
-        room_->meet(rank_, {purpose, base::Region::allocate(bytes)}, timeout_, interrupt);
+        room_->meet(rank_, {purpose, base::Region::allocate(bytes)}, timeout_, watch);
     std::vector<base::Region> regions;
     for (int peer = 0; peer < world(); ++peer) {
+      if (watch && gifts[peer].bytes != purpose) watch(rank_);  // it may know which calls these are
       check_same_purpose(rank_, purpose, peer, gifts[peer].bytes);
       regions.push_back(gifts[peer].region);
     }
@@ -123,14 +124,14 @@ class Seat final : public Rendezvous {
   }
 
   std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
-                                       const Interrupt& interrupt) override {
+                                       const Watch& watch) override {
     // Two meetings: after the first all agree on its number, and nobody goes on to another before
     // the second, when every room has been found.
-    room_->meet(rank_, {}, timeout_, interrupt);
+    room_->meet(rank_, {}, timeout_, watch);
     const auto room = members.empty()
                           ? nullptr
                           : room_->side_room(members.front(), static_cast<int>(members.size()));
-    room_->meet(rank_, {}, timeout_, interrupt);
+    room_->meet(rank_, {}, timeout_, watch);
     if (room == nullptr) return nullptr;
     const auto me = std::find(members.begin(), members.end(), rank_);
     return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()), timeout_);

@@ -34,7 +34,7 @@ class Room {
 
   // Collective: returns everybody's gifts, in rank order.
   std::vector<Gift> meet(int rank, Gift mine, base::Nanoseconds timeout,
-                         const Rendezvous::Interrupt& interrupt);
+                         const Rendezvous::Watch& watch);
 
   // The room of a sub-group led by `leader`, agreed on at the last meeting; made by who comes
   // first.
