@@ -1,0 +1,164 @@
+// Kills, stops and loses ranks at random moments, and checks what the others make of it: each gets
+// its Error in time, with the right rank in it, and nothing is left on the host.
+//
+//   plait_chaos                    200 kills
+//   plait_chaos --kills 1 --seed 7 one of them again
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "chaos/round.h"
+#include "chaos/surroundings.h"
+
+namespace plait::chaos {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: plait_chaos [--kills N] [--seed S] [--world P] [--timeout 700ms] [--json FILE]\n";
+
+struct Options {
+  int kills = 200;
+  std::uint64_t seed = 1;
+  std::optional<int> world = {};
+  base::Nanoseconds timeout = 700 * base::kMillisecond;
+  std::string json = {};
+};
+
+void read_option(std::string_view option, const std::string& value, Options& options) {
+  const auto whole = [&](std::int64_t low, std::int64_t high) {
+    const auto number = base::parse_int(value);
+    PLAIT_CHECK(number && *number >= low && *number <= high, option, ' ', value,
+                " is not a whole number from ", low, " to ", high);
+    return *number;
+  };
+  if (option == "--kills") {
+    options.kills = static_cast<int>(whole(1, 1'000'000));
+  } else if (option == "--seed") {
+    options.seed = static_cast<std::uint64_t>(whole(0, INT64_MAX));
+  } else if (option == "--world") {
+    options.world = static_cast<int>(whole(2, 64));
+  } else if (option == "--timeout") {
+    const auto timeout = base::parse_duration(value);
+    PLAIT_CHECK(timeout && *timeout > 0, "--timeout ", value, " is not a duration like 700ms");
+    options.timeout = *timeout;
+  } else if (option == "--json") {
+    options.json = value;
+  } else {
+    base::fail(Code::invalid_argument, "there is no option ", option);
+  }
+}
+
+Options read_options(const std::vector<std::string>& words) {
+  Options options;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    PLAIT_CHECK(i + 1 < words.size(), words[i], " needs a value");
+    read_option(words[i], words[i + 1], options);
+  }
+  return options;
+}
+
+struct Totals {
+  int kills = 0;
+  int hangs = 0;
+  int left_over = 0;
+  int wrong = 0;
+  std::vector<base::Nanoseconds> after_death = {};
+  std::vector<base::Nanoseconds> after_stop = {};
+};
+
+std::string line(const Totals& totals) {
+  return base::sentence(totals.kills, " kills, ", totals.hangs, " hangs, ", totals.left_over,
+                        " leftovers, ", totals.wrong, " wrong");
+}
+
+// Of a sorted list.
+base::Nanoseconds quantile(const std::vector<base::Nanoseconds>& times, double share) {
+  if (times.empty()) return 0;
+  const auto index = static_cast<std::size_t>(share * static_cast<double>(times.size() - 1));
+  return times[index];
+}
+
+void show_times(const char* what, const std::vector<base::Nanoseconds>& times) {
+  if (times.empty()) return;
+  std::cout << what << ": median " << base::show_duration(quantile(times, 0.5)) << ", 99 % "
+            << base::show_duration(quantile(times, 0.99)) << ", slowest "
+            << base::show_duration(times.back()) << " (" << times.size() << " survivors)\n";
+}
+
+void write_json(std::ostream& out, const Totals& totals, std::uint64_t seed) {
+  const auto times = [&](const char* name, const std::vector<base::Nanoseconds>& sorted) {
+    out << "  \"" << name << "\": {\"median\": " << quantile(sorted, 0.5)
+        << ", \"slowest\": " << quantile(sorted, 1) << "},\n";
+  };
+  out << "{\n";
+  times("noticed_death_ns", totals.after_death);
+  times("noticed_stop_ns", totals.after_stop);
+  out << "  \"kills\": " << totals.kills << ", \"hangs\": " << totals.hangs
+      << ", \"leftovers\": " << totals.left_over << ", \"wrong\": " << totals.wrong
+      << ",\n  \"seed\": " << seed << "\n}\n";
+}
+
+void tell(const Scene& scene, const Outcome& outcome, const Options& options) {
+  std::cout << describe(scene) << '\n';
+  for (const std::string& fault : outcome.wrong) std::cout << "  " << fault << '\n';
+  for (const std::string& thing : outcome.left_over) std::cout << "  left over: " << thing << '\n';
+  std::cout << "  again: plait_chaos --kills 1 --seed " << scene.seed;
+  if (options.world) std::cout << " --world " << *options.world;
+  std::cout << " --timeout " << options.timeout / base::kMillisecond << "ms" << std::endl;
+}
+
+void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
+  ++totals.kills;
+  totals.hangs += outcome.hangs;
+  totals.left_over += static_cast<int>(outcome.left_over.size());
+  totals.wrong += static_cast<int>(outcome.wrong.size());
+  auto& times = scene.manner == Manner::stop ? totals.after_stop : totals.after_death;
+  times.insert(times.end(), outcome.noticed.begin(), outcome.noticed.end());
+}
+
+int run(const Options& options) {
+  // Opened first: afterwards /tmp may be another one.
+  std::ofstream json;
+  if (!options.json.empty()) {
+    json.open(options.json);
+    PLAIT_CHECK(json.is_open(), "cannot write ", options.json);
+  }
+  const bool isolated = isolate();
+  if (!isolated) std::cout << "not isolated: files are recognised by their names\n" << std::flush;
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  Totals totals;
+  for (int i = 0; i < options.kills; ++i) {
+    const Scene scene = make_scene(options.seed + i, options.world, options.timeout);
+    const Outcome outcome = play(scene, isolated);
+    count(scene, outcome, totals);
+    if (!outcome.wrong.empty() || !outcome.left_over.empty()) tell(scene, outcome, options);
+    if (terminal) std::cerr << '\r' << line(totals) << " of " << options.kills << std::flush;
+  }
+  if (terminal) std::cerr << "\r\033[K";
+  std::sort(totals.after_death.begin(), totals.after_death.end());
+  std::sort(totals.after_stop.begin(), totals.after_stop.end());
+  show_times("noticed after a death", totals.after_death);
+  show_times("noticed after a stop", totals.after_stop);
+  if (json.is_open()) write_json(json, totals, options.seed);
+  std::cout << line(totals) << '\n';
+  return totals.hangs + totals.left_over + totals.wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace plait::chaos
+
+int main(int count, char** words) {
+  try {
+    return plait::chaos::run(plait::chaos::read_options({words + 1, words + count}));
+  } catch (const plait::Error& error) {
+    std::cerr << "plait_chaos: " << error.what() << '\n' << plait::chaos::kUsage;
+    return 2;
+  }
+}

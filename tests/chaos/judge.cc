@@ -1,0 +1,55 @@
+#include "chaos/judge.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace plait::chaos {
+namespace {
+
+using base::Nanoseconds;
+
+constexpr Nanoseconds kPromise = 2 * base::kSecond;
+
+// A rank that stands still in one group, or leaves it, makes those who wait for it there late in,
+// or leave, other groups, in which nobody can know the reason: they are blamed for it there.
+bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>& all) {
+  const bool alive = scene.manner == Manner::stop || scene.manner == Manner::raise;
+  return alive && std::any_of(all.begin(), all.end(), [&](const Report& one) {
+           const bool before = report.code == Code::timeout || one.at <= report.at;
+           return one.rank == report.culprit && one.group != report.group && before;
+         });
+}
+
+bool fits(const Scene& scene, const Ending& ending, Code code) {
+  // Nobody can tell a rank that died before it came from one that is late.
+  if (!ending.connected) return code == Code::timeout || code == Code::peer_lost;
+  return code == (scene.manner == Manner::stop ? Code::timeout : Code::peer_lost);
+}
+
+}  // namespace
+
+Nanoseconds patience(const Scene& scene, const Ending& ending) {
+  const bool by_timeout = scene.manner == Manner::stop || !ending.connected;
+  return kPromise + (by_timeout ? scene.timeout : 0);
+}
+
+std::string complaint(const Scene& scene, const Ending& ending, const Report& report,
+                      const std::vector<Report>& all) {
+  const auto says = [&](const auto&... what) {
+    return base::sentence("rank ", report.rank, ' ', what..., ": ", name(report.code), ", culprit ",
+                          report.culprit, ", after ",
+                          (report.at - ending.gone) / base::kMillisecond,
+                          " ms: ", report.sentence.data());
+  };
+  if (report.surprising) return says("failed otherwise");
+  if (report.at < ending.gone) return says("complained before anything had happened");
+  if (report.at - ending.gone > patience(scene, ending)) return says("noticed too late");
+  if (report.culprit != scene.victim && is_echo(scene, report, all)) return {};
+  if (report.culprit != scene.victim) return says("blamed another than rank ", scene.victim);
+  if (!fits(scene, ending, report.code)) return says("gave another reason");
+  if (!report.names) return says("did not say who");
+  return {};
+}
+
+}  // namespace plait::chaos

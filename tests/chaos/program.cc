@@ -1,0 +1,306 @@
+#include "chaos/program.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <utility>
+
+#include "base/check.h"
+#include "plait/collectives.h"
+
+namespace plait::chaos {
+namespace {
+
+using base::now;
+
+// An Error, seen from the world: sub-groups count their ranks anew.
+struct Blamed {
+  Report report;
+};
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+  int below(int end) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(end)); }
+  std::uint64_t seed() { return engine_(); }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// What belongs to one rank, in whichever group it plays.
+struct Self {
+  const Scene& scene;
+  int rank;
+  Seat& seat;
+  Random own;  // for what may differ between the ranks: when
+};
+
+void write_sentence(Report& report, const char* text) {
+  std::strncpy(report.sentence.data(), text, report.sentence.size() - 1);
+}
+
+// `ranks`: the group's, in the world.
+Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t group, int rank) {
+  const int culprit = error.culprit();
+  const bool known = culprit >= 0 && culprit < static_cast<int>(ranks.size());
+  const std::string who = "rank " + std::to_string(culprit);
+  Blamed blame = {.report = {.rank = rank,
+                             .code = error.code(),
+                             .culprit = known ? ranks[culprit] : Error::kNobody,
+                             .surprising = false,
+                             .names = std::strstr(error.what(), who.c_str()) != nullptr,
+                             .group = group,
+                             .at = now(),
+                             .sentence = {}}};
+  write_sentence(blame.report, error.what());
+  return blame;
+}
+
+// Plays a random program in one group, and in groups split off it.
+class Player {
+ public:
+  // `ranks`: the members' ranks in the world.
+  Player(Communicator& comm, std::vector<int> ranks, std::uint64_t seed, Self& self)
+      : comm_(comm), ranks_(std::move(ranks)), group_(seed), shared_(seed), self_(self) {}
+
+  void play(int steps) {
+    try {
+      for (int step = 0; step < steps; ++step) play_step();
+    } catch (const Error& error) {
+      throw blamed(error, ranks_, group_, self_.rank);
+    }
+  }
+
+ private:
+  // While it lives, the parent sees what this rank is doing.
+  class Doing {
+   public:
+    Doing(Seat& seat, Stage stage) : seat_(seat) { seat_.stage = stage; }
+    Doing(const Doing&) = delete;
+    Doing& operator=(const Doing&) = delete;
+    ~Doing() { seat_.stage = Stage::working; }
+
+   private:
+    Seat& seat_;
+  };
+
+  void play_step() {
+    go_if_told();
+    loiter();
+    ++self_.seat.calls;
+    switch (shared_.below(12)) {
+      case 0:
+        return sum_up(false);
+      case 1:
+        return sum_up(true);
+      case 2:
+        return gather();
+      case 3:
+        return scatter();
+      case 4:
+        return spread();
+      case 5:
+        return exchange_all();
+      case 6:
+        return barrier(comm_);
+      case 7:
+      case 8:
+        return pass_on(comm_.cached_mailbox({.slots = 2, .slot_bytes = 256}));
+      case 9:
+      case 10:
+        return use_fresh_mailbox();
+      default:
+        return split();
+    }
+  }
+
+  // The victim's own ways to go.
+  void go_if_told() {
+    const bool mine = self_.rank == self_.scene.victim && self_.seat.calls >= self_.scene.calls;
+    if (!mine || (self_.scene.manner != Manner::leave && self_.scene.manner != Manner::raise))
+      return;
+    self_.seat.gone = now();
+    if (self_.scene.manner == Manner::leave) std::exit(0);
+    throw std::runtime_error("this rank throws");
+  }
+
+  void loiter() {
+    if (self_.own.below(4) == 0) ::usleep(static_cast<unsigned>(self_.own.below(1500)));
+  }
+
+  std::size_t some_elements() {
+    return static_cast<std::size_t>(shared_.below(shared_.below(3) == 0 ? 60'000 : 300));
+  }
+
+  static void expect(float found, float expected, const char* what) {
+    if (found == expected) return;
+    throw std::runtime_error(base::sentence(what, " gave ", found, " instead of ", expected));
+  }
+
+  float sum_of_ranks() const {
+    const int world = comm_.world();
+    return static_cast<float>(world * (world + 1) / 2);
+  }
+
+  void sum_up(bool beside_work) {
+    std::vector<float> in(some_elements(), static_cast<float>(comm_.rank() + 1));
+    std::vector<float> out(in.size());
+    if (beside_work) {
+      Pending pending = start_all_reduce({in.data(), in.size()}, {out.data(), out.size()}, comm_);
+      while (!pending.done()) loiter();
+    } else {
+      all_reduce({in.data(), in.size()}, {out.data(), out.size()}, comm_);
+    }
+    for (const float sum : out) expect(sum, sum_of_ranks(), "all_reduce");
+  }
+
+  void gather() {
+    const std::size_t elements = some_elements();
+    std::vector<float> all(elements);
+    const Shard mine = balanced_shard(elements, comm_.rank(), comm_.world());
+    const std::vector<float> part(mine.count, static_cast<float>(comm_.rank()));
+    all_gather({part.data(), part.size()}, {all.data(), all.size()}, comm_);
+    for (int rank = 0; rank < comm_.world(); ++rank) {
+      const Shard shard = balanced_shard(elements, rank, comm_.world());
+      if (shard.count > 0) expect(all[shard.offset], static_cast<float>(rank), "all_gather");
+    }
+  }
+
+  void scatter() {
+    const std::vector<float> all(some_elements(), static_cast<float>(comm_.rank() + 1));
+    std::vector<float> part(balanced_shard(all.size(), comm_.rank(), comm_.world()).count);
+    reduce_scatter({all.data(), all.size()}, {part.data(), part.size()}, comm_);
+    for (const float sum : part) expect(sum, sum_of_ranks(), "reduce_scatter");
+  }
+
+  void spread() {
+    const int root = shared_.below(comm_.world());
+    std::vector<float> data(some_elements(), static_cast<float>(comm_.rank()));
+    broadcast({data.data(), data.size()}, root, comm_);
+    for (const float value : data) expect(value, static_cast<float>(root), "broadcast");
+  }
+
+  void exchange_all() {
+    const std::size_t each = some_elements() / 8;
+    const std::vector<float> out(each * comm_.world(), static_cast<float>(comm_.rank()));
+    std::vector<float> in(out.size());
+    all_to_all({out.data(), out.size()}, {in.data(), in.size()}, comm_);
+    for (int rank = 0; each > 0 && rank < comm_.world(); ++rank)
+      expect(in[rank * each], static_cast<float>(rank), "all_to_all");
+  }
+
+  // A few chunks around a ring.
+  void pass_on(Mailbox& mailbox) {
+    const int next = (comm_.rank() + 1) % comm_.world();
+    const int previous = (comm_.rank() + comm_.world() - 1) % comm_.world();
+    const int rounds = 1 + shared_.below(6);
+    for (int round = 0; round < rounds; ++round) {
+      const int slot = round % mailbox.desc().slots;
+      const Tag tag = {.call = ++passed_, .chunk = static_cast<std::uint32_t>(round)};
+      const float mine = static_cast<float>(comm_.rank());
+      std::memcpy(mailbox.outbox(next, slot), &mine, sizeof(mine));
+      mailbox.post(next, slot, tag, sizeof(mine));
+      loiter();
+      mailbox.wait_arrived(previous, slot, tag);
+      float theirs = -1;
+      std::memcpy(&theirs, mailbox.inbox(previous, slot), sizeof(theirs));
+      mailbox.release(previous, slot);
+      expect(theirs, static_cast<float>(previous), "the mailbox");
+    }
+  }
+
+  void use_fresh_mailbox() {
+    std::unique_ptr<Mailbox> mailbox;
+    {
+      const Doing doing(self_.seat, Stage::making_mailbox);
+      mailbox =
+          comm_.make_mailbox({.slots = 1 + shared_.below(4),
+                              .slot_bytes = static_cast<std::size_t>(64 + shared_.below(5000))});
+    }
+    pass_on(*mailbox);
+  }
+
+  void split() {
+    std::vector<int> colors(ranks_.size());
+    for (int& color : colors) color = shared_.below(3) - (shared_.below(4) == 0 ? 1 : 0);
+    const std::uint64_t seed = shared_.seed();
+    const int mine = colors[comm_.rank()];
+    std::vector<int> members;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (colors[rank] == mine) members.push_back(ranks_[rank]);
+    }
+    std::optional<Communicator> part;
+    {
+      const Doing doing(self_.seat, Stage::splitting);
+      part = comm_.split(mine, 0);
+    }
+    if (part) Player(*part, members, seed + static_cast<std::uint64_t>(mine), self_).play(4);
+  }
+
+  Communicator& comm_;
+  std::vector<int> ranks_;
+  std::uint64_t group_;
+  Random shared_;
+  Self& self_;
+  std::uint32_t passed_ = 0;
+};
+
+Communicator connect(Self& self, const std::vector<int>& ranks) {
+  self.seat.stage = Stage::connecting;
+  try {
+    Communicator comm = Communicator::connect(
+        {.transport = "shm",
+         .place = Place{.rank = self.rank, .world = self.scene.world, .job = self.scene.job},
+         .timeout = std::chrono::nanoseconds(self.scene.timeout)});
+    self.seat.connected = true;
+    self.seat.stage = Stage::working;
+    return comm;
+  } catch (const Error& error) {
+    throw blamed(error, ranks, self.scene.seed, self.rank);
+  }
+}
+
+void work(Self& self) {
+  std::vector<int> ranks(self.scene.world);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (self.own.below(2) == 0) ::usleep(static_cast<unsigned>(self.own.below(3000)));
+  Communicator comm = connect(self, ranks);
+  // For ever: it ends when a rank goes.
+  Player(comm, ranks, self.scene.seed, self).play(INT32_MAX);
+}
+
+}  // namespace
+
+void be_rank(const Scene& scene, int rank, Seat& seat, int pipe) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Self self = {.scene = scene, .rank = rank, .seat = seat, .own = Random(scene.seed * 31 + rank)};
+  Report report = {.rank = rank,
+                   .code = Code::system,
+                   .culprit = Error::kNobody,
+                   .surprising = true,
+                   .names = false,
+                   .group = 0,
+                   .at = 0,
+                   .sentence = {}};
+  try {
+    work(self);
+  } catch (const Blamed& blame) {
+    report = blame.report;
+  } catch (const std::exception& error) {
+    report.at = now();
+    write_sentence(report, error.what());
+  }
+  // At most PIPE_BUF bytes: reports of several ranks do not mix.
+  const bool told = ::write(pipe, &report, sizeof(report)) == sizeof(report);
+  ::_exit(told ? 0 : 1);
+}
+
+}  // namespace plait::chaos

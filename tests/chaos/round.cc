@@ -1,0 +1,240 @@
+#include "chaos/round.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <random>
+
+#include "base/check.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "chaos/judge.h"
+#include "chaos/program.h"
+#include "chaos/surroundings.h"
+
+namespace plait::chaos {
+namespace {
+
+using base::Fd;
+using base::Nanoseconds;
+using base::now;
+using base::sentence;
+
+// How much longer than promised the parent watches before it calls a survivor hung.
+constexpr Nanoseconds kWatchdog = 8 * base::kSecond;
+
+struct Pipe {
+  Fd out, in;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) base::fail_errno("cannot make a pipe");
+  return {.out = Fd(ends[0]), .in = Fd(ends[1])};
+}
+
+// One page of seats, which the ranks share with their parent.
+class Seats {
+ public:
+  explicit Seats(int world) : bytes_(sizeof(Seat) * world) {
+    void* memory =
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) base::fail_errno("cannot map a page");
+    seats_ = static_cast<Seat*>(memory);
+  }
+  Seats(const Seats&) = delete;
+  Seats& operator=(const Seats&) = delete;
+  ~Seats() { ::munmap(seats_, bytes_); }
+
+  Seat& operator[](int rank) { return seats_[rank]; }
+
+ private:
+  std::size_t bytes_;
+  Seat* seats_;
+};
+
+class Round {
+ public:
+  explicit Round(const Scene& scene) : scene_(scene), seats_(scene.world) {}
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+  ~Round() {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
+    }
+  }
+
+  Outcome run() {
+    start();
+    strike();
+    listen();
+    bury();
+    judge();
+    return std::move(outcome_);
+  }
+
+ private:
+  void start() {
+    for (int rank = 0; rank < scene_.world; ++rank) {
+      const pid_t pid = ::fork();
+      if (pid < 0) base::fail_errno("cannot fork");
+      if (pid == 0) be_rank(scene_, rank, seats_[rank], pipe_.in.get());
+      pids_.push_back(pid);
+    }
+    pipe_.in.reset();
+  }
+
+  bool victim_is_there() {
+    const Seat& seat = seats_[scene_.victim];
+    const Stage stage = seat.stage;
+    if (scene_.stage <= Stage::connecting) return stage >= scene_.stage;
+    return seat.calls >= scene_.calls && (stage == scene_.stage || scene_.stage == Stage::working);
+  }
+
+  // Waits for the moment, and lets the victim go. A victim that goes by itself is only awaited.
+  void strike() {
+    const Nanoseconds give_up = now() + kWatchdog;
+    const bool by_itself = scene_.manner == Manner::leave || scene_.manner == Manner::raise;
+    const Seat& seat = seats_[scene_.victim];
+    while (by_itself ? seat.gone == 0 : !victim_is_there()) {
+      if (now() > give_up || !pending_reports().empty()) break;
+      ::sched_yield();
+    }
+    if (!by_itself) {
+      const Nanoseconds until = now() + scene_.delay;
+      while (now() < until) ::sched_yield();
+    }
+    ending_.gone = by_itself ? seat.gone.load() : now();
+    if (scene_.manner == Manner::kill) ::kill(pids_[scene_.victim], SIGKILL);
+    if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGSTOP);
+    ::usleep(200);  // until it does not move any more
+    ending_.connected = seat.connected;
+  }
+
+  // Reads what has been reported since the last time.
+  const std::vector<Report>& pending_reports() {
+    Report report;
+    while (::read(pipe_.out.get(), &report, sizeof(report)) == sizeof(report)) {
+      reports_.push_back(report);
+    }
+    return reports_;
+  }
+
+  bool has_reported(int rank) const {
+    return std::any_of(reports_.begin(), reports_.end(),
+                       [&](const Report& report) { return report.rank == rank; });
+  }
+
+  bool everybody_spoke() {
+    pending_reports();
+    for (int rank = 0; rank < scene_.world; ++rank) {
+      if (rank != scene_.victim && !has_reported(rank)) return false;
+    }
+    return true;
+  }
+
+  void listen() {
+    const Nanoseconds end = ending_.gone + patience(scene_, ending_) + kWatchdog;
+    while (!everybody_spoke() && now() < end) {
+      pollfd watched = {.fd = pipe_.out.get(), .events = POLLIN, .revents = 0};
+      // Also when the last writer has gone without a word.
+      if (::poll(&watched, 1, 20) == 1 && watched.revents == POLLHUP) break;
+    }
+    if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGKILL);
+  }
+
+  // Every process ends by itself, and at once; the others are hung.
+  void bury() {
+    const Nanoseconds end = now() + kWatchdog;
+    for (int rank = 0; rank < scene_.world; ++rank) {
+      int status = 0;
+      while (::waitpid(pids_[rank], &status, WNOHANG) == 0) {
+        const bool silent = rank != scene_.victim && !has_reported(rank);
+        if (silent || now() > end) {
+          ++outcome_.hangs;
+          outcome_.wrong.push_back(sentence("rank ", rank, " hangs while it is ",
+                                            kStages[static_cast<int>(seats_[rank].stage.load())],
+                                            ", in call ", seats_[rank].calls.load()));
+          ::kill(pids_[rank], SIGKILL);
+          ::waitpid(pids_[rank], &status, 0);
+          break;
+        }
+        ::usleep(500);
+      }
+      pids_[rank] = 0;
+      pending_reports();
+      if (rank != scene_.victim && !has_reported(rank)) {
+        outcome_.wrong.push_back(sentence("rank ", rank, " ended without a word, status ", status));
+      }
+    }
+  }
+
+  void judge() {
+    std::sort(reports_.begin(), reports_.end(),
+              [](const Report& a, const Report& b) { return a.at < b.at; });
+    std::erase_if(reports_, [&](const Report& report) { return report.rank == scene_.victim; });
+    for (const Report& report : reports_) {
+      const std::string fault = complaint(scene_, ending_, report, reports_);
+      if (!fault.empty()) outcome_.wrong.push_back(fault);
+      outcome_.noticed.push_back(report.at - ending_.gone);
+    }
+  }
+
+  const Scene& scene_;
+  Seats seats_;
+  Pipe pipe_ = make_pipe();
+  std::vector<pid_t> pids_;
+  std::vector<Report> reports_;
+  Ending ending_ = {};
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeout) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int end) { return static_cast<int>(random() % end); };
+  Scene scene = {};
+  scene.seed = seed;
+  scene.timeout = timeout;
+  scene.world = world.value_or(2 + below(4));
+  scene.victim = below(scene.world);
+  const int manner = below(20);
+  scene.manner = manner < 13   ? Manner::kill
+                 : manner < 15 ? Manner::leave
+                 : manner < 17 ? Manner::raise
+                               : Manner::stop;
+  constexpr std::array<Stage, 8> kWhen = {Stage::starting,  Stage::connecting,     Stage::working,
+                                          Stage::working,   Stage::making_mailbox, Stage::splitting,
+                                          Stage::splitting, Stage::connecting};
+  scene.stage = kWhen[below(kWhen.size())];
+  scene.calls = 1 + below(40);
+  // Most of set-up is over within a millisecond or two.
+  scene.delay = below(2) == 0 ? below(300) * base::kMicrosecond : below(3000) * base::kMicrosecond;
+  scene.job = sentence("chaos-", ::getpid(), '-', seed);
+  return scene;
+}
+
+std::string describe(const Scene& scene) {
+  const bool by_itself = scene.manner == Manner::leave || scene.manner == Manner::raise;
+  return sentence("rank ", scene.victim, " of ", scene.world, ' ',
+                  kManners[static_cast<int>(scene.manner)],
+                  by_itself ? ""
+                            : sentence(" ", base::show_duration(scene.delay), " after ",
+                                       kStages[static_cast<int>(scene.stage)]),
+                  " (call ", scene.calls, ')');
+}
+
+Outcome play(const Scene& scene, bool isolated) {
+  const Surroundings before(isolated);
+  Outcome outcome = Round(scene).run();
+  outcome.left_over = before.left_over();
+  return outcome;
+}
+
+}  // namespace plait::chaos

@@ -1,0 +1,73 @@
+// One round of chaos: ranks that work, one of them that goes, and what became of the others.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "plait/error.h"
+
+namespace plait::chaos {
+
+enum class Manner {
+  kill,   // SIGKILL
+  leave,  // exit() without a word to anybody
+  raise,  // an exception that unwinds the communicators
+  stop,   // SIGSTOP until everybody else has given up
+};
+inline constexpr std::array<const char*, 4> kManners = {"is killed", "exits", "throws",
+                                                        "is stopped"};
+
+// What a rank is doing, as far as the moment of its end depends on it.
+enum class Stage : int { starting, connecting, working, making_mailbox, splitting };
+inline constexpr std::array<const char*, 5> kStages = {"starting", "connecting", "working",
+                                                       "making a mailbox", "splitting"};
+
+// All of a round follows from its seed.
+struct Scene {
+  std::uint64_t seed;
+  int world;
+  int victim;
+  Manner manner;
+  Stage stage;              // wait until the victim does this,
+  int calls;                // in this call or a later one,
+  base::Nanoseconds delay;  // and then so long
+  base::Nanoseconds timeout;
+  std::string job;
+};
+Scene make_scene(std::uint64_t seed, std::optional<int> world, base::Nanoseconds timeout);
+std::string describe(const Scene& scene);
+
+// In memory that all processes of a round share: each rank writes its own, and the parent reads.
+struct Seat {
+  std::atomic<Stage> stage;
+  std::atomic<int> calls;
+  std::atomic<bool> connected;
+  std::atomic<base::Nanoseconds> gone;  // for a victim that goes by itself
+};
+
+// What a rank says when it can't go on.
+struct Report {
+  int rank;
+  Code code;
+  int culprit;          // in the world; Error::kNobody where the Error named none
+  bool surprising;      // no Error but something else, or wrong sums
+  bool names;           // the sentence has the culprit in it
+  std::uint64_t group;  // in which of the program's groups
+  base::Nanoseconds at;
+  std::array<char, 640> sentence;
+};
+
+struct Outcome {
+  int hangs = 0;
+  std::vector<std::string> wrong;
+  std::vector<std::string> left_over;
+  std::vector<base::Nanoseconds> noticed;  // how long after the victim's end, by survivor
+};
+Outcome play(const Scene& scene, bool isolated);  // see surroundings.h
+
+}  // namespace plait::chaos

@@ -1,0 +1,93 @@
+#include "chaos/surroundings.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "base/env.h"
+
+namespace plait::chaos {
+namespace {
+
+std::vector<std::string> folders_with_names() {
+  std::vector<std::string> folders = {"/dev/shm", "/tmp"};
+  if (const auto runtime = base::env("XDG_RUNTIME_DIR")) folders.push_back(*runtime);
+  return folders;
+}
+
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* stream = ::opendir(folder.c_str());
+  if (stream == nullptr) return names;
+  while (const dirent* entry = ::readdir(stream)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  ::closedir(stream);
+  return names;
+}
+
+// The last column of /proc/net/unix; names without a file begin with @.
+std::vector<std::string> abstract_sockets() {
+  std::vector<std::string> names;
+  std::ifstream table("/proc/self/net/unix");
+  for (std::string line; std::getline(table, line);) {
+    const auto at = line.find(" @");
+    if (at != std::string::npos) names.push_back(line.substr(at + 1));
+  }
+  return names;
+}
+
+std::set<std::string> look() {
+  std::set<std::string> all;
+  for (const std::string& folder : folders_with_names()) {
+    for (const std::string& name : entries_of(folder)) all.insert(folder + '/' + name);
+  }
+  for (const std::string& name : abstract_sockets()) all.insert("the socket " + name);
+  return all;
+}
+
+// One more while it is read: the folder's own.
+int open_descriptors() { return static_cast<int>(entries_of("/proc/self/fd").size()); }
+
+}  // namespace
+
+bool isolate() {
+  if (::unshare(CLONE_NEWNS | CLONE_NEWNET) != 0) return false;
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  for (const std::string& folder : folders_with_names()) {
+    if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, nullptr) != 0) return false;
+  }
+  return true;
+}
+
+Surroundings::Surroundings(bool isolated) : isolated_(isolated), before_(look()) {
+  before_.insert(std::to_string(open_descriptors()) + " open descriptors");
+}
+
+std::vector<std::string> Surroundings::left_over() const {
+  std::vector<std::string> extra;
+  for (int tries = 0; tries < 100; ++tries) {
+    std::set<std::string> after = look();
+    after.insert(std::to_string(open_descriptors()) + " open descriptors");
+    extra.clear();
+    std::set_difference(after.begin(), after.end(), before_.begin(), before_.end(),
+                        std::back_inserter(extra));
+    if (!isolated_) {
+      std::erase_if(extra, [](const std::string& name) {
+        return name.find("plait-chaos") == std::string::npos &&
+               name.find("descriptors") == std::string::npos;
+      });
+    }
+    if (extra.empty()) break;
+    ::usleep(10'000);
+  }
+  return extra;
+}
+
+}  // namespace plait::chaos
