@@ -247,21 +247,19 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
   if (world() == 1) return;
   struct Disagreement {
     const char* field;
-    std::function<void(Communicator&, bool odd_one)> call;
+    std::function<void(Communicator&, float* data, bool odd_one)> call;
   };
-  std::vector<float> data(200);
   const Disagreement disagreements[] = {
       {"elements",
-       [&](Communicator& c, bool odd) { all_reduce({data.data(), odd ? 100U : 120U}, c); }},
+       [](Communicator& c, float* data, bool odd) { all_reduce({data, odd ? 100U : 120U}, c); }},
       {"elements",
-       [&](Communicator& c, bool odd) { all_reduce({data.data(), odd ? 0U : 120U}, c); }},
-      {"dtype",
-       [&](Communicator& c, bool odd) {
-         all_reduce({data.data(), 100, odd ? Dtype::bf16 : Dtype::f16}, c);
-       }},
-      {"root", [&](Communicator& c, bool odd) { broadcast({data.data(), 100}, odd ? 0 : 1, c); }},
-      {"operator",
-       [&](Communicator& c, bool odd) { odd ? barrier(c) : broadcast({data.data(), 100}, 0, c); }},
+       [](Communicator& c, float* data, bool odd) { all_reduce({data, odd ? 0U : 120U}, c); }},
+      {"dtype", [](Communicator& c, float* data,
+                   bool odd) { all_reduce({data, 100, odd ? Dtype::bf16 : Dtype::f16}, c); }},
+      {"root",
+       [](Communicator& c, float* data, bool odd) { broadcast({data, 100}, odd ? 0 : 1, c); }},
+      {"operator", [](Communicator& c, float* data,
+                      bool odd) { odd ? barrier(c) : broadcast({data, 100}, 0, c); }},
   };
   for (const Disagreement& disagreement : disagreements) {
     CommunicatorOptions options;
@@ -272,7 +270,7 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
           const bool odd_one = comm.rank() == world() - 1;
           try {
             for (;;) {  // a rank whose part is done early hears of it in its next call
-              disagreement.call(comm, odd_one);
+              disagreement.call(comm, own.data(), odd_one);
             }
           } catch (const Error& error) {
             // Ranks that only see each other's chunks may find nothing to compare, and wait.
