@@ -11,5 +11,6 @@
 #include "plait/mailbox.h"
 #include "plait/tag.h"
 #include "plait/tensor_view.h"
+#include "plait/timeline.h"
 #include "plait/trace.h"
 #include "plait/version.h"

@@ -13,9 +13,11 @@ INSTANTIATE_TEST_SUITE_P(Shm, CollectivesConformance, worlds_of(kShm, {1, 2, 3, 
 
 const RankMaker kLinked = {.name = "linked_shm", .run = run_in_processes, .link = "10gbit,20us"};
 
-INSTANTIATE_TEST_SUITE_P(LinkedShm, TransportConformance, worlds_of(kLinked, {1, 2, 3}), case_name);
-INSTANTIATE_TEST_SUITE_P(LinkedShm, MailboxConformance, worlds_of(kLinked, {1, 2, 3}), case_name);
-INSTANTIATE_TEST_SUITE_P(LinkedShm, CollectivesConformance, worlds_of(kLinked, {1, 2, 3}),
+INSTANTIATE_TEST_SUITE_P(LinkedShm, TransportConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedShm, MailboxConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedShm, CollectivesConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
                          case_name);
 
 }  // namespace plait::conformance

@@ -16,11 +16,11 @@ INSTANTIATE_TEST_SUITE_P(Threads, CollectivesConformance, worlds_of(kThreads, {1
 
 const RankMaker kLinked = {.name = "linked_threads", .run = run_as_threads, .link = "10gbit,20us"};
 
-INSTANTIATE_TEST_SUITE_P(LinkedThreads, TransportConformance, worlds_of(kLinked, {1, 2, 3}),
+INSTANTIATE_TEST_SUITE_P(LinkedThreads, TransportConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
                          case_name);
-INSTANTIATE_TEST_SUITE_P(LinkedThreads, MailboxConformance, worlds_of(kLinked, {1, 2, 3}),
+INSTANTIATE_TEST_SUITE_P(LinkedThreads, MailboxConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
                          case_name);
-INSTANTIATE_TEST_SUITE_P(LinkedThreads, CollectivesConformance, worlds_of(kLinked, {1, 2, 3}),
+INSTANTIATE_TEST_SUITE_P(LinkedThreads, CollectivesConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
                          case_name);
 
 }  // namespace plait::conformance

@@ -2,10 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
+#include "plait/timeline.h"
 
 namespace plait::conformance {
 
@@ -94,6 +99,30 @@ TEST_P(TransportConformance, SaysWhoHasLeft) {
       EXPECT_TRUE(contains(error.what(), "left")) << error.what();
     }
     barrier(comm);
+  });
+}
+
+TEST_P(TransportConformance, WritesOneTimeline) {
+  const std::string path = testing::TempDir() + fresh_job() + ".json";
+  run([&](Communicator& comm) {
+    Trace trace(comm.rank());
+    for (int chunk = 0; chunk <= comm.rank(); ++chunk) {
+      const Span span(&trace, Lane::compute, "work", {.chunk = chunk});
+    }
+    write_timeline(path, trace, comm);
+    if (comm.rank() != 0) return;
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    for (int rank = 0; rank < world(); ++rank) {
+      EXPECT_TRUE(contains(text, "\"rank " + std::to_string(rank) + "\"")) << rank;
+    }
+    std::size_t spans = 0;
+    for (auto at = text.find("\"work\""); at != std::string::npos;
+         at = text.find("\"work\"", at + 1)) {
+      ++spans;
+    }
+    EXPECT_EQ(spans, static_cast<std::size_t>(world() * (world() + 1) / 2));
+    std::remove(path.c_str());
   });
 }
 

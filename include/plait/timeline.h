@@ -1,0 +1,27 @@
+// One timeline of all ranks of a communicator.
+//
+//   plait::Trace trace(place.rank);
+//   plait::Communicator comm = plait::Communicator::connect({.trace = &trace});
+//   ... work ...
+//   plait::write_timeline("timeline.json", trace, comm);   // rank 0 writes what all recorded
+//
+// Ranks of one host share a clock. Ranks of several ask rank 0 for the time and take the quickest
+// answer, so that their spans lie beside rank 0's to within half a round trip.
+#pragma once
+
+#include <string>
+
+#include "plait/communicator.h"
+#include "plait/export.h"
+#include "plait/trace.h"
+
+namespace plait {
+
+// Collective. Sets the trace's clock offset to rank 0's clock.
+PLAIT_EXPORT void align_clock(Trace& trace, Communicator& comm);
+
+// Collective, and aligns the clocks first. Only rank 0 touches the file, and only it throws where
+// that can't be written.
+PLAIT_EXPORT void write_timeline(const std::string& path, Trace& trace, Communicator& comm);
+
+}  // namespace plait
