@@ -35,7 +35,7 @@ const TransportEntry& select_transport(const std::string& name, const Site& site
     if (!name.empty() && name != entry.name) continue;
     const Availability answer = can_use(entry, site);
     if (answer) return entry;
-    refusals += base::sentence(refusals.empty() ? "" : "; ", entry.name, " ", answer.refusal);
+    refusals += base::sentence(refusals.empty() ? "" : "; ", entry.name, ": ", answer.refusal);
   }
   PLAIT_CHECK(!refusals.empty(), "there is no transport \"", name, "\": it is threads, shm or mpi");
   base::fail(Code::invalid_argument, "no transport for rank ", site.place.rank, " of ",

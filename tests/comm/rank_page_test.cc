@@ -1,0 +1,128 @@
+#include "comm/mapped/rank_page.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "base/futex.h"
+
+namespace plait::comm {
+namespace {
+
+using base::kSecond;
+
+// Shared memory begins as zeros, and so does this.
+template <class Part>
+struct Zeroed {
+  alignas(Part) std::array<std::byte, sizeof(Part)> bytes = {};
+  Part& operator*() { return *reinterpret_cast<Part*>(bytes.data()); }
+  Part* operator->() { return reinterpret_cast<Part*>(bytes.data()); }
+};
+
+// Sleepers that nobody wakes would make these tests run into their deadline.
+constexpr base::Nanoseconds kVeryLong = 1000 * kSecond;
+
+TEST(Doorbell, WhatIsReadyIsNotSleptFor) {
+  Zeroed<Doorbell> bell;
+  bell->sleep(kVeryLong, [] { return true; });
+}
+
+TEST(Doorbell, WakesASleeper) {
+  base::register_for_heavy_fences();
+  Zeroed<Doorbell> bell;
+  std::atomic<int> flag{0};
+  std::jthread sleeper([&] {
+    while (flag.load(std::memory_order_acquire) == 0)  // pairs with the store below
+      bell->sleep(kVeryLong, [&] { return flag.load(std::memory_order_acquire) != 0; });
+  });
+  flag.store(1, std::memory_order_release);  // pairs with the sleeper's loads
+  bell->ring();
+}
+
+// A lost wake-up would be a sleep of kVeryLong.
+TEST(Doorbell, LosesNoWakeUp) {
+  base::register_for_heavy_fences();
+  Zeroed<Doorbell> here;
+  Zeroed<Doorbell> there;
+  std::atomic<int> turn{0};
+  const auto play = [&](Doorbell& mine, Doorbell& theirs, int parity) {
+    for (int round = parity; round < 20'000; round += 2) {
+      const auto ready = [&] { return turn.load(std::memory_order_acquire) >= round; };
+      while (!ready()) mine.sleep(kVeryLong, ready);
+      turn.store(round + 1, std::memory_order_release);  // pairs with ready()
+      theirs.ring();
+    }
+  };
+  std::jthread other([&] { play(*there, *here, 1); });
+  play(*here, *there, 0);
+}
+
+TEST(Doorbell, SleepsNoLongerThanTold) {
+  Zeroed<Doorbell> bell;
+  bell->sleep(1000, [] { return false; });
+  bell->sleep(0, [] { return false; });
+  bell->sleep(-5, [] { return false; });
+}
+
+TEST(AnnouncedCall, IsEmptyAtFirst) {
+  Zeroed<AnnouncedCall> call;
+  Tag tag;
+  EXPECT_FALSE(call->read(tag));
+  call->write({.operation = Operation::split, .call = 3});
+  ASSERT_TRUE(call->read(tag));
+  EXPECT_EQ(tag, (Tag{.operation = Operation::split, .call = 3}));
+}
+
+// Every tag is written with one number in all its fields: none may be read half.
+TEST(AnnouncedCall, IsReadWholeWhileItChanges) {
+  Zeroed<AnnouncedCall> call;
+  std::atomic<bool> done{false};
+  std::jthread writer([&] {
+    for (std::uint32_t n = 1; n < 200'000; ++n)
+      call->write({.call = n, .chunk = n, .plan = n, .sizes = {n, n, n}});
+    done.store(true, std::memory_order_relaxed);
+  });
+  std::uint32_t last = 0;
+  Tag tag;
+  while (!done.load(std::memory_order_relaxed)) {
+    if (!call->read(tag)) continue;
+    ASSERT_EQ(tag, (Tag{.call = tag.call,
+                        .chunk = tag.call,
+                        .plan = tag.call,
+                        .sizes = {tag.call, tag.call, tag.call}}));
+    ASSERT_GE(tag.call, last);
+    last = tag.call;
+  }
+  writer.join();
+  ASSERT_TRUE(call->read(tag));
+  EXPECT_EQ(tag.call, 199'999U);
+}
+
+TEST(AnnouncedWait, NamesWhoIsWaitedForAndBeats) {
+  Zeroed<AnnouncedWait> wait;
+  EXPECT_EQ(wait->read().peer, -1);
+  wait->begin(0);
+  const Wait first = wait->read();
+  EXPECT_EQ(first.peer, 0);
+  wait->begin(0);
+  EXPECT_NE(wait->read().beat, first.beat);
+  wait->begin(65'535);
+  EXPECT_EQ(wait->read().peer, 65'535);
+  wait->end();
+  EXPECT_EQ(wait->read().peer, -1);
+}
+
+// What one rank writes often does not share a line with what another one writes.
+TEST(RankPage, KeepsWritersApart) {
+  EXPECT_EQ(sizeof(Doorbell) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, call) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, wait) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, left) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, failed_by) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, record) % kLine, 0U);
+  EXPECT_LE(sizeof(RankPage), 4096U);
+}
+
+}  // namespace
+}  // namespace plait::comm

@@ -1,0 +1,53 @@
+#include "plait/tag.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace plait {
+namespace {
+
+TEST(Tag, NamesEveryOperation) {
+  std::set<std::string_view> names;
+  for (int value = 0; value <= static_cast<int>(Operation::split); ++value)
+    names.insert(name(static_cast<Operation>(value)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(Operation::split) + 1);
+  EXPECT_EQ(name(Operation::all_reduce), "all_reduce");
+  EXPECT_EQ(name(Operation::split), "split");
+  // What a peer of another version may send.
+  EXPECT_EQ(name(static_cast<Operation>(9999)), "custom");
+}
+
+TEST(Tag, DifferenceNamesTheFirstFieldThatDiffers) {
+  const Tag tag = {.operation = Operation::all_gather, .sizes = {100, 7, 0}};
+  Tag other = tag;
+  other.chunk = 3;
+  EXPECT_EQ(difference(tag, other), "the chunk: 0 and 3");
+  other.call = 2;
+  EXPECT_EQ(difference(tag, other), "the order of calls: 0 and 2");
+  other.plan = 9;
+  EXPECT_EQ(difference(tag, other), "the plan: 0 and 9");
+  other.sizes[1] = 8;
+  EXPECT_EQ(difference(tag, other), "shards: 7 and 8");
+  other.sizes[0] = 120;
+  EXPECT_EQ(difference(tag, other), "elements: 100 and 120");
+  other.wire = Dtype::bf16;
+  EXPECT_EQ(difference(tag, other), "the wire: f32 and bf16");
+  other.dtype = Dtype::f16;
+  EXPECT_EQ(difference(tag, other), "the dtype: f32 and f16");
+  other.operation = Operation::barrier;
+  EXPECT_EQ(difference(tag, other), "the operator: all_gather and barrier");
+}
+
+TEST(Tag, CallsSizesByWhatTheyAre) {
+  const auto sizes = [](Operation operation, std::array<std::int64_t, 3> values) {
+    return difference({.operation = operation}, {.operation = operation, .sizes = values});
+  };
+  EXPECT_EQ(sizes(Operation::custom, {5, 0, 0}), "m: 0 and 5");
+  EXPECT_EQ(sizes(Operation::broadcast, {0, 0, 1}), "root: 0 and 1");
+  EXPECT_EQ(sizes(Operation::make_mailbox, {0, 64, 0}), "slot bytes: 0 and 64");
+}
+
+}  // namespace
+}  // namespace plait

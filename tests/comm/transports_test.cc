@@ -1,0 +1,174 @@
+// Which transport is chosen, and what is said where none can be.
+#include "comm/transports.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "comm/environment.h"
+#include "plait/communicator.h"
+#include "plait/error.h"
+
+namespace plait::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+Site site_of(int world, int hosts = 1, const std::string& launcher = "") {
+  return {.place = {.rank = 0, .world = world, .job = "job", .launcher = launcher, .hosts = hosts}};
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_EQ(error.culprit(), Error::kNobody);
+    return error.what();
+  }
+  return "taken";
+}
+
+std::string refusal_to_select(const std::string& name, const Site& site) {
+  return refusal([&] { select_transport(name, site); });
+}
+
+// A folder of plugins that goes with the test.
+class Plugins {
+ public:
+  Plugins() : path_(fs::temp_directory_path() / ("plait-plugins-" + std::to_string(::getpid()))) {
+    fs::create_directory(path_);
+  }
+  Plugins(const Plugins&) = delete;
+  Plugins& operator=(const Plugins&) = delete;
+  ~Plugins() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  std::string path() const { return path_.string(); }
+  fs::path file() const { return path_ / "libplait_mpi_openmpi.so"; }
+
+ private:
+  fs::path path_;
+};
+
+TEST(Transports, TheBestThatCanIsChosen) {
+  EXPECT_STREQ(select_transport("", site_of(1)).name, "threads");
+  EXPECT_STREQ(select_transport("", site_of(2)).name, "shm");
+  EXPECT_STREQ(select_transport("shm", site_of(1)).name, "shm");
+}
+
+TEST(Transports, RefusesAnUnknownName) {
+  EXPECT_EQ(refusal_to_select("nccl", site_of(2)),
+            "there is no transport \"nccl\": it is threads, shm or mpi");
+  EXPECT_EQ(refusal_to_select("SHM", site_of(2)),
+            "there is no transport \"SHM\": it is threads, shm or mpi");
+}
+
+TEST(Transports, ConnectTakesTheNameFromTheEnvironmentUnlessTheCallerHasOne) {
+  const Environment environment(Environment::Variables{{"PLAIT_TRANSPORT", "smoke-signals"}});
+  EXPECT_EQ(refusal([] { Communicator::connect(); }),
+            "there is no transport \"smoke-signals\": it is threads, shm or mpi");
+  EXPECT_EQ(Communicator::connect({.transport = "shm"}).transport(), "shm");
+}
+
+TEST(Transports, ThreadsCannotJoinProcesses) {
+  const Environment environment(
+      {{"PLAIT_RANK", "0"}, {"PLAIT_WORLD_SIZE", "2"}, {"PLAIT_TRANSPORT", "threads"}});
+  EXPECT_EQ(refusal([] { Communicator::connect(); }),
+            "no transport for rank 0 of 2: threads: joins threads of one process (run_in_threads, "
+            "ThreadGroup), not processes");
+}
+
+TEST(Transports, ShmJoinsOneHostOnly) {
+  EXPECT_EQ(
+      refusal_to_select("shm", site_of(4, 2)),
+      "no transport for rank 0 of 4: shm: shares the memory of one host; these ranks are on 2");
+}
+
+TEST(Transports, AMissingPluginIsNamed) {
+  const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
+  EXPECT_EQ(
+      refusal_to_select("mpi", site_of(2)),
+      "no transport for rank 0 of 2: mpi: its plugin libplait_mpi_openmpi.so is not installed");
+  EXPECT_STREQ(select_transport("", site_of(2)).name, "shm");
+}
+
+TEST(Transports, EveryRefusalIsToldWhereNoneCan) {
+  const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
+  EXPECT_EQ(refusal_to_select("", site_of(4, 2, "torchrun")),
+            "no transport for rank 0 of 4: "
+            "threads: joins threads of one process (run_in_threads, ThreadGroup), not processes; "
+            "shm: shares the memory of one host; these ranks are on 2; "
+            "mpi: its plugin libplait_mpi_openmpi.so is not installed");
+}
+
+TEST(Transports, ACorruptPluginIsRefused) {
+  const Plugins plugins;
+  const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", plugins.path()}});
+  std::ofstream(plugins.file()) << "this is no library";
+  const std::string said = refusal_to_select("mpi", site_of(2));
+  EXPECT_TRUE(said.starts_with("no transport for rank 0 of 2: mpi: its plugin does not load: "))
+      << said;
+  EXPECT_NE(said.find(plugins.file().string()), std::string::npos) << said;
+  std::ofstream(plugins.file()) << "";  // a copy that was cut off
+  EXPECT_TRUE(refusal_to_select("mpi", site_of(2))
+                  .starts_with("no transport for rank 0 of 2: mpi: its plugin does not load: "));
+}
+
+TEST(Transports, ALibraryThatIsNoPluginIsRefused) {
+  const Plugins plugins;
+  const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", plugins.path()}});
+  // Any library will do: one that this process has loaded already.
+  std::ifstream maps("/proc/self/maps");
+  std::string library;
+  for (std::string line; std::getline(maps, line);) {
+    const auto at = line.find('/');
+    if (at != std::string::npos && line.find("/libm.so") != std::string::npos)
+      library = line.substr(at);
+  }
+  ASSERT_FALSE(library.empty());
+  fs::copy_file(library, plugins.file());
+  EXPECT_EQ(
+      refusal_to_select("mpi", site_of(2)),
+      "no transport for rank 0 of 2: mpi: " + plugins.file().string() + " is no plugin of plait");
+}
+
+TEST(Transports, MpiIsNotForRanksThatOthersStarted) {
+  for (const auto& entry : transports()) {
+    if (std::string(entry.name) != "mpi") continue;
+    EXPECT_EQ(entry.supports(site_of(2, 1, "plait run")).refusal,
+              "needs ranks that mpirun or srun started; plait run started these");
+    EXPECT_EQ(entry.supports(site_of(2, 1, "torchrun")).refusal,
+              "needs ranks that mpirun or srun started; torchrun started these");
+    EXPECT_TRUE(entry.supports(site_of(2, 1, "Open MPI")));
+    EXPECT_TRUE(entry.supports(site_of(2, 1, "Slurm")));
+  }
+}
+
+TEST(Connect, RefusesARankThatIsNone) {
+  const auto connect_as = [](int rank, int world) {
+    return refusal([&] {
+      Communicator::connect(
+          {.transport = "shm", .place = Place{.rank = rank, .world = world, .job = "job"}});
+    });
+  };
+  EXPECT_EQ(connect_as(2, 2), "connect: there is no rank 2 in a world of 2");
+  EXPECT_EQ(connect_as(-1, 2), "connect: there is no rank -1 in a world of 2");
+  EXPECT_EQ(connect_as(0, 0), "connect: there is no rank 0 in a world of 0");
+  EXPECT_EQ(connect_as(0, -3), "connect: there is no rank 0 in a world of -3");
+}
+
+TEST(ThreadGroup, RefusesARankThatIsNone) {
+  EXPECT_EQ(refusal([] { ThreadGroup(0); }), "a group of 0 threads; at least one is needed");
+  const ThreadGroup group(2);
+  EXPECT_EQ(refusal([&] { group.join(2); }), "join: there is no rank 2 in a world of 2");
+  EXPECT_EQ(refusal([&] { group.join(-1); }), "join: there is no rank -1 in a world of 2");
+}
+
+}  // namespace
+}  // namespace plait::comm
