@@ -1,0 +1,122 @@
+// Chunks between ranks 0 and 1, each stamped with its number, so that what arrives is known to be
+// what was sent. Written out of a buffer of the sender's and read into one of the receiver's.
+//
+//   MailboxExchange exchange(comm, bytes);
+//   there_and_back(exchange, comm.rank());   // one round trip
+//   one_way(exchange, comm.rank());          // one chunk from rank 0 to rank 1
+//   swap_chunks(exchange, comm.rank());      // one chunk each way, at once
+//   exchange.verify();                       // compares the whole of what came last
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plait/communicator.h"
+#include "ranks.h"
+
+namespace plait::bench {
+
+// The buffers of one of the two ranks, and what they hold.
+class Cargo {
+ public:
+  Cargo(std::size_t bytes, int rank);
+
+  std::size_t bytes() const { return outgoing_.size(); }
+  void load(std::byte* chunk);          // stamps the next chunk and writes it
+  void unload(const std::byte* chunk);  // reads it and checks its stamp
+  void verify() const;
+
+ private:
+  std::vector<std::byte> outgoing_;
+  std::vector<std::byte> incoming_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
+  int rank_;
+};
+
+// Through a mailbox: 4 slots in turn, each with room for two chunks.
+class MailboxExchange {
+ public:
+  static constexpr int kSlots = 4;
+
+  MailboxExchange(Communicator& comm, std::size_t bytes);
+  void send();
+  void receive();
+  void verify() const { cargo_.verify(); }
+
+ private:
+  Cargo cargo_;
+  std::unique_ptr<Mailbox> mailbox_;
+  int peer_;
+  std::uint32_t sent_ = 0;
+  std::uint32_t received_ = 0;
+};
+
+// The least that can do: a number beside the bytes, in memory that both ranks see, as many chunks
+// on the way as above. No tags, no checks, no deadline, nobody noticed who dies: the limit.
+class BareExchange {
+ public:
+  BareExchange(Seat& seat, std::size_t bytes);  // collective
+  void send();
+  void receive();
+  void verify() const { cargo_.verify(); }
+
+  static constexpr int kChunks = 2 * MailboxExchange::kSlots;
+
+ private:
+  // A pair of lines, because processors fetch lines in pairs: a small chunk comes with its number.
+  struct alignas(128) Number {
+    std::atomic<std::uint64_t> value;
+    std::array<std::byte, 56> padding;
+  };
+  struct Way {
+    Number* released;
+    std::array<Number*, kChunks> chunks;
+  };
+
+  std::size_t chunk_bytes() const;
+  std::size_t way_bytes() const;
+  Way way(std::byte* common, int from) const;
+  static std::byte* payload(Number* chunk) { return reinterpret_cast<std::byte*>(chunk) + 64; }
+
+  Cargo cargo_;
+  Way out_;
+  Way in_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
+};
+
+// Does it a few times and looks at every byte: outside the clock.
+template <class Exchange, class Pattern>
+void prove(Exchange& exchange, Pattern pattern, int rank) {
+  for (int i = 0; i < 2 * BareExchange::kChunks; ++i) {
+    pattern(exchange, rank);
+    exchange.verify();
+  }
+}
+
+template <class Exchange>
+void there_and_back(Exchange& exchange, int rank) {
+  if (rank == 0) exchange.send();
+  if (rank <= 1) exchange.receive();
+  if (rank == 1) exchange.send();
+}
+
+template <class Exchange>
+void one_way(Exchange& exchange, int rank) {
+  if (rank == 0) exchange.send();
+  if (rank == 1) exchange.receive();
+}
+
+// Each to the other at once, which is what an all-reduce of two ranks must do at the least.
+template <class Exchange>
+void swap_chunks(Exchange& exchange, int rank) {
+  if (rank <= 1) exchange.send();
+  if (rank <= 1) exchange.receive();
+}
+
+}  // namespace plait::bench

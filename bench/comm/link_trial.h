@@ -1,0 +1,17 @@
+// Whether an emulated link keeps its promises: chunks arrive when they would have, and waiting for
+// them leaves the processor to others.
+#pragma once
+
+#include "report.h"
+
+namespace plait::bench {
+
+enum class Waiting {
+  blocked,  // in wait_arrived
+  working,  // polling arrived() between tiles of work
+};
+
+// Collective, on a communicator with a link: rank 0 sends to rank 1, again and again.
+LinkTrial try_link(Communicator& comm, std::size_t bytes, Waiting waiting, const Effort& effort);
+
+}  // namespace plait::bench

@@ -1,0 +1,138 @@
+#include "race.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plait/collectives.h"
+
+namespace plait::bench {
+namespace {
+
+// Values of all ranks, as bytes: no dtype has their precision.
+std::vector<double> gather(Communicator& comm, double mine) {
+  std::vector<double> all(comm.world());
+  all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), all.size() * sizeof(mine), Dtype::s8},
+             comm);
+  return all;
+}
+
+Nanoseconds time_calls(Communicator& comm, const Contender& contender, int calls) {
+  Nanoseconds total = 0;
+  if (contender.prepare) {
+    for (int i = 0; i < calls; ++i) {
+      contender.prepare();
+      barrier(comm);
+      const Nanoseconds begin = base::now();
+      contender.call();
+      total += base::now() - begin;
+    }
+    return total;
+  }
+  barrier(comm);
+  const Nanoseconds begin = base::now();
+  for (int i = 0; i < calls; ++i) contender.call();
+  return base::now() - begin;
+}
+
+struct Repetition {
+  double time;  // nanoseconds per call of the slowest rank
+  bool disturbed;
+};
+
+Repetition repeat(Communicator& comm, const Contender& contender, int calls) {
+  const long before = preemptions();
+  const auto time = static_cast<double>(time_calls(comm, contender, calls));
+  const bool disturbed = preemptions() != before;
+  return {.time = largest(comm, time / calls), .disturbed = largest(comm, disturbed ? 1 : 0) != 0};
+}
+
+struct Samples {
+  std::vector<double> quiet;
+  std::vector<double> disturbed;
+};
+
+Summary summarize(const Contender& contender, const Samples& samples, bool lenient) {
+  const std::size_t tried = samples.quiet.size() + samples.disturbed.size();
+  if (samples.quiet.empty() && !lenient)
+    base::fail(Code::system, contender.name, ": a rank lost its processor in each of ", tried,
+               " repetitions: this machine is too busy to measure on");
+  Summary summary = bench::summarize(samples.quiet.empty() ? samples.disturbed : samples.quiet);
+  summary.kept = static_cast<int>(samples.quiet.size());
+  summary.tried = static_cast<int>(tried);
+  return summary;
+}
+
+// How many calls fill a repetition; warms up on the way.
+int calls_for(Communicator& comm, const Contender& contender, Nanoseconds lasting) {
+  constexpr int kMost = 1 << 16;
+  for (int calls = 1;; calls *= 4) {
+    const double time = largest(comm, static_cast<double>(time_calls(comm, contender, calls)));
+    const double fitting = static_cast<double>(lasting) * calls / std::max(time, 1.0);
+    if (fitting <= 4.0 * calls || calls >= kMost) {
+      return static_cast<int>(std::clamp(fitting, 1.0, static_cast<double>(kMost)));
+    }
+  }
+}
+
+}  // namespace
+
+long preemptions() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
+}
+
+double largest(Communicator& comm, double mine) {
+  const auto all = gather(comm, mine);
+  return *std::max_element(all.begin(), all.end());
+}
+
+Summary summarize(std::vector<double> samples) {
+  PLAIT_CHECK(!samples.empty(), "summarize: no samples");
+  std::sort(samples.begin(), samples.end());
+  const std::size_t middle = samples.size() / 2;
+  const double median =
+      samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
+  const int count = static_cast<int>(samples.size());
+  return {.median = median,
+          .min = samples.front(),
+          .max = samples.back(),
+          .kept = count,
+          .tried = count};
+}
+
+std::vector<Summary> race(Communicator& comm, const std::vector<Contender>& contenders,
+                          const Effort& effort) {
+  const std::size_t count = contenders.size();
+  std::vector<int> calls(count);
+  std::transform(
+      contenders.begin(), contenders.end(), calls.begin(),
+      [&](const Contender& contender) { return calls_for(comm, contender, effort.lasting); });
+  std::vector<Samples> samples(count);
+  const auto wanted = static_cast<std::size_t>(effort.repetitions);
+  const auto enough = [&] {
+    return std::all_of(samples.begin(), samples.end(),
+                       [&](const Samples& mine) { return mine.quiet.size() >= wanted; });
+  };
+  const Nanoseconds begin = base::now();
+  // Clocks are read at different moments, but all ranks must leave after the same round.
+  const auto patient = [&] {
+    return largest(comm, static_cast<double>(base::now() - begin)) <
+           static_cast<double>(effort.patience);
+  };
+  for (int round = 0; round == 0 || (!enough() && patient()); ++round) {
+    for (std::size_t turn = 0; turn < count; ++turn) {
+      const std::size_t i = round % 2 == 0 ? turn : count - 1 - turn;
+      const Repetition seen = repeat(comm, contenders[i], calls[i]);
+      (seen.disturbed ? samples[i].disturbed : samples[i].quiet).push_back(seen.time);
+    }
+  }
+  std::vector<Summary> results(count);
+  for (std::size_t i = 0; i < count; ++i)
+    results[i] = summarize(contenders[i], samples[i], effort.lenient);
+  return results;
+}
+
+}  // namespace plait::bench

@@ -1,0 +1,159 @@
+#include "ranks.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <vector>
+
+#include "base/check.h"
+#include "base/cpus.h"
+
+namespace plait::bench {
+namespace {
+
+// Memory that children forked later share with this process.
+class Common {
+ public:
+  Common()
+      : data_(::mmap(nullptr, Seat::kCommonBytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    if (data_ == MAP_FAILED) base::fail(Code::system, "no memory for the ranks to share");
+  }
+  Common(const Common&) = delete;
+  Common& operator=(const Common&) = delete;
+  ~Common() { ::munmap(data_, Seat::kCommonBytes); }
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_;
+};
+
+// What the calling thread may use is put back as it was.
+class Pinned {
+ public:
+  explicit Pinned(int rank) : before_(base::allowed_cpus()) { pin(rank); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() { ::sched_setaffinity(0, sizeof(before_), &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
+// The processes of ranks 1, 2, ...; those that still run are killed at the end.
+class Children {
+ public:
+  Children() = default;
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+  ~Children() {
+    for (const pid_t pid : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+  }
+
+  void add(pid_t pid) { pids_.push_back(pid); }
+
+  // Waits for all: which of them failed first, by rank; 0 for none.
+  int join() {
+    int failed = 0;
+    for (std::size_t i = 0; i < pids_.size(); ++i) {
+      int status = 0;
+      ::waitpid(pids_[i], &status, 0);
+      if (status != 0 && failed == 0) failed = static_cast<int>(i) + 1;
+    }
+    pids_.clear();
+    return failed;
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+std::string fresh_job() {
+  static std::atomic<int> count{0};
+  return "bench-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
+}
+
+void be_rank(const Crew& crew, const Place& place, const Common& common,
+             const std::function<void(Seat&)>& body) {
+  const Pinned pinned(place.rank);
+  Communicator comm =
+      Communicator::connect({.transport = crew.transport, .place = place, .link = crew.link});
+  Seat seat = {.comm = comm, .common = common.data()};
+  body(seat);
+}
+
+[[noreturn]] void be_child(const Crew& crew, const Place& place, const Common& common,
+                           const std::function<void(Seat&)>& body) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int status = 0;
+  try {
+    be_rank(crew, place, common, body);
+  } catch (const Error& error) {
+    status = 1;
+    // What another rank is to blame for, that rank says itself.
+    if (error.culprit() == Error::kNobody || error.culprit() == place.rank)
+      std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
+  } catch (const std::exception& error) {
+    status = 1;
+    std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
+  }
+  ::_exit(status);  // the destructors of what it inherited are its parent's
+}
+
+void run_processes(const Crew& crew, const Common& common, const std::function<void(Seat&)>& body) {
+  std::cout.flush();
+  Place place = {.rank = 0, .world = crew.ranks, .job = fresh_job()};
+  Children children;
+  for (int rank = 1; rank < crew.ranks; ++rank) {
+    place.rank = rank;
+    const pid_t pid = ::fork();
+    if (pid < 0) base::fail(Code::system, "rank ", rank, " cannot be forked");
+    if (pid == 0) be_child(crew, place, common, body);
+    children.add(pid);
+  }
+  place.rank = 0;
+  be_rank(crew, place, common, body);
+  if (const int failed = children.join(); failed != 0)
+    throw Error(Code::peer_lost, base::sentence("rank ", failed, " failed"), failed);
+}
+
+}  // namespace
+
+void pin(int rank) {
+  const cpu_set_t allowed = base::allowed_cpus();
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  CPU_SET(cpus[rank % cpus.size()], &mine);
+  ::sched_setaffinity(0, sizeof(mine), &mine);
+}
+
+void run_ranks(const Crew& crew, const std::function<void(Seat&)>& body) {
+  const Common common;
+  if (crew.transport != "threads") {
+    run_processes(crew, common, body);
+    return;
+  }
+  run_in_threads(crew.ranks,
+                 [&](Communicator& comm) {
+                   pin(comm.rank());
+                   Seat seat = {.comm = comm, .common = common.data()};
+                   body(seat);
+                 },
+                 {.link = crew.link});
+}
+
+}  // namespace plait::bench

@@ -1,0 +1,38 @@
+// Ranks for measuring: threads or forked processes of this program, each pinned to a processor.
+//
+//   run_ranks({.ranks = 2, .transport = "shm"}, [&](Seat& seat) {
+//     const auto results = race(seat.comm, contenders, effort);
+//     if (seat.comm.rank() == 0) keep(results);     // rank 0 runs in the calling process
+//   });
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "plait/communicator.h"
+
+namespace plait::bench {
+
+struct Crew {
+  int ranks = 2;
+  std::string transport = "shm";  // or "threads"
+  std::optional<Link> link = {};
+};
+
+struct Seat {
+  static constexpr std::size_t kCommonBytes = std::size_t{320} << 20;
+
+  Communicator& comm;
+  std::byte* common;  // kCommonBytes of memory that all ranks see, zero at first
+};
+
+// Returns when all ranks have ended. Throws what rank 0 threw, or Error{peer_lost} where another
+// failed, which has then said why on stderr.
+void run_ranks(const Crew& crew, const std::function<void(Seat&)>& body);
+
+// Ties the calling thread to one of the processors it may use, the same for the same rank.
+void pin(int rank);
+
+}  // namespace plait::bench

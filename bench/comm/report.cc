@@ -1,0 +1,165 @@
+#include "report.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <sstream>
+
+#include "base/text.h"
+
+namespace plait::bench {
+namespace {
+
+// Microseconds with three significant figures or more: 0.382, 7.21, 17.1, 1373
+std::string microseconds(double nanoseconds) {
+  const double us = nanoseconds / 1e3;
+  if (us < 1) return fmt::format("{:.3f}", us);
+  if (us < 100) return fmt::format("{:.2f}", us);
+  return fmt::format("{:.0f}", us);
+}
+
+std::string size_text(std::size_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
+
+std::string percent(double part) { return fmt::format("{:.1f} %", part * 100); }
+
+std::string processor_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown processor";
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date = {};
+  ::gmtime_r(&now, &date);
+  std::ostringstream text;
+  text << std::put_time(&date, "%Y-%m-%d");
+  return text.str();
+}
+
+nlohmann::json to_json(const Summary& times) {
+  return {{"median_ns", times.median},
+          {"min_ns", times.min},
+          {"max_ns", times.max},
+          {"kept", times.kept},
+          {"tried", times.tried}};
+}
+
+nlohmann::json to_json(const Race& race) {
+  nlohmann::json json = {{"what", race.what}, {"bytes", race.bytes}, {"contenders", {}}};
+  for (std::size_t i = 0; i < race.names.size(); ++i)
+    json["contenders"][race.names[i]] = to_json(race.times[i]);
+  return json;
+}
+
+nlohmann::json to_json(const LinkTrial& trial) {
+  nlohmann::json json = {{"link", trial.link},
+                         {"waiting", trial.waiting},
+                         {"bytes", trial.bytes},
+                         {"ideal_ns", trial.ideal},
+                         {"error_median", trial.error},
+                         {"cpu_share", trial.processor},
+                         {"measured", to_json(trial.measured)}};
+  if (trial.useful >= 0) json["work_share"] = trial.useful;
+  return json;
+}
+
+}  // namespace
+
+Machine this_machine() {
+  utsname system = {};
+  ::uname(&system);
+  return {.processor = processor_name(),
+          .processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+          .kernel = system.release,
+          .compiler = __VERSION__};
+}
+
+double load() {
+  double minute = 0;
+  return ::getloadavg(&minute, 1) == 1 ? minute : -1;
+}
+
+Report::Report(std::string title, std::ostream& tables, bool markdown)
+    : title_(std::move(title)), tables_(&tables), markdown_(markdown), load_before_(load()) {
+  const Machine machine = this_machine();
+  *tables_ << fmt::format("{}\n{}, {} processors; load {:.1f}; microseconds\n", title_,
+                          machine.processor, machine.processors, load_before_);
+}
+
+void Report::begin_table(const std::string& name, const std::vector<std::string>& columns) {
+  if (table_ == name) return;
+  table_ = name;
+  *tables_ << (markdown_ ? "\n### " : "\n") << name << "\n" << (markdown_ ? "\n" : "");
+  print_row(columns);
+  if (!markdown_) return;
+  *tables_ << "|";
+  for (std::size_t i = 0; i < columns.size(); ++i) *tables_ << "---:|";
+  *tables_ << "\n";
+}
+
+void Report::print_row(const std::vector<std::string>& cells) {
+  if (markdown_) *tables_ << "|";
+  for (const std::string& cell : cells)
+    *tables_ << (markdown_ ? fmt::format(" {} |", cell) : fmt::format("{:>12}", cell));
+  *tables_ << std::endl;
+}
+
+void Report::add(const Race& race) {
+  races_.push_back(race);
+  std::vector<std::string> columns = {"size"};
+  std::vector<std::string> cells = {size_text(race.bytes)};
+  for (std::size_t i = 0; i < race.names.size(); ++i) {
+    const Summary& times = race.times[i];
+    columns.insert(columns.end(), {race.names[i], "min", "max"});
+    // A tilde: other programs took the processor in every repetition.
+    cells.insert(cells.end(),
+                 {fmt::format("{}{}", times.kept > 0 ? "" : "~", microseconds(times.median)),
+                  microseconds(times.min), microseconds(times.max)});
+  }
+  if (race.names.size() == 2) {
+    columns.emplace_back("ratio");
+    cells.push_back(fmt::format("{:.2f}", race.times[0].median / race.times[1].median));
+  }
+  begin_table(race.what, columns);
+  print_row(cells);
+}
+
+void Report::add(const LinkTrial& trial) {
+  trials_.push_back(trial);
+  begin_table(fmt::format("{}, {}", trial.link, trial.waiting),
+              {"size", "ideal", "measured", "min", "max", "error", "CPU time", "work done"});
+  print_row({size_text(trial.bytes), microseconds(trial.ideal), microseconds(trial.measured.median),
+             microseconds(trial.measured.min), microseconds(trial.measured.max),
+             fmt::format("{:.2f} %", trial.error * 100), percent(trial.processor),
+             trial.useful < 0 ? "-" : percent(trial.useful)});
+}
+
+std::string Report::json(const std::vector<std::string>& command) const {
+  const Machine machine = this_machine();
+  nlohmann::json json = {{"title", title_},
+                         {"date", today()},
+                         {"command", command},
+                         {"machine",
+                          {{"processor", machine.processor},
+                           {"processors", machine.processors},
+                           {"kernel", machine.kernel},
+                           {"compiler", machine.compiler}}},
+                         {"load", {load_before_, load()}},
+                         {"races", nlohmann::json::array()},
+                         {"links", nlohmann::json::array()}};
+  for (const Race& race : races_) json["races"].push_back(to_json(race));
+  for (const LinkTrial& trial : trials_) json["links"].push_back(to_json(trial));
+  return json.dump(2) + "\n";
+}
+
+}  // namespace plait::bench

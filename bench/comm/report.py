@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Sums up what the comm benchmarks measured, beside what plait promises.
+
+    bench/comm/report.py build/bench/comm*.json
+    bench/comm/report.py --markdown build/bench/comm*.json
+    bench/comm/report.py --update docs/performance.md build/bench/comm*.json
+
+Reads what plait_bench_comm and plait_bench_comm_mpi wrote with --json. Of several runs beside MPI, each row is taken
+from the one in which MPI was faster, with plait's time and the ratio of that same run.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+BEGIN = "<!-- begin: bench/comm/report.py -->"
+END = "<!-- end: bench/comm/report.py -->"
+SIZES = [(2**20, "MiB"), (2**10, "KiB"), (1, "B")]
+
+
+class Pair(NamedTuple):
+    """The same thing done by plait and by MPI in one run, in microseconds."""
+
+    ours: float
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.theirs
+
+
+def size_text(size: int) -> str:
+    unit, name = next((u, n) for u, n in SIZES if size >= u or u == 1)
+    return f"{size // unit} {name}"
+
+
+def us(value: Optional[float]) -> str:
+    if value is None:
+        return "-"
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+class Results:
+    def __init__(self, files: list[Path]):
+        runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        self.alone = next((r for r in runs if not self.has_mpi(r)), None)
+        self.beside = [r for r in runs if self.has_mpi(r)]
+        self.runs = runs
+
+    @staticmethod
+    def has_mpi(run: dict) -> bool:
+        return any("MPI" in race["contenders"] for race in run["races"])
+
+    def time(self, what: str, size: int, who: str = "plait") -> Optional[float]:
+        for race in self.alone["races"] if self.alone else []:
+            if (race["what"], race["bytes"]) == (what, size) and who in race["contenders"]:
+                return race["contenders"][who]["median_ns"] / 1e3
+        return None
+
+    def pair(self, what: str, size: int) -> Optional[Pair]:
+        pairs = [
+            Pair(
+                race["contenders"]["plait"]["median_ns"] / 1e3,
+                race["contenders"]["MPI"]["median_ns"] / 1e3,
+            )
+            for run in self.beside
+            for race in run["races"]
+            if (race["what"], race["bytes"]) == (what, size)
+        ]
+        return min(pairs, key=lambda pair: pair.theirs, default=None)
+
+    def keys(self, runs: list[dict]) -> list[tuple[str, int]]:
+        """What was measured at which size, in order, once."""
+        found = ((race["what"], race["bytes"]) for run in runs for race in run["races"])
+        return list(dict.fromkeys(found))
+
+    def conditions(self) -> str:
+        run = self.runs[0]
+        machine = run["machine"]
+        loads = [load for r in self.runs for load in r["load"]]
+        titles = {r["title"].split(":")[0].removeprefix("plait and ") for r in self.beside}
+        beside = f"; beside {', '.join(sorted(titles))}" if titles else ""
+        return (
+            f"{run['date']}: {machine['processor']}, {machine['processors']} processors, Linux "
+            f"{machine['kernel']}, gcc {machine['compiler']}; load {min(loads):.1f} to {max(loads):.1f}{beside}."
+        )
+
+    def promises(self) -> list[list[str]]:
+        rows = []
+
+        def row(text: str, value: Optional[float], bar: float, shown: str) -> None:
+            if value is not None:
+                rows.append([text, shown, f"{bar:g}", "yes" if value <= bar else "**no**"])
+
+        trip = self.time("mailbox, round trip", 64)
+        row("round trip of 64 B, µs", trip, 0.3, us(trip))
+        pair = self.pair("all_reduce", 65536)
+        if pair:
+            row("all_reduce, 64 KiB, µs", pair.ours, 6, us(pair.ours))
+        for size, bar in [(16384, 0.35), (65536, 0.55), (8 << 20, 0.6)]:
+            pair = self.pair("all_reduce", size)
+            if pair:
+                row(
+                    f"all_reduce, {size_text(size)}, plait/MPI",
+                    pair.ratio,
+                    bar,
+                    f"{pair.ratio:.2f}",
+                )
+        return rows
+
+    def collectives(self) -> list[list[str]]:
+        rows = []
+        for what, size in self.keys(self.beside):
+            pair = self.pair(what, size)
+            assert pair
+            limit = self.time("mailbox, both ways at once", size, "bare")
+            rows.append(
+                [
+                    what.replace(" fresh", ", input just written"),
+                    size_text(size) if size else "",
+                    us(pair.ours),
+                    us(pair.theirs),
+                    f"{pair.ratio:.2f}",
+                    us(limit) if what.startswith("all_reduce") else "",
+                    us(self.time("all_reduce", size, "memcpy")) if size else "",
+                ]
+            )
+        return rows
+
+    def mailboxes(self) -> list[list[str]]:
+        return [
+            [what.removeprefix("mailbox, "), size_text(size)]
+            + [us(self.time(what, size, who)) for who in ("plait", "bare", "memcpy")]
+            for what, size in self.keys([self.alone] if self.alone else [])
+            if what.startswith("mailbox")
+        ]
+
+    def links(self) -> list[list[str]]:
+        return [
+            [
+                trial["waiting"],
+                size_text(trial["bytes"]),
+                us(trial["ideal_ns"] / 1e3),
+                us(trial["measured"]["median_ns"] / 1e3),
+                f"{trial['error_median'] * 100:.2f}",
+                f"{trial['cpu_share'] * 100:.0f}",
+                f"{trial['work_share'] * 100:.0f}" if "work_share" in trial else "",
+            ]
+            for trial in (self.alone["links"] if self.alone else [])
+        ]
+
+    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        link = self.alone["links"][0]["link"] if self.alone and self.alone["links"] else ""
+        return [
+            ("Promised", ["figure", "measured", "at most", "met"], self.promises()),
+            (
+                "Collectives of two ranks, µs a call",
+                ["", "size", "plait", "MPI", "plait/MPI", "limit", "memcpy"],
+                self.collectives(),
+            ),
+            (
+                "Mailbox, µs a chunk",
+                ["", "size", "plait", "limit", "memcpy"],
+                self.mailboxes(),
+            ),
+            (
+                f"{link[:1].upper()}{link[1:]}: arrival in µs",
+                ["the receiver is", "size", "ideal", "measured", "error, %", "CPU time, %", "work done, %"],
+                self.links(),
+            ),
+        ]
+
+
+def markdown(results: Results) -> str:
+    lines = [results.conditions(), ""]
+    for title, columns, rows in results.tables():
+        if not rows:
+            continue
+        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |"]
+        lines += ["|---|" + "---:|" * (len(columns) - 1)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
+    return "\n".join(lines)
+
+
+def text(results: Results) -> str:
+    lines = []
+    for title, columns, rows in results.tables()[:2]:
+        if not rows:
+            continue
+        table = [columns] + [[cell.replace("*", "") for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*table)]
+        lines += ["", title, ""]
+        for cells in table:
+            first = cells[0].ljust(widths[0])
+            rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))
+            lines.append("  ".join([first, *rest]).rstrip())
+    return "\n".join([*lines, "", results.conditions()])
+
+
+def update(page: Path, block: str) -> None:
+    before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not found or not end:
+        sys.exit(f"{page} has no place for the tables: {BEGIN} and {END}, each on a line")
+    page.write_text(f"{before}{BEGIN}\n{block}{END}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Sums up what the comm benchmarks measured.")
+    parser.add_argument("--markdown", action="store_true", help="print all tables as Markdown")
+    parser.add_argument("--update", type=Path, metavar="PAGE", help="put them into this page")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    arguments = parser.parse_args()
+    results = Results(arguments.files)
+    if arguments.update:
+        update(arguments.update, markdown(results))
+    else:
+        print(markdown(results) if arguments.markdown else text(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

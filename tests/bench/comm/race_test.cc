@@ -1,0 +1,85 @@
+#include "comm/race.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plait/error.h"
+
+namespace plait::bench {
+namespace {
+
+constexpr Effort kShort = {.repetitions = 5,
+                           .lasting = 50 * base::kMicrosecond,
+                           .patience = 1 * base::kSecond,
+                           .lenient = true};
+
+TEST(Summarize, OddCountHasAMiddle) {
+  const Summary summary = summarize({5, 1, 3});
+  EXPECT_EQ(summary.median, 3);
+  EXPECT_EQ(summary.min, 1);
+  EXPECT_EQ(summary.max, 5);
+  EXPECT_EQ(summary.kept, 3);
+}
+
+TEST(Summarize, EvenCountHasTwoMiddles) { EXPECT_EQ(summarize({4, 1, 2, 9}).median, 3); }
+
+TEST(Summarize, NothingIsRefused) { EXPECT_THROW(summarize({}), Error); }
+
+TEST(Race, AllRanksGetTheSameResults) {
+  std::array<std::vector<Summary>, 2> results;
+  run_in_threads(2, [&](Communicator& comm) {
+    results.at(comm.rank()) = race(comm, {{"a", [] {}}, {"b", [] {}}}, kShort);
+  });
+  ASSERT_EQ(results[0].size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(results[0][i].median, results[1][i].median);
+    EXPECT_LE(results[0][i].min, results[0][i].median);
+    EXPECT_LE(results[0][i].median, results[0][i].max);
+    EXPECT_GE(results[0][i].tried, results[0][i].kept);
+  }
+}
+
+// What counts is the time of the slowest rank.
+TEST(Race, SlowestRankCounts) {
+  constexpr Nanoseconds kSlow = 2 * base::kMillisecond;
+  run_in_threads(2, [&](Communicator& comm) {
+    const auto dawdle = [&] {
+      const Nanoseconds end = base::now() + kSlow;
+      while (comm.rank() == 1 && base::now() < end) {
+      }
+    };
+    const auto results = race(comm, {{"dawdle", dawdle}}, kShort);
+    EXPECT_GE(results[0].min, static_cast<double>(kSlow));
+  });
+}
+
+// Contenders in turns: a b, b a, a b, ...; each call prepared where that is asked for.
+TEST(Race, TakesTurnsAndPrepares) {
+  run_in_threads(1, [&](Communicator& comm) {
+    std::string order;
+    int prepared = 0;
+    const auto note = [&](char who) {
+      if (order.empty() || order.back() != who) order += who;
+    };
+    const Contender a = {.name = "a",
+                         .call =
+                             [&] {
+                               note('a');
+                               --prepared;
+                             },
+                         .prepare = [&] { ++prepared; }};
+    const Contender b = {.name = "b", .call = [&] { note('b'); }};
+    race(comm, {a, b}, {.repetitions = 4, .lasting = 1, .lenient = true});
+    EXPECT_EQ(prepared, 0);
+    // To warm up a and b, then in turns; neighbours of the same name look like one.
+    EXPECT_TRUE(order.starts_with("ababab")) << order;
+  });
+}
+
+TEST(Race, LargestIsThatOfAllRanks) {
+  run_in_threads(3, [](Communicator& comm) { EXPECT_EQ(largest(comm, comm.rank() * 1.5), 3.0); });
+}
+
+}  // namespace
+}  // namespace plait::bench
