@@ -313,6 +313,10 @@ std::string make_secret_name() {
   return name;
 }
 
+bool is_secret_name(const std::string& text) {
+  return text.size() == sizeof("plait-") - 1 + 32 && text.starts_with("plait-");
+}
+
 std::string name_of_job(const std::string& job) {
   constexpr std::size_t kLongest = 80;  // of 107 that a socket's name may have
   std::string name = sentence("plait-", ::geteuid(), '-', job);

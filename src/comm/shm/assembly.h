@@ -30,8 +30,9 @@ std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat, const Watch&
 // The others: one socket, to rank 0.
 base::Fd attend(const std::string& name, const Seat& seat, const Watch& watch = {});
 
-// A name that nobody can guess.
+// A name that nobody can guess, and whether a text could be one.
 std::string make_secret_name();
+bool is_secret_name(const std::string& text);
 
 // The name for a job that all ranks were told of.
 std::string name_of_job(const std::string& job);

@@ -29,6 +29,9 @@ std::unique_ptr<Transport> create(const Site& site) {
   const std::vector<std::string> names = site.all_gather(name);
   PLAIT_CHECK(static_cast<int>(names.size()) == seat.world, "the caller's all_gather returned ",
               names.size(), " parts in a world of ", seat.world);
+  const bool plausible = seat.rank == 0 ? names[0] == name : is_secret_name(names[0]);
+  PLAIT_CHECK(plausible, "the caller's all_gather returned \"", names[0].substr(0, 40),
+              names[0].size() > 40 ? "..." : "", "\" for rank 0, which it cannot have sent");
   std::vector<base::Fd> sockets;
   if (seat.rank == 0) {
     sockets = assemble(std::move(listener), seat);

@@ -1,0 +1,364 @@
+// What happens to a group when a rank forks, dies, leaves, is late or does something else, case by
+// case; tests/chaos does the same at random.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "comm/milestones.h"
+#include "comm/shm/hub.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+using conformance::run_in_processes;
+
+constexpr std::chrono::milliseconds kShort{400};
+
+CommunicatorOptions options_of(int rank, int world, const std::string& job) {
+  return {.transport = "shm", .place = Place{.rank = rank, .world = world, .job = job}};
+}
+
+float sum_of_ones(Communicator& comm) {
+  float sum = 1;
+  all_reduce({&sum, 1}, comm);
+  return sum;
+}
+
+// The ways in which a rank can wait for the others of a group.
+struct Wait {
+  const char* name;
+  std::function<void(Communicator&)> wait;
+};
+
+void PrintTo(const Wait& wait, std::ostream* out) { *out << wait.name; }  // NOLINT: gtest's name
+
+void poll_all_reduce(Communicator& comm) {
+  float sum = 1;
+  Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
+  while (!pending.done()) std::this_thread::yield();
+}
+
+void wait_in_mailbox(Communicator& comm) {
+  Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = 64});
+  for (int peer = 0; peer < comm.world(); ++peer) mailbox.post(peer, 0, {}, 1);
+  for (int peer = 0; peer < comm.world(); ++peer) {
+    mailbox.wait_arrived(peer, 0, {});
+    mailbox.release(peer, 0);
+  }
+}
+
+const Wait kWaits[] = {
+    {"barrier", [](Communicator& comm) { barrier(comm); }},
+    {"all_reduce", [](Communicator& comm) { sum_of_ones(comm); }},
+    {"polling", poll_all_reduce},
+    {"mailbox", wait_in_mailbox},
+    {"make_mailbox", [](Communicator& comm) { comm.make_mailbox({.slots = 1, .slot_bytes = 64}); }},
+    {"split", [](Communicator& comm) { comm.split(0, 0); }},
+};
+
+class EveryWait : public testing::TestWithParam<Wait> {
+ protected:
+  static void wait(Communicator& comm) {
+    for (;;) GetParam().wait(comm);
+  }
+
+  // Ranks with a short deadline, as processes and as threads. `given_up` is theirs in this run.
+  using Body = std::function<void(Communicator& comm, Milestones& given_up)>;
+  static void run(const Body& body) {
+    for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+      Milestones given_up;
+      runner(3, [&](Communicator& comm) { body(comm, given_up); }, {.timeout = kShort});
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Reliability, EveryWait, testing::ValuesIn(kWaits),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+// The deadline is a minute away: whoever does not notice makes the test fail by its own.
+TEST_P(EveryWait, NoticesADeath) {
+  const std::string job = fresh_job();
+  fork_ranks(4, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 4, job));
+    if (rank == 2) barrier(comm), ::_exit(0);  // as good as killed: nothing is destroyed
+    const Error error = expect_error(Code::peer_lost, [&] { barrier(comm), wait(comm); });
+    EXPECT_EQ(error.culprit(), 2) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 2 (pid ")) << error.what();
+    // Nothing else is said by any later call.
+    const Error again = expect_error(Code::peer_lost, [&] { barrier(comm); });
+    EXPECT_STREQ(again.what(), error.what());
+  });
+}
+
+// What a data loader does: its processes keep open whatever the rank had open.
+TEST_P(EveryWait, NoticesADeathThoughAChildOfTheDeadLives) {
+  const std::string job = fresh_job();
+  Milestones noticed;
+  fork_ranks(3, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    if (rank == 1) {
+      barrier(comm);
+      if (::fork() == 0) {
+        noticed.await(0, 2);
+        ::_exit(0);
+      }
+      ::_exit(0);
+    }
+    const Error error = expect_error(Code::peer_lost, [&] { barrier(comm), wait(comm); });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    noticed.reach(0);
+  });
+}
+
+TEST_P(EveryWait, NoticesThatARankHasLeft) {
+  const auto body = [](Communicator& comm) {
+    barrier(comm);
+    auto part = comm.split(0, 0);
+    barrier(comm);
+    if (comm.rank() == 1) {
+      part.reset();
+    } else {
+      const Error error = expect_error(Code::peer_lost, [&] { wait(*part); });
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(contains(error.what(), "left")) << error.what();
+    }
+    barrier(comm);
+  };
+  run_in_processes(3, body, {});
+  run_in_threads(3, body);
+}
+
+TEST_P(EveryWait, EndsAtTheDeadline) {
+  run([](Communicator& comm, Milestones& given_up) {
+    barrier(comm);
+    if (comm.rank() == 1) given_up.await(0, 2);
+    const Error error = expect_error(Code::timeout, [&] { wait(comm); });
+    given_up.reach(0);
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
+  });
+}
+
+// Rank 0 waits for rank 1, first; rank 1 waits for rank 2, which is late.
+TEST_P(EveryWait, BlamesTheOneForWhomAllWait) {
+  run([](Communicator& comm, Milestones& given_up) {
+    Mailbox& line = comm.cached_mailbox({.slots = 1, .slot_bytes = 1});
+    barrier(comm);
+    if (comm.rank() == 2) given_up.await(0, 2);
+    if (comm.rank() == 1) std::this_thread::sleep_for(kShort / 4);
+    const Error error = expect_error(Code::timeout, [&] {
+      if (comm.rank() == 1) line.wait_arrived(2, 0, {});
+      wait(comm);
+    });
+    given_up.reach(0);
+    EXPECT_EQ(error.culprit(), 2) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 2")) << error.what();
+  });
+}
+
+TEST(Polling, ComputingBetweenTwoLooksIsNotWaiting) {
+  run_in_processes(2,
+                   [](Communicator& comm) {
+                     float sum = 1;
+                     Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
+                     // Both compute for longer than the deadline, one of them even longer.
+                     std::this_thread::sleep_for(comm.rank() * kShort / 4 + 2 * kShort);
+                     while (!pending.done()) std::this_thread::yield();
+                     EXPECT_EQ(sum, 2);
+                   },
+                   {.timeout = kShort});
+}
+
+TEST(Leaving, AfterTheLastCallDisturbsNobody) {
+  for (int round = 0; round < 60; ++round) {
+    run_in_threads(4, [&](Communicator& comm) {
+      std::vector<float> all(8, 0);
+      const std::vector<float> mine(2, static_cast<float>(comm.rank()));
+      if (comm.rank() == round % 4) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      all_gather({mine.data(), mine.size()}, {all.data(), all.size()}, comm);
+    });
+  }
+}
+
+TEST(Disagreement, BetweenSetUpCallsNamesBoth) {
+  const auto body = [](Communicator& comm) {
+    const Error error = expect_error(Code::mismatch, [&] {
+      if (comm.rank() == 0) {
+        comm.split(0, 0);
+      } else {
+        comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+      }
+    });
+    EXPECT_TRUE(contains(error.what(), "split")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "make_mailbox")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 0")) << error.what();
+  };
+  run_in_processes(3, body, {});
+  run_in_threads(3, body);
+}
+
+TEST(Disagreement, BetweenACollectiveAndASetUpCallNamesBoth) {
+  const auto body = [](Communicator& comm) {
+    const Error error = expect_error(Code::mismatch, [&] {
+      if (comm.rank() == 0) {
+        barrier(comm);
+      } else {
+        comm.split(0, 0);
+      }
+    });
+    EXPECT_TRUE(contains(error.what(), "split")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "barrier")) << error.what();
+  };
+  run_in_processes(3, body, {});
+  run_in_threads(3, body);
+}
+
+// A rank that is lost while a new group is made has its number in the old one.
+TEST(NewGroup, ErrorsNameRanksOfTheOldOne) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    const comm::shm::Seat seat = {.rank = rank, .world = 3, .timeout = base::kSecond};
+    const auto hub = comm::shm::meet_at("plait-test-" + job, seat);
+    if (rank == 2) {
+      hub->all_gather("", {});  // agrees, and then does not come
+      ::usleep(1'500'000);
+      return;
+    }
+    const Error error = expect_error(Code::timeout, [&] {
+      hub->subgroup(rank == 0 ? std::vector<int>{} : std::vector<int>{1, 2}, {});
+      if (rank == 0) throw Error(Code::timeout, "joins none", 2);
+    });
+    EXPECT_EQ(error.culprit(), 2);
+    if (rank == 1) {
+      EXPECT_STREQ(error.what(),
+                   "split: rank 2, rank 1 of the new group: rank 1 of 2 has not come within 1 s");
+    }
+  });
+}
+
+TEST(Fork, AChildCannotUseItsParentsCommunicator) {
+  run_in_processes(2,
+                   [](Communicator& comm) {
+                     Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = 64});
+                     static_cast<void>(mailbox);
+                     const std::string refusal = "this process was forked from rank " +
+                                                 std::to_string(comm.rank()) +
+                                                 ", whose communicators it cannot use";
+                     const pid_t child = ::fork();
+                     if (child == 0) {
+                       const std::function<void()> calls[] = {
+                           [&] { barrier(comm); },
+                           [&] { sum_of_ones(comm); },
+                           [&] { poll_all_reduce(comm); },
+                           [&] { comm.split(0, 0); },
+                           [&] { comm.make_mailbox({.slots = 2, .slot_bytes = 64}); },
+                           [&] { comm.cached_mailbox({.slots = 3, .slot_bytes = 64}); },
+                           [&] { comm.abort("the child says so"); }};
+                       for (const auto& call : calls) {
+                         const Error error = expect_error(Code::invalid_argument, call);
+                         EXPECT_EQ(std::string(error.what()), refusal);
+                       }
+                       {
+                         const Communicator gone = std::move(comm);
+                       }
+                       ::_exit(testing::Test::HasFailure() ? 1 : 0);
+                     }
+                     int status = 1;
+                     ::waitpid(child, &status, 0);
+                     EXPECT_EQ(status, 0);
+                     // Nothing that the child has done, its destructors included, has reached the
+                     // group.
+                     EXPECT_EQ(sum_of_ones(comm), 2);
+                     const auto part = comm.split(0, 0);
+                     EXPECT_TRUE(part.has_value());
+                   },
+                   {});
+}
+
+TEST(SideBySide, JobsDoNotMeet) {
+  const std::string one = fresh_job();
+  const std::string two = fresh_job();
+  fork_ranks(5, [&](int index) {
+    const bool first = index < 2;
+    Communicator comm =
+        Communicator::connect(first ? options_of(index, 2, one) : options_of(index - 2, 3, two));
+    for (int round = 0; round < 100; ++round) ASSERT_EQ(sum_of_ones(comm), first ? 2 : 3);
+  });
+}
+
+TEST(SideBySide, ProcessesOfOneJobConnectAgainAndAgain) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    std::vector<Communicator> comms;
+    for (int round = 0; round < 10; ++round) {
+      comms.push_back(Communicator::connect(options_of(rank, 3, job)));
+      // All of them are groups of their own.
+      for (Communicator& comm : comms) ASSERT_EQ(sum_of_ones(comm), 3);
+    }
+    comms.erase(comms.begin() + 2);
+    for (Communicator& comm : comms) ASSERT_EQ(sum_of_ones(comm), 3);
+  });
+}
+
+TEST(SideBySide, ThreadsOfAProcessHaveJobsOfTheirOwn) {
+  constexpr int kJobs = 4;
+  std::vector<std::string> jobs;
+  for (int job = 0; job < kJobs; ++job) jobs.push_back(fresh_job());
+  fork_ranks(2, [&](int rank) {
+    std::vector<std::jthread> threads;
+    for (int job = 0; job < kJobs; ++job) {
+      threads.emplace_back([&, job] {
+        EXPECT_NO_THROW({
+          Communicator comm = Communicator::connect(options_of(rank, 2, jobs[job]));
+          for (int round = 0; round < 50; ++round) EXPECT_EQ(sum_of_ones(comm), 2);
+          const auto part = comm.split(0, job);
+          EXPECT_TRUE(part.has_value());
+        });
+      });
+    }
+  });
+}
+
+TEST(SideBySide, GroupsOfThreadsDoNotMeet) {
+  std::vector<std::jthread> groups;
+  for (int group = 0; group < 4; ++group) {
+    groups.emplace_back([group] {
+      const int world = 1 + group % 3;
+      EXPECT_NO_THROW(run_in_threads(world, [&](Communicator& comm) {
+        for (int round = 0; round < 50; ++round)
+          EXPECT_EQ(sum_of_ones(comm), static_cast<float>(world));
+        auto part = comm.split(comm.rank() % 2, 0);
+        barrier(*part);
+      }));
+    });
+  }
+}
+
+// One group's end is not another's.
+TEST(SideBySide, AFailedGroupLeavesOthersAlone) {
+  run_in_processes(3,
+                   [](Communicator& comm) {
+                     auto doomed = comm.split(0, 0);
+                     if (comm.rank() == 1) doomed->abort("only this one");
+                     expect_error(Code::peer_lost, [&] {
+                       for (;;) barrier(*doomed);
+                     });
+                     EXPECT_EQ(sum_of_ones(comm), 3);
+                     auto fresh = comm.split(0, 0);
+                     EXPECT_EQ(sum_of_ones(*fresh), 3);
+                   },
+                   {});
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,436 @@
+// How processes find each other, and what they say when they don't.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "base/socket.h"
+#include "comm/milestones.h"
+#include "comm/shm/assembly.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using base::Fd;
+using comm::shm::name_of_job;
+using conformance::contains;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+
+constexpr uid_t kNobody = 65534;
+
+CommunicatorOptions options_for(const Place& place, std::chrono::milliseconds timeout) {
+  return {.transport = "shm", .place = place, .timeout = timeout};
+}
+
+// Long enough for a busy machine.
+constexpr std::chrono::milliseconds kLong{30'000};
+constexpr std::chrono::milliseconds kShort{500};
+
+Error error_of(const CommunicatorOptions& options) {
+  try {
+    Communicator::connect(options);
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "rank " << options.place->rank << " connected";
+  return {Code::system, "", Error::kNobody};
+}
+
+void expect_error(const CommunicatorOptions& options, Code code, int culprit,
+                  const std::string& sentence) {
+  const Error error = error_of(options);
+  EXPECT_EQ(error.code(), code) << error.what();
+  EXPECT_EQ(error.culprit(), culprit) << error.what();
+  EXPECT_EQ(std::string(error.what()), sentence);
+}
+
+void expect_group(const Place& place) {
+  Communicator comm = Communicator::connect(options_for(place, kLong));
+  float sum = static_cast<float>(place.rank + 1);
+  all_reduce({&sum, 1}, comm);
+  EXPECT_EQ(sum, static_cast<float>(place.world * (place.world + 1) / 2));
+}
+
+void await_listener(const std::string& job) {
+  const std::string wanted = "@" + name_of_job(job);
+  for (int tries = 0; tries < 20'000; ++tries) {
+    std::ifstream table("/proc/net/unix");
+    for (std::string line; std::getline(table, line);) {
+      if (line.ends_with(wanted)) return;
+    }
+    ::usleep(1000);
+  }
+  ADD_FAILURE() << "nobody listens at " << wanted;
+}
+
+Fd call(const std::string& job) {
+  await_listener(job);
+  auto socket = base::connect_to(name_of_job(job));
+  EXPECT_TRUE(socket.has_value());
+  return socket ? std::move(*socket) : Fd();
+}
+
+std::string hello(int rank, int world) {
+  return "plait-1 " + std::to_string(rank) + ' ' + std::to_string(world) + ' ' +
+         std::to_string(::getpid());
+}
+
+// Processes that are not ranks 0, 1, 2, ... in this order.
+void fork_all(const std::vector<std::function<void()>>& processes) {
+  fork_ranks(static_cast<int>(processes.size()), [&](int index) { processes[index](); });
+}
+
+TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
+  const std::string job = fresh_job();
+  fork_ranks(4, [&](int rank) {
+    if (rank == 1) ::usleep(200'000);  // comes when rank 0 has found out already
+    const Place place = {.rank = rank, .world = rank == 3 ? 5 : 4, .job = job};
+    const Error error = error_of(options_for(place, kLong));
+    EXPECT_EQ(error.code(), Code::mismatch);
+    EXPECT_EQ(error.culprit(), 3);
+    EXPECT_TRUE(contains(error.what(), "rank 3 (pid ")) << error.what();
+    EXPECT_TRUE(contains(error.what(), ") was started in a world of 5, rank 0 in one of 4"))
+        << error.what();
+  });
+}
+
+TEST(Rendezvous, TwoProcessesThatClaimOneRankAreRefused) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int index) {
+    const Place place = {.rank = index == 0 ? 0 : 1, .world = 3, .job = job};
+    const Error error = error_of(options_for(place, kLong));
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_TRUE(contains(error.what(), "two processes (pid ")) << error.what();
+    EXPECT_TRUE(contains(error.what(), ") claim rank 1 of 3")) << error.what();
+  });
+}
+
+TEST(Rendezvous, ASecondRankZeroIsRefusedAndTheFirstGoesOn) {
+  const std::string job = fresh_job();
+  Milestones refused;
+  std::vector<std::function<void()>> processes;
+  processes.emplace_back([&] { expect_group({.rank = 0, .world = 2, .job = job}); });
+  processes.emplace_back([&] {
+    const Fd first = call(job);
+    const std::string pids = "(pid " + std::to_string(base::credentials_of(first).pid) +
+                             " and pid " + std::to_string(::getpid()) + ")";
+    expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
+                 Error::kNobody, "two processes " + pids + " claim rank 0");
+    refused.reach(0);
+  });
+  processes.emplace_back([&] {
+    refused.await(0);
+    expect_group({.rank = 1, .world = 2, .job = job});
+  });
+  fork_all(processes);
+}
+
+TEST(Rendezvous, EverybodyHearsWhoIsMissing) {
+  const std::string job = fresh_job();
+  fork_ranks(2, [&](int index) {
+    expect_error(options_for({.rank = index * 2, .world = 4, .job = job}, kShort), Code::timeout, 1,
+                 "ranks 1 and 3 of 4 have not come within 500 ms");
+  });
+}
+
+TEST(Rendezvous, OneMissingRankIsNamedAlone) {
+  expect_error(options_for({.rank = 0, .world = 2, .job = fresh_job()}, kShort), Code::timeout, 1,
+               "rank 1 of 2 has not come within 500 ms");
+}
+
+TEST(Rendezvous, AMissingRankZeroIsNamed) {
+  const std::string job = fresh_job();
+  fork_ranks(2, [&](int index) {
+    const int rank = index + 1;
+    expect_error(options_for({.rank = rank, .world = 3, .job = job}, kShort), Code::timeout, 0,
+                 "rank 0 of 3 has not come within 500 ms, or its group is complete without rank " +
+                     std::to_string(rank));
+  });
+}
+
+TEST(Rendezvous, ARankThatDiesWhileOthersAreAwaitedIsNamed) {
+  const std::string job = fresh_job();
+  std::vector<std::function<void()>> processes;
+  for (const int rank : {0, 1}) {
+    processes.emplace_back([&, rank] {
+      if (rank == 1) ::usleep(300'000);  // comes when rank 2 is dead already
+      const Error error = error_of(options_for({.rank = rank, .world = 4, .job = job}, kLong));
+      EXPECT_EQ(error.code(), Code::peer_lost);
+      EXPECT_EQ(error.culprit(), 2);
+      EXPECT_TRUE(contains(error.what(), ") has died while the group was assembling"))
+          << error.what();
+    });
+  }
+  processes.emplace_back([&] {
+    const Fd socket = call(job);
+    EXPECT_EQ(base::send_message(socket, hello(2, 4), Fd()), base::Delivery::done);
+    ::usleep(50'000);
+  });
+  fork_all(processes);
+}
+
+TEST(Rendezvous, AListenerThatNeverAnswersIsGivenUpAtTheDeadline) {
+  const std::string job = fresh_job();
+  Milestones done;
+  std::vector<std::function<void()>> processes;
+  processes.emplace_back([&] {
+    const auto listener = base::listen_at(name_of_job(job));
+    base::wait_readable({&*listener}, base::kSecond);
+    auto first = base::accept_from(*listener);
+    done.await(0, 2);
+  });
+  processes.emplace_back([&] {
+    await_listener(job);
+    const Error error = error_of(options_for({.rank = 1, .world = 2, .job = job}, kShort));
+    EXPECT_EQ(error.code(), Code::timeout);
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_TRUE(contains(error.what(), ") has said nothing for 500 ms")) << error.what();
+    done.reach(0);
+  });
+  processes.emplace_back([&] {
+    await_listener(job);
+    const Error error = error_of(options_for({.rank = 0, .world = 2, .job = job}, kShort));
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_TRUE(contains(error.what(), " claim rank 0")) << error.what();
+    done.reach(0);
+  });
+  fork_all(processes);
+}
+
+TEST(Rendezvous, NonsenseAndSilenceDoNotKeepAGroupFromAssembling) {
+  const std::string job = fresh_job();
+  Milestones done;
+  std::vector<std::function<void()>> processes;
+  processes.emplace_back([&] {
+    expect_group({.rank = 0, .world = 2, .job = job});
+    done.reach(1);
+  });
+  processes.emplace_back([&] {
+    std::vector<Fd> sockets;
+    const std::string nothing(1, '\0');
+    for (const std::string& text :
+         {std::string("GET / HTTP/1.1\r\n"), nothing, std::string(base::kLongestMessage, 'x'),
+          std::string("plait-1"), std::string("plait-1 1"), std::string("plait-1 one two three"),
+          std::string("plait-2 1 2 3"), std::string("plait-1 1 2 3 4"), std::string("!0 1 failed"),
+          std::string("welcome"), std::string("plait-1  1 2 3"),
+          std::string("plait-1 99999999999999999999 2 3")}) {
+      sockets.push_back(call(job));
+      base::send_message(sockets.back(), text, Fd(::dup(STDIN_FILENO)));
+      call(job);  // and away again, without a word
+    }
+    sockets.push_back(call(job));  // stays, without a word
+    done.reach(0);
+    done.await(1);
+  });
+  processes.emplace_back([&] {
+    done.await(0);
+    expect_group({.rank = 1, .world = 2, .job = job});
+  });
+  fork_all(processes);
+}
+
+TEST(Rendezvous, AFloodOfCallersDoesNotKeepAGroupFromAssembling) {
+  const std::string job = fresh_job();
+  Milestones done;
+  std::vector<std::function<void()>> processes;
+  processes.emplace_back([&] {
+    const rlimit few = {.rlim_cur = 256, .rlim_max = 256};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    expect_group({.rank = 0, .world = 2, .job = job});
+    done.reach(1);
+  });
+  processes.emplace_back([&] {
+    const rlimit many = {.rlim_cur = 2048, .rlim_max = 2048};
+    ::setrlimit(RLIMIT_NOFILE, &many);
+    std::vector<Fd> sockets;
+    await_listener(job);
+    for (int i = 0; i < 1000; ++i) {
+      auto socket = base::connect_to(name_of_job(job));
+      if (socket) sockets.push_back(std::move(*socket));
+    }
+    EXPECT_GT(sockets.size(), 300U);
+    done.reach(0);
+    done.await(1);
+  });
+  processes.emplace_back([&] {
+    done.await(0);
+    expect_group({.rank = 1, .world = 2, .job = job});
+  });
+  fork_all(processes);
+}
+
+// Tests with another user's processes: only root can make them.
+class Strangers : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to start processes of another user";
+  }
+
+  static void become_nobody() { ASSERT_EQ(::setuid(kNobody), 0); }
+};
+
+TEST_F(Strangers, ThatHoldTheMeetingPlaceAreNamedAndNotTalkedTo) {
+  const std::string job = fresh_job();
+  const std::string name = name_of_job(job);  // of this user's job
+  Milestones done;
+  std::vector<std::function<void()>> processes;
+  processes.emplace_back([&] {
+    become_nobody();
+    const auto listener = base::listen_at(name);
+    ASSERT_TRUE(listener.has_value());
+    done.await(0, 2);
+    // Whoever called has said nothing.
+    while (const auto caller = base::accept_from(*listener)) {
+      base::Message message;
+      EXPECT_NE(base::receive_message(*caller, message), base::Delivery::done) << message.bytes;
+    }
+  });
+  for (const int rank : {0, 1}) {
+    processes.emplace_back([&, rank] {
+      await_listener(job);
+      const Error error = error_of(options_for({.rank = rank, .world = 2, .job = job}, kLong));
+      EXPECT_EQ(error.code(), Code::system);
+      EXPECT_TRUE(contains(error.what(), "the meeting place of this job is held by pid "));
+      EXPECT_TRUE(contains(error.what(), " of user 65534, and not by one of user 0"))
+          << error.what();
+      done.reach(0);
+    });
+  }
+  fork_all(processes);
+}
+
+TEST_F(Strangers, ThatTalkPerfectlyAreIgnored) {
+  const std::string job = fresh_job();
+  const std::string name = name_of_job(job);
+  Milestones done;
+  std::vector<std::function<void()>> processes;
+  processes.emplace_back([&] {
+    expect_group({.rank = 0, .world = 2, .job = job});
+    done.reach(1);
+  });
+  processes.emplace_back([&] {
+    await_listener(job);
+    become_nobody();
+    const auto socket = base::connect_to(name);
+    ASSERT_TRUE(socket.has_value());
+    base::send_message(*socket, hello(1, 2), Fd());
+    // Hung up on.
+    base::Message message;
+    base::Delivery delivery = base::Delivery::not_yet;
+    for (int tries = 0; tries < 20'000 && delivery == base::Delivery::not_yet; ++tries) {
+      base::wait_readable({&*socket}, base::kMillisecond);
+      delivery = base::receive_message(*socket, message);
+    }
+    EXPECT_EQ(delivery, base::Delivery::closed) << message.bytes;
+    done.reach(0);
+    done.await(1);
+  });
+  processes.emplace_back([&] {
+    done.await(0);
+    expect_group({.rank = 1, .world = 2, .job = job});
+  });
+  fork_all(processes);
+}
+
+// An all_gather as a framework's store would offer it: through files.
+class FileStore {
+ public:
+  explicit FileStore(int world)
+      : world_(world),
+        folder_(std::filesystem::temp_directory_path() / ("plait-store-" + fresh_job())) {
+    std::filesystem::create_directory(folder_);
+  }
+  FileStore(const FileStore&) = delete;
+  FileStore& operator=(const FileStore&) = delete;
+  ~FileStore() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::vector<std::string> all_gather(int rank, const std::string& mine) const {
+    const auto part = folder_ / (std::to_string(rank) + ".part");
+    std::ofstream(part) << mine;
+    std::filesystem::rename(part, folder_ / std::to_string(rank));
+    std::vector<std::string> all(world_);
+    for (int peer = 0; peer < world_; ++peer) {
+      const auto theirs = folder_ / std::to_string(peer);
+      for (int tries = 0; tries < 20'000 && !std::filesystem::exists(theirs); ++tries)
+        ::usleep(1000);
+      std::getline(std::ifstream(theirs), all[peer], '\0');
+    }
+    return all;
+  }
+
+ private:
+  int world_;
+  std::filesystem::path folder_;
+};
+
+TEST(CallersAllGather, BringsRanksTogether) {
+  const FileStore store(3);
+  fork_ranks(3, [&](int rank) {
+    CommunicatorOptions options = options_for({.rank = rank, .world = 3}, kLong);
+    options.all_gather = [&](const std::string& mine) { return store.all_gather(rank, mine); };
+    Communicator comm = Communicator::connect(options);
+    float sum = static_cast<float>(rank);
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 3);
+  });
+}
+
+TEST(CallersAllGather, MustReturnAPartOfEveryRank) {
+  const FileStore store(2);
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_for({.rank = rank, .world = 2}, kLong);
+    options.all_gather = [&](const std::string& mine) {
+      auto all = store.all_gather(rank, mine);
+      all.pop_back();
+      return all;
+    };
+    expect_error(options, Code::invalid_argument, Error::kNobody,
+                 "the caller's all_gather returned 1 parts in a world of 2");
+  });
+}
+
+TEST(CallersAllGather, MustReturnWhatWasSent) {
+  const std::string long_text(4000, 'x');
+  for (const std::string& text : {std::string(), std::string("nonsense"), long_text}) {
+    for (const int rank : {0, 1}) {
+      CommunicatorOptions options = options_for({.rank = rank, .world = 2}, kLong);
+      options.all_gather = [&](const std::string&) { return std::vector<std::string>(2, text); };
+      const std::string shown = text.size() > 40 ? text.substr(0, 40) + "..." : text;
+      expect_error(options, Code::invalid_argument, Error::kNobody,
+                   "the caller's all_gather returned \"" + shown +
+                       "\" for rank 0, which it cannot have sent");
+    }
+  }
+}
+
+TEST(CallersAllGather, ItsOwnExceptionComesThrough) {
+  CommunicatorOptions options = options_for({.rank = 0, .world = 2}, kLong);
+  options.all_gather = [](const std::string&) -> std::vector<std::string> {
+    throw std::runtime_error("the store is closed");
+  };
+  EXPECT_THROW(Communicator::connect(options), std::runtime_error);
+}
+
+TEST(NameOfJob, IsTheUsersOwnAndFits) {
+  EXPECT_EQ(name_of_job("a"), "plait-" + std::to_string(::geteuid()) + "-a");
+  const std::string base(200, 'j');
+  EXPECT_LE(name_of_job(base + "1").size(), 100U);
+  EXPECT_NE(name_of_job(base + "1"), name_of_job(base + "2"));
+  EXPECT_EQ(name_of_job(base + "1"), name_of_job(base + "1"));
+}
+
+}  // namespace
+}  // namespace plait
