@@ -3,14 +3,15 @@
 
     tools/do/tidy.py --build build/release --all|--changed
 
-A file was found clean with its text, that of all our headers it includes, its compile command and .clang-tidy: a
-stamp below BUILD/../tidy is named by their hash. --changed takes the files that differ from the merge base with
-origin/main (without one: from the commit before the last) and those that include one that does.
+A file was found clean with its text, that of all our headers it includes, its compile command and the .clang-tidy
+files above it: a stamp below BUILD/../tidy is named by their hash. --changed takes the files that differ from the
+merge base with origin/main (without one: from the commit before the last) and those that include one that does.
 """
 
 import argparse
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from pathlib import Path
 TIDY = "clang-tidy-19"
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+COMPLAINT = re.compile(r"^\S+:\d+:\d+: (?:error|warning): .*$", re.MULTILINE)
 
 
 @functools.cache
@@ -64,30 +66,32 @@ def changed() -> set[Path]:
 
 def key(entry: dict, build: Path) -> str:
     """A name for everything clang-tidy's verdict depends on."""
-    digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes() + entry["command"].encode())
-    for file in sorted(included(Path(entry["file"]), build)):
-        digest.update(file.read_bytes())
+    file = Path(entry["file"])
+    settings = {folder / ".clang-tidy" for folder in file.parents if folder.is_relative_to(ROOT)}
+    digest = hashlib.sha256(entry["command"].encode())
+    for source in sorted(included(file, build) | {s for s in settings if s.exists()}):
+        digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
-def tidy(entry: dict, build: Path, stamps: Path) -> bool:
+def tidy(entry: dict, build: Path, stamps: Path) -> list[str]:
+    """The complaints, each one line; clang-tidy's own pages of explanation are printed."""
     stamp = stamps / key(entry, build)
     if stamp.exists():
-        return True
+        return []
     start = time.monotonic()
     run = subprocess.run(
         [TIDY, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True
     )
     name = Path(entry["file"]).relative_to(ROOT)
-    print(
-        f"{name}: {'clean' if run.returncode == 0 else 'FAILED'}, {time.monotonic() - start:.1f} s",
-        flush=True,
-    )
+    verdict = "clean" if run.returncode == 0 else "FAILED"
+    print(f"{name}: {verdict}, {time.monotonic() - start:.1f} s", flush=True)
     if run.returncode == 0:
         stamp.touch()
-    else:
-        print(run.stdout, run.stderr, flush=True)
-    return run.returncode == 0
+        return []
+    print(run.stdout, run.stderr, flush=True)
+    complaints = COMPLAINT.findall(run.stdout)
+    return [c.replace(f"{ROOT}/", "") for c in complaints] or [f"{name}: clang-tidy failed"]
 
 
 def main() -> int:
@@ -105,12 +109,14 @@ def main() -> int:
     ours = [e for e in entries if not Path(e["file"]).is_relative_to(build.parent)]
     if arguments.changed:
         touched = changed()
-        if ROOT / ".clang-tidy" not in touched:
+        if not any(file.name == ".clang-tidy" for file in touched):
             ours = [e for e in ours if included(Path(e["file"]), build) & touched]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        clean = list(pool.map(lambda entry: tidy(entry, build, stamps), ours))
-    print(f"{clean.count(True)} of {len(clean)} files are clean")
-    return 0 if all(clean) else 1
+        complaints = list(pool.map(lambda entry: tidy(entry, build, stamps), ours))
+    # A complaint about a header comes once for each file that includes it.
+    print("\n".join(sorted(set(itertools.chain(*complaints)))))
+    print(f"{complaints.count([])} of {len(ours)} files are clean")
+    return 1 if any(complaints) else 0
 
 
 if __name__ == "__main__":
