@@ -22,6 +22,7 @@ from typing import Iterator, NamedTuple, Optional
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*<?(\S+?)>?\s*$")
 CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"(?:\./)?[\w.*{},-]+(?:/[\w.*{},-]+)+/?")
+PLACEHOLDER = re.compile(r"(?<=/)[A-Z_]+(?=/)")  # `src/comm/NAME/`: any
 MACHINE = re.compile(r"(?<![\w.~}])/(?:home|root|work|Users|mnt)/[\w.-]+")
 TAG = re.compile(r"<!--\s*file:\s*(\S+)\s*-->")
 VERB = re.compile(r"^verb_(\w+)\(\)", re.MULTILINE)
@@ -135,7 +136,7 @@ class Checker:
 
     def check_paths(self, file: Path, line: str) -> Iterator[str]:
         for code in CODE.findall(line):
-            path = re.sub(r":\d+(-\d+)?$", "", code)
+            path = PLACEHOLDER.sub("*", re.sub(r":\d+(-\d+)?$", "", code))
             if not PATH.fullmatch(path):
                 continue
             bases = self.bases(file, path.removeprefix("./"))

@@ -61,6 +61,10 @@ class CheckDocsTest(unittest.TestCase):
         self.expect("`plait/gone.h`\n", "1: `plait/gone.h` does not exist")
         self.expect("`comm/gone.h`\n", "1: `comm/gone.h` does not exist")
 
+    def test_capitals_stand_for_any_name(self):
+        self.expect("`src/MODULE/mailbox.h` `src/NAME/`\n")
+        self.expect("`src/MODULE/gone.h`\n", "1: `src/*/gone.h` does not exist")
+
     def test_commands(self):
         self.expect("```sh\n./do fly\n```\n", "2: ./do has no verb fly")
         self.expect("```sh\ntrue\n./do test && ./do plait fly\n```\n", "3: plait has no verb fly")

@@ -23,20 +23,31 @@ configure() {
   cmake --preset "$1" && touch "$stamp"
 }
 
-# run_benches [NAME ARGS...]: one, by the name of its executable, or all of them.
+# run_benches [NAME ARGS...]: the benches of one folder of bench/, or of all.
 run_benches() {
-  local bench
+  local name
   if (($# > 0)); then
-    bench=$(find build/release/bench -type f -name "$1" -perm -u+x)
-    [[ -n $bench ]] || usage_error "no benchmark is called '$1'; there are: $(bench_names | xargs)"
-    exec "$bench" "${@:2}"
+    run_bench "$@"
+    return
   fi
-  for bench in $(bench_names); do
-    say "== $bench"
-    "$(find build/release/bench -type f -name "$bench" -perm -u+x)"
+  for name in $(bench_names); do
+    say "== $name"
+    run_bench "$name"
   done
 }
 
+# A folder with a run.sh knows itself how it is run.
+run_bench() {
+  local name=$1
+  if [[ -x bench/$name/run.sh ]]; then
+    "bench/$name/run.sh" "${@:2}"
+  elif [[ -x build/release/bench/$name/${name}_bench ]]; then
+    "build/release/bench/$name/${name}_bench" "${@:2}"
+  else
+    usage_error "no benchmark is called '$name'; there are: $(bench_names | xargs)"
+  fi
+}
+
 bench_names() {
-  find build/release/bench -type f -name '*_bench' -perm -u+x -printf '%f\n' | sort
+  find bench -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort
 }
