@@ -7,6 +7,7 @@
 #include "conformance/transport.h"
 
 namespace plait::conformance {
+namespace {
 
 const RankMaker kMpi = {.name = "mpi", .run = run_under_mpi, .sees_calls = false};
 const RankMaker kLinked = {
@@ -22,4 +23,5 @@ INSTANTIATE_TEST_SUITE_P(LinkedMpi, MailboxConformance, worlds_of(kLinked, start
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, CollectivesConformance, worlds_of(kLinked, started_world()),
                          case_name);
 
+}  // namespace
 }  // namespace plait::conformance

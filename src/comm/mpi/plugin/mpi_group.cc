@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
 
@@ -14,28 +17,69 @@ using base::sentence;
 
 namespace {
 
-constexpr Nanoseconds kFarewell = 200 * base::kMillisecond;  // how long a notice may take to leave
+// How long a notice may take to leave. What is stuck then is stuck with a peer that does not
+// listen.
+constexpr Nanoseconds kSending = 200 * base::kMillisecond;
+
+// How long a farewell may take when its sender's process is seen to have ended.
+constexpr Nanoseconds kLastWords = 50 * base::kMillisecond;
+
+// A notice on its way to everybody else.
+class Circular final : public Leftover {
+ public:
+  Circular(const Notice& notice, const Members& members)
+      : notice_(notice), sends_(members.size(), MPI_REQUEST_NULL) {
+    const std::size_t bytes = offsetof(Notice, sentence) + std::strlen(notice.sentence.data()) + 1;
+    const auto held = hold_mpi();
+    for (int peer = 0; peer < members.size(); ++peer) {
+      if (peer == members.me) continue;
+      // A peer that can't be told can't be helped.
+      MPI_Isend(&notice_, static_cast<int>(bytes), MPI_BYTE, members.processes[peer],
+                members.tag_of(peer, kNoticeTag), carrier(0), &sends_[peer]);
+    }
+  }
+
+  bool settled() override {
+    const auto held = hold_mpi();
+    int done = 0;
+    MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &done, MPI_STATUSES_IGNORE);
+    return done != 0;
+  }
+
+ private:
+  Notice notice_;
+  std::vector<MPI_Request> sends_;
+};
+
+class FormerGroup final : public Leftover {
+ public:
+  explicit FormerGroup(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
+  bool settled() override {
+    group_->listen();
+    return group_->has_stopped_listening();
+  }
+
+ private:
+  std::shared_ptr<MpiGroup> group_;
+};
 
 }  // namespace
 
-MpiGroup::MpiGroup(Session session, const WaitPolicy& policy)
-    : Group(session.rank(), session.world(), policy), session_(std::move(session)), left_(world()) {
+MpiGroup::MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours,
+                   const WaitPolicy& policy)
+    : Group(members.me, members.size(), policy),
+      members_(std::move(members)),
+      neighbours_(std::move(neighbours)),
+      left_at_(world()) {
   expect_notice();
-}
-
-MpiGroup::~MpiGroup() {
-  const auto held = hold_mpi();
-  if (hearing_ == MPI_REQUEST_NULL) return;
-  MPI_Cancel(&hearing_);
-  MPI_Wait(&hearing_,
-           MPI_STATUS_IGNORE);  // returns at once: the receive is cancelled or has a message
 }
 
 void MpiGroup::expect_notice() {
   const auto held = hold_mpi();
-  check_mpi(
-      MPI_Irecv(&heard_, sizeof(heard_), MPI_BYTE, MPI_ANY_SOURCE, 0, session_.get(), &hearing_),
-      "MPI_Irecv");
+  if (stopped_) return;
+  check_mpi(MPI_Irecv(&heard_, sizeof(heard_), MPI_BYTE, MPI_ANY_SOURCE,
+                      members_.my_tag(kNoticeTag), carrier(0), &hearing_),
+            "MPI_Irecv");
 }
 
 void MpiGroup::listen() {
@@ -44,31 +88,68 @@ void MpiGroup::listen() {
     {
       const auto held = hold_mpi();
       int there = 0;
-      if (hearing_ == MPI_REQUEST_NULL) return;
+      // Null while another thread of this rank hears a notice.
+      if (stopped_ || hearing_ == MPI_REQUEST_NULL) return;
       check_mpi(MPI_Test(&hearing_, &there, &status), "MPI_Test");
       if (there == 0) return;
     }
-    // Pairs with examine(): what the peer posted before it left has its place in the queues
-    // already.
-    if (heard_.left) left_[status.MPI_SOURCE].store(true, std::memory_order_release);
-    if (!heard_.left) adopt(heard_);
+    hear(heard_, members_.member_of(status.MPI_SOURCE));
     expect_notice();
   }
+}
+
+bool MpiGroup::has_stopped_listening() {
+  if (!failed() && !everybody_has_left()) return false;
+  const auto held = hold_mpi();
+  if (!stopped_ && hearing_ != MPI_REQUEST_NULL) MPI_Cancel(&hearing_);
+  stopped_ = true;
+  int done = 0;
+  check_mpi(MPI_Test(&hearing_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+// Memory ordering: what a peer sent before its farewell has its place in MPI's queues when
+// left_at_ is set (release); who sees it set (acquire, in has_left()) and then asks MPI finds it.
+void MpiGroup::hear(const Notice& notice, int peer) {
+  switch (notice.kind) {
+    case Notice::Kind::failure:
+      return adopt(notice);
+    case Notice::Kind::farewell:
+      return left_at_[peer].store(base::now(), std::memory_order_release);
+    case Notice::Kind::closing: {
+      const std::lock_guard lock(records_mutex_);
+      auto& closed = closings_[notice.mailbox];
+      closed.resize(world());
+      closed[peer] = true;
+    }
+  }
+}
+
+bool MpiGroup::everybody_has_left() const {
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer != rank() && !has_left(peer)) return false;
+  }
+  return true;
+}
+
+bool MpiGroup::is_long_gone(int peer) const {
+  const Nanoseconds left_at = left_at_[peer].load(std::memory_order_acquire);  // pairs with hear()
+  return left_at != 0 && base::now() - left_at > kUnderWay;
 }
 
 // Memory ordering: the record is complete before failed_ is set (release); who sees it set
 // (acquire, in failed()) reads it whole. The mutex keeps two failures from being recorded at once.
 void MpiGroup::adopt(const Notice& notice) noexcept {
-  const std::lock_guard lock(record_mutex_);
+  const std::lock_guard lock(records_mutex_);
   if (failed_.load(std::memory_order_relaxed)) return;
-  record_ = {.code = notice.code, .culprit = notice.culprit, .sentence = notice.sentence.data()};
+  failure_ = {.code = notice.code, .culprit = notice.culprit, .sentence = notice.sentence.data()};
   note_failure();
   failed_.store(true, std::memory_order_release);
 }
 
 void MpiGroup::fail(const Failure& failure) noexcept {
   if (failed()) return;
-  Notice notice = {.left = false, .code = failure.code, .culprit = failure.culprit, .sentence = {}};
+  Notice notice = {.kind = Notice::Kind::failure, .code = failure.code, .culprit = failure.culprit};
   const std::size_t length = std::min(failure.sentence.size(), notice.sentence.size() - 1);
   std::memcpy(notice.sentence.data(), failure.sentence.data(), length);
   adopt(notice);
@@ -76,44 +157,64 @@ void MpiGroup::fail(const Failure& failure) noexcept {
 }
 
 void MpiGroup::leave() noexcept {
-  if (!failed())
-    tell_all({.left = true, .code = Code::peer_lost, .culprit = rank(), .sentence = {}});
+  if (!failed()) tell_all({.kind = Notice::Kind::farewell});
 }
 
-// Copies the notice for every peer and gives the sends a moment to get away; whatever is stuck then
-// is stuck with a peer that does not listen any more.
-void MpiGroup::tell_all(const Notice& notice) noexcept {
-  std::vector<MPI_Request> sends(world(), MPI_REQUEST_NULL);
+void MpiGroup::say_closed(int mailbox) noexcept {
+  tell_all({.kind = Notice::Kind::closing, .mailbox = mailbox});
+}
+
+bool MpiGroup::all_others_have_closed(int mailbox) const {
+  const std::lock_guard lock(records_mutex_);
+  const auto closed = closings_.find(mailbox);
   for (int peer = 0; peer < world(); ++peer) {
-    const auto held = hold_mpi();
-    if (peer != rank())
-      MPI_Isend(&notice, sizeof(notice), MPI_BYTE, peer, 0, session_.get(), &sends[peer]);
+    const bool has_closed = closed != closings_.end() && closed->second[peer];
+    if (peer != rank() && !has_closed && !has_left(peer)) return false;
   }
-  const Nanoseconds deadline = base::now() + kFarewell;
-  for (int done = 0; done == 0 && base::now() < deadline;) {
-    const auto held = hold_mpi();
-    MPI_Testall(world(), sends.data(), &done, MPI_STATUSES_IGNORE);
-  }
+  return true;
+}
+
+void MpiGroup::forget(int mailbox) noexcept {
+  const std::lock_guard lock(records_mutex_);
+  closings_.erase(mailbox);
+}
+
+void MpiGroup::tell_all(const Notice& notice) noexcept {
+  auto circular = std::make_unique<Circular>(notice, members_);
+  const Nanoseconds deadline = base::now() + kSending;
+  while (!circular->settled() && base::now() < deadline) ::usleep(20);
+  mpi::leave_behind(std::move(circular));
 }
 
 Failure MpiGroup::failure() const {
-  const std::lock_guard lock(record_mutex_);
-  return record_;
+  const std::lock_guard lock(records_mutex_);
+  return failure_;
 }
 
 void MpiGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
-  listen();
+  look_around(awaited);
   raise_if_failed();
-  if (awaited == nullptr) return;
-  if (!has_left(awaited->peer)) return;
-  // What it sent last is on its way: it left only after this rank's library had taken it up.
-  const Nanoseconds end = base::now() + kFarewell;
-  while (base::now() < end) {
-    if (ready()) return;
-  }
+  if (awaited == nullptr || !is_long_gone(awaited->peer) || ready()) return;
   fail_and_raise(
       {Code::peer_lost, awaited->peer,
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
+}
+
+void MpiGroup::look_around(const Awaited* awaited) {
+  settle_leftovers();
+  listen();
+  for (int peer = 0; neighbours_ != nullptr && peer < world(); ++peer) {
+    const int process = members_.processes[peer];
+    if (peer == rank() || has_left(peer) || !neighbours_->has_ended(process)) continue;
+    // It may have ended in good order: then its farewell is here or comes at once.
+    const Nanoseconds end = base::now() + kLastWords;
+    while (base::now() < end && !has_left(peer)) listen();
+    if (has_left(peer)) continue;
+    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " looks around")
+                                                 : describe(*awaited, rank());
+    fail({Code::peer_lost, peer,
+          sentence(waits, "; rank ", peer, " (", neighbours_->describe(process), ") has died")});
+  }
 }
 
 void MpiGroup::give_up(const Awaited& awaited) {
@@ -130,6 +231,10 @@ void MpiGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
     if (failed() || ready()) return;
     ::usleep(20);
   }
+}
+
+void leave_behind(std::shared_ptr<MpiGroup> group) noexcept {
+  leave_behind(std::make_unique<FormerGroup>(std::move(group)));
 }
 
 }  // namespace plait::comm::mpi

@@ -1,64 +1,105 @@
 // A group whose ranks hear of each other by messages alone.
 #pragma once
 
+#include <mpi.h>
+
 #include <array>
 #include <atomic>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "comm/group.h"
-#include "comm/mpi/plugin/session.h"
+#include "comm/mpi/plugin/members.h"
+#include "comm/mpi/plugin/neighbours.h"
 
 namespace plait::comm::mpi {
 
+// What a rank tells the others of its group, unasked.
+struct Notice {
+  enum class Kind { failure, farewell, closing };
+  Kind kind;
+  int mailbox = 0;               // closing: of which mailbox (see MpiGroup::say_closed)
+  Code code = Code::peer_lost;   // failure: why
+  int culprit = Error::kNobody;  // and by whom
+  std::array<char, 500> sentence = {};
+};
+
 class MpiGroup final : public Group {
  public:
-  MpiGroup(Session session, const WaitPolicy& policy);
-  ~MpiGroup() override;
+  // `neighbours` is null while they don't know each other yet.
+  MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours, const WaitPolicy& policy);
 
-  const Session& session() const { return session_; }
+  const Members& members() const { return members_; }
+  const std::shared_ptr<const Neighbours>& neighbours() const { return neighbours_; }
 
   bool has_left(int peer) const {
-    return left_[peer].load(std::memory_order_acquire);  // pairs with listen()
+    return left_at_[peer].load(std::memory_order_acquire) != 0;  // pairs with hear()
   }
 
-  // Hears what the peers have to say: failures and farewells.
+  // How long what a peer has sent before a notice may arrive after it.
+  static constexpr Nanoseconds kUnderWay = base::kSecond;
+
+  // Left long enough ago for all that it has sent before to be here.
+  bool is_long_gone(int peer) const;
+
+  // Hears what the peers have to say.
   void listen();
+
+  // The same with more care, about 1 µs a peer: fails the group where a process of this host has
+  // died. `awaited` is for the sentence, and may be null.
+  void look_around(const Awaited* awaited);
+
+  // Once nobody has anything to say any more: true when nothing is received any longer, which is
+  // what the group's end must wait for.
+  bool has_stopped_listening();
+
+  // A mailbox is known to all its members by the same number. This rank tells them that it sends
+  // nothing more through it, and all that it has sent has been taken up.
+  void say_closed(int mailbox) noexcept;
+  bool all_others_have_closed(int mailbox) const;
+  void forget(int mailbox) noexcept;
+
+  void leave() noexcept;
 
   bool failed() const noexcept override {
     return failed_.load(std::memory_order_acquire);  // pairs with adopt(): the record is complete
   }
   void fail(const Failure& failure) noexcept override;
   Failure failure() const override;
-  void announce(const Tag& /*tag*/) noexcept override {
-  }  // nobody could see it: tags travel with the chunks
+  // Nobody could see it: tags travel with the chunks.
+  void announce(const Tag& /*tag*/) noexcept override {}
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   void begin_waiting(const Awaited& /*awaited*/) noexcept override {}
   void end_waiting() noexcept override {}
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
-  void leave() noexcept;
-
  private:
-  struct Notice {
-    bool left;
-    Code code;
-    std::int32_t culprit;
-    std::array<char, 500> sentence;
-  };
-
+  bool everybody_has_left() const;
   void expect_notice();
+  void hear(const Notice& notice, int peer);
   void tell_all(const Notice& notice) noexcept;
   void adopt(const Notice& notice) noexcept;
 
-  Session session_;
-  Notice heard_ = {};
-  MPI_Request hearing_ = MPI_REQUEST_NULL;
-  std::vector<std::atomic<bool>> left_;
-  mutable std::mutex record_mutex_;
-  Failure record_ = {Code::peer_lost, Error::kNobody, {}};
+  Members members_;
+  std::shared_ptr<const Neighbours> neighbours_;
+  std::vector<std::atomic<Nanoseconds>> left_at_;  // 0: is here
   std::atomic<bool> failed_{false};
+
+  // Under hold_mpi().
+  Notice heard_ = {.kind = Notice::Kind::farewell};
+  MPI_Request hearing_ = MPI_REQUEST_NULL;
+  bool stopped_ = false;
+
+  mutable std::mutex records_mutex_;
+  Failure failure_ = {Code::peer_lost, Error::kNobody, {}};
+  std::map<int, std::vector<bool>> closings_;  // by mailbox, then peer; may come before its own
 };
+
+// Lets go of the group once all its members have left or it has failed: until then there are
+// farewells to be heard, which would otherwise lie in MPI's queues for ever.
+void leave_behind(std::shared_ptr<MpiGroup> group) noexcept;
 
 }  // namespace plait::comm::mpi

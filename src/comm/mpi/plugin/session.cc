@@ -5,50 +5,111 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <numeric>
-#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/mpi/plugin/leftovers.h"
 
 namespace plait::comm::mpi {
 namespace {
 
-// Relaxed, both: read at exit, when all else has ended.
-std::atomic<bool> g_started{false};
+using base::Nanoseconds;
+
+constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
+constexpr Nanoseconds kFinalMeetingAfterFailure = 5 * base::kSecond;
+
+// Written by start_mpi(), which one thread calls at a time; constant once it has returned.
+struct Library {
+  bool started_here = false;
+  pid_t pid = 0;
+  std::array<MPI_Comm, kCarriers> carriers = {};
+  int made = 0;
+  MPI_Request duplicating = MPI_REQUEST_NULL;
+  int highest_tag = 0;
+};
+
+Library& library() {
+  static Library one;
+  return one;
+}
+
+// Memory ordering: relaxed; read once, when the process ends, and at worst some seconds are lost.
 std::atomic<bool> g_failed{false};
+
+bool has_ended() {
+  int ended = 0;
+  MPI_Finalized(&ended);
+  return ended != 0;
+}
 
 // MPI_Finalize waits for all processes, for ever. So they meet first, with a deadline: where one is
 // dead or stuck, the others go without it, and the launcher says that they did.
-void end_mpi() {
-  int ended = 0;
-  MPI_Finalized(&ended);
-  if (ended != 0 || !g_started.load(std::memory_order_relaxed)) return;
+bool meet_for_the_last_time() {
   const bool failed = g_failed.load(std::memory_order_relaxed);
-  const base::Nanoseconds deadline = base::now() + (failed ? 2 : 20) * base::kSecond;
+  const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
   MPI_Request meeting = MPI_REQUEST_NULL;
-  if (MPI_Ibarrier(MPI_COMM_WORLD, &meeting) != MPI_SUCCESS) return;
-  for (int met = 0; met == 0; ::usleep(100)) {
-    if (MPI_Test(&meeting, &met, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
-    if (met == 0 && base::now() > deadline) return;
+  {
+    const auto held = hold_mpi();
+    if (MPI_Ibarrier(carrier(0), &meeting) != MPI_SUCCESS) return false;
   }
-  MPI_Finalize();
-}
-
-void wait_for(MPI_Request& request, base::Nanoseconds deadline,
-              base::FunctionRef<void()> interrupt) {
-  for (int turn = 0;; ++turn) {
-    int done = 0;
+  for (;;) {
+    settle_leftovers();
+    int met = 0;
     {
       const auto held = hold_mpi();
-      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (MPI_Test(&meeting, &met, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
     }
-    if (done != 0) return;
-    interrupt();
-    if (base::now() >= deadline)
-      throw Error(Code::timeout, "not all ranks have come to a set-up call in time");
-    if (turn > 100) ::usleep(200);
+    if (met != 0) return true;
+    if (base::now() > deadline) return false;
+    ::usleep(100);
   }
+}
+
+void end_mpi() {
+  if (!mpi_is_usable() || library().made < kCarriers) return;
+  if (meet_for_the_last_time()) MPI_Finalize();
+}
+
+void initialise() {
+  int started = 0;
+  MPI_Initialized(&started);
+  int provided = 0;
+  if (started != 0) {
+    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  } else {
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    library().started_here = true;
+    if (std::atexit(end_mpi) != 0) base::fail(Code::system, "cannot register the end of MPI");
+  }
+  PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED,
+              "this MPI library was started for one thread only");
+  // What belongs to no communicator is reported to this one. A program's own stays as it is.
+  if (library().started_here) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int* highest_tag = nullptr;
+  int known = 0;
+  check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&highest_tag), &known),
+            "MPI_Comm_get_attr");
+  library().highest_tag = known != 0 ? *highest_tag : 32767;  // the least that MPI promises
+  library().pid = ::getpid();
+}
+
+// The only collective calls: later, tags take the place of communicators (see members.h). One at a
+// time, as they are made of agreements among all processes.
+void begin_duplicating() {
+  check_mpi(
+      MPI_Comm_idup(MPI_COMM_WORLD, &library().carriers[library().made], &library().duplicating),
+      "MPI_Comm_idup");
+}
+
+bool has_all_carriers() {
+  const auto held = hold_mpi();
+  if (library().duplicating == MPI_REQUEST_NULL) begin_duplicating();
+  int done = 0;
+  check_mpi(MPI_Test(&library().duplicating, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  if (done == 0) return false;
+  check_mpi(MPI_Comm_set_errhandler(library().carriers[library().made], MPI_ERRORS_RETURN),
+            "MPI_Comm_set_errhandler");
+  return ++library().made == kCarriers;
 }
 
 }  // namespace
@@ -66,91 +127,43 @@ void check_mpi(int result, const char* what) {
   base::fail(Code::system, what, ": ", text.data());
 }
 
-void start_mpi() {
-  const auto held = hold_mpi();
-  int started = 0;
-  int ended = 0;
-  MPI_Initialized(&started);
-  MPI_Finalized(&ended);
-  PLAIT_CHECK(ended == 0, "the mpi transport cannot be used after MPI_Finalize");
-  if (started != 0) return;
-  int provided = 0;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-  PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED, "this MPI library allows one thread only");
-  g_started.store(true, std::memory_order_relaxed);
-  if (std::atexit(end_mpi) != 0) base::fail(Code::system, "cannot register the end of MPI");
-}
-
-void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }
-
-Session Session::duplicate(MPI_Comm parent) {
-  const auto held = hold_mpi();
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(parent, &comm), "MPI_Comm_dup");
-  check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return Session(comm);
-}
-
-Session Session::split(MPI_Comm parent, int color, int key) {
-  const auto held = hold_mpi();
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(parent, color, key, &comm), "MPI_Comm_split");
-  if (comm != MPI_COMM_NULL) {
-    check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+void start_mpi(Nanoseconds timeout) {
+  PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
+              "this process was forked from one that uses MPI, and cannot use it itself");
+  {
+    const auto held = hold_mpi();
+    PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
+    if (library().pid == 0) initialise();
   }
-  return Session(comm);
+  const Nanoseconds deadline = base::now() + timeout;
+  while (library().made < kCarriers && !has_all_carriers()) {
+    if (base::now() >= deadline) {
+      throw Error(Code::timeout, base::sentence("not all processes of MPI_COMM_WORLD have asked "
+                                                "for the mpi transport within ",
+                                                base::show_duration(timeout)));
+    }
+    ::usleep(20);
+  }
 }
 
-Session::Session(Session&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+bool mpi_is_usable() noexcept { return library().pid == ::getpid() && !has_ended(); }
 
-Session::~Session() {
-  int ended = 0;
-  MPI_Finalized(&ended);
-  // After a failure peers may be gone, and MPI_Comm_free is theirs too: better lost than hung.
-  if (comm_ == MPI_COMM_NULL || ended != 0 || g_failed.load(std::memory_order_relaxed))
-    return;
-  const auto held = hold_mpi();
-  MPI_Comm_free(&comm_);
-}
+MPI_Comm carrier(int number) { return library().carriers[number]; }
 
-int Session::rank() const {
+int process_rank() {
   int rank = 0;
-  MPI_Comm_rank(comm_, &rank);
+  MPI_Comm_rank(library().carriers[0], &rank);
   return rank;
 }
 
-int Session::world() const {
-  int world = 0;
-  MPI_Comm_size(comm_, &world);
-  return world;
+int process_count() {
+  int count = 0;
+  MPI_Comm_size(library().carriers[0], &count);
+  return count;
 }
 
-std::vector<std::string> Session::all_gather(const std::string& mine, base::Nanoseconds timeout,
-                                             base::FunctionRef<void()> interrupt) const {
-  const base::Nanoseconds deadline = base::now() + timeout;
-  const int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(world());
-  MPI_Request request = MPI_REQUEST_NULL;
-  {
-    const auto held = hold_mpi();
-    check_mpi(MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_, &request),
-              "MPI_Iallgather");
-  }
-  wait_for(request, deadline, interrupt);
-  std::vector<int> offsets(lengths.size());
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string all(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
-  {
-    const auto held = hold_mpi();
-    check_mpi(MPI_Iallgatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(),
-                              offsets.data(), MPI_BYTE, comm_, &request),
-              "MPI_Iallgatherv");
-  }
-  wait_for(request, deadline, interrupt);
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < lengths.size(); ++i)
-    parts.push_back(all.substr(offsets[i], lengths[i]));
-  return parts;
-}
+int highest_tag() { return library().highest_tag; }
+
+void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }
 
 }  // namespace plait::comm::mpi

@@ -1,20 +1,39 @@
-// The MPI library as plait uses it: errors thrown, waits with a deadline, calls one at a time.
+// The MPI library as plait uses it: point-to-point messages over duplicates of MPI_COMM_WORLD that
+// are made once, never a call that blocks, errors thrown, one call at a time.
 #pragma once
 
 #include <mpi.h>
 
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "base/clock.h"
-#include "base/function_ref.h"
 
 namespace plait::comm::mpi {
 
-// MPI is one per process, whoever uses it; so are these. The first starts it, unless the program
-// has; what it started ends with the process, soon where a group has failed.
-void start_mpi();
+// MPI is one per process, whoever uses it; so is all of this. The first to ask starts it, unless
+// the program has; what it started ends with the process. Collective over all processes of
+// MPI_COMM_WORLD the first time; called by one thread at a time.
+void start_mpi(base::Nanoseconds timeout);
+
+// False when MPI has ended, and in a process that was forked from the one that started it: then
+// nothing may be asked of it any more.
+bool mpi_is_usable() noexcept;
+
+// What messages travel over, all duplicates of MPI_COMM_WORLD: number 0 for agreements and notices,
+// the others for chunks. They are never freed.
+//
+// One would do, but MPI finds a message's receive by looking through those that are posted on its
+// communicator: with 20 idle mailboxes of 64 slots on the same one, a chunk takes 31 µs instead of
+// 0.8. So mailboxes are spread over them.
+inline constexpr int kCarriers = 17;
+MPI_Comm carrier(int number);
+
+int process_rank();
+int process_count();
+int highest_tag();
+
+// A group has failed, so perhaps not every process will come to its end in good order: this one
+// waits for the others only shortly.
 void note_failure() noexcept;
 
 // Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time.
@@ -22,30 +41,5 @@ std::unique_lock<std::mutex> hold_mpi();
 
 // Throws Error{system} with the library's own words.
 void check_mpi(int result, const char* what);
-
-// An MPI communicator, freed with its owner.
-class Session {
- public:
-  // Collective over `parent`.
-  static Session duplicate(MPI_Comm parent);
-
-  // As MPI_Comm_split; empty for a rank that gives MPI_UNDEFINED.
-  static Session split(MPI_Comm parent, int color, int key);
-
-  Session(Session&& other) noexcept;
-  Session& operator=(Session&&) = delete;
-  ~Session();
-
-  MPI_Comm get() const { return comm_; }
-  int rank() const;
-  int world() const;
-
-  std::vector<std::string> all_gather(const std::string& mine, base::Nanoseconds timeout,
-                                      base::FunctionRef<void()> interrupt) const;
-
- private:
-  explicit Session(MPI_Comm comm) : comm_(comm) {}
-  MPI_Comm comm_;
-};
 
 }  // namespace plait::comm::mpi

@@ -1,0 +1,130 @@
+#include "comm/mpi/plugin/channels.h"
+
+#include <climits>
+
+#include "base/check.h"
+#include "comm/mpi/plugin/session.h"
+
+namespace plait::comm::mpi {
+
+Channels::Channels(Members members, const MailboxDesc& desc)
+    : members_(std::move(members)), desc_(desc) {
+  const std::size_t count = static_cast<std::size_t>(members_.size()) * desc.slots;
+  staging_ = base::Region::allocate(count * 4 * stride());
+  outgoing_.resize(count);
+  incoming_.resize(count);
+  for (int peer = 0; peer < members_.size(); ++peer) {
+    for (int slot = 0; slot < desc.slots; ++slot) {
+      prepare(peer, slot, 0);
+      prepare(peer, slot, 1);
+    }
+  }
+}
+
+Channels::~Channels() {
+  const auto held = hold_mpi();
+  for (auto* channels : {&outgoing_, &incoming_}) {
+    for (Channel& channel : *channels) {
+      for (Staged& staged : channel.staged) MPI_Request_free(&staged.whole);
+    }
+  }
+}
+
+std::size_t Channels::stride() const {
+  return sizeof(ChunkHeader) + (desc_.slot_bytes + 63) / 64 * 64;
+}
+
+void Channels::prepare(int peer, int slot, int epoch) {
+  const std::size_t channel = static_cast<std::size_t>(peer) * desc_.slots + slot;
+  std::byte* base = staging_.data() + (channel * 2 + epoch) * 2 * stride();
+  Staged& out = outgoing(peer, slot).staged[epoch];
+  Staged& in = incoming(peer, slot).staged[epoch];
+  out.header = reinterpret_cast<ChunkHeader*>(base);
+  in.header = reinterpret_cast<ChunkHeader*>(base + stride());
+  const int bytes = static_cast<int>(sizeof(ChunkHeader) + desc_.slot_bytes);
+  const int process = members_.processes[peer];
+  const auto held = hold_mpi();
+  check_mpi(MPI_Ssend_init(out.header, bytes, MPI_BYTE, process, members_.tag_of(peer, slot),
+                           carrier(members_.carrier), &out.whole),
+            "MPI_Ssend_init");
+  check_mpi(MPI_Recv_init(in.header, bytes, MPI_BYTE, process, members_.my_tag(slot),
+                          carrier(members_.carrier), &in.whole),
+            "MPI_Recv_init");
+}
+
+void Channels::open() {
+  for (Channel& channel : incoming_) {
+    // Chunk 1 lies in epoch 1: its receive must be the first to be matched.
+    receive_into(channel.staged[1]);
+    receive_into(channel.staged[0]);
+  }
+}
+
+bool Channels::test(Staged& staged) {
+  if (staged.complete) return true;
+  const auto held = hold_mpi();
+  MPI_Request& request = staged.part != MPI_REQUEST_NULL ? staged.part : staged.whole;
+  int done = 0;
+  check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  staged.complete = done != 0;
+  return staged.complete;
+}
+
+void Channels::send(Staged& staged, int peer, int slot) {
+  const std::size_t bytes = staged.header->bytes;
+  const auto held = hold_mpi();
+  if (bytes == desc_.slot_bytes) {
+    check_mpi(MPI_Start(&staged.whole), "MPI_Start");
+  } else {
+    check_mpi(MPI_Issend(staged.header, static_cast<int>(sizeof(ChunkHeader) + bytes), MPI_BYTE,
+                         members_.processes[peer], members_.tag_of(peer, slot),
+                         carrier(members_.carrier), &staged.part),
+              "MPI_Issend");
+  }
+  staged.complete = false;
+}
+
+void Channels::receive_into(Staged& staged) {
+  const auto held = hold_mpi();
+  check_mpi(MPI_Start(&staged.whole), "MPI_Start");
+  staged.complete = false;
+}
+
+bool Channels::all_taken(int peer) {
+  for (int slot = 0; slot < desc_.slots; ++slot) {
+    for (Staged& staged : outgoing(peer, slot).staged) {
+      if (!test(staged)) return false;
+    }
+  }
+  return true;
+}
+
+void Channels::swallow_arrivals() {
+  for (Channel& channel : incoming_) {
+    for (Staged& staged : channel.staged) {
+      if (test(staged)) receive_into(staged);
+    }
+  }
+}
+
+void Channels::cancel_receives() {
+  const auto held = hold_mpi();
+  for (Channel& channel : incoming_) {
+    for (Staged& staged : channel.staged) {
+      if (!staged.complete) MPI_Cancel(&staged.whole);
+    }
+  }
+}
+
+// Every request is tested, each time: that is what completes it.
+bool Channels::idle() {
+  bool all = true;
+  for (auto* channels : {&outgoing_, &incoming_}) {
+    for (Channel& channel : *channels) {
+      for (Staged& staged : channel.staged) all = test(staged) && all;
+    }
+  }
+  return all;
+}
+
+}  // namespace plait::comm::mpi

@@ -1,0 +1,41 @@
+#include <mutex>
+
+#include "base/check.h"
+#include "comm/mpi/plugin.h"
+#include "comm/mpi/plugin/lobby.h"
+#include "comm/mpi/plugin/session.h"
+#include "plait/version.h"
+
+namespace plait::comm::mpi {
+namespace {
+
+// Never destroyed: it ends with MPI.
+Lobby& lobby() {
+  static Lobby& one = *std::make_unique<Lobby>().release();
+  return one;
+}
+
+std::unique_ptr<Transport> create(const Site& site) {
+  static std::mutex connecting;
+  const std::unique_lock alone(connecting, std::try_to_lock);
+  PLAIT_CHECK(alone.owns_lock(),
+              "another thread of this process is connecting through MPI: let one be done before "
+              "the next begins, in the same order in all processes");
+  start_mpi(site.policy.timeout);
+  PLAIT_CHECK(process_rank() == site.place.rank && process_count() == site.place.world,
+              "MPI says that this is rank ", process_rank(), " of ", process_count(),
+              ", but it was to be rank ", site.place.rank, " of ", site.place.world,
+              ": was it started by mpirun?");
+  return lobby().connect(site.policy);
+}
+
+}  // namespace
+}  // namespace plait::comm::mpi
+
+extern "C" PLAIT_EXPORT const plait::comm::mpi::Plugin* plait_mpi_plugin() {
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
+  static constexpr const char* kVersion = plait::kVersion.data();
+  static constexpr plait::comm::mpi::Plugin kPlugin = {
+      .version = kVersion, .library = "Open MPI", .create = plait::comm::mpi::create};
+  return &kPlugin;
+}

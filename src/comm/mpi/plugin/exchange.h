@@ -1,0 +1,21 @@
+// Everybody's bytes to everybody: how the members of a group agree on what they make next.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/function_ref.h"
+#include "comm/mpi/plugin/members.h"
+
+namespace plait::comm::mpi {
+
+// Asked now and then during the exchange, with the members that have not done their part; throws to
+// end it.
+using Watch = base::FunctionRef<void(const std::vector<int>& missing)>;
+
+// Collective over the members of a group. Throws Error{timeout} that names those who have not come.
+std::vector<std::string> all_gather(const Members& members, const std::string& mine,
+                                    base::Nanoseconds timeout, Watch watch);
+
+}  // namespace plait::comm::mpi

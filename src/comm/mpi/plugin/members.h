@@ -1,0 +1,42 @@
+// Who takes part in a group or a mailbox, and by which tags a message reaches each of them.
+//
+// Tags take the place of communicators. Making and freeing those is collective and has no deadline,
+// and in Open MPI 4.1.4 it deadlocks where groups come and go. A tag need only be unique where it
+// is received, so each process counts its own: it reserves a range for everything that it receives
+// for, and tells the members where the range begins.
+//
+//   process 0 makes a group and then a mailbox of 8 slots: it receives by tags 2..3 and 4..11;
+//   process 1 has had another mailbox of 5 before:                tags 7..8 and 9..16.
+#pragma once
+
+#include <vector>
+
+namespace plait::comm::mpi {
+
+struct Members {
+  std::vector<int> processes;   // member -> rank in MPI_COMM_WORLD
+  std::vector<int> first_tags;  // member -> where the range begins that it has reserved
+  int carrier = 0;              // what the messages travel over (see session.h)
+  int me = 0;
+
+  int size() const { return static_cast<int>(processes.size()); }
+  int my_tag(int offset) const { return first_tags[me] + offset; }
+  int tag_of(int member, int offset) const { return first_tags[member] + offset; }
+  int member_of(int process) const;
+};
+
+// In a group's range.
+inline constexpr int kNoticeTag = 0;
+inline constexpr int kSetUpTag = 1;
+inline constexpr int kGroupTags = 2;
+
+// All processes, before anything has been agreed on.
+Members everybody();
+
+// The next carrier for a mailbox, in turn. The members take what the first of them proposes.
+int propose_carrier();
+
+// The first of `count` tags that nothing else in this process receives by.
+int reserve_tags(int count);
+
+}  // namespace plait::comm::mpi

@@ -1,0 +1,122 @@
+#include "comm/mpi/plugin/mpi_transport.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "comm/mpi/plugin/exchange.h"
+#include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/mpi_mailbox.h"
+
+namespace plait::comm::mpi {
+namespace {
+
+constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+
+// What a member brings to an agreement, as "14 3 mailbox of 2 slots".
+struct Offer {
+  int first_tag;
+  int carrier;
+  std::string purpose;
+};
+
+std::string write(const Offer& offer) {
+  return base::sentence(offer.first_tag, ' ', offer.carrier, ' ', offer.purpose);
+}
+
+Offer read(const std::string& text) {
+  const auto words = base::split(text, ' ');
+  const auto tag = words.size() < 3 ? std::nullopt : base::parse_int(words[0]);
+  const auto carrier = words.size() < 3 ? std::nullopt : base::parse_int(words[1]);
+  // A rank in another call sends something else.
+  if (!tag || !carrier) return {.first_tag = 0, .carrier = 0, .purpose = "call of another kind"};
+  return {.first_tag = static_cast<int>(*tag),
+          .carrier = static_cast<int>(*carrier),
+          .purpose = text.substr(words[0].size() + words[1].size() + 2)};
+}
+
+}  // namespace
+
+MpiTransport::MpiTransport(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
+
+MpiTransport::~MpiTransport() { leave_behind(std::move(group_)); }
+
+std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
+  return all_gather_within(group_->policy().timeout, mine);
+}
+
+std::unique_ptr<Mailbox> MpiTransport::make_mailbox(const MailboxDesc& desc) {
+  PLAIT_CHECK(desc.slot_bytes <= INT32_MAX - sizeof(ChunkHeader),
+              "make_mailbox: MPI sends at most ", INT32_MAX, " bytes at once, not ",
+              desc.slot_bytes, " and a header");
+  settle_leftovers();
+  const Members members = agree(desc.slots, comm::describe(desc), group_->policy().timeout);
+  return std::make_unique<MpiMailbox>(group_, members, desc);
+}
+
+std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& members) {
+  return form(members, group_->neighbours(), group_->policy());
+}
+
+std::unique_ptr<Transport> MpiTransport::form(const std::vector<int>& members,
+                                              std::shared_ptr<const Neighbours> neighbours,
+                                              const WaitPolicy& policy) {
+  settle_leftovers();
+  const Members all = agree(kGroupTags, "group", policy.timeout);
+  if (members.empty()) return nullptr;
+  Members chosen;
+  for (const int member : members) {
+    if (member == all.me) chosen.me = chosen.size();
+    chosen.processes.push_back(all.processes[member]);
+    chosen.first_tags.push_back(all.first_tags[member]);
+  }
+  return std::make_unique<MpiTransport>(
+      std::make_shared<MpiGroup>(std::move(chosen), std::move(neighbours), policy));
+}
+
+Members MpiTransport::agree(int count, const std::string& purpose, Nanoseconds timeout) {
+  Members members = group_->members();
+  const Offer mine = {
+      .first_tag = reserve_tags(count), .carrier = propose_carrier(), .purpose = purpose};
+  const auto answers = all_gather_within(timeout, write(mine));
+  for (int peer = 0; peer < members.size(); ++peer) {
+    const Offer theirs = read(answers[peer]);
+    check_same_purpose(members.me, purpose, peer, theirs.purpose);
+    members.first_tags[peer] = theirs.first_tag;
+    if (peer == 0) members.carrier = theirs.carrier;
+  }
+  return members;
+}
+
+// A group may fail while its set-up is under way here and done elsewhere. A set-up that all have
+// done their part for is brought to its end, so that it fails for all or none.
+std::vector<std::string> MpiTransport::all_gather_within(Nanoseconds timeout,
+                                                         const std::string& mine) {
+  Nanoseconds look_at = 0;
+  Nanoseconds failed_at = 0;
+  const auto watch = [&](const std::vector<int>& missing) {
+    group_->listen();
+    const Nanoseconds now = base::now();
+    if (now < look_at) return;
+    look_at = now + kBetweenLooks;
+    group_->look_around(nullptr);
+    refuse_for_leavers(missing);
+    if (!group_->failed()) return;
+    if (failed_at == 0) failed_at = now;
+    if (now - failed_at > MpiGroup::kUnderWay) group_->raise();
+  };
+  return mpi::all_gather(group_->members(), mine, timeout, watch);
+}
+
+void MpiTransport::refuse_for_leavers(const std::vector<int>& missing) const {
+  for (const int peer : missing) {
+    if (!group_->is_long_gone(peer)) continue;
+    throw Error(Code::peer_lost,
+                base::sentence("rank ", group_->rank(), " waits to meet rank ", peer,
+                               ", which has left the group"),
+                peer);
+  }
+}
+
+}  // namespace plait::comm::mpi

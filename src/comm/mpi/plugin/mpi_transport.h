@@ -1,0 +1,39 @@
+// Transport over MPI: one group, and what it agrees on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/plugin/members.h"
+#include "comm/mpi/plugin/mpi_group.h"
+#include "comm/transport.h"
+
+namespace plait::comm::mpi {
+
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(std::shared_ptr<MpiGroup> group);
+  ~MpiTransport() override;
+
+  Group& group() override { return *group_; }
+  std::vector<std::string> all_gather(const std::string& mine) override;
+  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc) override;
+  std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override;
+  void leave() noexcept override { group_->leave(); }
+
+  // As subgroup() and all_gather(), but not with this group's own policy.
+  std::unique_ptr<Transport> form(const std::vector<int>& members,
+                                  std::shared_ptr<const Neighbours> neighbours,
+                                  const WaitPolicy& policy);
+  std::vector<std::string> all_gather_within(Nanoseconds timeout, const std::string& mine);
+
+ private:
+  // Reserves `count` tags, and learns what the others have reserved for the same purpose.
+  Members agree(int count, const std::string& purpose, Nanoseconds timeout);
+  void refuse_for_leavers(const std::vector<int>& missing) const;
+
+  std::shared_ptr<MpiGroup> group_;
+};
+
+}  // namespace plait::comm::mpi

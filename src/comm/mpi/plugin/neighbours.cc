@@ -1,0 +1,82 @@
+#include "comm/mpi/plugin/neighbours.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "base/cpus.h"
+#include "base/process.h"
+
+namespace plait::comm::mpi {
+namespace {
+
+struct Card {
+  pid_t pid;
+  std::array<char, 100> realm;
+  cpu_set_t cpus;
+};
+
+// Two processes can name each other by pid where both the kernel and the namespace of pids are the
+// same; a host's name says neither. Empty where it can't be told.
+std::string realm_of_pids() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code failure;
+  const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", failure);
+  return boot.empty() || failure ? "" : boot + ' ' + space.string();
+}
+
+Card parse(const std::string& bytes) {
+  Card card = {};
+  if (bytes.size() != sizeof(card)) {
+    base::fail(Code::mismatch, "a process introduces itself by ", bytes.size(),
+               " bytes instead of ", sizeof(card), ": do all run the same plait?");
+  }
+  std::memcpy(&card, bytes.data(), sizeof(card));
+  card.realm.back() = '\0';
+  return card;
+}
+
+}  // namespace
+
+std::string Neighbours::card() {
+  Card card = {.pid = ::getpid(), .realm = {}, .cpus = base::allowed_cpus()};
+  const std::string realm = realm_of_pids();
+  if (realm.size() < card.realm.size()) std::memcpy(card.realm.data(), realm.data(), realm.size());
+  return {reinterpret_cast<const char*>(&card), sizeof(card)};
+}
+
+Neighbours::Neighbours(const std::vector<std::string>& cards) {
+  const Card mine = parse(card());
+  const std::string realm = mine.realm.data();
+  cpu_set_t cpus = mine.cpus;
+  int near = 0;
+  for (const std::string& bytes : cards) {
+    const Card card = parse(bytes);
+    Neighbour& one = all_.emplace_back(Neighbour{.pid = card.pid});
+    one.near = !realm.empty() && realm == card.realm.data();
+    if (!one.near) continue;
+    // Invalid on kernels before 5.3, and then the pid must do.
+    one.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, card.pid, 0)));
+    CPU_OR(&cpus, &cpus, &card.cpus);
+    ++near;
+  }
+  crowded_ = CPU_COUNT(&cpus) < near;
+}
+
+bool Neighbours::has_ended(int process) const {
+  const Neighbour& one = all_[process];
+  return one.near && base::has_ended(one.pidfd, one.pid);
+}
+
+std::string Neighbours::describe(int process) const {
+  return base::sentence("pid ", all_[process].pid);
+}
+
+}  // namespace plait::comm::mpi

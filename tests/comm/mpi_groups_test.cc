@@ -1,0 +1,126 @@
+// What is particular to groups that share one MPI: messages of many groups and mailboxes travel
+// over the same communicators, and none is finished for all ranks at the same moment.
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "conformance/mailbox.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait::conformance {
+namespace {
+
+void run(const Body& body) { run_under_mpi(place_from_environment().world, body, {}); }
+
+void loiter(std::minstd_rand& random) {
+  if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+}
+
+std::minstd_rand own_random(const Communicator& comm) {
+  return std::minstd_rand(static_cast<unsigned>(comm.rank()) * 101 + 7);
+}
+
+void expect_sum_of_ones(Communicator& comm, int times) {
+  for (int i = 0; i < times; ++i) {
+    float ranks = 1;
+    all_reduce({&ranks, 1}, comm);
+    ASSERT_EQ(ranks, static_cast<float>(comm.world()));
+  }
+}
+
+TEST(MpiGroups, ComeAndGoWithoutABarrier) {
+  run([](Communicator& comm) {
+    std::minstd_rand random = own_random(comm);
+    for (int round = 0; round < 40; ++round) {
+      auto part = comm.split((comm.rank() + round) % 2, 0);
+      auto smaller = part->split(comm.rank() % 3 == 0 ? -1 : 0, -comm.rank());
+      loiter(random);
+      if (smaller) expect_sum_of_ones(*smaller, 1);
+      expect_sum_of_ones(*part, 1);
+      if (random() % 2 == 0) part.reset();  // before its part, or after
+    }
+    expect_sum_of_ones(comm, 1);
+  });
+}
+
+TEST(MpiGroups, MailboxesEndInAnyOrderWithUnreadChunks) {
+  run([](Communicator& comm) {
+    std::minstd_rand random = own_random(comm);
+    const int world = comm.world();
+    for (std::uint32_t round = 0; round < 40; ++round) {
+      std::vector<std::unique_ptr<Mailbox>> mailboxes;
+      for (const std::size_t bytes : {64U, 100'000U}) {  // taken up with the envelope, and after it
+        mailboxes.push_back(comm.make_mailbox({.slots = 2, .slot_bytes = bytes, .poison = true}));
+        Mailbox& mailbox = *mailboxes.back();
+        for (int peer = 0; peer < world; ++peer) {
+          send(mailbox, comm.rank(), peer, 0, round, bytes);
+          send(mailbox, comm.rank(), peer, 1, round, bytes);
+          send(mailbox, comm.rank(), peer, 1, round, bytes / 2);
+        }
+        loiter(random);
+        for (int peer = 0; peer < world; ++peer)
+          expect_chunk(mailbox, peer, comm.rank(), 0, round, bytes);
+      }
+      if (random() % 2 == 0) std::swap(mailboxes.front(), mailboxes.back());
+      mailboxes.front().reset();
+      loiter(random);
+    }
+    barrier(comm);
+  });
+}
+
+TEST(MpiGroups, AreUsedByThreadsAtTheSameTime) {
+  run([](Communicator& comm) {
+    auto first = comm.split(0, comm.rank());
+    auto second = comm.split(0, -comm.rank());
+    const auto work = [](Communicator& own) {
+      std::minstd_rand random = own_random(own);
+      for (std::uint32_t round = 0; round < 20; ++round) {
+        const auto mailbox = own.make_mailbox({.slots = 1, .slot_bytes = 64});
+        loiter(random);
+        for (int peer = 0; peer < own.world(); ++peer)
+          send(*mailbox, own.rank(), peer, 0, round, 64);
+        for (int peer = 0; peer < own.world(); ++peer)
+          expect_chunk(*mailbox, peer, own.rank(), 0, round, 64);
+        expect_sum_of_ones(own, 3);
+      }
+    };
+    const std::jthread other([&] { work(*second); });
+    work(*first);
+  });
+}
+
+TEST(MpiGroups, BringTheLastWordsOfARankThatLeaves) {
+  run([](Communicator& comm) {
+    constexpr std::size_t kBytes = 3'000'000;
+    auto part = comm.split(0, comm.rank());
+    auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = kBytes});
+    if (comm.rank() == 0) {
+      for (int peer = 1; peer < comm.world(); ++peer) send(*mailbox, 0, peer, 0, 1, kBytes);
+      mailbox.reset();
+      part.reset();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100 * comm.rank()));
+      expect_chunk(*mailbox, 0, comm.rank(), 0, 1, kBytes);
+    }
+    barrier(comm);
+  });
+}
+
+TEST(MpiGroups, RefuseChunksThatMpiCannotCount) {
+  run([](Communicator& comm) {
+    auto part = comm.split(0, comm.rank());
+    const Error error = expect_error(Code::invalid_argument, [&] {
+      part->make_mailbox({.slots = 1, .slot_bytes = std::size_t{1} << 31});
+    });
+    EXPECT_TRUE(contains(error.what(), "MPI sends at most 2147483647 bytes")) << error.what();
+    barrier(comm);
+  });
+}
+
+}  // namespace
+}  // namespace plait::conformance
