@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
@@ -93,16 +94,19 @@ void show_times(const char* what, const std::vector<base::Nanoseconds>& times) {
 }
 
 void write_json(std::ostream& out, const Totals& totals, std::uint64_t seed) {
-  const auto times = [&](const char* name, const std::vector<base::Nanoseconds>& sorted) {
-    out << "  \"" << name << "\": {\"median\": " << quantile(sorted, 0.5)
-        << ", \"slowest\": " << quantile(sorted, 1) << "},\n";
+  const auto times = [](const std::vector<base::Nanoseconds>& sorted) {
+    return nlohmann::ordered_json{{"survivors", sorted.size()},
+                                  {"median_ns", quantile(sorted, 0.5)},
+                                  {"slowest_ns", quantile(sorted, 1)}};
   };
-  out << "{\n";
-  times("noticed_death_ns", totals.after_death);
-  times("noticed_stop_ns", totals.after_stop);
-  out << "  \"kills\": " << totals.kills << ", \"hangs\": " << totals.hangs
-      << ", \"leftovers\": " << totals.left_over << ", \"wrong\": " << totals.wrong
-      << ",\n  \"seed\": " << seed << "\n}\n";
+  const nlohmann::ordered_json found = {{"seed", seed},
+                                        {"kills", totals.kills},
+                                        {"hangs", totals.hangs},
+                                        {"leftovers", totals.left_over},
+                                        {"wrong", totals.wrong},
+                                        {"noticed_after_a_death", times(totals.after_death)},
+                                        {"noticed_after_a_stop", times(totals.after_stop)}};
+  out << found.dump(2) << '\n';
 }
 
 void tell(const Scene& scene, const Outcome& outcome, const Options& options) {

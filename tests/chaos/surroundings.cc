@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/check.h"
 #include "base/env.h"
 
 namespace plait::chaos {
@@ -46,7 +47,8 @@ std::vector<std::string> abstract_sockets() {
 std::set<std::string> look() {
   std::set<std::string> all;
   for (const std::string& folder : folders_with_names()) {
-    for (const std::string& name : entries_of(folder)) all.insert(folder + '/' + name);
+    for (const std::string& name : entries_of(folder))
+      all.insert(base::sentence(folder, '/', name));
   }
   for (const std::string& name : abstract_sockets()) all.insert("the socket " + name);
   return all;

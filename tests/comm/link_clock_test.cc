@@ -55,6 +55,7 @@ TEST(LinkClock, SeveralThreadsShareTheWire) {
   constexpr int kEach = 1000;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(kThreads);
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&] {
         for (int i = 0; i < kEach; ++i) clock.book(1, 1000);

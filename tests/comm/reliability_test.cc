@@ -1,7 +1,6 @@
 // What happens to a group when a rank forks, dies, leaves, is late or does something else, case by
 // case; tests/chaos does the same at random.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -313,9 +312,11 @@ TEST(SideBySide, ProcessesOfOneJobConnectAgainAndAgain) {
 TEST(SideBySide, ThreadsOfAProcessHaveJobsOfTheirOwn) {
   constexpr int kJobs = 4;
   std::vector<std::string> jobs;
+  jobs.reserve(kJobs);
   for (int job = 0; job < kJobs; ++job) jobs.push_back(fresh_job());
   fork_ranks(2, [&](int rank) {
     std::vector<std::jthread> threads;
+    threads.reserve(kJobs);
     for (int job = 0; job < kJobs; ++job) {
       threads.emplace_back([&, job] {
         EXPECT_NO_THROW({
@@ -330,8 +331,10 @@ TEST(SideBySide, ThreadsOfAProcessHaveJobsOfTheirOwn) {
 }
 
 TEST(SideBySide, GroupsOfThreadsDoNotMeet) {
+  constexpr int kGroups = 4;
   std::vector<std::jthread> groups;
-  for (int group = 0; group < 4; ++group) {
+  groups.reserve(kGroups);
+  for (int group = 0; group < kGroups; ++group) {
     groups.emplace_back([group] {
       const int world = 1 + group % 3;
       EXPECT_NO_THROW(run_in_threads(world, [&](Communicator& comm) {

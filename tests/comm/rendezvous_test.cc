@@ -1,15 +1,12 @@
 // How processes find each other, and what they say when they don't.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "base/socket.h"
 #include "comm/milestones.h"
 #include "comm/shm/assembly.h"
@@ -55,13 +52,13 @@ void expect_error(const CommunicatorOptions& options, Code code, int culprit,
 
 void expect_group(const Place& place) {
   Communicator comm = Communicator::connect(options_for(place, kLong));
-  float sum = static_cast<float>(place.rank + 1);
+  float sum = 1;
   all_reduce({&sum, 1}, comm);
-  EXPECT_EQ(sum, static_cast<float>(place.world * (place.world + 1) / 2));
+  EXPECT_EQ(sum, static_cast<float>(place.world));
 }
 
 void await_listener(const std::string& job) {
-  const std::string wanted = "@" + name_of_job(job);
+  const std::string wanted = base::sentence('@', name_of_job(job));
   for (int tries = 0; tries < 20'000; ++tries) {
     std::ifstream table("/proc/net/unix");
     for (std::string line; std::getline(table, line);) {
@@ -80,8 +77,7 @@ Fd call(const std::string& job) {
 }
 
 std::string hello(int rank, int world) {
-  return "plait-1 " + std::to_string(rank) + ' ' + std::to_string(world) + ' ' +
-         std::to_string(::getpid());
+  return base::sentence("plait-1 ", rank, ' ', world, ' ', ::getpid());
 }
 
 // Processes that are not ranks 0, 1, 2, ... in this order.
@@ -122,8 +118,8 @@ TEST(Rendezvous, ASecondRankZeroIsRefusedAndTheFirstGoesOn) {
   processes.emplace_back([&] { expect_group({.rank = 0, .world = 2, .job = job}); });
   processes.emplace_back([&] {
     const Fd first = call(job);
-    const std::string pids = "(pid " + std::to_string(base::credentials_of(first).pid) +
-                             " and pid " + std::to_string(::getpid()) + ")";
+    const std::string pids =
+        base::sentence("(pid ", base::credentials_of(first).pid, " and pid ", ::getpid(), ")");
     expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
                  Error::kNobody, "two processes " + pids + " claim rank 0");
     refused.reach(0);
@@ -342,90 +338,8 @@ TEST_F(Strangers, ThatTalkPerfectlyAreIgnored) {
   fork_all(processes);
 }
 
-// An all_gather as a framework's store would offer it: through files.
-class FileStore {
- public:
-  explicit FileStore(int world)
-      : world_(world),
-        folder_(std::filesystem::temp_directory_path() / ("plait-store-" + fresh_job())) {
-    std::filesystem::create_directory(folder_);
-  }
-  FileStore(const FileStore&) = delete;
-  FileStore& operator=(const FileStore&) = delete;
-  ~FileStore() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  std::vector<std::string> all_gather(int rank, const std::string& mine) const {
-    const auto part = folder_ / (std::to_string(rank) + ".part");
-    std::ofstream(part) << mine;
-    std::filesystem::rename(part, folder_ / std::to_string(rank));
-    std::vector<std::string> all(world_);
-    for (int peer = 0; peer < world_; ++peer) {
-      const auto theirs = folder_ / std::to_string(peer);
-      for (int tries = 0; tries < 20'000 && !std::filesystem::exists(theirs); ++tries)
-        ::usleep(1000);
-      std::getline(std::ifstream(theirs), all[peer], '\0');
-    }
-    return all;
-  }
-
- private:
-  int world_;
-  std::filesystem::path folder_;
-};
-
-TEST(CallersAllGather, BringsRanksTogether) {
-  const FileStore store(3);
-  fork_ranks(3, [&](int rank) {
-    CommunicatorOptions options = options_for({.rank = rank, .world = 3}, kLong);
-    options.all_gather = [&](const std::string& mine) { return store.all_gather(rank, mine); };
-    Communicator comm = Communicator::connect(options);
-    float sum = static_cast<float>(rank);
-    all_reduce({&sum, 1}, comm);
-    EXPECT_EQ(sum, 3);
-  });
-}
-
-TEST(CallersAllGather, MustReturnAPartOfEveryRank) {
-  const FileStore store(2);
-  fork_ranks(2, [&](int rank) {
-    CommunicatorOptions options = options_for({.rank = rank, .world = 2}, kLong);
-    options.all_gather = [&](const std::string& mine) {
-      auto all = store.all_gather(rank, mine);
-      all.pop_back();
-      return all;
-    };
-    expect_error(options, Code::invalid_argument, Error::kNobody,
-                 "the caller's all_gather returned 1 parts in a world of 2");
-  });
-}
-
-TEST(CallersAllGather, MustReturnWhatWasSent) {
-  const std::string long_text(4000, 'x');
-  for (const std::string& text : {std::string(), std::string("nonsense"), long_text}) {
-    for (const int rank : {0, 1}) {
-      CommunicatorOptions options = options_for({.rank = rank, .world = 2}, kLong);
-      options.all_gather = [&](const std::string&) { return std::vector<std::string>(2, text); };
-      const std::string shown = text.size() > 40 ? text.substr(0, 40) + "..." : text;
-      expect_error(options, Code::invalid_argument, Error::kNobody,
-                   "the caller's all_gather returned \"" + shown +
-                       "\" for rank 0, which it cannot have sent");
-    }
-  }
-}
-
-TEST(CallersAllGather, ItsOwnExceptionComesThrough) {
-  CommunicatorOptions options = options_for({.rank = 0, .world = 2}, kLong);
-  options.all_gather = [](const std::string&) -> std::vector<std::string> {
-    throw std::runtime_error("the store is closed");
-  };
-  EXPECT_THROW(Communicator::connect(options), std::runtime_error);
-}
-
 TEST(NameOfJob, IsTheUsersOwnAndFits) {
-  EXPECT_EQ(name_of_job("a"), "plait-" + std::to_string(::geteuid()) + "-a");
+  EXPECT_EQ(name_of_job("a"), base::sentence("plait-", ::geteuid(), "-a"));
   const std::string base(200, 'j');
   EXPECT_LE(name_of_job(base + "1").size(), 100U);
   EXPECT_NE(name_of_job(base + "1"), name_of_job(base + "2"));

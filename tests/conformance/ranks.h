@@ -50,6 +50,7 @@ inline void PrintTo(const Case& one, std::ostream* out) {  // NOLINT: gtest look
 
 inline auto worlds_of(const RankMaker& maker, const std::vector<int>& worlds) {
   std::vector<Case> cases;
+  cases.reserve(worlds.size());
   for (const int world : worlds) cases.push_back({maker, world});
   return testing::ValuesIn(cases);
 }

@@ -1,0 +1,112 @@
+// Ranks that find each other through the caller's own store.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::fork_ranks;
+using conformance::fresh_job;
+
+CommunicatorOptions options_for(int rank, int world) {
+  return {.transport = "shm",
+          .place = Place{.rank = rank, .world = world},
+          .timeout = std::chrono::seconds(30)};
+}
+
+void expect_refusal(const CommunicatorOptions& options, const std::string& sentence) {
+  const Error error =
+      conformance::expect_error(Code::invalid_argument, [&] { Communicator::connect(options); });
+  EXPECT_EQ(error.culprit(), Error::kNobody);
+  EXPECT_EQ(std::string(error.what()), sentence);
+}
+
+// An all_gather as a framework's store would offer it: through files.
+class FileStore {
+ public:
+  explicit FileStore(int world)
+      : world_(world),
+        folder_(std::filesystem::temp_directory_path() / ("plait-store-" + fresh_job())) {
+    std::filesystem::create_directory(folder_);
+  }
+  FileStore(const FileStore&) = delete;
+  FileStore& operator=(const FileStore&) = delete;
+  ~FileStore() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::vector<std::string> all_gather(int rank, const std::string& mine) const {
+    const auto part = folder_ / (std::to_string(rank) + ".part");
+    std::ofstream(part) << mine;
+    std::filesystem::rename(part, folder_ / std::to_string(rank));
+    std::vector<std::string> all(world_);
+    for (int peer = 0; peer < world_; ++peer) {
+      const auto theirs = folder_ / std::to_string(peer);
+      for (int tries = 0; tries < 20'000 && !std::filesystem::exists(theirs); ++tries)
+        ::usleep(1000);
+      std::getline(std::ifstream(theirs), all[peer], '\0');
+    }
+    return all;
+  }
+
+ private:
+  int world_;
+  std::filesystem::path folder_;
+};
+
+TEST(CallersAllGather, BringsRanksTogether) {
+  const FileStore store(3);
+  fork_ranks(3, [&](int rank) {
+    CommunicatorOptions options = options_for(rank, 3);
+    options.all_gather = [&](const std::string& mine) { return store.all_gather(rank, mine); };
+    Communicator comm = Communicator::connect(options);
+    auto sum = static_cast<float>(rank);
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 3);
+  });
+}
+
+TEST(CallersAllGather, MustReturnAPartOfEveryRank) {
+  const FileStore store(2);
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_for(rank, 2);
+    options.all_gather = [&](const std::string& mine) {
+      auto all = store.all_gather(rank, mine);
+      all.pop_back();
+      return all;
+    };
+    expect_refusal(options, "the caller's all_gather returned 1 parts in a world of 2");
+  });
+}
+
+TEST(CallersAllGather, MustReturnWhatWasSent) {
+  const std::string long_text(4000, 'x');
+  for (const std::string& text : {std::string(), std::string("nonsense"), long_text}) {
+    for (const int rank : {0, 1}) {
+      CommunicatorOptions options = options_for(rank, 2);
+      options.all_gather = [&](const std::string&) { return std::vector<std::string>(2, text); };
+      const std::string shown = text.size() > 40 ? text.substr(0, 40) + "..." : text;
+      expect_refusal(options, "the caller's all_gather returned \"" + shown +
+                                  "\" for rank 0, which it cannot have sent");
+    }
+  }
+}
+
+TEST(CallersAllGather, ItsOwnExceptionComesThrough) {
+  CommunicatorOptions options = options_for(0, 2);
+  options.all_gather = [](const std::string&) -> std::vector<std::string> {
+    throw std::runtime_error("the store is closed");
+  };
+  EXPECT_THROW(Communicator::connect(options), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,102 @@
+"""A program of ranks, started by everything that starts ranks."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+import uuid
+
+PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
+PLAIT = os.environ.get("PLAIT_COMMAND")
+MPIEXEC = os.environ.get("PLAIT_MPIEXEC") or shutil.which("mpirun")
+PATIENCE = 50  # seconds after which a rank is taken to hang
+
+LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|TORCHELASTIC_|MASTER_|RANK$|WORLD_SIZE$|LOCAL_WORLD_SIZE$)")
+BARE = {name: value for name, value in os.environ.items() if not LAUNCHERS.match(name)}
+
+
+class LaunchersTest(unittest.TestCase):
+    def expect_ranks(self, output, launcher, transport="shm"):
+        self.assertEqual(
+            sorted(output.splitlines()),
+            [f"rank {rank} of 3, started by {launcher}, over {transport}: the sum is 6"
+             for rank in range(3)])
+
+    def run_to_end(self, *words, **variables):
+        return subprocess.run(words, env={**BARE, **variables}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=PATIENCE)
+
+    def start_by_hand(self, places):
+        """What a launcher does: a process for every place, and their output together."""
+        ranks = [subprocess.Popen([PROGRAM], env={**BARE, **place}, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for place in places]
+        try:
+            said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+        return ("".join(out for out, _ in said), "".join(err for _, err in said),
+                [rank.returncode for rank in ranks])
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_plait_run(self):
+        result = self.run_to_end(PLAIT, "run", "-n", "3", PROGRAM)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.expect_ranks(result.stdout, "plait run")
+
+    @unittest.skipUnless(MPIEXEC, "there is no mpirun here")
+    def test_mpirun(self):
+        result = self.run_to_end(MPIEXEC, "-np", "3", "--oversubscribe", "--allow-run-as-root",
+                                 PROGRAM, PLAIT_TRANSPORT="shm")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.expect_ranks(result.stdout, "Open MPI")
+
+    @unittest.skipUnless(PLAIT and MPIEXEC, "needs the plait command and mpirun")
+    def test_plait_run_counts_below_mpirun(self):
+        result = self.run_to_end(MPIEXEC, "-np", "1", "--allow-run-as-root", PLAIT, "run", "-n", "3",
+                                 PROGRAM)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.expect_ranks(result.stdout, "plait run")
+
+    def torchrun_places(self, **extra):
+        port = str(10000 + uuid.uuid4().int % 50000)
+        return [{"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3",
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
+                 "TORCHELASTIC_RESTART_COUNT": "0", **extra} for rank in range(3)]
+
+    def test_torchrun(self):
+        out, err, codes = self.start_by_hand(self.torchrun_places())
+        self.assertEqual((codes, err), ([0, 0, 0], ""))
+        self.expect_ranks(out, "torchrun")
+
+    def test_slurm(self):
+        job = str(uuid.uuid4().int % 10**9)
+        out, err, codes = self.start_by_hand(
+            {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "3", "SLURM_STEP_NUM_NODES": "1",
+             "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0"} for rank in range(3))
+        self.assertEqual((codes, err), ([0, 0, 0], ""))
+        self.expect_ranks(out, "Slurm")
+
+    def test_nobody(self):
+        result = self.run_to_end(PROGRAM)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout, "rank 0 of 1, started by , over threads: the sum is 1\n")
+
+    def test_several_hosts_are_refused_for_shm(self):
+        places = self.torchrun_places(WORLD_SIZE="6", PLAIT_TRANSPORT="shm")
+        out, err, codes = self.start_by_hand(places)
+        self.assertEqual((codes, out), ([2, 2, 2], ""))
+        self.assertEqual(err, "".join(
+            f"invalid_argument: no transport for rank {rank} of 6: "
+            "shm: shares the memory of one host; these ranks are on 2\n" for rank in range(3)))
+
+    def test_a_missing_rank_is_named(self):
+        out, err, codes = self.start_by_hand(self.torchrun_places(PLAIT_TIMEOUT="500ms")[:2])
+        self.assertEqual((codes, out), ([2, 2], ""))
+        self.assertEqual(err, 2 * "timeout: rank 2 of 3 has not come within 500 ms\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
