@@ -54,7 +54,10 @@ std::optional<Hello> parse_hello(const std::string& text) {
   const auto rank = base::parse_int(words[1]);
   const auto world = base::parse_int(words[2]);
   const auto pid = base::parse_int(words[3]);
-  if (!rank || !world || !pid) return std::nullopt;
+  constexpr std::int64_t kMost = 1 << 20;
+  if (!rank || !world || !pid || *rank < -kMost || *rank > kMost || *world > kMost) {
+    return std::nullopt;
+  }
   return Hello{.rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .pid = *pid};
 }
 
@@ -104,11 +107,13 @@ class Porch {
     for (Caller& caller : callers_) {
       Message message;
       const Delivery delivery = base::receive_message(caller.socket, message);
-      if (delivery == Delivery::not_yet && !(crowded && caller.since < patient_since))
-        silent.push_back(std::move(caller));
-      if (delivery != Delivery::done) continue;
-      if (const auto said = parse_hello(message.bytes))
-        guests.push_back({.said = *said, .socket = std::move(caller.socket)});
+      if (delivery == Delivery::not_yet) {
+        const bool patience_ends = crowded && caller.since < patient_since;
+        if (!patience_ends) silent.push_back(std::move(caller));
+      } else if (delivery == Delivery::done) {
+        const auto said = parse_hello(message.bytes);
+        if (said) guests.push_back({.said = *said, .socket = std::move(caller.socket)});
+      }
     }
     callers_ = std::move(silent);
     return guests;
