@@ -161,8 +161,8 @@ int run(const Options& options) {
 int main(int count, char** words) {
   try {
     return plait::chaos::run(plait::chaos::read_options({words + 1, words + count}));
-  } catch (const plait::Error& error) {
-    std::cerr << "plait_chaos: " << error.what() << '\n' << plait::chaos::kUsage;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plait_chaos: %s\n%s", error.what(), plait::chaos::kUsage);
     return 2;
   }
 }
