@@ -109,7 +109,7 @@ class Round {
       const Nanoseconds until = now() + scene_.delay;
       while (now() < until) ::sched_yield();
     }
-    ending_.gone = by_itself ? seat.gone.load() : now();
+    ending_.gone = by_itself && seat.gone > 0 ? seat.gone.load() : now();
     if (scene_.manner == Manner::kill) ::kill(pids_[scene_.victim], SIGKILL);
     if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGSTOP);
     ::usleep(200);  // until it does not move any more
