@@ -47,7 +47,6 @@ class Channels {
   ~Channels();
 
   const Members& members() const { return members_; }
-  const MailboxDesc& desc() const { return desc_; }
   std::size_t bytes() const { return staging_.bytes(); }
 
   Channel& outgoing(int peer, int slot) { return outgoing_[peer * desc_.slots + slot]; }
