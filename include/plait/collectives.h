@@ -50,7 +50,8 @@ struct Shard {
 PLAIT_EXPORT Shard balanced_shard(std::size_t elements, int rank, int world);
 
 // A collective under way. Those of one communicator finish in the order in which they were started.
-// Destroying one that is not done waits for it; its error, if any, is then lost.
+// Destroying one that is not done waits for it; its error, if any, is then lost. One that outlives
+// its communicator is abandoned: its data stay as they are, and asking for it is refused.
 class PLAIT_EXPORT Pending {
  public:
   class Task;
@@ -64,6 +65,8 @@ class PLAIT_EXPORT Pending {
   void wait();
 
  private:
+  void check_not_abandoned() const;
+
   std::shared_ptr<Task> task_;
   Communicator::State* state_;
 };

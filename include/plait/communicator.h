@@ -1,9 +1,9 @@
 // A group of ranks that exchange chunks, seen from one of them.
 //
-//   int main() {
-//     plait::Communicator comm = plait::Communicator::connect();   // under plait run, torchrun,
-//     mpirun, srun std::vector<float> x(1000, comm.rank() + 1.0F); plait::all_reduce({x.data(),
-//     x.size()}, comm);
+//   int main() {  // under plait run, torchrun, mpirun or srun
+//     plait::Communicator comm = plait::Communicator::connect();
+//     std::vector<float> x(1000, comm.rank() + 1.0F);
+//     plait::all_reduce({x.data(), x.size()}, comm);
 //   }
 //
 // Threads of one process can be ranks too:
@@ -41,6 +41,7 @@ struct Place {
   std::string job = {};       // the same text in all ranks of this start, and in no other
   std::string launcher = {};  // who said so, for people: "plait run", "torchrun", ...
   int hosts = 1;
+  int local_rank = 0;  // among the ranks of its host: which device is its own
 };
 
 // Reads the place that plait run, torchrun, Open MPI or Slurm left in the environment; one rank

@@ -1,12 +1,12 @@
 #include "base/process.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <string>
 
@@ -50,9 +50,10 @@ ForkGuard::ForkGuard() {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail_errno("cannot map a page");
-  // A kernel without MADV_WIPEONFORK (before 4.14) leaves children undetected, and is not
-  // supported.
-  ::madvise(memory, page, MADV_WIPEONFORK);
+  if (::madvise(memory, page, MADV_WIPEONFORK) != 0) {
+    ::munmap(memory, page);
+    fail_errno("cannot have a page wiped in forked children");
+  }
   word_ = static_cast<int*>(memory);
   *word_ = 1;
 }

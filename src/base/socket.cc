@@ -157,6 +157,7 @@ Delivery receive_message(const Fd& socket, Message& received) {
 
 void wait_readable(const std::vector<const Fd*>& sockets, Nanoseconds longest) {
   std::vector<pollfd> watched;
+  watched.reserve(sockets.size());
   for (const Fd* socket : sockets)
     watched.push_back({.fd = socket->get(), .events = POLLIN, .revents = 0});
   poll_all(watched, longest);

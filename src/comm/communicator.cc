@@ -1,11 +1,13 @@
 #include "plait/communicator.h"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/env.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/mapped/mapped_transport.h"
@@ -23,6 +25,8 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
   PLAIT_CHECK(options.timeout.count() >= 0, "connect: a timeout of ", options.timeout.count(),
               " ns");
   if (options.timeout.count() > 0) policy.timeout = options.timeout.count();
+  // A year is for ever, and a deadline that far from now still fits the clock.
+  policy.timeout = std::min(policy.timeout, 365 * 24 * 3600 * base::kSecond);
   return policy;
 }
 
@@ -60,6 +64,8 @@ comm::Site site_of(const CommunicatorOptions& options) {
 Communicator Communicator::connect(const CommunicatorOptions& options) {
   const comm::Site site = site_of(options);
   const auto link = wanted_link(options);
+  PLAIT_CHECK(!link || site.place.hosts == 1,
+              "connect: an emulated link needs the ranks on one host, not ", site.place.hosts);
   const std::string wanted =
       options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
   const comm::TransportEntry& transport = comm::select_transport(wanted, site);
@@ -77,7 +83,9 @@ int Communicator::rank() const { return state_->group().rank(); }
 int Communicator::world() const { return state_->group().world(); }
 std::string_view Communicator::transport() const { return state_->transport_name(); }
 std::optional<Link> Communicator::link() const {
-  return state_->link() ? std::optional(state_->link()->clock->link()) : std::nullopt;
+  const std::optional<LinkView>& view = state_->link();
+  if (!view) return std::nullopt;
+  return view->clock->link();
 }
 Trace* Communicator::trace() const { return state_->trace(); }
 std::size_t Communicator::mailbox_bytes() const { return state_->mailbox_bytes(); }
@@ -136,6 +144,9 @@ void run_in_threads(int world, const std::function<void(Communicator&)>& body,
         // Kept before the others hear of it: what they throw then is only its echo.
         keep(std::current_exception());
         comm.abort(error.what());
+      } catch (...) {
+        keep(std::current_exception());
+        comm.abort("it threw something that is no exception");
       }
     } catch (...) {
       keep(std::current_exception());
@@ -143,6 +154,7 @@ void run_in_threads(int world, const std::function<void(Communicator&)>& body,
   };
   {
     std::vector<std::jthread> ranks;
+    ranks.reserve(world);
     for (int rank = 0; rank < world; ++rank) ranks.emplace_back(be_rank, rank);
   }
   if (first != nullptr) std::rethrow_exception(first);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "base/process.h"
 #include "comm/wait_policy.h"
 #include "plait/error.h"
 #include "plait/tag.h"
@@ -47,6 +48,9 @@ class Group {
   int rank() const { return rank_; }
   int world() const { return world_; }
   const WaitPolicy& policy() const { return policy_; }
+
+  // Whether this process was forked from the rank: it must touch nothing that the ranks share.
+  bool in_child() const { return fork_guard_.in_child(); }
 
   // Where waits are recorded; null: nowhere.
   Trace* trace() const { return trace_; }
@@ -92,6 +96,7 @@ class Group {
   int rank_;
   int world_;
   WaitPolicy policy_;
+  base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
 };
 

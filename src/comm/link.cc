@@ -20,14 +20,14 @@ Link parse_link(std::string_view text) {
   bool has_latency = false;
   for (const std::string_view part : parts) {
     if (const auto bandwidth = base::parse_bandwidth(part); bandwidth && !has_bandwidth) {
-      refuse_unless(*bandwidth > 0);
+      refuse_unless(*bandwidth >= 1);
       link.bytes_per_second = *bandwidth;
       has_bandwidth = true;
     } else {
       // A bare number could be either, so it is neither.
       const auto latency = base::parse_number(part) ? std::nullopt : base::parse_duration(part);
       refuse_unless(latency.has_value() && !has_latency);
-      link.latency_ns = *latency;
+      link.latency_ns = latency.value_or(0);
       has_latency = true;
     }
   }

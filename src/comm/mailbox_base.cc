@@ -32,11 +32,10 @@ void MailboxBase::wait_vacant(int peer, int slot) {
       [&] { return Awaited{.peer = peer, .tag = {}, .room = true}; });
 }
 
-// Called between tiles: a cheap look each time, a clock reading now and then, and a careful look at
+// Called between tiles: a cheap look and a clock reading each time, and a careful look at
 // the peers every 50 ms, so that a rank that only computes and polls notices a lost peer as well.
 void MailboxBase::progress() {
   group_.raise_if_failed();
-  if (polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0) return;
   const Nanoseconds now = base::now();
   if (now - looked_at_.load(std::memory_order_relaxed) < 50 * base::kMillisecond) return;
   looked_at_.store(now, std::memory_order_relaxed);
@@ -51,6 +50,8 @@ void MailboxBase::refuse_tag(int source, const Tag& came, const Tag& expected) {
 }
 
 void MailboxBase::refuse_channel(const char* what, int peer, int slot) const {
+  PLAIT_CHECK(!group_.in_child(), what, ": this process was forked from rank ", group_.rank(),
+              ", whose mailboxes it cannot use");
   PLAIT_CHECK(peer >= 0 && peer < group_.world(), what, ": there is no rank ", peer,
               " in a world of ", group_.world());
   base::fail(Code::invalid_argument, what, ": slot ", slot, " is not one of the mailbox's ",
@@ -64,10 +65,13 @@ void MailboxBase::refuse_bytes(int slot, std::size_t bytes) const {
 
 void check_desc(const MailboxDesc& desc, int world) {
   constexpr std::size_t kMost = std::size_t{1} << 40;
+  constexpr int kMostChannels = 1 << 20;
   PLAIT_CHECK(desc.slots > 0, "make_mailbox: ", desc.slots, " slots; at least one is needed");
-  PLAIT_CHECK(desc.slot_bytes <= kMost && desc.slot_bytes * desc.slots / 2 <= kMost / 4 / world,
-              "make_mailbox: ", desc.slots, " slots of ", desc.slot_bytes, " bytes for each of ",
-              world, " ranks are more than a mailbox can hold");
+  const bool counted = desc.slots <= kMostChannels / world;
+  const std::size_t channels = counted ? static_cast<std::size_t>(desc.slots) * world : 0;
+  PLAIT_CHECK(counted && desc.slot_bytes <= kMost / channels / 2, "make_mailbox: ", desc.slots,
+              " slots of ", desc.slot_bytes, " bytes for each of ", world,
+              " ranks are more than a mailbox can hold");
 }
 
 std::string describe(const MailboxDesc& desc) {

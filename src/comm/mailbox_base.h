@@ -37,7 +37,8 @@ class MailboxBase : public Mailbox {
 
  protected:
   void check_channel(const char* what, int peer, int slot) const {
-    if (peer < 0 || peer >= group_.world() || slot < 0 || slot >= desc_.slots) [[unlikely]] {
+    if (peer < 0 || peer >= group_.world() || slot < 0 || slot >= desc_.slots || group_.in_child())
+        [[unlikely]] {
       refuse_channel(what, peer, slot);
     }
   }
@@ -55,7 +56,6 @@ class MailboxBase : public Mailbox {
   Group& group_;
   MailboxDesc desc_;
   // Several threads of a rank may poll; how often they look around together matters to nobody.
-  std::atomic<std::uint32_t> polls_{0};
   std::atomic<Nanoseconds> looked_at_{0};
   std::shared_ptr<std::atomic<std::size_t>> account_;
   std::size_t charged_ = 0;

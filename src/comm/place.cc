@@ -11,7 +11,8 @@ struct Launcher {
   const char* name;
   const char* rank;
   const char* world;
-  const char* hosts;               // number of hosts, or null
+  const char* hosts;  // number of hosts, or null
+  const char* local_rank;
   const char* local_world;         // ranks on this host, or null
   std::array<const char*, 4> job;  // what together names this start, as far as set
 };
@@ -22,24 +23,28 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
      "PLAIT_RANK",
      "PLAIT_WORLD_SIZE",
      nullptr,
+     "PLAIT_LOCAL_RANK",
      "PLAIT_LOCAL_WORLD_SIZE",
      {"PLAIT_JOB"}},
     {"torchrun",
      "RANK",
      "WORLD_SIZE",
      nullptr,
+     "LOCAL_RANK",
      "LOCAL_WORLD_SIZE",
      {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
     {"Open MPI",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      nullptr,
+     "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
     {"Slurm",
      "SLURM_PROCID",
      "SLURM_NTASKS",
      "SLURM_STEP_NUM_NODES",
+     "SLURM_LOCALID",
      nullptr,
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 }};
@@ -64,10 +69,15 @@ Place place_from(const Launcher& launcher) {
       .rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .job = launcher.name};
   place.launcher = launcher.name;
   place.hosts = count_hosts(launcher, place.world);
+  place.local_rank = static_cast<int>(base::env_int(launcher.local_rank, 0, kMostRanks)
+                                          .value_or(place.hosts == 1 ? place.rank : 0));
   for (const char* variable : launcher.job) {
     if (variable == nullptr) continue;
     if (const auto text = base::env(variable)) place.job += '/' + *text;
   }
+  PLAIT_CHECK(place.world == 1 || place.job != launcher.name, launcher.rank, " and ",
+              launcher.world, " are set but not ", launcher.job[0],
+              ", by which ranks of one start know each other");
   return place;
 }
 

@@ -8,21 +8,30 @@
 
 namespace plait {
 
-using comm::Failure;
-
 Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Transport> transport,
                            Trace* trace)
     : transport_name_(std::move(transport_name)), transport_(std::move(transport)), trace_(trace) {
   group().set_trace(trace);
 }
 
+namespace {
+
+// Owned by nobody from here on, on purpose.
+template <class Owned>
+void let_go(std::unique_ptr<Owned> owned) {
+  [[maybe_unused]] const Owned* forgotten = owned.release();
+}
+
+}  // namespace
+
 Communicator::State::~State() {
-  if (fork_guard_.in_child()) {
+  for (const auto& task : queue_) task->set_fate(Task::Fate::abandoned);
+  if (group().in_child()) {
     // The memory is shared with the ranks, and the locks may be held by threads that this process
     // does not have: a child can only let go of the communicator, not close it.
-    static_cast<void>(transport_.release());
-    static_cast<void>(collective_mailbox_.release());
-    for (auto& [desc, mailbox] : cache_) static_cast<void>(mailbox.release());
+    for (auto& [desc, mailbox] : cache_) let_go(std::move(mailbox));
+    let_go(std::move(collective_mailbox_));
+    let_go(std::move(transport_));
     return;
   }
   // Mailboxes first: they see to it that what was posted goes out.
@@ -34,13 +43,11 @@ Communicator::State::~State() {
 void Communicator::State::open(std::optional<comm::LinkView> link) {
   link_ = std::move(link);
   cursors_.resize(group().world());
-  std::unique_ptr<Mailbox> mailbox =
-      build_mailbox({.slots = comm::kSlots, .slot_bytes = comm::kChunkBytes});
-  collective_mailbox_.reset(static_cast<comm::MailboxBase*>(mailbox.release()));
+  collective_mailbox_ = build_mailbox({.slots = comm::kSlots, .slot_bytes = comm::kChunkBytes});
 }
 
 void Communicator::State::check_not_forked() const {
-  PLAIT_CHECK(!fork_guard_.in_child(), "this process was forked from rank ", group().rank(),
+  PLAIT_CHECK(!group().in_child(), "this process was forked from rank ", group().rank(),
               ", whose communicators it cannot use");
 }
 
@@ -71,16 +78,18 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
 
 // A rank that fails here tells the others, who may be waiting for it elsewhere; where another was
 // first, all say the same.
-std::unique_ptr<Mailbox> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
-  std::unique_ptr<Mailbox> mailbox = transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
+std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
+  std::unique_ptr<comm::MailboxBase> mailbox =
+      transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
   if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
-  static_cast<comm::MailboxBase&>(*mailbox).charge(mailbox_bytes_);
+  mailbox->charge(mailbox_bytes_);
   return mailbox;
 } catch (const Error& error) {
   group().fail_and_raise(comm::failure_of(error));
 }
 
 Mailbox& Communicator::State::cached_mailbox(const MailboxDesc& desc) {
+  check_usable();
   for (const auto& [known, mailbox] : cache_) {
     if (known == desc) return *mailbox;
   }
@@ -154,6 +163,7 @@ void Communicator::State::begin(Task& task) {
   announce(task.tag());
   polled_at_ = base::now();
   polled_for_ = 0;
+  task.begin();
 }
 
 void Communicator::State::run(Task& task) {
@@ -163,7 +173,7 @@ void Communicator::State::run(Task& task) {
   begin(task);
   comm::wait_until(
       group(), [&] { return task.step(); }, [&] { return mailbox().take_due(); },
-      [&] { return task.awaited(); });
+      [&] { return task.awaited(); }, &moves_);
 }
 
 void Communicator::State::start(std::shared_ptr<Task> task) {
@@ -182,6 +192,7 @@ bool Communicator::State::is_queued(const Task& task) const {
 bool Communicator::State::advance(const Task& task) {
   check_usable();
   while (!queue_.empty() && queue_.front()->step()) {
+    queue_.front()->set_fate(Task::Fate::done);
     queue_.pop_front();
     if (!queue_.empty()) begin(*queue_.front());
   }
@@ -208,19 +219,25 @@ void Communicator::State::look_around() {
   const comm::Nanoseconds now = base::now();
   polled_for_ += std::min(now - polled_at_, kLongestPoll);
   polled_at_ = now;
+  if (polled_moves_ != moves_) polled_for_ = 0;  // what moves is no reason to give up
+  polled_moves_ = moves_;
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
   Task& front = *queue_.front();
   const comm::Awaited awaited = front.awaited();
   group().begin_waiting(awaited);
-  group().examine(&awaited, [&] { return front.step() || front.awaited().peer != awaited.peer; });
+  // Nor has a peer left anything undone whose chunk is known to be on its way.
+  group().examine(&awaited, [&] {
+    return front.step() || front.awaited().peer != awaited.peer ||
+           mailbox().take_due() != comm::kNever;
+  });
   if (polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
 }
 
 void Communicator::State::wait(const Task& task) {
   comm::wait_until(
       group(), [&] { return advance(task); }, [&] { return mailbox().take_due(); },
-      [&] { return queue_.front()->awaited(); });
+      [&] { return queue_.front()->awaited(); }, &moves_);
 }
 
 void Communicator::State::drain() {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/process.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/mailbox_base.h"
@@ -28,6 +27,10 @@ class Pending::Task {
   Task& operator=(const Task&) = delete;
   virtual ~Task() = default;
 
+  // What comes before the first step, when the tasks before this one are done: only now is their
+  // output there to be read.
+  virtual void begin() {}
+
   // True when all is done, and from then on.
   virtual bool step() = 0;
 
@@ -38,8 +41,14 @@ class Pending::Task {
   const Tag& tag() const { return tag_; }
   void set_call(std::uint32_t call) { tag_.call = call; }
 
+  // Where a Pending stands that outlives what it belongs to.
+  enum class Fate { under_way, done, abandoned };
+  Fate fate() const { return fate_; }
+  void set_fate(Fate fate) { fate_ = fate; }
+
  private:
   Tag tag_;
+  Fate fate_ = Fate::under_way;
 };
 
 class Communicator::State {
@@ -59,11 +68,14 @@ class Communicator::State {
   const std::string& transport_name() const { return transport_name_; }
   const std::optional<comm::LinkView>& link() const { return link_; }
   Trace* trace() const { return trace_; }
+  bool shares_clock() const { return transport_->shares_clock(); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
   // What the collectives send through.
   comm::MailboxBase& mailbox() { return *collective_mailbox_; }
-  comm::Channels channels() { return {.mailbox = *collective_mailbox_, .cursors = cursors_}; }
+  comm::Channels channels() {
+    return {.mailbox = *collective_mailbox_, .cursors = cursors_, .moves = moves_};
+  }
 
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);
   Mailbox& cached_mailbox(const MailboxDesc& desc);
@@ -91,7 +103,7 @@ class Communicator::State {
   void begin(Task& task);
   void drain();
   bool is_queued(const Task& task) const;
-  std::unique_ptr<Mailbox> build_mailbox(const MailboxDesc& desc);
+  std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
   std::pair<std::vector<int>, std::optional<comm::LinkView>> members_of(
       const std::vector<std::string>& claims, int color) const;
 
@@ -99,11 +111,11 @@ class Communicator::State {
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   std::optional<comm::LinkView> link_;
-  base::ForkGuard fork_guard_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
   std::unique_ptr<comm::MailboxBase> collective_mailbox_;
   std::vector<comm::Cursor> cursors_;
+  std::uint64_t moves_ = 0;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
@@ -112,6 +124,7 @@ class Communicator::State {
   // looked at.
   base::Nanoseconds polled_at_ = 0;
   base::Nanoseconds polled_for_ = 0;
+  std::uint64_t polled_moves_ = 0;
   base::Nanoseconds looked_at_ = 0;
 };
 

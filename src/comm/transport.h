@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/group.h"
+#include "comm/mailbox_base.h"
 #include "comm/wait_policy.h"
 #include "plait/communicator.h"
 #include "plait/mailbox.h"
@@ -36,12 +37,15 @@ class Transport {
 
   // For set-up only, a few thousand bytes; collective, as all below.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-  virtual std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc) = 0;
+  virtual std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) = 0;
 
   // A transport for `members` (ranks here, in their new order). Every rank of this group calls it
   // with the members of its own new group; a rank that joins none passes none and gets null. Errors
   // name ranks of this group.
   virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& members) = 0;
+
+  // Whether base::now() means the same on all ranks.
+  virtual bool shares_clock() const { return true; }
 
   // This rank goes in good order, not by an error: peers that still wait for it are told so.
   virtual void leave() noexcept = 0;

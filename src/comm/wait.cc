@@ -56,19 +56,26 @@ void wait_slowly(Group& group, const Question& question) {
                   {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk)});
   if (spin(group, question.ready)) return;
   const Nanoseconds start = base::now();
-  const Nanoseconds deadline = start + group.policy().timeout;
+  Nanoseconds deadline = start + group.policy().timeout;
+  std::uint64_t moved = question.moves == nullptr ? 0 : *question.moves;
   const Nanoseconds nap_from = start + group.policy().yield;
   Nanoseconds examine_at = start + base::kMillisecond;
   const KnownWait known(group, first);
   while (!question.ready()) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
+    if (question.moves != nullptr && *question.moves != moved) {
+      moved = *question.moves;
+      deadline = now + group.policy().timeout;
+    }
     if (now >= examine_at) {
       const Awaited awaited = question.awaited();
       group.begin_waiting(awaited);
       // Of a peer that has left, nothing is missing any more where this rank waits for another.
+      // Nor is anything missing of which it is known when it will be here.
       const auto ready = [&] {
-        return question.ready() || question.awaited().peer != awaited.peer;
+        return question.ready() || question.awaited().peer != awaited.peer ||
+               question.due() != kNever;
       };
       group.examine(&awaited, ready);
       if (now >= deadline && !question.ready()) group.give_up(awaited);

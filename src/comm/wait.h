@@ -1,6 +1,8 @@
 // The one loop in which a rank waits for another. Nothing else in plait waits for a peer.
 #pragma once
 
+#include <cstdint>
+
 #include "base/function_ref.h"
 #include "comm/group.h"
 
@@ -13,6 +15,10 @@ struct Question {
   base::FunctionRef<bool()> ready;
   base::FunctionRef<Nanoseconds()> due;  // kNever: not known
   base::FunctionRef<Awaited()> awaited;  // who is to blame if it never comes
+
+  // Grows while chunks come and go: what takes long but moves is no reason to give up. Null: what is
+  // waited for is one chunk.
+  const std::uint64_t* moves = nullptr;
 };
 
 void wait_slowly(Group& group, const Question& question);
@@ -20,12 +26,13 @@ void wait_slowly(Group& group, const Question& question);
 // Returns when ready() says yes. Throws when the group fails, a peer is lost, or the deadline
 // passes.
 template <class Ready, class Due, class AwaitedNow>
-void wait_until(Group& group, Ready&& ready, Due&& due, AwaitedNow&& awaited) {
+void wait_until(Group& group, Ready&& ready, Due&& due, AwaitedNow&& awaited,
+                const std::uint64_t* moves = nullptr) {
   // A few looks without any pause: a chunk from a neighbouring core is seen within its own latency.
   for (int look = 0; look < 64; ++look) {
     if (ready()) return;
   }
-  wait_slowly(group, Question{ready, due, awaited});
+  wait_slowly(group, Question{ready, due, awaited, moves});
 }
 
 }  // namespace plait::comm

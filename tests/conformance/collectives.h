@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -231,6 +232,56 @@ TEST_P(CollectivesConformance, RunsWhileTheCallerDoesOtherThings) {
   });
 }
 
+TEST_P(CollectivesConformance, ReadsWhatTheCallBeforeItWrote) {
+  run([&](Communicator& comm) {
+    constexpr std::size_t kCount = 90001;
+    const Shard shard = balanced_shard(kCount, comm.rank(), world());
+    const auto part = contribution(comm.rank(), kCount, Dtype::f32);
+    std::vector<float> mine(shard.count, -7.0F);
+    std::vector<std::byte> all(part.size());
+    Pending first = start_reduce_scatter({part.data(), kCount}, {mine.data(), mine.size()}, comm);
+    all_gather({mine.data(), mine.size()}, {all.data(), kCount}, comm);
+    EXPECT_TRUE(all == sum_of_all(world(), kCount, Dtype::f32));
+  });
+}
+
+TEST_P(CollectivesConformance, WritesNothingAfterAFailure) {
+  run([&](Communicator& comm) {
+    const float mine = 5;
+    std::vector<float> all(static_cast<std::size_t>(world()), 0.0F);
+    comm.abort("the test says so");
+    expect_error(Code::peer_lost, [&] { all_gather({&mine, 1}, {all.data(), all.size()}, comm); });
+    EXPECT_EQ(all, std::vector<float>(all.size(), 0.0F));
+  });
+}
+
+TEST_P(CollectivesConformance, RefusesToSpeakOfAnAbandonedCall) {
+  run([&](Communicator& comm) {
+    std::vector<float> data(10);
+    std::optional<Communicator> part = comm.split(0, comm.rank());
+    Pending finished = start_all_reduce({data.data(), 10}, {data.data(), 10}, *part);
+    finished.wait();
+    part.reset();
+    EXPECT_TRUE(finished.done());
+    barrier(comm);
+  });
+}
+
+TEST_P(CollectivesConformance, MayTakeLongerThanTheDeadlineWhileItMoves) {
+  if (world() != 2) return;
+  CommunicatorOptions options;
+  options.timeout = std::chrono::milliseconds(300);
+  options.link = parse_link("2mb/s");  // 1.2 MB take twice the deadline
+  GetParam().maker.run(
+      world(),
+      [&](Communicator& comm) {
+        std::vector<float> data(300000, 1.0F);
+        all_reduce({data.data(), data.size()}, comm);
+        EXPECT_EQ(data.back(), 2.0F);
+      },
+      options);
+}
+
 TEST_P(CollectivesConformance, FinishesWhatIsDropped) {
   run([&](Communicator& comm) {
     std::vector<float> data(70000, 1.0F);
@@ -320,15 +371,27 @@ TEST_P(CollectivesConformance, SurvivesARandomProgram) {
       const auto count = static_cast<std::size_t>(same() % 30000);
       const Dtype dtype = kDtypes[same() % 4];
       const auto seed = static_cast<unsigned>(same() % 1000);
-      const bool start = same() % 2 == 0;
       if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 500));
+      const auto kind = same() % 4;
+      const Shard shard = balanced_shard(count, comm.rank(), world());
       outs.push_back(contribution(comm.rank(), count, dtype, seed));
       expected.push_back(sum_of_all(world(), count, dtype, seed));
       const Elements data = {outs.back().data(), count, dtype};
-      if (start) {
+      const Elements own_shard = {outs.back().data() + shard.offset * size_of(dtype), shard.count,
+                                  dtype};
+      if (kind == 0) {
         pending.push_back(start_all_reduce(data, data, comm));
-      } else {
+      } else if (kind == 1) {
         all_reduce(data, comm);
+      } else if (kind == 2) {
+        // The second reads what the first, perhaps not begun yet, is to write.
+        pending.push_back(start_reduce_scatter(data, own_shard, comm));
+        pending.push_back(start_all_gather(own_shard, data, comm));
+      } else {
+        const int root = static_cast<int>(seed) % world();
+        expected.back() = contribution(root, count, dtype, seed);
+        barrier(comm);
+        broadcast(data, root, comm);
       }
       if (own() % 3 == 0 && !pending.empty()) pending.front().progress();
     }

@@ -48,11 +48,12 @@ TEST_P(MailboxConformance, BringsEveryChunkToItsSlot) {
     for (std::uint32_t number = 0; number < 5;
          ++number) {  // more epochs than buffers, no barrier between
       for (int peer = 0; peer < world(); ++peer) {
-        for (int slot = 0; slot < 3; ++slot) send(*mailbox, me, peer, slot, number, number * 250);
+        for (int slot = 0; slot < 3; ++slot)
+          send(*mailbox, me, peer, slot, number, std::size_t{number} * 250);
       }
       for (int peer = 0; peer < world(); ++peer) {
         for (int slot = 2; slot >= 0; --slot)
-          expect_chunk(*mailbox, peer, me, slot, number, number * 250);
+          expect_chunk(*mailbox, peer, me, slot, number, std::size_t{number} * 250);
       }
     }
   });
@@ -175,6 +176,8 @@ TEST_P(MailboxConformance, RefusesWhatDoesNotFit) {
               "release: the chunk in slot 0 from rank 0 has not arrived");
     refusal([&] { comm.make_mailbox({.slots = 0, .slot_bytes = 64}); });
     refusal([&] { comm.make_mailbox({.slots = 1, .slot_bytes = SIZE_MAX}); });
+    refusal([&] { comm.make_mailbox({.slots = 1 << 24, .slot_bytes = std::size_t{1} << 40}); });
+    refusal([&] { comm.make_mailbox({.slots = 4000000, .slot_bytes = 0}); });
     barrier(comm);  // nothing of that was sent, and the group is well
   });
 }

@@ -37,7 +37,7 @@ TEST_P(TransportConformance, SplitsByColorInOrderOfKey) {
     const int size = (comm.world() + 1 - comm.rank() % 2) / 2;
     EXPECT_EQ(half->world(), size);
     EXPECT_EQ(half->rank(), size - 1 - comm.rank() / 2);
-    float sum = static_cast<float>(comm.rank());
+    auto sum = static_cast<float>(comm.rank());
     all_reduce({&sum, 1}, *half);
     float expected = 0;
     for (int rank = comm.rank() % 2; rank < comm.world(); rank += 2)

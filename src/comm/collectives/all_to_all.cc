@@ -18,10 +18,9 @@ class AllToAll final : public Task {
     const std::size_t size = size_of(send.dtype);
     const auto* from = static_cast<const std::byte*>(send.data);
     auto* to = static_cast<std::byte*>(receive.data);
-    if (parts.send.counts[rank] > 0) {
-      std::memcpy(to + parts.receive.offsets[rank] * size, from + parts.send.offsets[rank] * size,
-                  parts.send.counts[rank] * size);
-    }
+    to_self_ = to + parts.receive.offsets[rank] * size;
+    from_self_ = from + parts.send.offsets[rank] * size;
+    bytes_to_self_ = parts.send.counts[rank] * size;
     for (const int peer : peers_of(state.group())) {
       senders_.emplace_back(channels, peer, from + parts.send.offsets[peer] * size,
                             Pieces(parts.send.counts[peer], send.dtype));
@@ -30,6 +29,10 @@ class AllToAll final : public Task {
       received_.push_back(static_cast<std::int64_t>(parts.receive.counts[peer]));
       places_.push_back(to + parts.receive.offsets[peer] * size);
     }
+  }
+
+  void begin() override {
+    if (bytes_to_self_ > 0) std::memcpy(to_self_, from_self_, bytes_to_self_);
   }
 
   bool step() override {
@@ -65,6 +68,9 @@ class AllToAll final : public Task {
   std::vector<std::int64_t> sent_;
   std::vector<std::int64_t> received_;
   std::vector<std::byte*> places_;
+  std::byte* to_self_;
+  const std::byte* from_self_;
+  std::size_t bytes_to_self_;
 };
 
 }  // namespace

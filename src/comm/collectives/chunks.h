@@ -67,6 +67,7 @@ struct Cursor {
 struct Channels {
   MailboxBase& mailbox;
   std::vector<Cursor>& cursors;  // by peer
+  std::uint64_t& moves;          // chunks sent and received in all
 };
 
 // One end of a stream of chunks between this rank and a peer.
@@ -74,6 +75,7 @@ class Stream {
  public:
   Stream(const Channels& channels, int peer, const Pieces& pieces, Way way)
       : mailbox_(&channels.mailbox),
+        moves_(&channels.moves),
         peer_(peer),
         first_slot_(way == Way::parts ? 0 : kSlotsPerLane),
         pieces_(pieces),
@@ -89,6 +91,7 @@ class Stream {
   void step() {
     ++next_;
     ++*position_;
+    ++*moves_;
   }
   Tag numbered(Tag tag) const {
     tag.chunk = next_;
@@ -96,6 +99,7 @@ class Stream {
   }
 
   MailboxBase* mailbox_;
+  std::uint64_t* moves_;
   int peer_;
   int first_slot_;
   Pieces pieces_;

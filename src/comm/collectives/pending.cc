@@ -20,15 +20,25 @@ Pending::~Pending() {
   if (task_ == nullptr) return;
   try {
     wait();
-  } catch (
-      const std::exception&) {  // NOLINT(bugprone-empty-catch): the header says that it is lost
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): lost, as the header says
   }
 }
 
 void Pending::progress() { static_cast<void>(done()); }
 
-bool Pending::done() { return state_->poll(*task_); }
+bool Pending::done() {
+  check_not_abandoned();
+  return task_->fate() == Task::Fate::done || state_->poll(*task_);
+}
 
-void Pending::wait() { state_->wait(*task_); }
+void Pending::wait() {
+  check_not_abandoned();
+  if (task_->fate() != Task::Fate::done) state_->wait(*task_);
+}
+
+void Pending::check_not_abandoned() const {
+  PLAIT_CHECK(task_->fate() != Task::Fate::abandoned, name(task_->tag().operation),
+              ": its communicator was destroyed before it was done");
+}
 
 }  // namespace plait

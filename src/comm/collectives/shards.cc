@@ -6,14 +6,14 @@
 
 namespace plait::comm {
 
+namespace {
+
 // Ranks that cut the tensor differently disagree, and have different fingerprints.
 std::int64_t fingerprint(const Layout& layout) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
   for (const std::size_t count : layout.counts) hash = (hash ^ count) * 0x100000001b3ULL;
   return static_cast<std::int64_t>(hash);
 }
-
-namespace {
 
 Tag shard_tag(Operation operation, const Elements& all, const Layout& shards) {
   return {.operation = operation,
@@ -37,14 +37,18 @@ class AllGather final : public Task {
       : Task(shard_tag(Operation::all_gather, all, shards)) {
     const Channels channels = state.channels();
     const int rank = state.group().rank();
-    std::byte* own = at(all.data, shards.offsets[rank], all.dtype);
-    if (own != mine.data && mine.count > 0)
-      std::memcpy(own, mine.data, mine.count * size_of(mine.dtype));
+    own_ = at(all.data, shards.offsets[rank], all.dtype);
+    mine_ = mine.data;
+    bytes_ = mine.count * size_of(mine.dtype);
     for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(channels, peer, own, Pieces(mine.count, mine.dtype));
+      senders_.emplace_back(channels, peer, mine.data, Pieces(mine.count, mine.dtype));
       receivers_.emplace_back(channels, peer, Pieces(shards.counts[peer], all.dtype));
       places_.push_back(at(all.data, shards.offsets[peer], all.dtype));
     }
+  }
+
+  void begin() override {
+    if (own_ != mine_ && bytes_ > 0) std::memcpy(own_, mine_, bytes_);
   }
 
   bool step() override {
@@ -63,6 +67,9 @@ class AllGather final : public Task {
   Senders senders_;
   Receivers receivers_;
   std::vector<std::byte*> places_;
+  std::byte* own_;
+  const void* mine_;
+  std::size_t bytes_;
 };
 
 class ReduceScatter final : public Task {

@@ -10,10 +10,8 @@ constexpr std::size_t kPrefix = 64;  // a line, so that payloads stay aligned
 
 class EmulatedMailbox final : public MailboxBase {
  public:
-  EmulatedMailbox(std::unique_ptr<Mailbox> inner, const MailboxDesc& desc, const LinkView& link)
-      : MailboxBase(static_cast<MailboxBase&>(*inner).group(), desc),
-        inner_(std::move(inner)),
-        link_(link) {}
+  EmulatedMailbox(std::unique_ptr<MailboxBase> inner, const MailboxDesc& desc, LinkView link)
+      : MailboxBase(inner->group(), desc), inner_(std::move(inner)), link_(std::move(link)) {}
 
   bool vacant(int peer, int slot) override { return inner_->vacant(peer, slot); }
   std::byte* outbox(int peer, int slot) override { return inner_->outbox(peer, slot) + kPrefix; }
@@ -44,9 +42,7 @@ class EmulatedMailbox final : public MailboxBase {
   }
   void release(int source, int slot) override { inner_->release(source, slot); }
   void progress() override { inner_->progress(); }
-  std::size_t held_bytes() const override {
-    return static_cast<MailboxBase&>(*inner_).held_bytes();
-  }
+  std::size_t held_bytes() const override { return inner_->held_bytes(); }
 
   // Relaxed: a hint for how long to sleep, and a lost one costs a nap of the usual length.
   Nanoseconds take_due() override { return due_.exchange(kNever, std::memory_order_relaxed); }
@@ -58,16 +54,16 @@ class EmulatedMailbox final : public MailboxBase {
     }
   }
 
-  std::unique_ptr<Mailbox> inner_;
+  std::unique_ptr<MailboxBase> inner_;
   LinkView link_;
   std::atomic<Nanoseconds> due_{kNever};
 };
 
 }  // namespace
 
-std::unique_ptr<Mailbox> make_emulated_mailbox(std::unique_ptr<Mailbox> inner,
-                                               const MailboxDesc& desc, const LinkView& link) {
-  return std::make_unique<EmulatedMailbox>(std::move(inner), desc, link);
+std::unique_ptr<MailboxBase> make_emulated_mailbox(std::unique_ptr<MailboxBase> inner,
+                                                   const MailboxDesc& desc, LinkView link) {
+  return std::make_unique<EmulatedMailbox>(std::move(inner), desc, std::move(link));
 }
 
 MailboxDesc widened(const MailboxDesc& desc) {

@@ -9,8 +9,8 @@
 namespace plait::comm {
 
 // `inner` must have room for one line more than `desc` says: see widened().
-std::unique_ptr<Mailbox> make_emulated_mailbox(std::unique_ptr<Mailbox> inner,
-                                               const MailboxDesc& desc, const LinkView& link);
+std::unique_ptr<MailboxBase> make_emulated_mailbox(std::unique_ptr<MailboxBase> inner,
+                                                   const MailboxDesc& desc, LinkView link);
 
 // What the inner mailbox must be made with: each chunk is preceded by a line with its arrival time.
 MailboxDesc widened(const MailboxDesc& desc);

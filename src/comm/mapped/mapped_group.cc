@@ -38,6 +38,9 @@ void MappedGroup::fail(const Failure& failure) noexcept {
     record.sentence[length] = '\0';
     std::uint32_t nobody = 0;
     page(0).failed_by.compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
+  } else {
+    // Another thread of this rank is at it; what follows may read what it records.
+    while (!failed()) base::pause();
   }
   for (int peer = 0; peer < world(); ++peer) ring(peer);
 }
@@ -87,7 +90,8 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
 void MappedGroup::examine_call(int peer) {
   Tag theirs;
   if (peer == rank() || !page(peer).call.read(theirs)) return;
-  const Tag& mine = calls_[theirs.call % calls_.size()];
+  Tag mine;
+  if (!calls_[theirs.call % calls_.size()].read(mine)) return;
   if (mine.call != theirs.call || mine == theirs) return;
   fail_and_raise({Code::mismatch, peer,
                   sentence(name(mine.operation), ": rank ", rank(), " and rank ", peer,
@@ -98,6 +102,7 @@ void MappedGroup::examine_call(int peer) {
 // that it waits but has not moved for a while: it is the one.
 int MappedGroup::find_culprit(int awaited_peer) {
   std::vector<Wait> before;
+  before.reserve(world());
   for (int peer = 0; peer < world(); ++peer) before.push_back(page(peer).wait.read());
   // Ten beats of a waiting rank. This one goes on beating: others may be looking for the culprit
   // too.

@@ -24,7 +24,7 @@ class MappedGroup final : public Group {
   void fail(const Failure& failure) noexcept override;
   Failure failure() const override;
   void announce(const Tag& tag) noexcept override {
-    calls_[tag.call % calls_.size()] = tag;
+    calls_[tag.call % calls_.size()].write(tag);
     page(rank()).call.write(tag);
   }
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
@@ -50,8 +50,8 @@ class MappedGroup final : public Group {
   std::vector<base::Region> regions_;
   std::vector<RankPage*> pages_;
 
-  // This rank's last calls: peers may be some calls behind.
-  std::array<Tag, 64> calls_ = {};
+  // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at them.
+  std::array<AnnouncedCall, 64> calls_ = {};
 };
 
 }  // namespace plait::comm

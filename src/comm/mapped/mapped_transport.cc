@@ -64,7 +64,7 @@ class MappedTransport final : public Transport {
     return rendezvous_->all_gather(mine, vigil.watch());
   }
 
-  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc) override {
+  std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override {
     Vigil vigil(*group_, Operation::make_mailbox);
     return std::make_unique<MappedMailbox>(group_, desc, *rendezvous_, vigil.watch());
   }

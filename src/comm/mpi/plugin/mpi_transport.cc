@@ -46,7 +46,7 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   return all_gather_within(group_->policy().timeout, mine);
 }
 
-std::unique_ptr<Mailbox> MpiTransport::make_mailbox(const MailboxDesc& desc) {
+std::unique_ptr<MailboxBase> MpiTransport::make_mailbox(const MailboxDesc& desc) {
   PLAIT_CHECK(desc.slot_bytes <= INT32_MAX - sizeof(ChunkHeader),
               "make_mailbox: MPI sends at most ", INT32_MAX, " bytes at once, not ",
               desc.slot_bytes, " and a header");
