@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/function_ref.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "comm/group.h"
@@ -29,6 +30,13 @@ void look(const Rendezvous::Watch& watch, int peer) {
   if (watch) watch(peer);
 }
 
+// The sockets of a process close a moment before it has ended. Whoever tells of its death waits for
+// that: the others, who see only him leave, would take him for the one to blame.
+void await_end(base::FunctionRef<bool()> ended) {
+  const Nanoseconds deadline = base::now() + 50 * base::kMillisecond;
+  while (!ended() && base::now() < deadline) ::usleep(500);
+}
+
 }  // namespace
 
 Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
@@ -45,6 +53,7 @@ bool Hub::has_ended(int peer) const {
 }
 
 std::string Hub::describe(int peer) const {
+  if (peers_[peer].pid == 0) return "its pid is not known yet";
   const std::string state = base::state_of(peers_[peer].pid);
   return sentence("pid ", peers_[peer].pid, state.empty() || state == "dead" ? "" : ", ",
                   state == "dead" ? "" : state);
@@ -89,7 +98,10 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
     }
     return std::make_unique<Hub>(seat, std::move(sockets), from_here);
   } catch (const Error& error) {
-    look(watch, rank());  // throws what the whole group knows of it
+    await_end([&] {
+      look(watch, rank());  // throws what the whole group knows of it
+      return error.code() != Code::peer_lost;
+    });
     throw seen_from_parent(error, members);
   }
 }
@@ -165,6 +177,7 @@ void Hub::hear_verdict() {
 }
 
 void Hub::lose(int peer) {
+  await_end([&] { return has_ended(peer); });
   refuse(Code::peer_lost, peer,
          sentence("rank ", peer, " (", describe(peer), ") has died or left"));
 }
