@@ -100,7 +100,7 @@ class WhyTest(InfoCase):
 
     def test_a_rank_alone_and_the_environment(self):
         self.assertEqual(self.json("--why")["chosen"], "threads")
-        self.environment |= {"RANK": "1", "WORLD_SIZE": "2"}
+        self.environment |= {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "host"}
         found = self.json("--why")
         self.assertEqual((found["chosen"], found["problem"]["launcher"]), ("shm", "torchrun"))
         self.environment["PLAIT_TRANSPORT"] = "threads"

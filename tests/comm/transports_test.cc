@@ -77,8 +77,10 @@ TEST(Transports, ConnectTakesTheNameFromTheEnvironmentUnlessTheCallerHasOne) {
 }
 
 TEST(Transports, ThreadsCannotJoinProcesses) {
-  const Environment environment(
-      {{"PLAIT_RANK", "0"}, {"PLAIT_WORLD_SIZE", "2"}, {"PLAIT_TRANSPORT", "threads"}});
+  const Environment environment({{"PLAIT_RANK", "0"},
+                                 {"PLAIT_WORLD_SIZE", "2"},
+                                 {"PLAIT_JOB", "a"},
+                                 {"PLAIT_TRANSPORT", "threads"}});
   EXPECT_EQ(refusal([] { Communicator::connect(); }),
             "no transport for rank 0 of 2: threads: joins threads of one process (run_in_threads, "
             "ThreadGroup), not processes");
