@@ -1,11 +1,11 @@
 #include "conformance/ranks.h"
 
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <iostream>
 #include <thread>
 

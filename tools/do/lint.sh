@@ -31,7 +31,7 @@ check_shell() {
   our_files '*.sh' 'do' .ci/run | xargs -r shellcheck -x
 }
 
-# CI reads every file; a developer's machine only what differs from the main branch.
+# What differs from the main branch; in a clone of it, what its last commit changed. TIDY=all: every file.
 tidy_scope() {
-  [[ ${CI:-} == true ]] && printf -- '--all' || printf -- '--changed'
+  [[ ${TIDY:-} == all ]] && printf -- '--all' || printf -- '--changed'
 }

@@ -60,6 +60,8 @@ def changed() -> set[Path]:
         or git("rev-parse", "HEAD~1")
         or git("hash-object", "-t", "tree", "/dev/null")
     )
+    if base == git("rev-parse", "HEAD"):  # a clone of main itself: what the last commit changed
+        base = git("rev-parse", "HEAD~1") or base
     names = git("diff", "--name-only", base[0]) + git("ls-files", "--others", "--exclude-standard")
     return {ROOT / name for name in names}
 
