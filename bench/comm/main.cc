@@ -22,7 +22,8 @@ const Program kProgram = {
         "host.\n"
         "\n"
         "Every figure is the median over repetitions of the time per call, on the slowest rank;\n"
-        "repetitions in which the kernel took a rank off its processor are made again.\n"
+        "repetitions in which a rank left its processor are made again. A tilde: there was no "
+        "other.\n"
         "\n"
         "  mailbox      chunks written from a buffer and read into a buffer, between two ranks.\n"
         "               bare: the same with nothing but a number beside the bytes: the limit\n"
@@ -69,7 +70,8 @@ class Bench {
   }
 
   void run_mailbox() {
-    const std::vector<std::size_t> own = {0, 64, kKiB, 16 * kKiB, 64 * kKiB, kMiB};
+    const std::vector<std::size_t> own = {0,         64,        kKiB,       4 * kKiB,
+                                          16 * kKiB, 64 * kKiB, 256 * kKiB, kMiB};
     run_ranks(crew_, [&](Seat& seat) {
       for (const std::size_t bytes : settings_.sizes_or(own)) {
         exchange(seat, "mailbox, round trip", bytes,

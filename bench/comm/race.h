@@ -6,8 +6,10 @@
 // A repetition is a run of back-to-back calls of one contender that all ranks enter together; its
 // time per call is that of the slowest rank. Contenders take turns, in alternating order, so that
 // what drifts (clock rates, neighbours, the state of the caches) falls on all of them alike.
-// Repetitions in which the kernel took a rank off its processor for somebody else measure somebody
-// else: they are made again, for as long as Effort has patience, and counted.
+// Repetitions in which a rank left its processor measure somebody else: either the kernel gave it to
+// another program, or the rank had to wait so long for one that this happened to that it went to
+// sleep. They are made again, for as long as Effort has patience. Where all were disturbed to the
+// end, the result is of those, and says so: none was kept.
 #pragma once
 
 #include <functional>
@@ -39,8 +41,7 @@ struct Contender {
 struct Effort {
   int repetitions = 41;
   Nanoseconds lasting = 1 * base::kMillisecond;  // of one repetition, if one call is shorter
-  Nanoseconds patience = 20 * base::kSecond;     // with one race
-  bool lenient = false;  // where no repetition was undisturbed, be content with the others
+  Nanoseconds patience = 8 * base::kSecond;      // with one race
 };
 
 // Collective. Every rank gets the same results, in the order of the contenders.
@@ -50,8 +51,15 @@ std::vector<Summary> race(Communicator& comm, const std::vector<Contender>& cont
 // Of any samples, in any order.
 Summary summarize(std::vector<double> samples);
 
-// How often the kernel gave the calling thread's processor to another.
-long preemptions();
+// How often the calling thread left its processor: because the kernel gave it to another, or of its
+// own will, to sleep.
+struct Switches {
+  long forced;
+  long given;
+
+  bool operator==(const Switches&) const = default;
+};
+Switches switches();
 
 // The largest of the ranks' values, on all ranks.
 double largest(Communicator& comm, double mine);

@@ -25,6 +25,11 @@ std::string microseconds(double nanoseconds) {
   return fmt::format("{:.0f}", us);
 }
 
+// A tilde: other programs took a rank's processor in every repetition.
+std::string median_text(const Summary& times) {
+  return fmt::format("{}{}", times.kept > 0 ? "" : "~", microseconds(times.median));
+}
+
 std::string size_text(std::size_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
 
 std::string percent(double part) { return fmt::format("{:.1f} %", part * 100); }
@@ -121,10 +126,8 @@ void Report::add(const Race& race) {
   for (std::size_t i = 0; i < race.names.size(); ++i) {
     const Summary& times = race.times[i];
     columns.insert(columns.end(), {race.names[i], "min", "max"});
-    // A tilde: other programs took the processor in every repetition.
     cells.insert(cells.end(),
-                 {fmt::format("{}{}", times.kept > 0 ? "" : "~", microseconds(times.median)),
-                  microseconds(times.min), microseconds(times.max)});
+                 {median_text(times), microseconds(times.min), microseconds(times.max)});
   }
   if (race.names.size() == 2) {
     columns.emplace_back("ratio");
@@ -138,7 +141,7 @@ void Report::add(const LinkTrial& trial) {
   trials_.push_back(trial);
   begin_table(fmt::format("{}, {}", trial.link, trial.waiting),
               {"size", "ideal", "measured", "min", "max", "error", "CPU time", "work done"});
-  print_row({size_text(trial.bytes), microseconds(trial.ideal), microseconds(trial.measured.median),
+  print_row({size_text(trial.bytes), microseconds(trial.ideal), median_text(trial.measured),
              microseconds(trial.measured.min), microseconds(trial.measured.max),
              fmt::format("{:.2f} %", trial.error * 100), percent(trial.processor),
              trial.useful < 0 ? "-" : percent(trial.useful)});

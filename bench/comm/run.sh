@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What `./do bench comm` does: measures plait's communication alone, then beside Open MPI where there is one (with
-# its own choice of transport and with vader, whichever is faster), and says how the figures stand to those that
-# plait promises.
+# What `./do bench comm` does: measures plait's communication alone, then beside Open MPI where there is one
+# (with its own choice of transport and with vader, whichever is faster), and says how the figures stand to
+# those that plait promises.
 #
 #   bench/comm/run.sh [--quick] [--repetitions N]      results: build/bench/comm*.json
 #

@@ -73,7 +73,6 @@ std::optional<int> read_settings(const Program& program, int argc, char** argv,
     settings.effort.repetitions = std::min(settings.effort.repetitions, 9);
     settings.effort.lasting = 300 * base::kMicrosecond;
     settings.effort.patience = 1 * base::kSecond;
-    settings.effort.lenient = true;
   }
   return std::nullopt;
 }

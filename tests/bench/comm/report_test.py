@@ -17,7 +17,7 @@ def run(title, times, links=()):
         {
             "what": what,
             "bytes": size,
-            "contenders": {who: {"median_ns": ns} for who, ns in contenders.items()},
+            "contenders": {who: {"median_ns": ns, "kept": 9} for who, ns in contenders.items()},
         }
         for (what, size), contenders in times.items()
     ]
@@ -52,7 +52,7 @@ class ReportTest(unittest.TestCase):
     def test_the_faster_mpi_is_the_opponent(self):
         for runs in ([ALONE, SLOW_MPI, FAST_MPI], [FAST_MPI, SLOW_MPI, ALONE]):
             pair = report.Results(self.files(*runs)).pair("all_reduce", 65536)
-            self.assertEqual(pair, report.Pair(7.0, 10.0))
+            self.assertEqual((pair.ours.us, pair.theirs.us), (7.0, 10.0))
 
     def test_promises_say_what_is_met(self):
         rows = report.Results(self.files(ALONE, FAST_MPI)).promises()
@@ -64,6 +64,10 @@ class ReportTest(unittest.TestCase):
                 ("all_reduce, 64 KiB, plait/MPI", "0.70", "**no**"),
             ],
         )
+
+    def test_times_that_were_all_disturbed_are_marked(self):
+        shown = [report.us(report.Time(*time)) for time in [(123.4,), (7.123,), (0.012, False)]]
+        self.assertEqual(shown, ["123", "7.12", "~0.012"])
 
     def test_sizes(self):
         shown = [report.size_text(size) for size in (0, 64, 1024, 65536, 8 << 20)]
