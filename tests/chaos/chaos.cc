@@ -70,8 +70,10 @@ struct Totals {
   int hangs = 0;
   int left_over = 0;
   int wrong = 0;
-  std::vector<base::Nanoseconds> after_death = {};
-  std::vector<base::Nanoseconds> after_stop = {};
+  // How soon it was noticed that a rank had died, stood still, or did not come.
+  std::vector<base::Nanoseconds> deaths = {};
+  std::vector<base::Nanoseconds> stops = {};
+  std::vector<base::Nanoseconds> absences = {};
 };
 
 std::string line(const Totals& totals) {
@@ -86,7 +88,7 @@ base::Nanoseconds quantile(const std::vector<base::Nanoseconds>& times, double s
   return times[index];
 }
 
-void show_times(const char* what, const std::vector<base::Nanoseconds>& times) {
+void show_times(const std::string& what, const std::vector<base::Nanoseconds>& times) {
   if (times.empty()) return;
   std::cout << what << ": median " << base::show_duration(quantile(times, 0.5)) << ", 99 % "
             << base::show_duration(quantile(times, 0.99)) << ", slowest "
@@ -104,8 +106,9 @@ void write_json(std::ostream& out, const Totals& totals, std::uint64_t seed) {
                                         {"hangs", totals.hangs},
                                         {"leftovers", totals.left_over},
                                         {"wrong", totals.wrong},
-                                        {"noticed_after_a_death", times(totals.after_death)},
-                                        {"noticed_after_a_stop", times(totals.after_stop)}};
+                                        {"noticed_deaths", times(totals.deaths)},
+                                        {"noticed_stops", times(totals.stops)},
+                                        {"noticed_absences", times(totals.absences)}};
   out << found.dump(2) << '\n';
 }
 
@@ -123,7 +126,9 @@ void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
   totals.hangs += outcome.hangs;
   totals.left_over += static_cast<int>(outcome.left_over.size());
   totals.wrong += static_cast<int>(outcome.wrong.size());
-  auto& times = scene.manner == Manner::stop ? totals.after_stop : totals.after_death;
+  auto& times = !outcome.joined                ? totals.absences
+                : scene.manner == Manner::stop ? totals.stops
+                                               : totals.deaths;
   times.insert(times.end(), outcome.noticed.begin(), outcome.noticed.end());
 }
 
@@ -146,10 +151,11 @@ int run(const Options& options) {
     if (terminal) std::cerr << '\r' << line(totals) << " of " << options.kills << std::flush;
   }
   if (terminal) std::cerr << "\r\033[K";
-  std::sort(totals.after_death.begin(), totals.after_death.end());
-  std::sort(totals.after_stop.begin(), totals.after_stop.end());
-  show_times("noticed after a death", totals.after_death);
-  show_times("noticed after a stop", totals.after_stop);
+  for (auto* times : {&totals.deaths, &totals.stops, &totals.absences})
+    std::sort(times->begin(), times->end());
+  show_times("deaths were noticed after", totals.deaths);
+  show_times("stops, with a deadline of " + base::show_duration(options.timeout), totals.stops);
+  show_times("ends before a rank had joined", totals.absences);
   if (json.is_open()) write_json(json, totals, options.seed);
   std::cout << line(totals) << '\n';
   return totals.hangs + totals.left_over + totals.wrong == 0 ? 0 : 1;

@@ -177,6 +177,7 @@ class Round {
   void judge() {
     std::sort(reports_.begin(), reports_.end(),
               [](const Report& a, const Report& b) { return a.at < b.at; });
+    outcome_.joined = ending_.connected;
     std::erase_if(reports_, [&](const Report& report) { return report.rank == scene_.victim; });
     for (const Report& report : reports_) {
       const std::string fault = complaint(scene_, ending_, report, reports_);

@@ -66,6 +66,7 @@ struct Outcome {
   int hangs = 0;
   std::vector<std::string> wrong;
   std::vector<std::string> left_over;
+  bool joined = false;                     // whether the victim had joined the group
   std::vector<base::Nanoseconds> noticed;  // how long after the victim's end, by survivor
 };
 Outcome play(const Scene& scene, bool isolated);  // see surroundings.h
