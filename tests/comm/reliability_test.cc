@@ -141,6 +141,8 @@ TEST_P(EveryWait, EndsAtTheDeadline) {
   run([](Communicator& comm, Milestones& given_up) {
     barrier(comm);
     if (comm.rank() == 1) given_up.await(0, 2);
+    // Rank 2 gives up first: it has to see that rank 0, for which it waits, waits too.
+    if (comm.rank() == 0) std::this_thread::sleep_for(kShort / 4);
     const Error error = expect_error(Code::timeout, [&] { wait(comm); });
     given_up.reach(0);
     EXPECT_EQ(error.culprit(), 1) << error.what();
