@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tensor/huge_pages.h"
+#include "tensor/print.h"
 #include "tensor/sentence_of.h"
 
 // Lets an allocation that is too large fail in the sanitizers as it does without them.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensor/float_modes.h"
+#include "tensor/print.h"
 
 namespace plait {
 namespace {

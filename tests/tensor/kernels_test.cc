@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/float_modes.h"
+#include "tensor/print.h"
 
 namespace plait::tensor {
 namespace {

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "tensor/print.h"
+
 namespace plait {
 namespace {
 
