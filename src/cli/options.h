@@ -1,9 +1,9 @@
 // The options of one verb: CLI11 reads them and prints the help, and what it would refuse in its
 // own words is refused here first, in one sentence that names the word.
 //
-//   Options options({.verb = "run", .usage = "-n N [--] CMD", .purpose = "...", .examples =
-//   "..."}); options.add("-n,--ranks", "N", ranks, "how many ranks to start"); if
-//   (!options.parse(words.first(options.leading(words)))) return kDone;   // help was printed
+//   Options options({.verb = "run", .usage = "-n N [--] CMD", .purpose = "...", .examples = ""});
+//   options.add("-n,--ranks", "N", ranks, "how many ranks to start");
+//   if (!options.parse(words.first(options.leading(words)))) return kDone;   // help was printed
 #pragma once
 
 #include <CLI/CLI.hpp>

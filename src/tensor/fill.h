@@ -1,7 +1,6 @@
 // Test data that does not depend on how a matrix is cut or laid out.
 //
-//   fill_random(shard, seed, {.row = first_row_of_shard});   // the values that the whole would
-//   have
+//   fill_random(shard, seed, {.row = first_row_of_shard});   // the rows that the whole would have
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,11 @@
 // lane of a thread is a thread:
 //
 //   span    "X"         one per record; nested or disjoint within a track
-//   flight  "b", "e"    an asynchronous pair, since flights of a lane may overlap; ids are the
-//   rank's own mark    "i"         on its track count   "C"         on its rank names   "M"
+//   flight  "b", "e"    an asynchronous pair, since flights of a lane may overlap; its id is the
+//                       rank's own
+//   mark    "i"         on its track
+//   count   "C"         on its rank
+//   names   "M"
 #pragma once
 
 #include <string>
