@@ -5,6 +5,9 @@
 //
 // Aligned to 64 bytes; contents start undefined. A buffer of no bytes is legal and has no memory,
 // and so is one that was moved from. Error{system} where the memory can't be had.
+//
+// The memory is the device's: the CPU touches it only where that is kCpu. This build makes memory
+// there alone, and refuses to make any other with Error{invalid_argument}.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +24,8 @@ struct BufferOptions {
   // Asks for pages of 2 MiB, which spare the processor most page-table walks. Where the system has
   // none to give, or for less than 2 MiB, the buffer is an ordinary one.
   bool huge_pages = false;
+
+  Device device = kCpu;
 };
 
 class PLAIT_EXPORT Buffer {
@@ -36,6 +41,7 @@ class PLAIT_EXPORT Buffer {
 
   std::byte* data() const { return data_.get(); }
   std::size_t bytes() const { return data_ ? bytes_ : 0; }
+  Device device() const { return device_; }
 
   // A contiguous matrix at the start of the buffer; Error{invalid_argument} if it does not fit.
   TensorView view(Dtype dtype, std::int64_t rows, std::int64_t cols) const;
@@ -56,6 +62,7 @@ class PLAIT_EXPORT Buffer {
 
   Memory data_;
   std::size_t bytes_ = 0;
+  Device device_;
 };
 
 }  // namespace plait

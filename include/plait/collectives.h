@@ -11,6 +11,10 @@
 // (elements mod world) ranks own one more. Every size may be 0. Input and output may be the same
 // memory for all_reduce and broadcast; otherwise they must not overlap. A collective that fails
 // leaves its output undefined; one that refuses its arguments has written nothing.
+//
+// Elements lie on a device, and what is done with those of another one than the CPU is ordered by
+// a stream. The transports of this build reach the CPU's memory alone: anything else is refused
+// with Error{invalid_argument}.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +24,8 @@
 #include "plait/communicator.h"
 #include "plait/dtype.h"
 #include "plait/export.h"
+#include "plait/stream.h"
+#include "plait/tensor_view.h"
 
 namespace plait {
 
@@ -27,17 +33,19 @@ struct Elements {
   void* data;
   std::size_t count;
   Dtype dtype = Dtype::f32;
+  Device device = kCpu;
 };
 
 struct ConstElements {
-  ConstElements(const void* from, std::size_t n, Dtype type = Dtype::f32)
-      : data(from), count(n), dtype(type) {}
+  ConstElements(const void* from, std::size_t n, Dtype type = Dtype::f32, Device where = kCpu)
+      : data(from), count(n), dtype(type), device(where) {}
   ConstElements(const Elements& elements)  // NOLINT(google-explicit-constructor): as T* to const T*
-      : data(elements.data), count(elements.count), dtype(elements.dtype) {}
+      : ConstElements(elements.data, elements.count, elements.dtype, elements.device) {}
 
   const void* data;
   std::size_t count;
   Dtype dtype;
+  Device device;
 };
 
 using Counts = std::span<const std::size_t>;
@@ -72,13 +80,14 @@ class PLAIT_EXPORT Pending {
 };
 
 PLAIT_EXPORT void barrier(Communicator& comm);
-PLAIT_EXPORT void broadcast(Elements data, int root, Communicator& comm);
+PLAIT_EXPORT void broadcast(Elements data, int root, Communicator& comm, Stream stream = {});
 PLAIT_EXPORT void all_gather(ConstElements mine, Elements all, Communicator& comm,
-                             Counts counts = {});
+                             Counts counts = {}, Stream stream = {});
 PLAIT_EXPORT void reduce_scatter(ConstElements all, Elements mine, Communicator& comm,
-                                 Counts counts = {});
-PLAIT_EXPORT void all_reduce(ConstElements in, Elements out, Communicator& comm);
-PLAIT_EXPORT void all_reduce(Elements in_place, Communicator& comm);
+                                 Counts counts = {}, Stream stream = {});
+PLAIT_EXPORT void all_reduce(ConstElements in, Elements out, Communicator& comm,
+                             Stream stream = {});
+PLAIT_EXPORT void all_reduce(Elements in_place, Communicator& comm, Stream stream = {});
 
 // Part i of `send` goes to rank i, which finds it behind the parts of the ranks before this one.
 struct AllToAllCounts {
@@ -86,16 +95,18 @@ struct AllToAllCounts {
   Counts receive = {};  // elements from each rank; empty: `receive.count` in balanced parts
 };
 PLAIT_EXPORT void all_to_all(ConstElements send, Elements receive, Communicator& comm,
-                             const AllToAllCounts& counts = {});
+                             const AllToAllCounts& counts = {}, Stream stream = {});
 
 PLAIT_EXPORT Pending start_barrier(Communicator& comm);
-PLAIT_EXPORT Pending start_broadcast(Elements data, int root, Communicator& comm);
+PLAIT_EXPORT Pending start_broadcast(Elements data, int root, Communicator& comm,
+                                     Stream stream = {});
 PLAIT_EXPORT Pending start_all_gather(ConstElements mine, Elements all, Communicator& comm,
-                                      Counts counts = {});
+                                      Counts counts = {}, Stream stream = {});
 PLAIT_EXPORT Pending start_reduce_scatter(ConstElements all, Elements mine, Communicator& comm,
-                                          Counts counts = {});
-PLAIT_EXPORT Pending start_all_reduce(ConstElements in, Elements out, Communicator& comm);
+                                          Counts counts = {}, Stream stream = {});
+PLAIT_EXPORT Pending start_all_reduce(ConstElements in, Elements out, Communicator& comm,
+                                      Stream stream = {});
 PLAIT_EXPORT Pending start_all_to_all(ConstElements send, Elements receive, Communicator& comm,
-                                      const AllToAllCounts& counts = {});
+                                      const AllToAllCounts& counts = {}, Stream stream = {});
 
 }  // namespace plait

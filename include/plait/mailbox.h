@@ -17,6 +17,10 @@
 // belongs to it: it must not outlive it. Slots start with undefined contents. Different channels
 // may be used by different threads of a rank at the same time; one channel by one thread at a time.
 //
+// The addresses that outbox() and inbox() give belong to desc().device: code that runs on the CPU
+// touches them only where that is kCpu. The transports of this build make slots there alone, and
+// refuse to make others.
+//
 // Anything here may throw Error: invalid_argument for a peer, slot or size out of range, mismatch
 // where the chunk that came is not the one that was expected, peer_lost and timeout (see errors).
 #pragma once
@@ -25,6 +29,7 @@
 
 #include "plait/export.h"
 #include "plait/tag.h"
+#include "plait/tensor_view.h"
 
 namespace plait {
 
@@ -32,6 +37,7 @@ struct MailboxDesc {
   int slots;               // per source
   std::size_t slot_bytes;  // the largest chunk
   bool poison = false;     // fill released chunks with 0xA5: tests find late readers with it
+  Device device = kCpu;    // where the slots lie, and who can read and write them
 
   bool operator==(const MailboxDesc&) const = default;
 };

@@ -9,6 +9,7 @@
 #include "plait/export.h"
 #include "plait/link.h"
 #include "plait/mailbox.h"
+#include "plait/stream.h"
 #include "plait/tag.h"
 #include "plait/tensor_view.h"
 #include "plait/timeline.h"

@@ -66,6 +66,8 @@ void MailboxBase::refuse_bytes(int slot, std::size_t bytes) const {
 void check_desc(const MailboxDesc& desc, int world) {
   constexpr std::size_t kMost = std::size_t{1} << 40;
   constexpr int kMostChannels = 1 << 20;
+  PLAIT_CHECK(desc.device == kCpu, "make_mailbox: slots on ", name(desc.device),
+              ", whose memory this build cannot reach");
   PLAIT_CHECK(desc.slots > 0, "make_mailbox: ", desc.slots, " slots; at least one is needed");
   const bool counted = desc.slots <= kMostChannels / world;
   const std::size_t channels = counted ? static_cast<std::size_t>(desc.slots) * world : 0;

@@ -13,7 +13,8 @@
 
 namespace plait {
 
-Buffer::Buffer(std::size_t bytes, BufferOptions options) : bytes_(bytes) {
+Buffer::Buffer(std::size_t bytes, BufferOptions options) : bytes_(bytes), device_(options.device) {
+  PLAIT_CHECK(device_ == kCpu, "Buffer: memory on ", name(device_), ", where this build has none");
   if (bytes == 0) return;
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - tensor::kHugePage;
   PLAIT_CHECK(bytes <= kMost, "Buffer: ", bytes, " bytes are more than memory can hold");
@@ -28,8 +29,12 @@ Buffer Buffer::for_tensor(Dtype dtype, std::int64_t rows, std::int64_t cols,
 }
 
 TensorView Buffer::view(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
-  const TensorView whole = {
-      .data = data(), .dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols};
+  const TensorView whole = {.data = data(),
+                            .dtype = dtype,
+                            .rows = rows,
+                            .cols = cols,
+                            .row_stride = cols,
+                            .device = device_};
   const std::size_t needed = tensor::checked_bytes(whole, "Buffer: a view that");
   PLAIT_CHECK(needed <= bytes(), "Buffer: a view of ", rows, " x ", cols, " ", name(dtype),
               " takes ", needed, " bytes but the buffer has ", bytes());

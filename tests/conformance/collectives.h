@@ -8,14 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "conformance/collective_refusals.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 #include "tensor/reduce.h"
 
 namespace plait::conformance {
-
-class CollectivesConformance : public RanksTest {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesConformance);
 
 // What `rank` brings: any rank can make any other's, and so knows the result bit for bit.
 inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype,
@@ -343,26 +341,6 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
         },
         options);
   }
-}
-
-TEST_P(CollectivesConformance, RefusesBadArgumentsAndGoesOn) {
-  run([&](Communicator& comm) {
-    std::vector<float> data(100);
-    const auto refuse = [&](const auto& call) {
-      return expect_error(Code::invalid_argument, call);
-    };
-    refuse([&] { broadcast({data.data(), 100}, world(), comm); });
-    refuse([&] { broadcast({nullptr, 100}, 0, comm); });
-    refuse([&] { all_reduce({data.data(), 100}, {data.data(), 99}, comm); });
-    refuse([&] { all_reduce({data.data(), 50}, {data.data() + 1, 50}, comm); });
-    refuse(
-        [&] { all_reduce({data.data(), 50, Dtype::bf16}, {data.data(), 50, Dtype::f16}, comm); });
-    const std::vector<std::size_t> bad(static_cast<std::size_t>(world()) + 1, 1);
-    refuse([&] { all_gather({data.data(), 1}, {data.data() + 50, 2}, comm, bad); });
-    refuse([&] { all_gather({data.data(), 98}, {data.data(), 100}, comm); });
-    refuse([&] { reduce_scatter({data.data(), 100}, {data.data(), 3}, comm); });
-    barrier(comm);
-  });
 }
 
 TEST_P(CollectivesConformance, SurvivesARandomProgram) {

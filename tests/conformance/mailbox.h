@@ -175,6 +175,10 @@ TEST_P(MailboxConformance, RefusesWhatDoesNotFit) {
     EXPECT_EQ(refusal([&] { mailbox->release(0, 0); }),
               "release: the chunk in slot 0 from rank 0 has not arrived");
     refusal([&] { comm.make_mailbox({.slots = 0, .slot_bytes = 64}); });
+    EXPECT_EQ(refusal([&] {
+                comm.make_mailbox({.slots = 1, .slot_bytes = 64, .device = Device::cuda(1)});
+              }),
+              "make_mailbox: slots on cuda:1, whose memory this build cannot reach");
     refusal([&] { comm.make_mailbox({.slots = 1, .slot_bytes = SIZE_MAX}); });
     refusal([&] { comm.make_mailbox({.slots = 1 << 24, .slot_bytes = std::size_t{1} << 40}); });
     refusal([&] { comm.make_mailbox({.slots = 4000000, .slot_bytes = 0}); });

@@ -19,9 +19,21 @@ const std::byte* end_of(const ConstElements& elements) {
   return begin_of(elements) + elements.count * size_of(elements.dtype);
 }
 
+// Far beyond any memory, and small enough that bytes, chunks and addresses can be counted.
+constexpr std::size_t kMostBytes = std::size_t{1} << 46;
+
 void check_elements(const char* who, const char* what, const ConstElements& elements) {
+  PLAIT_CHECK(elements.device == kCpu, who, ": ", what, " is on ", name(elements.device),
+              ", whose memory this build cannot reach");
+  PLAIT_CHECK(elements.count <= kMostBytes / size_of(elements.dtype), who, ": ", what, " has ",
+              elements.count, " elements, more than memory can hold");
   PLAIT_CHECK(elements.data != nullptr || elements.count == 0, who, ": ", what, " has ",
               elements.count, " elements and no address");
+}
+
+void check_stream(const char* who, Stream stream) {
+  PLAIT_CHECK(!stream, who, ": a stream was given for elements on the ", name(kCpu),
+              ", which has none");
 }
 
 void check_same_dtype(const char* who, const ConstElements& in, const ConstElements& out) {
@@ -59,13 +71,20 @@ Layout lay_out(const char* who, std::size_t elements, int world, Counts counts) 
   PLAIT_CHECK(static_cast<int>(each.size()) == world, who, ": ", each.size(), " counts for ", world,
               " ranks");
   std::size_t total = 0;
-  for (const std::size_t count : each) total += count;
+  bool counted = true;
+  for (const std::size_t count : each) {
+    counted = counted && !__builtin_add_overflow(total, count, &total);
+  }
+  PLAIT_CHECK(counted, who, ": the counts add up to more than can be counted, not to the ",
+              elements, " elements");
   PLAIT_CHECK(total == elements, who, ": the counts add up to ", total, ", not to the ", elements,
               " elements");
   return lay_out(std::move(each));
 }
 
-std::unique_ptr<Task> checked_broadcast(const Elements& data, int root, Communicator& comm) {
+std::unique_ptr<Task> checked_broadcast(const Elements& data, int root, Communicator& comm,
+                                        Stream stream) {
+  check_stream("broadcast", stream);
   check_elements("broadcast", "the data", data);
   PLAIT_CHECK(root >= 0 && root < comm.world(), "broadcast: there is no rank ", root,
               " in a world of ", comm.world());
@@ -73,7 +92,8 @@ std::unique_ptr<Task> checked_broadcast(const Elements& data, int root, Communic
 }
 
 std::unique_ptr<Task> checked_all_gather(const ConstElements& mine, const Elements& all,
-                                         Communicator& comm, Counts counts) {
+                                         Communicator& comm, Counts counts, Stream stream) {
+  check_stream("all_gather", stream);
   check_elements("all_gather", "the shard", mine);
   check_elements("all_gather", "the output", all);
   check_same_dtype("all_gather", mine, all);
@@ -86,7 +106,8 @@ std::unique_ptr<Task> checked_all_gather(const ConstElements& mine, const Elemen
 }
 
 std::unique_ptr<Task> checked_reduce_scatter(const ConstElements& all, const Elements& mine,
-                                             Communicator& comm, Counts counts) {
+                                             Communicator& comm, Counts counts, Stream stream) {
+  check_stream("reduce_scatter", stream);
   check_elements("reduce_scatter", "the input", all);
   check_elements("reduce_scatter", "the shard", mine);
   check_same_dtype("reduce_scatter", all, mine);
@@ -99,7 +120,8 @@ std::unique_ptr<Task> checked_reduce_scatter(const ConstElements& all, const Ele
 }
 
 std::unique_ptr<Task> checked_all_reduce(const ConstElements& in, const Elements& out,
-                                         Communicator& comm) {
+                                         Communicator& comm, Stream stream) {
+  check_stream("all_reduce", stream);
   check_elements("all_reduce", "the input", in);
   check_elements("all_reduce", "the output", out);
   check_same_dtype("all_reduce", in, out);
@@ -110,7 +132,9 @@ std::unique_ptr<Task> checked_all_reduce(const ConstElements& in, const Elements
 }
 
 std::unique_ptr<Task> checked_all_to_all(const ConstElements& send, const Elements& receive,
-                                         Communicator& comm, const AllToAllCounts& counts) {
+                                         Communicator& comm, const AllToAllCounts& counts,
+                                         Stream stream) {
+  check_stream("all_to_all", stream);
   check_elements("all_to_all", "the input", send);
   check_elements("all_to_all", "the output", receive);
   check_same_dtype("all_to_all", send, receive);
@@ -150,50 +174,57 @@ Shard balanced_shard(std::size_t elements, int rank, int world) {
 
 void barrier(Communicator& comm) { run(comm::make_barrier(comm.state()), comm, "barrier"); }
 
-void broadcast(Elements data, int root, Communicator& comm) {
-  run(checked_broadcast(data, root, comm), comm, "broadcast", bytes_of(data));
+void broadcast(Elements data, int root, Communicator& comm, Stream stream) {
+  run(checked_broadcast(data, root, comm, stream), comm, "broadcast", bytes_of(data));
 }
 
-void all_gather(ConstElements mine, Elements all, Communicator& comm, Counts counts) {
-  run(checked_all_gather(mine, all, comm, counts), comm, "all_gather", bytes_of(all));
+void all_gather(ConstElements mine, Elements all, Communicator& comm, Counts counts,
+                Stream stream) {
+  run(checked_all_gather(mine, all, comm, counts, stream), comm, "all_gather", bytes_of(all));
 }
 
-void reduce_scatter(ConstElements all, Elements mine, Communicator& comm, Counts counts) {
-  run(checked_reduce_scatter(all, mine, comm, counts), comm, "reduce_scatter", bytes_of(all));
+void reduce_scatter(ConstElements all, Elements mine, Communicator& comm, Counts counts,
+                    Stream stream) {
+  run(checked_reduce_scatter(all, mine, comm, counts, stream), comm, "reduce_scatter",
+      bytes_of(all));
 }
 
-void all_reduce(ConstElements in, Elements out, Communicator& comm) {
-  run(checked_all_reduce(in, out, comm), comm, "all_reduce", bytes_of(in));
+void all_reduce(ConstElements in, Elements out, Communicator& comm, Stream stream) {
+  run(checked_all_reduce(in, out, comm, stream), comm, "all_reduce", bytes_of(in));
 }
 
-void all_reduce(Elements in_place, Communicator& comm) { all_reduce(in_place, in_place, comm); }
+void all_reduce(Elements in_place, Communicator& comm, Stream stream) {
+  all_reduce(in_place, in_place, comm, stream);
+}
 
 void all_to_all(ConstElements send, Elements receive, Communicator& comm,
-                const AllToAllCounts& counts) {
-  run(checked_all_to_all(send, receive, comm, counts), comm, "all_to_all", bytes_of(send));
+                const AllToAllCounts& counts, Stream stream) {
+  run(checked_all_to_all(send, receive, comm, counts, stream), comm, "all_to_all", bytes_of(send));
 }
 
 Pending start_barrier(Communicator& comm) { return {comm::make_barrier(comm.state()), comm}; }
 
-Pending start_broadcast(Elements data, int root, Communicator& comm) {
-  return {checked_broadcast(data, root, comm), comm};
+Pending start_broadcast(Elements data, int root, Communicator& comm, Stream stream) {
+  return {checked_broadcast(data, root, comm, stream), comm};
 }
 
-Pending start_all_gather(ConstElements mine, Elements all, Communicator& comm, Counts counts) {
-  return {checked_all_gather(mine, all, comm, counts), comm};
+Pending start_all_gather(ConstElements mine, Elements all, Communicator& comm, Counts counts,
+                         Stream stream) {
+  return {checked_all_gather(mine, all, comm, counts, stream), comm};
 }
 
-Pending start_reduce_scatter(ConstElements all, Elements mine, Communicator& comm, Counts counts) {
-  return {checked_reduce_scatter(all, mine, comm, counts), comm};
+Pending start_reduce_scatter(ConstElements all, Elements mine, Communicator& comm, Counts counts,
+                             Stream stream) {
+  return {checked_reduce_scatter(all, mine, comm, counts, stream), comm};
 }
 
-Pending start_all_reduce(ConstElements in, Elements out, Communicator& comm) {
-  return {checked_all_reduce(in, out, comm), comm};
+Pending start_all_reduce(ConstElements in, Elements out, Communicator& comm, Stream stream) {
+  return {checked_all_reduce(in, out, comm, stream), comm};
 }
 
 Pending start_all_to_all(ConstElements send, Elements receive, Communicator& comm,
-                         const AllToAllCounts& counts) {
-  return {checked_all_to_all(send, receive, comm, counts), comm};
+                         const AllToAllCounts& counts, Stream stream) {
+  return {checked_all_to_all(send, receive, comm, counts, stream), comm};
 }
 
 }  // namespace plait

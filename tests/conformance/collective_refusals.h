@@ -1,0 +1,102 @@
+// What the collectives refuse; a part of collectives.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait::conformance {
+
+class CollectivesConformance : public RanksTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesConformance);
+
+TEST_P(CollectivesConformance, RefusesBadArgumentsAndGoesOn) {
+  run([&](Communicator& comm) {
+    std::vector<float> data(100);
+    const auto refuse = [&](const auto& call) {
+      return expect_error(Code::invalid_argument, call);
+    };
+    refuse([&] { broadcast({data.data(), 100}, world(), comm); });
+    refuse([&] { broadcast({nullptr, 100}, 0, comm); });
+    refuse([&] { all_reduce({data.data(), 100}, {data.data(), 99}, comm); });
+    refuse([&] { all_reduce({data.data(), 50}, {data.data() + 1, 50}, comm); });
+    refuse(
+        [&] { all_reduce({data.data(), 50, Dtype::bf16}, {data.data(), 50, Dtype::f16}, comm); });
+    const std::vector<std::size_t> bad(static_cast<std::size_t>(world()) + 1, 1);
+    refuse([&] { all_gather({data.data(), 1}, {data.data() + 50, 2}, comm, bad); });
+    refuse([&] { all_gather({data.data(), 98}, {data.data(), 100}, comm); });
+    refuse([&] { reduce_scatter({data.data(), 100}, {data.data(), 3}, comm); });
+    barrier(comm);
+  });
+}
+
+TEST_P(CollectivesConformance, RefusesWhatTheCpuCannotReach) {
+  run([&](Communicator& comm) {
+    std::vector<float> data(100, 1.0F);
+    const ConstElements in = {data.data(), 50};
+    const Elements out = {data.data() + 50, 50};
+    const Elements far = {.data = data.data(), .count = 50, .device = Device::cuda(2)};
+    const auto refusal = [&](const auto& call) {
+      return std::string(expect_error(Code::invalid_argument, call).what());
+    };
+    const std::string ending = " is on cuda:2, whose memory this build cannot reach";
+    EXPECT_EQ(refusal([&] { broadcast(far, 0, comm); }), "broadcast: the data" + ending);
+    EXPECT_EQ(refusal([&] { all_reduce(far, comm); }), "all_reduce: the input" + ending);
+    EXPECT_EQ(refusal([&] { all_reduce(in, far, comm); }), "all_reduce: the output" + ending);
+    EXPECT_EQ(refusal([&] { all_gather(far, out, comm); }), "all_gather: the shard" + ending);
+    EXPECT_EQ(refusal([&] { start_reduce_scatter(far, out, comm); }),
+              "reduce_scatter: the input" + ending);
+    EXPECT_EQ(refusal([&] { all_to_all(in, far, comm); }), "all_to_all: the output" + ending);
+    const Stream stream = {.handle = data.data()};
+    EXPECT_EQ(refusal([&] { all_reduce(in, out, comm, stream); }),
+              "all_reduce: a stream was given for elements on the cpu, which has none");
+    for (const auto& call : std::initializer_list<std::function<void()>>{
+             [&] { broadcast(out, 0, comm, stream); },
+             [&] { all_gather(in, out, comm, {}, stream); },
+             [&] { reduce_scatter(in, out, comm, {}, stream); },
+             [&] { all_to_all(in, out, comm, {}, stream); },
+             [&] { start_all_reduce(in, out, comm, stream); }}) {
+      EXPECT_TRUE(contains(refusal(call), "a stream was given")) << "another refusal";
+    }
+    barrier(comm);
+    EXPECT_EQ(data, std::vector<float>(100, 1.0F));
+  });
+}
+
+// Bytes and sums are counted before they are compared.
+TEST_P(CollectivesConformance, RefusesCountsThatWrapAround) {
+  run([&](Communicator& comm) {
+    std::vector<float> data(100);
+    const auto refusal = [&](const auto& call) {
+      return std::string(expect_error(Code::invalid_argument, call).what());
+    };
+    for (const std::size_t count : {SIZE_MAX, SIZE_MAX / 4 + 2, std::size_t{1} << 60}) {
+      EXPECT_EQ(refusal([&] { all_reduce({data.data(), count}, comm); }),
+                "all_reduce: the input has " + std::to_string(count) +
+                    " elements, more than memory can hold");
+      EXPECT_EQ(refusal([&] { broadcast({data.data(), count}, 0, comm); }),
+                "broadcast: the data has " + std::to_string(count) +
+                    " elements, more than memory can hold");
+    }
+    if (world() == 1) return;
+    // All but the last of these add up to -1: together they wrap to 99.
+    std::vector<std::size_t> counts(static_cast<std::size_t>(world()), 0);
+    counts.front() = SIZE_MAX;
+    counts.back() = 100;
+    const std::size_t own = counts[static_cast<std::size_t>(comm.rank())];
+    const std::string said =
+        refusal([&] { all_gather({data.data(), own}, {data.data(), 99}, comm, counts); });
+    EXPECT_EQ(said, comm.rank() == 0
+                        ? "all_gather: the shard has 18446744073709551615 elements, more than "
+                          "memory can hold"
+                        : "all_gather: the counts add up to more than can be counted, not to the "
+                          "99 elements");
+  });
+}
+
+}  // namespace plait::conformance
