@@ -1,0 +1,96 @@
+// Weights of 8 or 4 bits, with the scales that turn them back into numbers.
+//
+//   plait::QuantizedWeight q = plait::quantize({view, WeightLayout::out_in},
+//                                              {.bits = 8, .per = QuantPer::group, .group = 128});
+//   // w[j, k] = (value + offset) · scale, scale and offset those of column j and of k's group
+//
+// Values are whole numbers: -128..127 with 8 bits, -8..7 with 4. Offsets, where there are any, are
+// whole numbers of the same range, so that value + offset is exact even in bf16.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "plait/buffer.h"
+#include "plait/export.h"
+#include "plait/tensor_view.h"
+#include "plait/weight.h"
+
+namespace plait {
+
+// What shares a scale: everything, an output column, or `group` consecutive k of a column.
+enum class QuantPer : std::uint8_t { tensor, channel, group };
+
+struct QuantScheme {
+  int bits = 8;  // or 4
+  QuantPer per = QuantPer::channel;
+  std::int64_t group = 0;  // with QuantPer::group: at least 1; the last group may be shorter
+  bool offsets = false;    // quantize() finds the best offset too: for weights off centre
+
+  bool operator==(const QuantScheme&) const = default;
+};
+
+// "s8:channel", "s8:group=128", "s4:group=64:offsets", "s8:tensor"; "s8" alone is "s8:channel".
+PLAIT_EXPORT std::string name(const QuantScheme& scheme);
+
+// The inverse of name(); nullopt for any other text.
+PLAIT_EXPORT std::optional<QuantScheme> parse_quant_scheme(std::string_view text);
+
+// A weight quantised elsewhere, as views of its parts.
+struct QuantizedParts {
+  // s8, in `layout`: [n, k] with out_in, [k, n] with in_out. With 4 bits, two values a byte, of
+  // which the first along the row is in the low half: [n, ceil(k / 2)] or [k, ceil(n / 2)].
+  ConstTensorView values;
+  WeightLayout layout;
+  // f32, bf16 or f16: [1, 1] per tensor, [1, n] per channel, [ceil(k / group), n] per group.
+  ConstTensorView scales;
+  // s8, of the shape of scales; no data: none.
+  ConstTensorView offsets = {};
+};
+
+class PLAIT_EXPORT QuantizedWeight {
+ public:
+  // Copies the parts. Error{invalid_argument} names what does not fit: a shape, a dtype, a value
+  // or an offset outside the range of 4 bits, a scale that is not finite.
+  static QuantizedWeight from_parts(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
+                                    const QuantizedParts& parts);
+
+  const QuantScheme& scheme() const { return scheme_; }
+  std::int64_t n() const { return n_; }
+  std::int64_t k() const { return k_; }
+
+  // 1 per tensor and per channel, ceil(k / group) per group.
+  std::int64_t groups() const;
+
+  // One value each, for tests and tools; products read them by the panel.
+  int value(std::int64_t column, std::int64_t k) const;
+  int offset(std::int64_t column, std::int64_t k) const;
+  float scale(std::int64_t column, std::int64_t k) const;
+
+  // Values as s8 [n, k], or with 4 bits [n, ceil(k / 2)] with the even k in the low half.
+  ConstTensorView values() const;
+  ConstTensorView scales() const;   // f32 [groups, n]: per tensor, the one scale n times
+  ConstTensorView offsets() const;  // s8 [groups, n]; no data where the scheme has none
+
+  // (value + offset) · scale of every weight, rounded once to out's dtype; out is [n, k] or [k, n].
+  void dequantize(const TensorView& out, WeightLayout layout) const;
+
+ private:
+  QuantScheme scheme_;
+  std::int64_t n_ = 0;
+  std::int64_t k_ = 0;
+  Buffer values_;
+  Buffer scales_;
+  Buffer offsets_;
+
+  friend PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
+};
+
+// The nearest values, ties to even, saturated; the scale is the largest magnitude of its part
+// divided by 127 or 7. A part of zeros has the scale 0. Error{invalid_argument} for weights that
+// are not finite.
+PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
+
+}  // namespace plait

@@ -1,0 +1,68 @@
+// What an instruction set provides: a few rows of X times one panel of the weight.
+//
+//   kernel.multiply({.rows = rows, .row_stride = stride, .panel = panel, .k = 256,
+//                    .sums = sums, .row_count = 32, .first = true});
+//
+// Everything else (packing, blocking, threads, windows, epilogues, hooks) is written once, around
+// this. A kernel sums k in one fixed order for each element, whatever the number of rows and
+// wherever a sum over k is interrupted at a multiple of kKStep and taken up again: the numerics
+// contract rests on that sentence, and tests/gemm/kernel_test.cc holds every kernel to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/dtype.h"
+
+namespace plait::gemm {
+
+// Panels are this many columns wide, the last one of a weight padded with zeros.
+inline constexpr int kPanelColumns = 64;
+
+// k is padded with zeros to a multiple of this, in rows and in panels.
+inline constexpr int kKStep = 32;
+
+// How the rows of X lie in memory when a kernel reads them.
+enum class RowForm : std::uint8_t {
+  plain,  // one after another, row_stride bytes apart: X itself where its dtype and k allow
+  tiles,  // groups of 16 rows; in each, for every 32 k, one row after another (64 bytes in bf16)
+};
+
+// A block of a panel, k from a multiple of kKStep to another, in the kernel's operand:
+//   f32   [k][64]           bf16  [k / 2][64][2]: pairs of k beside each other
+struct TileCall {
+  const std::byte* rows;    // of the block's first k; 64-byte aligned in the form `tiles`
+  std::int64_t row_stride;  // bytes from one row to the next; in `tiles`, from group to group
+  const std::byte* panel;   // 64-byte aligned
+  std::int64_t k;           // a multiple of kKStep, at least one
+  float* sums;              // [row_count][64], 64-byte aligned
+  int row_count;            // 1 to TileKernel::max_rows()
+  bool first;               // the sums start from 0; otherwise from what `sums` holds
+};
+
+// How much of a product is worked on at once, so that it stays in the caches.
+struct Blocking {
+  int rows;    // of X beside a block of panels
+  int panels;  // whose sums are kept while k advances
+  int k;       // a multiple of kKStep
+};
+
+class TileKernel {
+ public:
+  virtual ~TileKernel() = default;
+
+  virtual const char* name() const = 0;
+  virtual Dtype operand() const = 0;  // f32 or bf16: of rows and panels
+  virtual RowForm row_form() const = 0;
+  virtual int max_rows() const = 0;
+  virtual Blocking blocking() const = 0;
+
+  // Once by every thread before its first multiply() of a product, and once after its last.
+  virtual void begin() const {}
+  virtual void end() const {}
+
+  // Any number of threads at once, each with sums of its own.
+  virtual void multiply(const TileCall& call) const = 0;
+};
+
+}  // namespace plait::gemm
