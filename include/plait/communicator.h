@@ -10,8 +10,8 @@
 //
 //   plait::run_in_threads(4, [](plait::Communicator& comm) { plait::barrier(comm); });
 //
-// Any number of communicators may exist; each is used by one thread at a time, and all its ranks
-// make the same calls in the same order. When a rank dies, leaves, disagrees or lets the deadline
+// Any number of communicators may exist; each is used by one thread at a time (abort() apart), and
+// all its ranks make the same calls in the same order. When a rank dies, leaves, disagrees or lets the deadline
 // pass, every other rank of the group gets the same Error from the call it is in, or its next one;
 // the communicator is of no use after that. A process forked from a rank can't use the rank's
 // communicators: it gets Error{invalid_argument}.
@@ -87,8 +87,9 @@ class PLAIT_EXPORT Communicator {
   // Bytes of this rank's memory that its living mailboxes hold.
   std::size_t mailbox_bytes() const;
 
-  // Ends the group: every rank gets Error{peer_lost} with this reason from its current or next
-  // call.
+  // Ends the group, and all that were split off it or off those: every rank gets Error{peer_lost}
+  // with this reason from its current or next call. Any thread may call it at any time while the
+  // communicator lives, also beside one that waits in it: it wakes that one too.
   void abort(std::string_view reason);
 
   class State;  // the collectives' side of it

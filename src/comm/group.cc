@@ -1,8 +1,44 @@
 #include "comm/group.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace plait::comm {
+
+void Group::descend_from(std::shared_ptr<const Group> parent, std::vector<int> members) {
+  parent_ = std::move(parent);
+  members_in_parent_ = std::move(members);
+}
+
+// A peer that has heard of an abort may be gone already: that is no failure of this group.
+void Group::fail(const Failure& failure) noexcept {
+  if (!parent_aborted()) end(End::failure, failure);
+}
+
+void Group::abort(const Failure& failure) noexcept {
+  end(End::abort, failure);
+  end(End::failure, failure);
+}
+
+Failure Group::failure() const {
+  if (has_ended(End::failure)) return record_of(End::failure);
+  Failure above = parents_abort();
+  above.sentence = "in the group that this one was split off, " + above.sentence;
+  return above;
+}
+
+// Its culprit as a rank of this group, where it is one.
+Failure Group::parents_abort() const {
+  Failure above =
+      parent_->has_ended(End::abort) ? parent_->record_of(End::abort) : parent_->parents_abort();
+  const auto begin = members_in_parent_.begin();
+  const auto found = std::find(begin, members_in_parent_.end(), above.culprit);
+  above.culprit =
+      found == members_in_parent_.end() ? Error::kNobody : static_cast<int>(found - begin);
+  return above;
+}
 
 void Group::raise() const {
   const Failure why = failure();

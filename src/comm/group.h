@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@
 namespace plait::comm {
 
 using base::Nanoseconds;
+
+// How a group ends: something went wrong in it, or a rank gave it up, and with it all that was
+// split off it.
+enum class End { failure, abort };
+inline constexpr std::size_t kEnds = 2;
 
 // What ended a group. Every rank throws it with these very words.
 struct Failure {
@@ -56,12 +62,20 @@ class Group {
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
+  // This group was split off `parent`, whose ranks `members` it has: an abort there ends it too.
+  // Before any other thread knows of the group.
+  void descend_from(std::shared_ptr<const Group> parent, std::vector<int> members);
+
   // Cheap: for every turn of a loop.
-  virtual bool failed() const noexcept = 0;
+  bool failed() const noexcept { return has_ended(End::failure) || parent_aborted(); }
 
   // Records the failure, unless an earlier one stands, and wakes every rank.
-  virtual void fail(const Failure& failure) noexcept = 0;
-  virtual Failure failure() const = 0;
+  void fail(const Failure& failure) noexcept;
+  Failure failure() const;
+
+  // Any thread may call it at any time: wakes all that wait, in this group at once, and in those
+  // that were split off it when they look around.
+  void abort(const Failure& failure) noexcept;
 
   [[noreturn]] void raise() const;
   void raise_if_failed() const {
@@ -92,12 +106,25 @@ class Group {
   // Sleeps until `ready()` may have become true, at most until `until`.
   virtual void doze(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
+ protected:
+  // The first record of each kind stands; who sees has_ended() may read it.
+  virtual bool has_ended(End end) const noexcept = 0;
+  virtual void end(End end, const Failure& failure) noexcept = 0;
+  virtual Failure record_of(End end) const = 0;
+
  private:
+  bool parent_aborted() const noexcept {
+    return parent_ != nullptr && (parent_->has_ended(End::abort) || parent_->parent_aborted());
+  }
+  Failure parents_abort() const;
+
   int rank_;
   int world_;
   WaitPolicy policy_;
   base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
+  std::shared_ptr<const Group> parent_;
+  std::vector<int> members_in_parent_;
 };
 
 // "all_reduce: rank 0 waits for chunk 3 from rank 1": the beginning of most failures' sentences.

@@ -59,9 +59,9 @@ void Communicator::State::check_usable() const {
 void Communicator::State::abort(std::string_view reason) {
   check_not_forked();
   const int rank = group().rank();
-  group().fail({.code = Code::peer_lost,
-                .culprit = rank,
-                .sentence = base::sentence("rank ", rank, " aborted: ", reason)});
+  group().abort({.code = Code::peer_lost,
+                 .culprit = rank,
+                 .sentence = base::sentence("rank ", rank, " aborted: ", reason)});
 }
 
 void Communicator::State::announce(const Tag& tag) { group().announce(tag); }

@@ -119,8 +119,8 @@ TEST(RankPage, KeepsWritersApart) {
   EXPECT_EQ(offsetof(RankPage, call) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, wait) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, left) % kLine, 0U);
-  EXPECT_EQ(offsetof(RankPage, failed_by) % kLine, 0U);
-  EXPECT_EQ(offsetof(RankPage, record) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, ended_by) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, records) % kLine, 0U);
   EXPECT_LE(sizeof(RankPage), 4096U);
 }
 

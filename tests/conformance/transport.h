@@ -87,6 +87,52 @@ TEST_P(TransportConformance, AbortReachesEverybody) {
   });
 }
 
+// Another thread of one rank gives the whole up while every rank, that one too, waits in a part, or
+// in a part of a part, for a chunk that nobody sends.
+TEST_P(TransportConformance, AbortByAnyThreadReachesSubGroups) {
+  run([&](Communicator& comm) {
+    auto half = comm.split(comm.rank() % 2, 0);
+    auto part = half->split(0, 0);
+    const auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = 8});
+    std::thread other;
+    const Error error = expect_error(Code::peer_lost, [&] {
+      barrier(comm);
+      if (comm.rank() == 0) {
+        other = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          comm.abort("another thread says so");
+        });
+      }
+      mailbox->wait_arrived(0, 0, {});
+    });
+    if (other.joinable()) other.join();
+    const std::string sentence = "rank 0 aborted: another thread says so";
+    EXPECT_TRUE(contains(error.what(), sentence)) << error.what();
+    for (Communicator* group : {&*part, &*half, &comm}) {
+      const Error next = expect_error(Code::peer_lost, [&] { barrier(*group); });
+      EXPECT_TRUE(contains(next.what(), sentence)) << next.what();
+      // Rank 0 is in the groups of the even ranks only, as their first.
+      const bool is_member = group == &comm || comm.rank() % 2 == 0;
+      EXPECT_EQ(next.culprit(), is_member ? 0 : Error::kNobody);
+    }
+  });
+}
+
+TEST_P(TransportConformance, AbortOfAPartLeavesTheWholeAlone) {
+  run([&](Communicator& comm) {
+    auto part = comm.split(0, 0);
+    auto sibling = comm.split(0, 0);
+    barrier(comm);
+    if (comm.rank() == world() - 1) part->abort("only this one");
+    expect_error(Code::peer_lost, [&] {
+      if (comm.rank() == world() - 1) barrier(*part);
+      const auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = 8});
+    });
+    barrier(*sibling);
+    barrier(comm);
+  });
+}
+
 TEST_P(TransportConformance, SaysWhoHasLeft) {
   if (world() == 1) return;  // nobody to leave
   run([&](Communicator& comm) {

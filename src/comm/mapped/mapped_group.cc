@@ -25,10 +25,11 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
   }
 }
 
-// Memory ordering: the record is written before failed_by names it (release); who finds it named
-// (acquire, in failed() and failure()) reads the whole record.
-void MappedGroup::fail(const Failure& failure) noexcept {
-  RankPage::Record& record = page(rank()).record;
+// Memory ordering: the record is written before ended_by names it (release); who finds it named
+// (acquire, in has_ended() and record_of()) reads the whole record.
+void MappedGroup::end(End end, const Failure& failure) noexcept {
+  const auto which = static_cast<std::size_t>(end);
+  RankPage::Record& record = page(rank()).records[which];
   // Relaxed: a second thread of this rank may fail at the same time; only one may write the record.
   if (record.taken.exchange(1, std::memory_order_relaxed) == 0) {
     record.code = failure.code;
@@ -37,18 +38,19 @@ void MappedGroup::fail(const Failure& failure) noexcept {
     std::memcpy(record.sentence.data(), failure.sentence.data(), length);
     record.sentence[length] = '\0';
     std::uint32_t nobody = 0;
-    page(0).failed_by.compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
+    page(0).ended_by[which].compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
   } else {
     // Another thread of this rank is at it; what follows may read what it records.
-    while (!failed()) base::pause();
+    while (!has_ended(end)) base::pause();
   }
   for (int peer = 0; peer < world(); ++peer) ring(peer);
 }
 
-Failure MappedGroup::failure() const {
+Failure MappedGroup::record_of(End end) const {
+  const auto which = static_cast<std::size_t>(end);
   const std::uint32_t reporter =
-      page(0).failed_by.load(std::memory_order_acquire);  // pairs with fail()
-  const RankPage::Record& record = page(static_cast<int>(reporter) - 1).record;
+      page(0).ended_by[which].load(std::memory_order_acquire);  // pairs with end()
+  const RankPage::Record& record = page(static_cast<int>(reporter) - 1).records[which];
   return {.code = record.code, .culprit = record.culprit, .sentence = record.sentence.data()};
 }
 

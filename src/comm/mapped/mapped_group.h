@@ -17,12 +17,6 @@ class MappedGroup final : public Group {
   MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
               const Rendezvous::Watch& watch);
 
-  bool failed() const noexcept override {
-    // Pairs with fail(): whoever sees it set may read the record.
-    return page(0).failed_by.load(std::memory_order_acquire) != 0;
-  }
-  void fail(const Failure& failure) noexcept override;
-  Failure failure() const override;
   void announce(const Tag& tag) noexcept override {
     calls_[tag.call % calls_.size()].write(tag);
     page(rank()).call.write(tag);
@@ -39,6 +33,14 @@ class MappedGroup final : public Group {
 
   // Wakes the peer if it sleeps: to be called right after the store that it is to see.
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
+
+ protected:
+  bool has_ended(End end) const noexcept override {
+    // Pairs with end(): whoever sees it set may read the record.
+    return page(0).ended_by[static_cast<std::size_t>(end)].load(std::memory_order_acquire) != 0;
+  }
+  void end(End end, const Failure& failure) noexcept override;
+  Failure record_of(End end) const override;
 
  private:
   RankPage& page(int rank) const { return *pages_[rank]; }

@@ -75,7 +75,9 @@ class MappedTransport final : public Transport {
     if (rendezvous == nullptr) return nullptr;
     try {
       const auto watch = [&](int member) { vigil.watch()(members[member]); };
-      return std::make_unique<MappedTransport>(std::move(rendezvous), policy_, watch);
+      auto part = std::make_unique<MappedTransport>(std::move(rendezvous), policy_, watch);
+      part->group_->descend_from(group_, members);
+      return part;
     } catch (const Error& error) {
       group_->raise_if_failed();
       throw seen_from_parent(error, members);

@@ -1,7 +1,7 @@
 // What one rank shows to the others of its group: a page of its own memory that all map.
 //
 // Each line is written by its owner alone, except the doorbell (rung by posters) and, on rank 0's
-// page, `failed_by`. A rank that is killed in the middle of anything leaves every other rank able
+// page, `ended_by`. A rank that is killed in the middle of anything leaves every other rank able
 // to go on reading: nothing here is ever held.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "comm/group.h"
 #include "plait/error.h"
 #include "plait/tag.h"
 
@@ -80,16 +81,17 @@ struct RankPage {
 
   alignas(kLine) std::atomic<std::uint32_t> left;  // 1: gone in good order
 
-  // On rank 0's page: 1 + the rank whose record below ended the group; 0 while all is well.
-  alignas(kLine) std::atomic<std::uint32_t> failed_by;
+  // On rank 0's page, by End: 1 + the rank whose record below ended the group; 0 while all is well.
+  alignas(kLine) std::array<std::atomic<std::uint32_t>, kEnds> ended_by;
 
-  // This rank's own account of a failure; others read it after failed_by names this rank.
+  // This rank's own account of an end; others read it after ended_by names this rank.
   struct alignas(kLine) Record {
-    std::atomic<std::uint32_t> taken;  // only the first failure of a rank is recorded
+    std::atomic<std::uint32_t> taken;  // only the first of a rank is recorded
     Code code;
     std::int32_t culprit;
     std::array<char, 500> sentence;
-  } record;
+  };
+  std::array<Record, kEnds> records;
 };
 
 }  // namespace plait::comm

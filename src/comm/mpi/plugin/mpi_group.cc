@@ -82,7 +82,13 @@ void MpiGroup::expect_notice() {
             "MPI_Irecv");
 }
 
+void MpiGroup::split_off(const std::shared_ptr<MpiGroup>& parent, const std::vector<int>& ranks) {
+  parent_ = parent;
+  descend_from(parent, ranks);
+}
+
 void MpiGroup::listen() {
+  if (parent_ != nullptr) parent_->listen();
   for (;;) {
     MPI_Status status;
     {
@@ -112,8 +118,11 @@ bool MpiGroup::has_stopped_listening() {
 // left_at_ is set (release); who sees it set (acquire, in has_left()) and then asks MPI finds it.
 void MpiGroup::hear(const Notice& notice, int peer) {
   switch (notice.kind) {
+    case Notice::Kind::abort:
+      adopt(End::abort, notice);
+      [[fallthrough]];
     case Notice::Kind::failure:
-      return adopt(notice);
+      return adopt(End::failure, notice);
     case Notice::Kind::farewell:
       return left_at_[peer].store(base::now(), std::memory_order_release);
     case Notice::Kind::closing: {
@@ -137,22 +146,29 @@ bool MpiGroup::is_long_gone(int peer) const {
   return left_at != 0 && base::now() - left_at > kUnderWay;
 }
 
-// Memory ordering: the record is complete before failed_ is set (release); who sees it set
-// (acquire, in failed()) reads it whole. The mutex keeps two failures from being recorded at once.
-void MpiGroup::adopt(const Notice& notice) noexcept {
+// Memory ordering: the record is complete before ended_ is set (release); who sees it set
+// (acquire, in has_ended()) reads it whole. The mutex keeps two failures from being recorded at
+// once.
+void MpiGroup::adopt(End end, const Notice& notice) noexcept {
+  const auto which = static_cast<std::size_t>(end);
   const std::lock_guard lock(records_mutex_);
-  if (failed_.load(std::memory_order_relaxed)) return;
-  failure_ = {.code = notice.code, .culprit = notice.culprit, .sentence = notice.sentence.data()};
+  if (ended_[which].load(std::memory_order_relaxed)) return;
+  records_[which] = {
+      .code = notice.code, .culprit = notice.culprit, .sentence = notice.sentence.data()};
   note_failure();
-  failed_.store(true, std::memory_order_release);
+  ended_[which].store(true, std::memory_order_release);
 }
 
-void MpiGroup::fail(const Failure& failure) noexcept {
-  if (failed()) return;
-  Notice notice = {.kind = Notice::Kind::failure, .code = failure.code, .culprit = failure.culprit};
+// Who hears of an abort takes it for the failure as well: an abort's own failure is known to all.
+void MpiGroup::end(End end, const Failure& failure) noexcept {
+  if (has_ended(end)) return;
+  Notice notice = {.kind = end == End::abort ? Notice::Kind::abort : Notice::Kind::failure,
+                   .code = failure.code,
+                   .culprit = failure.culprit};
   const std::size_t length = std::min(failure.sentence.size(), notice.sentence.size() - 1);
   std::memcpy(notice.sentence.data(), failure.sentence.data(), length);
-  adopt(notice);
+  if (end == End::abort) adopt(End::failure, notice);
+  adopt(end, notice);
   tell_all(notice);
 }
 
@@ -186,9 +202,9 @@ void MpiGroup::tell_all(const Notice& notice) noexcept {
   mpi::leave_behind(std::move(circular));
 }
 
-Failure MpiGroup::failure() const {
+Failure MpiGroup::record_of(End end) const {
   const std::lock_guard lock(records_mutex_);
-  return failure_;
+  return records_[static_cast<std::size_t>(end)];
 }
 
 void MpiGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {

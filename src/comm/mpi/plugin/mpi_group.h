@@ -18,10 +18,10 @@ namespace plait::comm::mpi {
 
 // What a rank tells the others of its group, unasked.
 struct Notice {
-  enum class Kind { failure, farewell, closing };
+  enum class Kind { failure, abort, farewell, closing };
   Kind kind;
   int mailbox = 0;               // closing: of which mailbox (see MpiGroup::say_closed)
-  Code code = Code::peer_lost;   // failure: why
+  Code code = Code::peer_lost;   // failure, abort: why
   int culprit = Error::kNobody;  // and by whom
   std::array<char, 500> sentence = {};
 };
@@ -30,6 +30,9 @@ class MpiGroup final : public Group {
  public:
   // `neighbours` is null while they don't know each other yet.
   MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours, const WaitPolicy& policy);
+
+  // As descend_from(), and hears what is said there from now on.
+  void split_off(const std::shared_ptr<MpiGroup>& parent, const std::vector<int>& ranks);
 
   const Members& members() const { return members_; }
   const std::shared_ptr<const Neighbours>& neighbours() const { return neighbours_; }
@@ -63,11 +66,6 @@ class MpiGroup final : public Group {
 
   void leave() noexcept;
 
-  bool failed() const noexcept override {
-    return failed_.load(std::memory_order_acquire);  // pairs with adopt(): the record is complete
-  }
-  void fail(const Failure& failure) noexcept override;
-  Failure failure() const override;
   // Nobody could see it: tags travel with the chunks.
   void announce(const Tag& /*tag*/) noexcept override {}
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
@@ -76,17 +74,26 @@ class MpiGroup final : public Group {
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
+ protected:
+  bool has_ended(End end) const noexcept override {
+    // Pairs with adopt(): the record is complete.
+    return ended_[static_cast<std::size_t>(end)].load(std::memory_order_acquire);
+  }
+  void end(End end, const Failure& failure) noexcept override;
+  Failure record_of(End end) const override;
+
  private:
   bool everybody_has_left() const;
   void expect_notice();
   void hear(const Notice& notice, int peer);
   void tell_all(const Notice& notice) noexcept;
-  void adopt(const Notice& notice) noexcept;
+  void adopt(End end, const Notice& notice) noexcept;
 
   Members members_;
   std::shared_ptr<const Neighbours> neighbours_;
   std::vector<std::atomic<Nanoseconds>> left_at_;  // 0: is here
-  std::atomic<bool> failed_{false};
+  std::array<std::atomic<bool>, kEnds> ended_ = {};
+  std::shared_ptr<MpiGroup> parent_;
 
   // Under hold_mpi().
   Notice heard_ = {.kind = Notice::Kind::farewell};
@@ -94,7 +101,7 @@ class MpiGroup final : public Group {
   bool stopped_ = false;
 
   mutable std::mutex records_mutex_;
-  Failure failure_ = {Code::peer_lost, Error::kNobody, {}};
+  std::array<Failure, kEnds> records_ = {};
   std::map<int, std::vector<bool>> closings_;  // by mailbox, then peer; may come before its own
 };
 

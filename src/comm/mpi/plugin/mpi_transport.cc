@@ -56,12 +56,14 @@ std::unique_ptr<MailboxBase> MpiTransport::make_mailbox(const MailboxDesc& desc)
 }
 
 std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& members) {
-  return form(members, group_->neighbours(), group_->policy());
+  auto part = form(members, group_->neighbours(), group_->policy());
+  if (part != nullptr) part->group_->split_off(group_, members);
+  return part;
 }
 
-std::unique_ptr<Transport> MpiTransport::form(const std::vector<int>& members,
-                                              std::shared_ptr<const Neighbours> neighbours,
-                                              const WaitPolicy& policy) {
+std::unique_ptr<MpiTransport> MpiTransport::form(const std::vector<int>& members,
+                                                 std::shared_ptr<const Neighbours> neighbours,
+                                                 const WaitPolicy& policy) {
   settle_leftovers();
   const Members all = agree(kGroupTags, "group", policy.timeout);
   if (members.empty()) return nullptr;

@@ -24,9 +24,9 @@ class MpiTransport final : public Transport {
   void leave() noexcept override { group_->leave(); }
 
   // As subgroup() and all_gather(), but not with this group's own policy.
-  std::unique_ptr<Transport> form(const std::vector<int>& members,
-                                  std::shared_ptr<const Neighbours> neighbours,
-                                  const WaitPolicy& policy);
+  std::unique_ptr<MpiTransport> form(const std::vector<int>& members,
+                                     std::shared_ptr<const Neighbours> neighbours,
+                                     const WaitPolicy& policy);
   std::vector<std::string> all_gather_within(Nanoseconds timeout, const std::string& mine);
 
  private:
