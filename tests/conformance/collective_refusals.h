@@ -7,13 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "conformance/ranks.h"
+#include "conformance/collectives_suite.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {
-
-class CollectivesConformance : public RanksTest {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesConformance);
 
 TEST_P(CollectivesConformance, RefusesBadArgumentsAndGoesOn) {
   run([&](Communicator& comm) {

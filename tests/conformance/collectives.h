@@ -3,11 +3,11 @@
 
 #include <cstring>
 #include <deque>
-#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "conformance/collective_ends.h"
 #include "conformance/collective_refusals.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
@@ -258,18 +258,6 @@ TEST_P(CollectivesConformance, WritesNothingAfterAFailure) {
   });
 }
 
-TEST_P(CollectivesConformance, RefusesToSpeakOfAnAbandonedCall) {
-  run([&](Communicator& comm) {
-    std::vector<float> data(10);
-    std::optional<Communicator> part = comm.split(0, comm.rank());
-    Pending finished = start_all_reduce({data.data(), 10}, {data.data(), 10}, *part);
-    finished.wait();
-    part.reset();
-    EXPECT_TRUE(finished.done());
-    barrier(comm);
-  });
-}
-
 TEST_P(CollectivesConformance, MayTakeLongerThanTheDeadlineWhileItMoves) {
   if (world() != 2) return;
   CommunicatorOptions options;
@@ -283,18 +271,6 @@ TEST_P(CollectivesConformance, MayTakeLongerThanTheDeadlineWhileItMoves) {
         EXPECT_EQ(data.back(), 2.0F);
       },
       options);
-}
-
-TEST_P(CollectivesConformance, FinishesWhatIsDropped) {
-  run([&](Communicator& comm) {
-    std::vector<float> data(70000, 1.0F);
-    {
-      Pending dropped =
-          start_all_reduce({data.data(), data.size()}, {data.data(), data.size()}, comm);
-    }
-    EXPECT_EQ(data.front(), static_cast<float>(world()));
-    EXPECT_EQ(data.back(), static_cast<float>(world()));
-  });
 }
 
 TEST_P(CollectivesConformance, NoticesDisagreement) {

@@ -125,6 +125,71 @@ TEST_P(MailboxConformance, KeepsSeveralMailboxesApart) {
   });
 }
 
+// As the header allows it: a mailbox each, and different slots of a third.
+TEST_P(MailboxConformance, ServesTwoThreadsOfARankAtOnce) {
+  run([&](Communicator& comm) {
+    const auto one = comm.make_mailbox({.slots = 1, .slot_bytes = 64, .poison = true});
+    const auto two = comm.make_mailbox({.slots = 1, .slot_bytes = 64, .poison = true});
+    const auto both = comm.make_mailbox({.slots = 2, .slot_bytes = 64, .poison = true});
+    const auto talk = [&](Mailbox& own, int slot) {
+      try {
+        for (std::uint32_t number = 0; number < 40; ++number) {
+          if (number % 8 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(comm.rank()));
+          for (int peer = 0; peer < world(); ++peer) {
+            send(own, comm.rank(), peer, 0, number, 64);
+            send(*both, comm.rank(), peer, slot, number, number);
+          }
+          for (int peer = world() - 1; peer >= 0; --peer) {
+            expect_chunk(own, peer, comm.rank(), 0, number, 64);
+            expect_chunk(*both, peer, comm.rank(), slot, number, number);
+          }
+        }
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
+    };
+    std::thread other([&] { talk(*one, 0); });
+    talk(*two, 1);
+    other.join();
+    barrier(comm);
+  });
+}
+
+// The chunk is on its link when its sender goes, and for a good while after: the sender has done
+// its part. It was not lost.
+TEST_P(MailboxConformance, BringsWhatALeavingRankHasPosted) {
+  if (world() == 1) return;
+  CommunicatorOptions options;
+  options.link = parse_link("150ms");
+  GetParam().maker.run(
+      world(),
+      [&](Communicator& comm) {
+        auto part = comm.split(0, comm.rank());
+        auto mailbox = part->make_mailbox({.slots = 2, .slot_bytes = 100});
+        if (comm.rank() == 0) {
+          for (int peer = 1; peer < world(); ++peer) {
+            send(*mailbox, 0, peer, 0, 1, 100);
+            send(*mailbox, 0, peer, 1, 2, 50);
+          }
+          mailbox.reset();
+          part.reset();
+        } else {
+          // One comes while the chunk is still under way, another long after.
+          if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+          expect_chunk(*mailbox, 0, comm.rank(), 0, 1, 100);
+          expect_chunk(*mailbox, 0, comm.rank(), 1, 2, 50);
+          // What it has not posted will never come, and that is said at once.
+          const Error error =
+              expect_error(Code::peer_lost, [&] { mailbox->wait_arrived(0, 0, {.chunk = 3}); });
+          EXPECT_EQ(error.culprit(), 0) << error.what();
+          EXPECT_TRUE(contains(error.what(), "rank 0")) << error.what();
+          EXPECT_TRUE(contains(error.what(), "has left the group")) << error.what();
+        }
+        barrier(comm);
+      },
+      options);
+}
+
 TEST_P(MailboxConformance, CachesByDescription) {
   run([&](Communicator& comm) {
     Mailbox& first = comm.cached_mailbox({.slots = 2, .slot_bytes = 64});

@@ -1,0 +1,117 @@
+// How a collective ends that is dropped, abandoned, or whose peers go first; a part of
+// collectives.h.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "conformance/collectives_suite.h"
+#include "plait/collectives.h"
+
+namespace plait::conformance {
+
+TEST_P(CollectivesConformance, RefusesToSpeakOfAnAbandonedCall) {
+  run([&](Communicator& comm) {
+    std::vector<float> data(10);
+    std::optional<Communicator> part = comm.split(0, comm.rank());
+    Pending finished = start_all_reduce({data.data(), 10}, {data.data(), 10}, *part);
+    finished.wait();
+    part.reset();
+    EXPECT_TRUE(finished.done());
+    barrier(comm);
+  });
+}
+
+// As the header says of a Pending that outlives its communicator.
+TEST_P(CollectivesConformance, AbandonsWhatOutlivesItsCommunicator) {
+  if (world() == 1) return;  // alone, it is done as soon as it is started
+  run([&](Communicator& comm) {
+    std::optional<Communicator> part = comm.split(0, comm.rank());
+    std::vector<float> data(10, 2.0F);
+    barrier(comm);
+    if (comm.rank() == 0) {
+      // The others never join.
+      auto pending =
+          std::make_unique<Pending>(start_all_reduce({data.data(), 10}, {data.data(), 10}, *part));
+      Pending behind = start_barrier(*part);
+      EXPECT_FALSE(pending->done());
+      part.reset();
+      for (Pending* one : {&*pending, &behind}) {
+        for (const auto& call : std::initializer_list<std::function<void()>>{
+                 [&] { static_cast<void>(one->done()); }, [&] { one->progress(); },
+                 [&] { one->wait(); }}) {
+          const Error error = expect_error(Code::invalid_argument, call);
+          EXPECT_TRUE(contains(error.what(), "communicator was destroyed before it was done"))
+              << error.what();
+        }
+      }
+      pending.reset();
+      EXPECT_EQ(data, std::vector<float>(10, 2.0F));
+    }
+    barrier(comm);
+  });
+}
+
+// Its destructor waits, as for one that ends well, and keeps the error to itself.
+TEST_P(CollectivesConformance, LosesTheErrorOfWhatIsDropped) {
+  if (world() == 1) return;
+  run([&](Communicator& comm) {
+    std::optional<Communicator> part = comm.split(0, comm.rank());
+    std::vector<float> data(10, 2.0F);
+    if (comm.rank() == 0) {
+      barrier(comm);  // the others have begun what this rank never joins
+      part.reset();
+    } else {
+      {
+        const Pending dropped = start_all_reduce({data.data(), 10}, {data.data(), 10}, *part);
+        barrier(comm);
+      }
+      const Error error = expect_error(Code::peer_lost, [&] { barrier(*part); });
+      EXPECT_TRUE(contains(error.what(), "left")) << error.what();
+    }
+    barrier(comm);
+  });
+}
+
+// A root may be gone before anybody has come for its data.
+TEST_P(CollectivesConformance, BringsWhatALeavingRankHasSent) {
+  if (world() == 1) return;
+  CommunicatorOptions options;
+  options.link = parse_link("100ms");
+  GetParam().maker.run(
+      world(),
+      [&](Communicator& comm) {
+        for (const bool polls : {false, true}) {
+          std::optional<Communicator> part = comm.split(0, comm.rank());
+          std::vector<float> data(20000, comm.rank() == 0 ? 3.0F : 0.0F);
+          if (polls) {
+            Pending pending = start_broadcast({data.data(), data.size()}, 0, *part);
+            while (!pending.done()) std::this_thread::yield();
+          } else {
+            broadcast({data.data(), data.size()}, 0, *part);
+          }
+          part.reset();
+          EXPECT_EQ(data, std::vector<float>(20000, 3.0F));
+        }
+        barrier(comm);
+      },
+      options);
+}
+
+TEST_P(CollectivesConformance, FinishesWhatIsDropped) {
+  run([&](Communicator& comm) {
+    std::vector<float> data(70000, 1.0F);
+    {
+      Pending dropped =
+          start_all_reduce({data.data(), data.size()}, {data.data(), data.size()}, comm);
+    }
+    EXPECT_EQ(data.front(), static_cast<float>(world()));
+    EXPECT_EQ(data.back(), static_cast<float>(world()));
+  });
+}
+
+}  // namespace plait::conformance
