@@ -96,9 +96,11 @@ class Group {
   virtual void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
 
   // Makes known, while this rank waits, for whom: so that the one who is really late gets the
-  // blame.
-  virtual void begin_waiting(const Awaited& awaited) noexcept = 0;
-  virtual void end_waiting() noexcept = 0;
+  // blame. Threads of a rank may wait at once: each keeps the ticket that it got, and tells anew
+  // with it now and then that it still waits. See KnownWait.
+  static constexpr int kNoTicket = -1;
+  virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
+  virtual void end_waiting(int ticket) noexcept = 0;
 
   // The deadline has passed: fails the group, and blames.
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
@@ -125,6 +127,26 @@ class Group {
   Trace* trace_ = nullptr;
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
+};
+
+// A wait of one thread, known to the peers from the first say() on.
+class KnownWait {
+ public:
+  explicit KnownWait(Group& group) : group_(group) {}
+  KnownWait(const KnownWait&) = delete;
+  KnownWait& operator=(const KnownWait&) = delete;
+  ~KnownWait() { end(); }
+
+  void say(const Awaited& awaited) { ticket_ = group_.begin_waiting(awaited, ticket_); }
+  void end() noexcept {
+    if (ticket_ == Group::kNoTicket) return;
+    if (!group_.in_child()) group_.end_waiting(ticket_);
+    ticket_ = Group::kNoTicket;
+  }
+
+ private:
+  Group& group_;
+  int ticket_ = Group::kNoTicket;
 };
 
 // "all_reduce: rank 0 waits for chunk 3 from rank 1": the beginning of most failures' sentences.

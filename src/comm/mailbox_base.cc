@@ -20,9 +20,17 @@ void MailboxBase::charge(const std::shared_ptr<std::atomic<std::size_t>>& accoun
   account_->fetch_add(charged_, std::memory_order_relaxed);
 }
 
+std::byte* MailboxBase::answer_box(int /*source*/, int /*slot*/) {
+  base::fail(Code::invalid_argument, "answer_box: this mailbox takes no answers");
+}
+
+const std::byte* MailboxBase::answer(int /*peer*/, int /*slot*/) {
+  base::fail(Code::invalid_argument, "answer: this mailbox takes no answers");
+}
+
 void MailboxBase::wait_arrived(int source, int slot, const Tag& tag) {
   wait_until(
-      group_, [&] { return arrived(source, slot, tag); }, [&] { return take_due(); },
+      group_, [&] { return arrived(source, slot, tag); }, [&] { return due_of(source, slot, tag); },
       [&] { return Awaited{.peer = source, .tag = tag}; });
 }
 

@@ -25,14 +25,28 @@ class MailboxBase : public Mailbox {
 
   Group& group() { return group_; }
 
+  // Whether a chunk's reader may answer in its place: where both ends have mapped the slot, what
+  // the reader writes over the chunk is there for the poster to read, and the memory that has just
+  // moved to the reader's cache need not be written anew by anybody.
+  virtual bool takes_answers() const { return false; }
+
+  // Where to write the answer to the chunk that arrived, before its release(); then the answer to
+  // the last chunk posted to a channel, null until the peer has released it.
+  virtual std::byte* answer_box(int source, int slot);
+  virtual const std::byte* answer(int peer, int slot);
+
   // Bytes of this rank's memory that the mailbox holds.
   virtual std::size_t held_bytes() const = 0;
 
   // Counts held_bytes() in `account` for as long as the mailbox lives.
   void charge(const std::shared_ptr<std::atomic<std::size_t>>& account);
 
-  // When the first of the chunks that arrived() was asked for since the last call, and that are on
-  // their way, will be here; kNever when that is not known.
+  // When the channel's next chunk, which has not arrived, will be here; kNever when that is not
+  // known.
+  virtual Nanoseconds due_of(int /*source*/, int /*slot*/, const Tag& /*tag*/) { return kNever; }
+
+  // The same of all chunks that arrived() was asked for since the last call: the first of them. For
+  // a mailbox that only one thread uses, as the collectives' own is.
   virtual Nanoseconds take_due() { return kNever; }
 
  protected:

@@ -10,7 +10,10 @@ namespace plait {
 
 Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Transport> transport,
                            Trace* trace)
-    : transport_name_(std::move(transport_name)), transport_(std::move(transport)), trace_(trace) {
+    : transport_name_(std::move(transport_name)),
+      transport_(std::move(transport)),
+      trace_(trace),
+      polling_(transport_->group()) {
   group().set_trace(trace);
 }
 
@@ -26,6 +29,7 @@ void let_go(std::unique_ptr<Owned> owned) {
 
 Communicator::State::~State() {
   for (const auto& task : queue_) task->set_fate(Task::Fate::abandoned);
+  polling_.end();
   if (group().in_child()) {
     // The memory is shared with the ranks, and the locks may be held by threads that this process
     // does not have: a child can only let go of the communicator, not close it.
@@ -204,7 +208,7 @@ bool Communicator::State::advance(const Task& task) {
 bool Communicator::State::poll(const Task& task) {
   const bool done = advance(task);
   if (done) {
-    group().end_waiting();
+    polling_.end();
   } else {
     look_around();
   }
@@ -225,7 +229,7 @@ void Communicator::State::look_around() {
   looked_at_ = now;
   Task& front = *queue_.front();
   const comm::Awaited awaited = front.awaited();
-  group().begin_waiting(awaited);
+  polling_.say(awaited);
   // Nor has a peer left anything undone whose chunk is known to be on its way.
   group().examine(&awaited, [&] {
     return front.step() || front.awaited().peer != awaited.peer ||

@@ -126,6 +126,7 @@ class Communicator::State {
   base::Nanoseconds polled_for_ = 0;
   std::uint64_t polled_moves_ = 0;
   base::Nanoseconds looked_at_ = 0;
+  comm::KnownWait polling_;
 };
 
 }  // namespace plait

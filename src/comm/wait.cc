@@ -25,18 +25,6 @@ bool spin(const Group& group, base::FunctionRef<bool()> ready) {
   return false;
 }
 
-// Makes the wait known to the peers for as long as it lasts.
-class KnownWait {
- public:
-  KnownWait(Group& group, const Awaited& awaited) : group_(group) { group_.begin_waiting(awaited); }
-  KnownWait(const KnownWait&) = delete;
-  KnownWait& operator=(const KnownWait&) = delete;
-  ~KnownWait() { group_.end_waiting(); }
-
- private:
-  Group& group_;
-};
-
 // The chunk's arrival time is known: sleep until shortly before, then look at it without pause.
 void sit_out(Group& group, Nanoseconds due, base::FunctionRef<bool()> ready) {
   if (due - base::now() > kWakeUpSlack) {
@@ -60,7 +48,8 @@ void wait_slowly(Group& group, const Question& question) {
   std::uint64_t moved = question.moves == nullptr ? 0 : *question.moves;
   const Nanoseconds nap_from = start + group.policy().yield;
   Nanoseconds examine_at = start + base::kMillisecond;
-  const KnownWait known(group, first);
+  KnownWait known(group);
+  known.say(first);
   while (!question.ready()) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
@@ -70,7 +59,7 @@ void wait_slowly(Group& group, const Question& question) {
     }
     if (now >= examine_at) {
       const Awaited awaited = question.awaited();
-      group.begin_waiting(awaited);
+      known.say(awaited);
       // Of a peer that has left, nothing is missing any more where this rank waits for another.
       // Nor is anything missing of which it is known when it will be here.
       const auto ready = [&] {

@@ -105,10 +105,13 @@ TEST(AnnouncedWait, NamesWhoIsWaitedForAndBeats) {
   wait->begin(0);
   const Wait first = wait->read();
   EXPECT_EQ(first.peer, 0);
-  wait->begin(0);
+  wait->renew(3);
+  EXPECT_EQ(wait->read().peer, 3);
   EXPECT_NE(wait->read().beat, first.beat);
+  EXPECT_EQ(wait->read().start, first.start);
   wait->begin(65'535);
   EXPECT_EQ(wait->read().peer, 65'535);
+  EXPECT_NE(wait->read().start, first.start);
   wait->end();
   EXPECT_EQ(wait->read().peer, -1);
 }
@@ -117,7 +120,7 @@ TEST(AnnouncedWait, NamesWhoIsWaitedForAndBeats) {
 TEST(RankPage, KeepsWritersApart) {
   EXPECT_EQ(sizeof(Doorbell) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, call) % kLine, 0U);
-  EXPECT_EQ(offsetof(RankPage, wait) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, waits) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, left) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, ended_by) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, records) % kLine, 0U);

@@ -26,12 +26,18 @@ class EmulatedMailbox final : public MailboxBase {
   }
 
   bool arrived(int source, int slot, const Tag& tag) override {
-    if (!inner_->arrived(source, slot, tag)) return false;
-    Nanoseconds due = 0;
-    std::memcpy(&due, inner_->inbox(source, slot), sizeof(due));
+    const Nanoseconds due = due_of(source, slot, tag);
+    if (due == kNever) return false;
     if (due <= base::now()) return true;
     note(due);
     return false;
+  }
+
+  Nanoseconds due_of(int source, int slot, const Tag& tag) override {
+    if (!inner_->arrived(source, slot, tag)) return kNever;
+    Nanoseconds due = 0;
+    std::memcpy(&due, inner_->inbox(source, slot), sizeof(due));
+    return due;
   }
 
   const std::byte* inbox(int source, int slot) override {

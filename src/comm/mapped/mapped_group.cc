@@ -1,6 +1,7 @@
 #include "comm/mapped/mapped_group.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <thread>
 
@@ -100,24 +101,84 @@ void MappedGroup::examine_call(int peer) {
                            " disagree on ", difference(mine, theirs))});
 }
 
+// Memory ordering: who takes a ticket (acquire) goes on where its last holder (release) left the
+// word. Where more threads wait than there are tickets, the others' waits are not known.
+int MappedGroup::begin_waiting(const Awaited& awaited, int ticket) noexcept {
+  if (ticket != kNoTicket) {
+    page(rank()).waits[ticket].renew(awaited.peer);
+    return ticket;
+  }
+  std::uint32_t taken =
+      tickets_.load(std::memory_order_relaxed);  // a guess; the exchange checks it
+  for (;;) {
+    const int free = std::countr_one(taken);
+    if (free >= kWaits) return kNoTicket;
+    if (!tickets_.compare_exchange_weak(taken, taken | 1U << free, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {  // pairs with end_waiting()
+      continue;
+    }
+    page(rank()).waits[free].begin(awaited.peer);
+    return free;
+  }
+}
+
+void MappedGroup::end_waiting(int ticket) noexcept {
+  page(rank()).waits[ticket].end();
+  tickets_.fetch_and(~(1U << ticket), std::memory_order_release);  // pairs with begin_waiting()
+}
+
+std::vector<RankPage::Waits> MappedGroup::waits_of_all() const {
+  std::vector<RankPage::Waits> all(world());
+  for (int peer = 0; peer < world(); ++peer) {
+    for (int ticket = 0; ticket < kWaits; ++ticket)
+      all[peer][ticket] = page(peer).waits[ticket].read();
+  }
+  return all;
+}
+
+namespace {
+
+// For whom `suspect` waits, seen from `me`; nobody where it waits for none, or says so but has not
+// moved. Of several threads' waits the one counts that has lasted all the time: the others come and
+// go. One that would lead back to who has been asked already is taken last.
+int followed(const RankPage::Waits& before, const RankPage::Waits& after, int suspect,
+             const std::vector<bool>& asked) {
+  int best = Error::kNobody;
+  int best_rank = 0;
+  for (int ticket = 0; ticket < kWaits; ++ticket) {
+    const Wait& wait = after[ticket];
+    const bool in_range = wait.peer >= 0 && wait.peer < static_cast<int>(asked.size());
+    const bool moves = wait.beat != before[ticket].beat || wait.start != before[ticket].start;
+    if (!in_range || wait.peer == suspect || !moves) continue;
+    const int rank = 1 + (wait.start == before[ticket].start ? 1 : 0) + (asked[wait.peer] ? 0 : 2);
+    if (rank > best_rank) best = wait.peer;
+    best_rank = std::max(rank, best_rank);
+  }
+  return best;
+}
+
+}  // namespace
+
 // Follows the waits from `awaited_peer`: 1 waits for 2 waits for 3, and 3 waits for nobody, or says
 // that it waits but has not moved for a while: it is the one.
 int MappedGroup::find_culprit(int awaited_peer) {
-  std::vector<Wait> before;
-  before.reserve(world());
-  for (int peer = 0; peer < world(); ++peer) before.push_back(page(peer).wait.read());
+  const auto before = waits_of_all();
+  KnownWait known(*this);
   // Ten beats of a waiting rank. This one goes on beating: others may be looking for the culprit
   // too.
   for (int beat = 0; beat < 10 && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    page(rank()).wait.begin(awaited_peer);
+    known.say({.peer = awaited_peer, .tag = {}});
   }
+  const auto after = waits_of_all();
+  std::vector<bool> asked(world());
+  asked[rank()] = true;
   int suspect = awaited_peer;
   for (int steps = 0; steps < world(); ++steps) {
-    const Wait wait = page(suspect).wait.read();
-    const bool waits = wait.peer >= 0 && wait.peer < world() && wait.beat != before[suspect].beat;
-    if (!waits || wait.peer == rank()) return suspect;
-    suspect = wait.peer;
+    asked[suspect] = true;
+    const int next = followed(before[suspect], after[suspect], suspect, asked);
+    if (next == Error::kNobody || next == rank()) return suspect;
+    suspect = next;
   }
   return awaited_peer;  // they wait for each other
 }

@@ -22,10 +22,8 @@ class MappedGroup final : public Group {
     page(rank()).call.write(tag);
   }
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
-  void begin_waiting(const Awaited& awaited) noexcept override {
-    page(rank()).wait.begin(awaited.peer);
-  }
-  void end_waiting() noexcept override { page(rank()).wait.end(); }
+  int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
+  void end_waiting(int ticket) noexcept override;
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
@@ -47,6 +45,7 @@ class MappedGroup final : public Group {
   bool has_left(int peer) const;
   void examine_call(int peer);
   int find_culprit(int awaited_peer);
+  std::vector<RankPage::Waits> waits_of_all() const;
 
   std::shared_ptr<Rendezvous> rendezvous_;
   std::vector<base::Region> regions_;
@@ -54,6 +53,8 @@ class MappedGroup final : public Group {
 
   // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at them.
   std::array<AnnouncedCall, 64> calls_ = {};
+
+  std::atomic<std::uint32_t> tickets_{0};  // a bit for each of this rank's waits that is taken
 };
 
 }  // namespace plait::comm

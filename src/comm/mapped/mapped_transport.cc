@@ -24,10 +24,10 @@ WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::
 class Vigil {
  public:
   Vigil(Group& group, Operation operation)
-      : group_(group), operation_(operation), deadline_(base::now() + group.policy().timeout) {}
-  Vigil(const Vigil&) = delete;
-  Vigil& operator=(const Vigil&) = delete;
-  ~Vigil() { group_.end_waiting(); }
+      : group_(group),
+        known_(group),
+        operation_(operation),
+        deadline_(base::now() + group.policy().timeout) {}
 
   Rendezvous::Watch watch() {
     return [this](int peer) { look(peer); };
@@ -37,13 +37,14 @@ class Vigil {
   void look(int peer) {
     const Awaited awaited = {.peer = peer, .tag = {.operation = operation_}};
     const bool waits = peer != group_.rank();
-    if (waits) group_.begin_waiting(awaited);
+    if (waits) known_.say(awaited);
     // Whether a peer has left is the rendezvous's to say, which knows whether it came before.
     group_.examine(&awaited, [] { return true; });
     if (waits && base::now() >= deadline_) group_.give_up(awaited);
   }
 
   Group& group_;
+  KnownWait known_;
   Operation operation_;
   Nanoseconds deadline_;
 };

@@ -71,19 +71,31 @@ bool AnnouncedCall::read(Tag& tag) const {
 // Memory ordering: relaxed throughout. The word is advice for a sentence about who is late; nothing
 // is read because of it.
 void AnnouncedWait::begin(int peer) {
-  const std::uint64_t beat = (word_.load(std::memory_order_relaxed) >> 32) + 1;
-  word_.store(beat << 32 | static_cast<std::uint32_t>(peer + 1), std::memory_order_relaxed);
+  const Wait last = read();
+  write({.peer = peer, .start = static_cast<std::uint16_t>(last.start + 1), .beat = last.beat});
+}
+
+void AnnouncedWait::renew(int peer) {
+  const Wait last = read();
+  write({.peer = peer, .start = last.start, .beat = static_cast<std::uint16_t>(last.beat + 1)});
 }
 
 void AnnouncedWait::end() {
-  const std::uint64_t beat = word_.load(std::memory_order_relaxed) >> 32;
-  word_.store(beat << 32, std::memory_order_relaxed);
+  const Wait last = read();
+  write({.peer = -1, .start = last.start, .beat = last.beat});
 }
 
 Wait AnnouncedWait::read() const {
   const std::uint64_t word = word_.load(std::memory_order_relaxed);
   return {.peer = static_cast<int>(word & 0xffffffffU) - 1,
-          .beat = static_cast<std::uint32_t>(word >> 32)};
+          .start = static_cast<std::uint16_t>(word >> 48),
+          .beat = static_cast<std::uint16_t>(word >> 32)};
+}
+
+void AnnouncedWait::write(const Wait& wait) {
+  word_.store(std::uint64_t{wait.start} << 48 | std::uint64_t{wait.beat} << 32 |
+                  static_cast<std::uint32_t>(wait.peer + 1),
+              std::memory_order_relaxed);
 }
 
 }  // namespace plait::comm

@@ -57,27 +57,36 @@ class alignas(kLine) AnnouncedCall {
   std::array<std::atomic<std::uint64_t>, sizeof(Tag) / sizeof(std::uint64_t)> words_;
 };
 
-// For whom a rank waits. `beat` moves while the rank is awake: one whose beat stands still is not
-// waiting, but stopped.
+// For whom a thread of a rank waits. `beat` moves while it is awake: one whose beat stands still is
+// not waiting, but stopped. `start` tells one wait from the next.
 struct Wait {
-  int peer;  // -1: waits for nobody
-  std::uint32_t beat;
+  int peer = -1;  // -1: waits for nobody
+  std::uint16_t start = 0;
+  std::uint16_t beat = 0;
 };
 
 class alignas(kLine) AnnouncedWait {
  public:
   void begin(int peer);
+  void renew(int peer);  // still the same wait, perhaps for another
   void end();
   Wait read() const;
 
  private:
-  std::atomic<std::uint64_t> word_;  // beat << 32 | peer + 1
+  void write(const Wait& wait);
+
+  std::atomic<std::uint64_t> word_;  // start << 48 | beat << 32 | peer + 1
 };
 
+// How many threads of a rank can make known at once for whom they wait.
+inline constexpr int kWaits = 8;
+
 struct RankPage {
+  using Waits = std::array<Wait, kWaits>;  // as read
+
   Doorbell doorbell;
   AnnouncedCall call;
-  AnnouncedWait wait;
+  std::array<AnnouncedWait, kWaits> waits;  // each written by the thread that has its ticket
 
   alignas(kLine) std::atomic<std::uint32_t> left;  // 1: gone in good order
 

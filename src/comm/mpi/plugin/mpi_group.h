@@ -69,8 +69,8 @@ class MpiGroup final : public Group {
   // Nobody could see it: tags travel with the chunks.
   void announce(const Tag& /*tag*/) noexcept override {}
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
-  void begin_waiting(const Awaited& /*awaited*/) noexcept override {}
-  void end_waiting() noexcept override {}
+  int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
+  void end_waiting(int /*ticket*/) noexcept override {}
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
