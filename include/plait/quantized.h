@@ -5,7 +5,8 @@
 //   // w[j, k] = (value + offset) · scale, scale and offset those of column j and of k's group
 //
 // Values are whole numbers: -128..127 with 8 bits, -8..7 with 4. Offsets, where there are any, are
-// whole numbers of the same range, so that value + offset is exact even in bf16.
+// whole numbers of the same range, so that value + offset is exact even in bf16. Scales are f32.
+// What is rounded, and by how much: docs/concepts/quantisation.md.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +33,22 @@ struct QuantScheme {
   bool operator==(const QuantScheme&) const = default;
 };
 
-// "s8:channel", "s8:group=128", "s4:group=64:offsets", "s8:tensor"; "s8" alone is "s8:channel".
+// "s8:channel", "s8:group=128", "s4:group=64:offsets", "s8:tensor".
 PLAIT_EXPORT std::string name(const QuantScheme& scheme);
 
-// The inverse of name(); nullopt for any other text.
+// The inverse of name(), which may also leave ":channel" out: "s8", "s4:offsets". nullopt for any
+// other text.
 PLAIT_EXPORT std::optional<QuantScheme> parse_quant_scheme(std::string_view text);
 
 // A weight quantised elsewhere, as views of its parts.
 struct QuantizedParts {
   // s8, in `layout`: [n, k] with out_in, [k, n] with in_out. With 4 bits, two values a byte, of
-  // which the first along the row is in the low half: [n, ceil(k / 2)] or [k, ceil(n / 2)].
+  // which the first along the row is in the low half: [n, ceil(k / 2)] or [k, ceil(n / 2)]. The
+  // half that an odd row leaves over may hold anything.
   ConstTensorView values;
   WeightLayout layout;
-  // f32, bf16 or f16: [1, 1] per tensor, [1, n] per channel, [ceil(k / group), n] per group.
+  // f32, bf16 or f16: [1, 1] per tensor, [1, n] per channel, [ceil(k / group), n] per group. Any
+  // finite numbers, 0 and negative ones too.
   ConstTensorView scales;
   // s8, of the shape of scales; no data: none.
   ConstTensorView offsets = {};
@@ -52,8 +56,8 @@ struct QuantizedParts {
 
 class PLAIT_EXPORT QuantizedWeight {
  public:
-  // Copies the parts. Error{invalid_argument} names what does not fit: a shape, a dtype, a value
-  // or an offset outside the range of 4 bits, a scale that is not finite.
+  // Copies the parts. Error{invalid_argument} names what does not fit: a shape, a dtype, an offset
+  // outside the range of 4 bits, a scale that is not finite.
   static QuantizedWeight from_parts(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
                                     const QuantizedParts& parts);
 
@@ -64,17 +68,20 @@ class PLAIT_EXPORT QuantizedWeight {
   // 1 per tensor and per channel, ceil(k / group) per group.
   std::int64_t groups() const;
 
-  // One value each, for tests and tools; products read them by the panel.
+  // One value each, for tests and tools; products read them by the panel. Error{invalid_argument}
+  // outside the weight.
   int value(std::int64_t column, std::int64_t k) const;
-  int offset(std::int64_t column, std::int64_t k) const;
+  int offset(std::int64_t column, std::int64_t k) const;  // 0 where the scheme has none
   float scale(std::int64_t column, std::int64_t k) const;
 
-  // Values as s8 [n, k], or with 4 bits [n, ceil(k / 2)] with the even k in the low half.
+  // Values as s8 [n, k], or with 4 bits [n, ceil(k / 2)] with the even k in the low half; the half
+  // that an odd k leaves over is 0.
   ConstTensorView values() const;
   ConstTensorView scales() const;   // f32 [groups, n]: per tensor, the one scale n times
   ConstTensorView offsets() const;  // s8 [groups, n]; no data where the scheme has none
 
-  // (value + offset) · scale of every weight, rounded once to out's dtype; out is [n, k] or [k, n].
+  // (value + offset) · scale of every weight, multiplied in f32 and then converted to out's dtype
+  // (f32, bf16 or f16); out is [n, k] with out_in, [k, n] with in_out.
   void dequantize(const TensorView& out, WeightLayout layout) const;
 
  private:
@@ -85,12 +92,17 @@ class PLAIT_EXPORT QuantizedWeight {
   Buffer scales_;
   Buffer offsets_;
 
+  void allocate();  // the buffers that scheme_, n_ and k_ need
+  void check_inside(std::int64_t column, std::int64_t k) const;
+  std::size_t part_of(std::int64_t column, std::int64_t k) const;
+
   friend PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
 };
 
-// The nearest values, ties to even, saturated; the scale is the largest magnitude of its part
-// divided by 127 or 7. A part of zeros has the scale 0. Error{invalid_argument} for weights that
-// are not finite.
+// Every weight's nearest value, ties to even. The scale is the largest magnitude of its part divided
+// by 127 or 7; with offsets, the range of its part, widened to hold 0, divided by 255 or 15. In
+// either case 0 stays 0, and a part of zeros has the scale 0. Error{invalid_argument} for weights
+// that are not finite.
 PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
 
 }  // namespace plait

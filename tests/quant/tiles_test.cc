@@ -1,0 +1,92 @@
+#include "quant/tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "quant/weights.h"
+
+namespace plait::quant {
+namespace {
+
+constexpr std::int64_t kN = kTileColumns + 5;
+constexpr std::int64_t kK = kTileK + 7;
+
+float numbered(std::int64_t column, std::int64_t k) {
+  return static_cast<float>(column * 1000 + k);
+}
+
+TEST(Tiles, CoverEveryWeightOnce) {
+  std::vector<int> seen(kN * kK);
+  for_each_tile(kN, kK, [&](const Tile& tile) {
+    EXPECT_GT(tile.columns, 0);
+    EXPECT_GT(tile.k_count, 0);
+    for (std::int64_t c = tile.column; c < tile.column + tile.columns; ++c) {
+      for (std::int64_t i = tile.k; i < tile.k + tile.k_count; ++i) ++seen.at(c * kK + i);
+    }
+  });
+  EXPECT_EQ(seen, std::vector<int>(kN * kK, 1));
+}
+
+TEST(Tiles, OfNothingAreNone) {
+  const auto count = [](std::int64_t n, std::int64_t k) {
+    int tiles = 0;
+    for_each_tile(n, k, [&](const Tile&) { ++tiles; });
+    return tiles;
+  };
+  EXPECT_EQ(count(0, std::int64_t{1} << 62), 0);
+  EXPECT_EQ(count(std::int64_t{1} << 62, 0), 0);
+}
+
+TEST(Tiles, AreReadAlikeInBothLayoutsAndWrittenBack) {
+  const auto block = std::make_unique<Block<float>>();
+  for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out}) {
+    const Lie lie = {.layout = layout, .gap = 3};
+    const OwnedWeight weight = make_weight(kN, kK, numbered, lie);
+    const OwnedWeight copy = empty_weight(kN, kK, lie);
+    for_each_tile(kN, kK, [&](const Tile& tile) {
+      read_tile(weight.view(), tile, *block);
+      for (std::int64_t c = 0; c < tile.columns; ++c) {
+        for (std::int64_t i = 0; i < tile.k_count; ++i) {
+          ASSERT_EQ(block->row(c)[i], numbered(tile.column + c, tile.k + i));
+        }
+      }
+      write_tile(*block, tile, copy.out, layout);
+    });
+    EXPECT_EQ(bytes_of(copy.out), bytes_of(weight.out)) << name(layout);
+  }
+}
+
+TEST(Tiles, ReadPackedValuesOfEveryFormat) {
+  const auto block = std::make_unique<Block<std::int8_t>>();
+  for (const Format* format : formats()) {
+    const auto value_of = [&](std::int64_t row, std::int64_t i) {
+      return static_cast<std::int8_t>(format->lowest + (row * 3 + i) % (format->steps() + 1));
+    };
+    for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out}) {
+      const bool out_in = layout == WeightLayout::out_in;
+      const std::int64_t rows = out_in ? kN : kK;
+      const std::int64_t cols = out_in ? kK : kN;
+      const Buffer buffer = Buffer::for_tensor(Dtype::s8, rows, format->row_bytes(cols));
+      const TensorView packed = buffer.view(Dtype::s8, rows, format->row_bytes(cols));
+      for (std::int64_t row = 0; row < rows; ++row) {
+        std::vector<std::int8_t> values;
+        for (std::int64_t i = 0; i < cols; ++i) values.push_back(value_of(row, i));
+        format->pack(values.data(), cols, static_cast<std::int8_t*>(packed.row(row)));
+      }
+      for_each_tile(kN, kK, [&](const Tile& tile) {
+        read_values({.view = packed, .layout = layout}, *format, tile, *block);
+        for (std::int64_t c = 0; c < tile.columns; ++c) {
+          for (std::int64_t i = 0; i < tile.k_count; ++i) {
+            const std::int64_t column = tile.column + c;
+            const std::int64_t k = tile.k + i;
+            ASSERT_EQ(block->row(c)[i], out_in ? value_of(column, k) : value_of(k, column));
+          }
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plait::quant
