@@ -6,6 +6,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "base/host.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -98,6 +99,37 @@ TEST(CallersAllGather, MustReturnWhatWasSent) {
                                   "\" for rank 0, which it cannot have sent");
     }
   }
+}
+
+// As ranks of two hosts would, which no deadline has to pass for.
+TEST(CallersAllGather, RefusesRanksOfAnotherHost) {
+  const FileStore store(4);
+  fork_ranks(4, [&](int rank) {
+    CommunicatorOptions options = options_for(rank, 4);
+    options.all_gather = [&](std::string mine) {
+      const auto host = mine.find(' ') + 1;
+      EXPECT_EQ(mine.substr(host, mine.find(' ', host) - host), base::boot_id());
+      if (rank == 1 || rank == 3) mine.replace(host, 8, "elsewher");
+      return store.all_gather(rank, mine);
+    };
+    expect_refusal(options,
+                   "the shm transport shares the memory of one host; ranks 1 and 3 are on another "
+                   "host than rank 0");
+  });
+}
+
+TEST(CallersAllGather, RefusesRanksThatCannotReachTheMeetingPlace) {
+  const FileStore store(2);
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_for(rank, 2);
+    options.all_gather = [&](const std::string& mine) {
+      const std::string elsewhere = mine.substr(0, mine.rfind(' ')) + " net:[1]";
+      return store.all_gather(rank, rank == 1 ? elsewhere : mine);
+    };
+    expect_refusal(options,
+                   "the shm transport needs one network namespace to meet in; rank 1 is in "
+                   "another than rank 0");
+  });
 }
 
 TEST(CallersAllGather, ItsOwnExceptionComesThrough) {

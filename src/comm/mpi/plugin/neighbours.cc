@@ -6,11 +6,10 @@
 
 #include <array>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "base/check.h"
 #include "base/cpus.h"
+#include "base/host.h"
 #include "base/process.h"
 
 namespace plait::comm::mpi {
@@ -25,11 +24,9 @@ struct Card {
 // Two processes can name each other by pid where both the kernel and the namespace of pids are the
 // same; a host's name says neither. Empty where it can't be told.
 std::string realm_of_pids() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::error_code failure;
-  const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", failure);
-  return boot.empty() || failure ? "" : boot + ' ' + space.string();
+  const std::string boot = base::boot_id();
+  const std::string space = base::namespace_id("pid");
+  return boot.empty() || space.empty() ? "" : boot + ' ' + space;
 }
 
 Card parse(const std::string& bytes) {
