@@ -1,5 +1,5 @@
 // A value a byte.
-#include <cstring>
+#include <algorithm>
 
 #include "quant/format.h"
 
@@ -9,11 +9,11 @@ namespace {
 std::int64_t row_bytes(std::int64_t count) { return count; }
 
 void pack(const std::int8_t* values, std::int64_t count, std::int8_t* row) {
-  std::memcpy(row, values, static_cast<std::size_t>(count));
+  std::copy_n(values, count, row);
 }
 
 void unpack(const std::int8_t* row, std::int64_t count, std::int8_t* values) {
-  std::memcpy(values, row, static_cast<std::size_t>(count));
+  std::copy_n(row, count, values);
 }
 
 int value(const std::int8_t* row, std::int64_t i) { return row[i]; }

@@ -3,33 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
+#include <cmath>
 
 #include "plait/error.h"
 #include "plait/quantized.h"
+#include "quant/chance.h"
 #include "quant/scheme.h"
 #include "quant/weights.h"
 
 namespace plait {
 namespace {
-
-class Chance {
- public:
-  explicit Chance(unsigned seed) : random_(seed) {}
-
-  std::int64_t below(std::int64_t end) {
-    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(end));
-  }
-  bool one_in(std::int64_t times) { return below(times) == 0; }
-
-  template <class T>
-  const T& of(const std::vector<T>& all) {
-    return all[static_cast<std::size_t>(below(static_cast<std::int64_t>(all.size())))];
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 void mutate(std::string& text, Chance& chance) {
   const auto at =

@@ -4,8 +4,9 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
+
+#include "quant/chance.h"
 
 namespace plait::quant {
 namespace {
@@ -131,15 +132,12 @@ TEST(Grids, OfZerosHaveTheScaleZero) {
 }
 
 TEST(Grids, AreGoodForNumbersOfAllKinds) {
-  std::mt19937 random(1);
+  Chance chance(1);
   for (int round = 0; round < 2000; ++round) {
-    std::uniform_real_distribution<float> number(-1, 1);
-    const float size = std::ldexp(1.0F, static_cast<int>(random() % 240) - 120);
-    const float centre = static_cast<float>(random() % 5) - 2;
-    std::vector<float> numbers;
-    for (unsigned i = 0; i < 1 + random() % 40; ++i) {
-      numbers.push_back((number(random) + centre) * size);
-    }
+    const float size = std::ldexp(1.0F, static_cast<int>(chance.below(240)) - 120);
+    const float centre = static_cast<float>(chance.below(5)) - 2;
+    std::vector<float> numbers(static_cast<std::size_t>(1 + chance.below(40)));
+    for (float& number : numbers) number = (chance.number() + centre) * size;
     if (round % 3 == 0) numbers.push_back(0);
     ASSERT_NO_FATAL_FAILURE(expect_good_grids(numbers));
   }

@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "plait/quantized.h"
+#include "quant/chance.h"
 #include "quant/weights.h"
 #include "tensor/fill.h"
 #include "tensor/float_modes.h"
@@ -68,16 +68,16 @@ TEST(Quantize, IsWithinHalfAScale) {
 }
 
 TEST(Quantize, TakesAnyShapeAndAnyGroup) {
-  std::mt19937 random(3);
+  Chance chance(3);
   for (int round = 0; round < 60; ++round) {
-    const std::int64_t n = random() % 40;
-    const std::int64_t k = random() % 4 == 0 ? 250 + random() % 20 : random() % 20;
-    const std::int64_t group = 1 + random() % 300;
-    const Lie lie = {.layout = random() % 2 == 0 ? WeightLayout::out_in : WeightLayout::in_out,
-                     .gap = static_cast<std::int64_t>(random() % 3)};
+    const std::int64_t n = chance.below(40);
+    const std::int64_t k = chance.one_in(4) ? 250 + chance.below(20) : chance.below(20);
+    const std::int64_t group = 1 + chance.below(300);
+    const Lie lie = {.layout = chance.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out,
+                     .gap = chance.below(3)};
     const OwnedWeight weight = make_weight(n, k, uneven, lie);
     const auto schemes = all_schemes(group);
-    ASSERT_NO_FATAL_FAILURE(expect_near(weight.view(), schemes[random() % schemes.size()]));
+    ASSERT_NO_FATAL_FAILURE(expect_near(weight.view(), chance.of(schemes)));
   }
 }
 

@@ -70,8 +70,10 @@ TEST(Tiles, ReadPackedValuesOfEveryFormat) {
       const Buffer buffer = Buffer::for_tensor(Dtype::s8, rows, format->row_bytes(cols));
       const TensorView packed = buffer.view(Dtype::s8, rows, format->row_bytes(cols));
       for (std::int64_t row = 0; row < rows; ++row) {
-        std::vector<std::int8_t> values;
-        for (std::int64_t i = 0; i < cols; ++i) values.push_back(value_of(row, i));
+        std::vector<std::int8_t> values(static_cast<std::size_t>(cols));
+        for (std::int64_t i = 0; i < cols; ++i) {
+          values[static_cast<std::size_t>(i)] = value_of(row, i);
+        }
         format->pack(values.data(), cols, static_cast<std::int8_t*>(packed.row(row)));
       }
       for_each_tile(kN, kK, [&](const Tile& tile) {
