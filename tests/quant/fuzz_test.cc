@@ -8,6 +8,7 @@
 #include "plait/error.h"
 #include "plait/quantized.h"
 #include "quant/chance.h"
+#include "quant/format.h"
 #include "quant/scheme.h"
 #include "quant/weights.h"
 
@@ -97,8 +98,8 @@ class Views {
 };
 
 void expect_consistent(const QuantizedWeight& weight) {
-  const auto [lowest, highest] =
-      weight.scheme().bits == 8 ? std::pair{-128, 127} : std::pair{-8, 7};
+  const int lowest = quant::format_of(weight.scheme().bits).lowest;
+  const int highest = quant::format_of(weight.scheme().bits).highest;
   for (std::int64_t j = 0; j < weight.n(); ++j) {
     for (std::int64_t i = 0; i < weight.k(); ++i) {
       ASSERT_TRUE(weight.value(j, i) >= lowest && weight.value(j, i) <= highest);
@@ -129,13 +130,15 @@ TEST(FuzzFromParts, RefusesOrIsRight) {
     const std::int64_t scale_rows = quant::group_count(scheme, k);
     const std::int64_t scale_cols = scheme.per == QuantPer::tensor ? 1 : n;
     QuantizedParts parts = {
-        .values = views.make(Dtype::s8, out_in ? n : k, scheme.bits == 8 ? cols : (cols + 1) / 2),
+        .values =
+            views.make(Dtype::s8, out_in ? n : k, quant::format_of(scheme.bits).row_bytes(cols)),
         .layout = layout,
         .scales = views.make(static_cast<Dtype>(chance.below(3)), scale_rows, scale_cols)};
     if (scheme.offsets != chance.one_in(20)) {
       parts.offsets = views.make(Dtype::s8, scale_rows, scale_cols);
-      if (scheme.bits == 4 && !chance.one_in(10)) {
-        for (std::byte& byte : memory.back()) byte &= std::byte{7};
+      if (scheme.bits < 8 && !chance.one_in(10)) {
+        const int highest = quant::format_of(scheme.bits).highest;
+        for (std::byte& byte : memory.back()) byte &= static_cast<std::byte>(highest);
       }
     }
     try {

@@ -5,6 +5,7 @@
 
 #include "plait/quantized.h"
 #include "quant/chance.h"
+#include "quant/format.h"
 #include "quant/weights.h"
 #include "tensor/fill.h"
 #include "tensor/float_modes.h"
@@ -52,8 +53,8 @@ void expect_near(const WeightView& weight, const QuantScheme& scheme) {
       ASSERT_LE(std::abs(back - weight_at(weight, j, i)),
                 0.5 * scale + 4 * unit_roundoff(Dtype::f32) * largest)
           << name(scheme) << ", column " << j << ", k " << i;
-      const double steps = scheme.bits == 8 ? 127 : 7;
-      ASSERT_LE(scale, largest / steps * (1 + 0x1p-23)) << name(scheme);
+      ASSERT_LE(scale, largest / quant::format_of(scheme.bits).highest * (1 + 0x1p-23))
+          << name(scheme);
     }
   }
 }
@@ -96,7 +97,7 @@ TEST(Quantize, GivesTheSameBitsInBothLayouts) {
 TEST(Quantize, IsExactForWeightsOnTheGrid) {
   // Every part has both ends of its range, so that the scale is found again: 3/64 has few digits.
   for (const QuantScheme& scheme : all_schemes(8)) {
-    const int most = scheme.bits == 8 ? 127 : 7;
+    const int most = quant::format_of(scheme.bits).highest;
     const int least = scheme.offsets ? -most - 1 : -most;
     const auto on_grid = [&](std::int64_t column, std::int64_t k) {
       const std::int64_t range = most - least + 1;
