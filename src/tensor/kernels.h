@@ -18,6 +18,11 @@ namespace plait::tensor {
 // is a conversion.
 using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
 
+// The same sum of f32 to two places: `kept`, which may be one of the sources, and `out`, which is
+// none of them and is written past the caches, as by stream_copy().
+using StreamedSum = void (*)(void* out, void* kept, const void* const* sources, int count,
+                             std::size_t n);
+
 inline constexpr std::size_t kDtypes = 4;
 using SumTable = std::array<std::array<Sum, kDtypes>, kDtypes>;  // [in][out]
 
@@ -25,6 +30,7 @@ struct Kernels {
   const char* name;
   bool (*usable)();
   SumTable sums;
+  StreamedSum streamed_sum = nullptr;  // null: no faster than a sum and a copy
 
   Sum sum(Dtype in, Dtype out) const {
     return sums[static_cast<std::size_t>(in)][static_cast<std::size_t>(out)];

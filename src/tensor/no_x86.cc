@@ -1,4 +1,7 @@
 // For processors that have no set of their own.
+#include <cstring>
+
+#include "tensor/copy.h"
 #include "tensor/kernels.h"
 
 namespace plait::tensor {
@@ -7,5 +10,13 @@ std::span<const Kernels* const> kernel_sets() {
   static const std::array<const Kernels*, 1> sets = {&portable_kernels()};
   return sets;
 }
+
+void copy_ahead(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void stream_copy(void* to, const void* from, std::size_t bytes) { copy_ahead(to, from, bytes); }
+
+void stream_fence() {}
 
 }  // namespace plait::tensor

@@ -20,4 +20,13 @@ namespace plait::tensor {
 void sum_in_order(void* out, Dtype out_dtype, const void* const* sources, int count, Dtype in_dtype,
                   std::size_t n);
 
+// The same sum, of elements of one dtype, to two places: `kept`, which may be one of the sources,
+// and `out`, which is none of them and is written past the caches: see stream_copy().
+struct TwoPlaces {
+  void* out;
+  void* kept;
+};
+void streamed_sum_in_order(const TwoPlaces& places, Dtype dtype, const void* const* sources,
+                           int count, std::size_t n);
+
 }  // namespace plait::tensor

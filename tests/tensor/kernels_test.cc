@@ -198,13 +198,15 @@ TEST_P(KernelSet, AddsOneToEightSourcesInOrder) {
   }
 }
 
+// Any bits: numbers of all sizes, infinities and what is not a number.
+Bytes random_floats(Dtype dtype, std::size_t n, unsigned seed) {
+  return random_bits(n * size_of(dtype), seed);
+}
+
 TEST_P(KernelSet, AddsRandomBits) {
   constexpr std::size_t kElements = 4099;
-  constexpr Fill kFill = [](Dtype dtype, std::size_t n, unsigned seed) {
-    return random_bits(n * size_of(dtype), seed);
-  };
   for (const Dtype in : kAll) {
-    const auto parts = some_parts(3, in, kElements, kFill);
+    const auto parts = some_parts(3, in, kElements, random_floats);
     for (const Dtype out : kAll) expect_sum(places(parts), in, out, kElements, 1);
   }
 }
@@ -230,10 +232,36 @@ TEST_P(KernelSet, WritesOverAnyOneSource) {
   }
 }
 
+void expect_streamed(const Kernels& set, std::size_t n, std::size_t shift, Fill fill) {
+  auto parts = some_parts(3, Dtype::f32, n, fill);
+  const auto sources = places(parts);
+  const Bytes sum = want(sources, Dtype::f32, Dtype::f32, n);
+  Bytes expected(shift, kUntouched);
+  expected.insert(expected.end(), sum.begin(), sum.end());
+  expected.resize(sum.size() + shift + 64, kUntouched);
+  Bytes got(expected.size(), kUntouched);
+  set.streamed_sum(got.data() + shift, parts[1].data(), sources.data(), 3, n);
+  ASSERT_EQ(got, expected) << n << " elements to place " << shift;
+  ASSERT_EQ(parts[1], sum) << n << " elements over a source";
+}
+
 std::vector<const Kernels*> all_sets() { return {kernel_sets().begin(), kernel_sets().end()}; }
 
 INSTANTIATE_TEST_SUITE_P(All, KernelSet, testing::ValuesIn(all_sets()),
                          [](const auto& set) { return std::string(set.param->name); });
+
+TEST(Kernels, StreamTheSameSumToTwoPlaces) {
+  for (const Kernels* set : kernel_sets()) {
+    if (!set->usable() || set->streamed_sum == nullptr) continue;
+    for (const std::size_t n : {1U, 15U, 16U, 79U, 80U, 500U, 1037U}) {
+      // At the beginning of an element of a line, and of none.
+      for (const std::size_t shift : {0U, 4U, 16U, 60U, 3U}) {
+        expect_streamed(*set, n, shift, random_numbers);
+        expect_streamed(*set, n, shift, random_floats);
+      }
+    }
+  }
+}
 
 TEST(Kernels, TheChosenSetIsTheFirstUsableOne) {
   EXPECT_TRUE(kernels().usable());

@@ -31,6 +31,24 @@ TEST(SumInOrder, StartsFromTheFirstSourceAndNotFromZero) {
   EXPECT_TRUE(std::signbit(sum_of({-0.0F, -0.0F})));
 }
 
+TEST(StreamedSumInOrder, IsTheSameSumTwice) {
+  const std::array<Bf16, 3> halves = {Bf16(256), Bf16(1), Bf16(2)};
+  std::array<Bf16, 3> kept = halves;
+  const void* half_sources[] = {halves.data(), kept.data()};
+  std::array<Bf16, 3> out = {};
+  streamed_sum_in_order({.out = out.data(), .kept = kept.data()}, Dtype::bf16, half_sources, 2, 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(static_cast<float>(out[i]), 2 * static_cast<float>(halves[i]));
+    EXPECT_EQ(static_cast<float>(kept[i]), static_cast<float>(out[i]));
+  }
+  std::vector<float> whole(100, 0.5F);
+  std::vector<float> sums(whole.size());
+  const void* sources[] = {whole.data(), whole.data(), whole.data()};
+  streamed_sum_in_order({.out = sums.data(), .kept = whole.data()}, Dtype::f32, sources, 3, 100);
+  EXPECT_EQ(sums, std::vector<float>(100, 1.5F));
+  EXPECT_EQ(whole, sums);
+}
+
 TEST(SumInOrder, RoundsOnceAtTheEnd) {
   // 256 + 1 is 256 in bf16; 256 + 1 + 1 is 258 when only the sum is rounded.
   const std::array<Bf16, 2> values = {Bf16(256), Bf16(1)};

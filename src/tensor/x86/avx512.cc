@@ -5,7 +5,9 @@
 // ignore the flush-to-zero flags, except for f32 denormals, which are 0 in f16 in any case.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "tensor/x86/sets.h"
 
@@ -84,17 +86,25 @@ template <Element T, bool AnyNan>
   return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
 }
 
-// A group of vectors, read from all sources before anything is written, so that `out` may be one
-// of them. One: there is one source, to be converted.
-template <Element In, Element Out, bool One, std::size_t Vectors>
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
-    void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
-  __m512 total[Vectors];
+// One: there is one source, to be converted.
+template <Element In, bool One, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_sources(
+    __m512 (&total)[Vectors], const void* const* sources, int count, std::size_t i,
+    __mmask16 mask) {
   for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes, mask);
   for (int s = 1; s < (One ? 1 : count); ++s) {
     for (std::size_t v = 0; v < Vectors; ++v)
       total[v] = _mm512_add_ps(total[v], load<In>(sources[s], i + v * kLanes, mask));
   }
+}
+
+// A group of vectors, read from all sources before anything is written, so that `out` may be one
+// of them.
+template <Element In, Element Out, bool One, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
+    void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
+  __m512 total[Vectors];
+  sum_sources<In, One>(total, sources, count, i, mask);
   for (std::size_t v = 0; v < Vectors; ++v)
     store<Out, One>(out, i + v * kLanes, mask, One ? total[v] : with_one_nan(total[v]));
 }
@@ -190,6 +200,43 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
   sum_from<In, Out, false>(out, sources, count, done, n);
 }
 
+// Up to where `out` is at the beginning of a line, or all n; not at all where it never is.
+std::size_t elements_to_line(const void* out, std::size_t n) {
+  constexpr std::size_t kLine = 64;
+  const std::size_t beyond = reinterpret_cast<std::uintptr_t>(out) % kLine;
+  if (beyond % sizeof(float) != 0) return n;
+  return std::min(n, (kLine - beyond) % kLine / sizeof(float));
+}
+
+// Elements [i, n), ordinarily.
+void sum_and_copy(void* out, void* kept, const void* const* sources, int count, std::size_t i,
+                  std::size_t n) {
+  sum_from<float, float, false>(kept, sources, count, i, n);
+  const std::size_t begin = i * sizeof(float);
+  std::memcpy(static_cast<std::byte*>(out) + begin, static_cast<std::byte*>(kept) + begin,
+              (n - i) * sizeof(float));
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void streamed_sum(void* out, void* kept,
+                                                               const void* const* sources,
+                                                               int count, std::size_t n) {
+  constexpr __mmask16 kAll = 0xffff;
+  constexpr std::size_t kGroup = kUnroll * kLanes;
+  std::size_t i = elements_to_line(out, n);
+  sum_and_copy(out, kept, sources, count, 0, i);
+  for (; i + kGroup <= n; i += kGroup) {
+    fetch_ahead<float, float, kGroup>(kept, sources, count, i, n);
+    __m512 total[kUnroll];
+    sum_sources<float, false>(total, sources, count, i, kAll);
+    for (std::size_t v = 0; v < kUnroll; ++v) {
+      const __m512 value = with_one_nan(total[v]);
+      store<float, false>(kept, i + v * kLanes, kAll, value);
+      _mm512_stream_ps(static_cast<float*>(out) + i + v * kLanes, value);
+    }
+  }
+  sum_and_copy(out, kept, sources, count, i, n);
+}
+
 bool usable() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl");
@@ -201,7 +248,8 @@ constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In
 
 constexpr Kernels kSet = {.name = "avx512",
                           .usable = usable,
-                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
+                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>},
+                          .streamed_sum = streamed_sum};
 
 }  // namespace
 
