@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/mailbox_base.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -56,6 +57,44 @@ TEST_P(MailboxConformance, BringsEveryChunkToItsSlot) {
           expect_chunk(*mailbox, peer, me, slot, number, std::size_t{number} * 250);
       }
     }
+  });
+}
+
+TEST_P(MailboxConformance, BringsAnswersBackInTheirChunks) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+    auto& answering = dynamic_cast<comm::MailboxBase&>(*mailbox);
+    // Ranks that see each other's calls share memory, but a link stands between them.
+    ASSERT_EQ(answering.takes_answers(),
+              GetParam().maker.sees_calls && GetParam().maker.link.empty());
+    if (!answering.takes_answers()) {
+      EXPECT_THROW(answering.answer(0, 0), Error);
+      EXPECT_THROW(answering.answer_box(0, 0), Error);
+      return;
+    }
+    const int next = (comm.rank() + 1) % world();
+    const int before = (comm.rank() + world() - 1) % world();
+    for (std::uint32_t number = 0; number < 3; ++number) {  // both buffers, and one again
+      *mailbox->outbox(next, 0) = std::byte(comm.rank());
+      mailbox->post(next, 0, {.chunk = number}, 1);
+      mailbox->wait_arrived(before, 0, {.chunk = number});
+      barrier(comm);
+      EXPECT_EQ(answering.answer(next, 0), nullptr) << "nobody has released it";
+      barrier(comm);
+      *answering.answer_box(before, 0) = *mailbox->inbox(before, 0) | std::byte{0x80};
+      mailbox->release(before, 0);
+      barrier(comm);
+      const std::byte* answer = answering.answer(next, 0);
+      ASSERT_NE(answer, nullptr);
+      EXPECT_EQ(*answer, std::byte(comm.rank() | 0x80));
+    }
+  });
+}
+
+TEST_P(MailboxConformance, PoisonLeavesNoAnswers) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64, .poison = true});
+    EXPECT_FALSE(dynamic_cast<comm::MailboxBase&>(*mailbox).takes_answers());
   });
 }
 

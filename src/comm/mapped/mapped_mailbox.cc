@@ -110,6 +110,24 @@ const std::byte* MappedMailbox::inbox(int source, int slot) {
   return in.chunks[(in.taken + 1) % 2].payload;
 }
 
+std::byte* MappedMailbox::answer_box(int source, int slot) {
+  check_channel("answer_box", source, slot);
+  const Incoming& in = incoming(source, slot);
+  return in.chunks[(in.taken + 1) % 2].payload;
+}
+
+// Memory ordering: the answer is written before release(), whose number is read here (acquire):
+// who sees the number sees the answer.
+const std::byte* MappedMailbox::answer(int peer, int slot) {
+  check_channel("answer", peer, slot);
+  Outgoing& out = outgoing(peer, slot);
+  if (out.known_released < out.posted) {
+    out.known_released =
+        out.released->number.load(std::memory_order_acquire);  // pairs with release()
+  }
+  return out.known_released < out.posted ? nullptr : out.chunks[out.posted % 2].payload;
+}
+
 std::size_t MappedMailbox::inbox_bytes(int source, int slot) {
   check_channel("inbox_bytes", source, slot);
   const Incoming& in = incoming(source, slot);

@@ -32,6 +32,9 @@ class MappedMailbox final : public MailboxBase {
   const std::byte* inbox(int source, int slot) override;
   std::size_t inbox_bytes(int source, int slot) override;
   void release(int source, int slot) override;
+  bool takes_answers() const override { return !desc().poison; }
+  std::byte* answer_box(int source, int slot) override;
+  const std::byte* answer(int peer, int slot) override;
   std::size_t held_bytes() const override { return regions_[group_->rank()].bytes(); }
 
  private:
