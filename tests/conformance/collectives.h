@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/collectives/chunks.h"
 #include "conformance/collective_ends.h"
 #include "conformance/collective_refusals.h"
 #include "conformance/ranks.h"
@@ -97,6 +98,28 @@ TEST_P(CollectivesConformance, AllReduceSumsInRankOrder) {
         all_reduce({in_place.data(), count, dtype}, comm);
         EXPECT_TRUE(in_place == out.contents()) << name(dtype) << " " << count << " in place";
       }
+    }
+  });
+}
+
+// What no cache holds goes past them: two ranks' halves and three ranks' thirds are large streams.
+TEST_P(CollectivesConformance, SumsAndMovesWhatNoCacheHolds) {
+  run([&](Communicator& comm) {
+    constexpr std::size_t kCount = 3 * (comm::kLargeStreamBytes / sizeof(float)) + 5;
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const auto mine = contribution(comm.rank(), kCount, dtype);
+      const auto sum = sum_of_all(world(), kCount, dtype);
+      Guarded out(kCount, dtype);
+      all_reduce({mine.data(), kCount, dtype}, {out.data(), kCount, dtype}, comm);
+      EXPECT_TRUE(out.contents() == sum) << name(dtype);
+      auto in_place = mine;
+      all_reduce({in_place.data(), kCount, dtype}, comm);
+      EXPECT_TRUE(in_place == sum) << name(dtype) << " in place";
+      const Shard shard = balanced_shard(kCount, comm.rank(), world());
+      Guarded all(kCount, dtype);
+      all_gather({sum.data() + shard.offset * size_of(dtype), shard.count, dtype},
+                 {all.data(), kCount, dtype}, comm);
+      EXPECT_TRUE(all.contents() == sum) << name(dtype) << " gathered";
     }
   });
 }

@@ -18,6 +18,22 @@ Tag all_reduce_tag(const Elements& out) {
           .sizes = {static_cast<std::int64_t>(out.count), 0, 0}};
 }
 
+const std::byte* in_at(const ConstElements& in, std::size_t element) {
+  return static_cast<const std::byte*>(in.data) + element * size_of(in.dtype);
+}
+
+std::byte* out_at(const Elements& out, std::size_t element) {
+  return static_cast<std::byte*>(out.data) + element * size_of(out.dtype);
+}
+
+// Sums this rank's shard.
+Reducer own_shard(Communicator::State& state, const ConstElements& in, const Elements& out) {
+  const Shard shard = balanced_shard(out.count, state.group().rank(), state.group().world());
+  return {state.channels(),
+          in_at(in, shard.offset),
+          {out_at(out, shard.offset), shard.count, out.dtype}};
+}
+
 class OneStep final : public Task {
  public:
   OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
@@ -52,18 +68,16 @@ class OneStep final : public Task {
 class TwoSteps final : public Task {
  public:
   TwoSteps(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(out)),
-        shard_(balanced_shard(out.count, state.group().rank(), state.group().world())),
-        reducer_(state.channels(), in_at(in, shard_.offset),
-                 {out_at(out, shard_.offset), shard_.count, out.dtype}) {
+      : Task(all_reduce_tag(out)), reducer_(own_shard(state, in, out)) {
     const Channels channels = state.channels();
     const int world = state.group().world();
+    const Shard own = balanced_shard(out.count, state.group().rank(), world);
     for (const int peer : peers_of(state.group())) {
       const Shard theirs = balanced_shard(out.count, peer, world);
       senders_.emplace_back(channels, peer, in_at(in, theirs.offset),
                             Pieces(theirs.count, in.dtype));
-      sum_senders_.emplace_back(channels, peer, out_at(out, shard_.offset),
-                                Pieces(shard_.count, out.dtype), Way::sums);
+      sum_senders_.emplace_back(channels, peer, out_at(out, own.offset),
+                                Pieces(own.count, out.dtype), Way::sums);
       sum_receivers_.emplace_back(channels, peer, Pieces(theirs.count, out.dtype), Way::sums);
       places_.push_back(out_at(out, theirs.offset));
     }
@@ -92,14 +106,6 @@ class TwoSteps final : public Task {
   }
 
  private:
-  static const std::byte* in_at(const ConstElements& in, std::size_t element) {
-    return static_cast<const std::byte*>(in.data) + element * size_of(in.dtype);
-  }
-  static std::byte* out_at(const Elements& out, std::size_t element) {
-    return static_cast<std::byte*>(out.data) + element * size_of(out.dtype);
-  }
-
-  Shard shard_;
   Reducer reducer_;
   Senders senders_;
   Senders sum_senders_;
@@ -107,11 +113,58 @@ class TwoSteps final : public Task {
   std::vector<std::byte*> places_;
 };
 
+// The same where chunks can be answered: each rank sums its shard, and writes the sums over the
+// parts that came. A part and its sum cross between two cores in the same memory, which neither
+// has to take back from the other's cache to write it, and the sums are written while their parts
+// are at hand.
+class Answered final : public Task {
+ public:
+  Answered(Communicator::State& state, const ConstElements& in, const Elements& out)
+      : Task(all_reduce_tag(out)), reducer_(own_shard(state, in, out)) {
+    for (const int peer : peers_of(state.group())) {
+      const Shard theirs = balanced_shard(out.count, peer, state.group().world());
+      askers_.emplace_back(state.channels(), peer, in_at(in, theirs.offset),
+                           Pieces(theirs.count, in.dtype));
+      places_.push_back(out_at(out, theirs.offset));
+    }
+  }
+
+  bool step() override {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Asker& asker : askers_) moved |= asker.send_next(tag());
+      moved |= reducer_.answer_next(tag());
+      for (std::size_t i = 0; i < askers_.size(); ++i) moved |= askers_[i].receive_next(places_[i]);
+    }
+    return reducer_.done() && all_done(askers_);
+  }
+
+  // Room is there for whoever has read the answers, so that only chunks and answers are waited for.
+  Awaited awaited() const override {
+    for (const Receiver& receiver : reducer_.receivers()) {
+      if (!receiver.done() && !receiver.arrived(tag())) return receiver.awaited(tag());
+    }
+    for (const Asker& asker : askers_) {
+      if (!asker.done()) return asker.awaited(tag());
+    }
+    return {.peer = 0, .tag = tag()};
+  }
+
+ private:
+  Reducer reducer_;
+  Askers askers_;
+  std::vector<std::byte*> places_;
+};
+
 }  // namespace
 
 std::unique_ptr<Task> make_all_reduce(Communicator::State& state, const ConstElements& in,
                                       const Elements& out) {
-  if (state.group().world() <= 2 || in.count * size_of(in.dtype) <= kOneStepBytes) {
+  const std::size_t bytes = in.count * size_of(in.dtype);
+  if (state.group().world() > 1 && bytes > kOneStepBytes && state.mailbox().takes_answers()) {
+    return std::make_unique<Answered>(state, in, out);
+  }
+  if (state.group().world() <= 2 || bytes <= kOneStepBytes) {
     return std::make_unique<OneStep>(state, in, out);
   }
   return std::make_unique<TwoSteps>(state, in, out);

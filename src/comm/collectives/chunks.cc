@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "tensor/copy.h"
+
 namespace plait::comm {
 namespace {
 
@@ -12,11 +14,26 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
+void Stream::copy_in(std::byte* out, const std::byte* data, std::uint32_t chunk) const {
+  const std::size_t bytes = pieces_.bytes(chunk);
+  if (!pieces_.large()) {
+    copy(bytes == 0 ? nullptr : out + pieces_.offset_bytes(chunk), data, bytes);
+    return;
+  }
+  tensor::stream_copy(out + pieces_.offset_bytes(chunk), data, bytes);
+  if (chunk + 1 == chunks_) tensor::stream_fence();
+}
+
 bool Sender::send_next(const Tag& tag) {
   if (done() || !mailbox_->vacant(peer_, slot())) return false;
   const std::size_t bytes = pieces_.bytes(next_);
-  copy(mailbox_->outbox(peer_, slot()), bytes == 0 ? nullptr : data_ + pieces_.offset_bytes(next_),
-       bytes);
+  std::byte* const out = mailbox_->outbox(peer_, slot());
+  const std::byte* const from = bytes == 0 ? nullptr : data_ + pieces_.offset_bytes(next_);
+  if (pieces_.large()) {
+    tensor::copy_ahead(out, from, bytes);
+  } else {
+    copy(out, from, bytes);
+  }
   mailbox_->post(peer_, slot(), numbered(tag), bytes);
   step();
   return true;
@@ -24,10 +41,25 @@ bool Sender::send_next(const Tag& tag) {
 
 bool Receiver::receive_next(const Tag& tag, std::byte* out) {
   if (!arrived(tag)) return false;
-  const std::size_t bytes = pieces_.bytes(next_);
-  copy(bytes == 0 ? nullptr : out + pieces_.offset_bytes(next_), data(), bytes);
+  copy_in(out, data(), next_);
   take();
   return true;
+}
+
+bool Asker::receive_next(std::byte* out) {
+  if (answered_ == next()) return false;
+  const std::byte* answer = mailbox_->answer(peer(), slot_before(next() - answered_));
+  if (answer == nullptr) return false;
+  copy_in(out, answer, answered_);
+  ++answered_;
+  ++*moves_;
+  return true;
+}
+
+Awaited Asker::awaited(const Tag& tag) const {
+  Tag asked = tag;
+  asked.chunk = answered_;
+  return {.peer = peer(), .tag = asked};
 }
 
 }  // namespace plait::comm

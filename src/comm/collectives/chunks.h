@@ -21,6 +21,10 @@ inline constexpr std::size_t kLeastChunkBytes = 4 * 1024;
 // take back. (64 KiB each way in 16 KiB chunks: 6.5 µs through 16 buffers, 10 µs through 2.)
 inline constexpr int kSlotsPerLane = 8;
 
+// A stream of so many bytes does not stay in a core's cache: what comes is written past it, and
+// drives nothing else out.
+inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
+
 // Streams of two kinds can be under way between two ranks: a call's own chunks, and sums that come
 // back while parts still go out.
 enum class Way { parts, sums };
@@ -43,6 +47,7 @@ class Pieces {
   }
   std::size_t offset_bytes(std::uint32_t chunk) const { return offset(chunk) * size_; }
   std::size_t bytes(std::uint32_t chunk) const { return count(chunk) * size_; }
+  bool large() const { return count_ * size_ >= kLargeStreamBytes; }
 
  private:
   // Two chunks at least, where they are not too small: the first is summed while the second comes.
@@ -87,7 +92,13 @@ class Stream {
   const Pieces& pieces() const { return pieces_; }
 
  protected:
-  int slot() const { return first_slot_ + static_cast<int>(*position_ % kSlotsPerLane); }
+  int slot() const { return slot_before(0); }
+  // The slot of the chunk so many before the next; fewer than kSlotsPerLane.
+  int slot_before(std::uint32_t chunks) const {
+    return first_slot_ + static_cast<int>((*position_ - chunks) % kSlotsPerLane);
+  }
+  // Copies what came for chunk `chunk` to its place in `out`.
+  void copy_in(std::byte* out, const std::byte* data, std::uint32_t chunk) const;
   void step() {
     ++next_;
     ++*position_;
@@ -127,6 +138,26 @@ class Sender : public Stream {
   const std::byte* data_;
 };
 
+// Sends chunks and gets each one back as what the peer made of it, where the mailbox takes answers.
+class Asker : public Sender {
+ public:
+  using Sender::Sender;
+
+  // One chunk a slot: the answer is read before the slot is written again.
+  bool send_next(const Tag& tag) {
+    return next() - answered_ < kSlotsPerLane && Sender::send_next(tag);
+  }
+
+  // Copies the next answer to its place in `out`, where it is here.
+  bool receive_next(std::byte* out);
+
+  bool done() const { return answered_ == chunks_; }
+  Awaited awaited(const Tag& tag) const;
+
+ private:
+  std::uint32_t answered_ = 0;
+};
+
 class Receiver : public Stream {
  public:
   Receiver(const Channels& channels, int peer, const Pieces& pieces, Way way = Way::parts)
@@ -139,6 +170,8 @@ class Receiver : public Stream {
     return !done() && mailbox_->arrived(peer_, slot(), numbered(tag));
   }
   const std::byte* data() const { return mailbox_->inbox(peer_, slot()); }
+  // Where the sender, an Asker, reads the answer after take().
+  std::byte* answer_box() const { return mailbox_->answer_box(peer_, slot()); }
   void take() {
     mailbox_->release(peer_, slot());
     step();

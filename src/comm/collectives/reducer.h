@@ -1,9 +1,11 @@
 // Sums a shard of which every rank sends its part, chunk by chunk, in rank order.
 #pragma once
 
+#include <cstring>
 #include <vector>
 
 #include "comm/collectives/streams.h"
+#include "tensor/copy.h"
 #include "tensor/reduce.h"
 
 namespace plait::comm {
@@ -26,19 +28,26 @@ class Reducer {
 
   // Sums the next chunk, where all its parts are here.
   bool reduce_next(const Tag& tag) {
-    if (done()) return false;
-    for (const Receiver& receiver : receivers_) {
-      if (!receiver.arrived(tag)) return false;
-    }
-    const std::size_t offset = pieces_.offset_bytes(next_);
-    for (const Receiver& receiver : receivers_) parts_[receiver.peer()] = receiver.data();
-    parts_[rank_] = mine_ + offset;
+    if (!gather(tag)) return false;
     if (pieces_.count(next_) > 0) {
-      tensor::sum_in_order(out_ + offset, dtype_, parts_.data(), static_cast<int>(parts_.size()),
+      tensor::sum_in_order(out_ + pieces_.offset_bytes(next_), dtype_, parts_.data(), world(),
                            dtype_, pieces_.count(next_));
     }
-    for (Receiver& receiver : receivers_) receiver.take();
-    ++next_;
+    take();
+    return true;
+  }
+
+  // The same, and answers each part with the sum. There must be two ranks or more.
+  bool answer_next(const Tag& tag) {
+    if (!gather(tag)) return false;
+    if (const std::size_t bytes = pieces_.bytes(next_); bytes > 0) {
+      std::byte* const first = receivers_.front().answer_box();
+      sum_twice(out_ + pieces_.offset_bytes(next_), first);
+      for (const Receiver& receiver : receivers_) {
+        if (receiver.answer_box() != first) std::memcpy(receiver.answer_box(), first, bytes);
+      }
+    }
+    take();
     return true;
   }
 
@@ -47,6 +56,37 @@ class Reducer {
   const Receivers& receivers() const { return receivers_; }
 
  private:
+  int world() const { return static_cast<int>(parts_.size()); }
+
+  // Finds the parts of the next chunk; false where not all are here.
+  bool gather(const Tag& tag) {
+    if (done()) return false;
+    for (const Receiver& receiver : receivers_) {
+      if (!receiver.arrived(tag)) return false;
+    }
+    for (const Receiver& receiver : receivers_) parts_[receiver.peer()] = receiver.data();
+    parts_[rank_] = mine_ + pieces_.offset_bytes(next_);
+    return true;
+  }
+
+  void take() {
+    for (Receiver& receiver : receivers_) receiver.take();
+    ++next_;
+  }
+
+  // `out` may be this rank's own part, so that it is written last.
+  void sum_twice(std::byte* out, std::byte* kept) {
+    const std::size_t count = pieces_.count(next_);
+    if (pieces_.large() && mine_ != out_) {
+      tensor::streamed_sum_in_order({.out = out, .kept = kept}, dtype_, parts_.data(), world(),
+                                    count);
+      if (next_ + 1 == pieces_.chunks()) tensor::stream_fence();
+      return;
+    }
+    tensor::sum_in_order(kept, dtype_, parts_.data(), world(), dtype_, count);
+    std::memcpy(out, kept, pieces_.bytes(next_));
+  }
+
   int rank_;
   const std::byte* mine_;
   std::byte* out_;

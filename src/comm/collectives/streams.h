@@ -10,6 +10,7 @@
 namespace plait::comm {
 
 using Senders = std::vector<Sender>;
+using Askers = std::vector<Asker>;
 using Receivers = std::vector<Receiver>;
 
 // The peers of a rank, from its successor on around the circle, so that not all talk to one at
