@@ -30,5 +30,11 @@ cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTAL
 cmake_path(SET pkgconfig_dir ${CMAKE_INSTALL_PREFIX}/${PLAIT_LIBDIR}/pkgconfig)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${pkgconfig_dir}
            OUTPUT_VARIABLE PLAIT_PREFIX_FROM_PC)
+# What a static libplait needs: libraries that have plain names.
+get_property(private_libraries GLOBAL PROPERTY PLAIT_MODULE_LIBRARIES)
+list(REMOVE_DUPLICATES private_libraries)
+list(FILTER private_libraries INCLUDE REGEX "^[a-z]+$")
+list(TRANSFORM private_libraries PREPEND "-l")
+list(JOIN private_libraries " " PLAIT_PRIVATE_LIBRARIES)
 configure_file(cmake/plait.pc.in ${PROJECT_BINARY_DIR}/plait.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/plait.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

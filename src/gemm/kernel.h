@@ -25,7 +25,7 @@ inline constexpr int kKStep = 32;
 // How the rows of X lie in memory when a kernel reads them.
 enum class RowForm : std::uint8_t {
   plain,  // one after another, row_stride bytes apart: X itself where its dtype and k allow
-  tiles,  // groups of 16 rows; in each, for every 32 k, one row after another (64 bytes in bf16)
+  tiles,  // groups of 16 rows; in each, for every 32 k, 16 places for a row's 32 elements
 };
 
 // A block of a panel, k from a multiple of kKStep to another, in the kernel's operand:

@@ -4,10 +4,10 @@
 build_packages=(
   cmake ninja-build g++ pkg-config git python3
   libgtest-dev libbenchmark-dev
-  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
   libopenmpi-dev openmpi-bin
 )
-check_packages=(clang-tidy-19 clang-format-19 shellcheck)
+check_packages=(clang-tidy-19 libomp-19-dev clang-format-19 shellcheck)
 
 # need_packages build|check: `check` is what `build` is, and the tools that read the sources.
 need_packages() {

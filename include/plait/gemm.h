@@ -1,0 +1,121 @@
+// Matrix products, tile by tile: the engine under every operator.
+//
+//   plait::Gemm gemm = plait::select_gemm({.m = 512, .n = 4096, .k = 4096});
+//   gemm.run({.x = {x}, .weight = packed, .out = y});
+//
+// A product can be run in windows (these rows by those columns) into any place, and tells of every
+// tile as it is finished, still in the cache:
+//
+//   gemm.run({.x = {x}, .weight = packed, .out = chunk, .window = {.columns = {256, 512}},
+//             .on_tile = [&](const Tile& tile) { ... }});
+//
+// Sums are f32. The bits of an element depend on its row of X, its column of the weight and the
+// backend alone: not on m, on windows, on threads, nor on whether rows or weight were packed before.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "plait/export.h"
+#include "plait/packed_weight.h"
+#include "plait/tensor_view.h"
+#include "plait/weight.h"
+
+namespace plait {
+
+// What is multiplied, for choosing who does it. Run() takes any number of rows; m is the usual one.
+struct GemmDesc {
+  std::int64_t m, n, k;
+  Dtype x = Dtype::bf16;  // f32, bf16 or f16, and so the others
+  Dtype weight = Dtype::bf16;
+  Dtype out = Dtype::bf16;
+
+  bool operator==(const GemmDesc&) const = default;
+};
+
+// "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16"
+PLAIT_EXPORT std::string name(const GemmDesc& desc);
+
+// The inverse of name(), in any order; dtypes that are not named are bf16.
+// Error{invalid_argument} says which word can't be read.
+PLAIT_EXPORT GemmDesc parse_gemm(std::string_view text);
+
+// X: rows of k elements. Transposed, the view is [k, m]: what a weight's gradient multiplies.
+struct Input {
+  ConstTensorView view;
+  bool transposed = false;
+
+  std::int64_t rows() const { return transposed ? view.cols : view.rows; }
+  std::int64_t k() const { return transposed ? view.rows : view.cols; }
+};
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = -1;  // -1: the last
+
+  bool operator==(const Range&) const = default;
+};
+
+// Of the product's rows and columns.
+struct Window {
+  Range rows = {};
+  Range columns = {};
+};
+
+// A finished part of the product, counted in the rows and columns of the whole.
+struct Tile {
+  Range rows;
+  Range columns;
+};
+
+struct GemmCall {
+  Input x;
+  std::variant<WeightView, std::reference_wrapper<const PackedWeight>> weight;
+  TensorView out;  // [rows, columns] of the window
+  Window window = {};
+  ConstTensorView bias = {};  // [1, n] or no data; added before rounding
+  bool accumulate = false;    // adds to what `out` holds
+  // Called by the thread that has finished the tile; several may call at once.
+  std::function<void(const Tile&)> on_tile = {};
+};
+
+// For one thread at a time; it keeps the memory that it works in from one run to the next.
+class PLAIT_EXPORT Gemm {
+ public:
+  class State;
+  explicit Gemm(std::unique_ptr<State> state);
+  Gemm(Gemm&&) noexcept;
+  Gemm& operator=(Gemm&&) noexcept;
+  ~Gemm();
+
+  const GemmDesc& desc() const;
+  std::string_view backend() const;
+
+  // Error{invalid_argument}, with the operator and the values, before anything is written.
+  void run(const GemmCall& call);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+struct GemmOptions {
+  std::string backend = "";  // its name; otherwise the best
+  int threads = 0;           // 0: as many as OpenMP would use
+};
+
+PLAIT_EXPORT Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options = {});
+
+// The walk that select_gemm() makes: every backend, best first, and why it is refused.
+struct GemmChoice {
+  std::string backend;
+  std::string refusal;  // empty: it can
+};
+PLAIT_EXPORT std::vector<GemmChoice> explain_gemm(const GemmDesc& desc);
+
+}  // namespace plait

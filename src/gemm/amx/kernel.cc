@@ -1,0 +1,198 @@
+// Two groups of 16 rows by 32 columns fill four tiles of sums; two tiles of rows and two of the
+// panel feed them, so that each tile loaded is used twice. A group alone takes 64 columns.
+//
+// The order of a sum: the 16 even k of a step are added up, and the 16 odd ones; the two are added,
+// and then added to the sum so far. It is the instruction's own, the same for one row as for 32.
+// Denormals count as 0, in the operands and in the sums.
+#include "gemm/amx/factory.h"
+
+#include <asm/prctl.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cpuid.h>
+#include <array>
+
+namespace plait::gemm::amx {
+namespace {
+
+#define PLAIT_AMX gnu::target("amx-tile,amx-bf16,avx512f")
+
+constexpr int kGroup = 16;  // rows of a tile
+constexpr int kMaxRows = 2 * kGroup;
+constexpr std::int64_t kTileBytes = 1024;     // 16 rows of 64 bytes
+constexpr int kPanelRow = kPanelColumns * 4;  // bytes of a row of pairs, or of a row of sums
+constexpr int kSumsRow = kPanelColumns * 4;
+
+// What LDTILECFG reads: the first palette, with rows and bytes of a row for each of 8 tiles.
+struct alignas(64) Shapes {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::array<std::uint8_t, 14> reserved = {};
+  std::array<std::uint16_t, 16> row_bytes = {};
+  std::array<std::uint8_t, 16> rows = {};
+};
+static_assert(sizeof(Shapes) == 64);
+
+// Tiles 0 and 1 are sums of the first group of rows, 2 and 3 of the second; 4 and 5 hold the two
+// groups' rows, 6 and 7 the panel's. A group alone has its sums in 0 to 3 and its rows in 4.
+[[PLAIT_AMX]] void configure(int row_count) {
+  const int first = row_count > kGroup ? kGroup : row_count;
+  const int second = row_count > kGroup ? row_count - kGroup : row_count;
+  Shapes shapes;
+  const std::array<int, 8> rows = {first, first, second, second, first, second, kGroup, kGroup};
+  for (std::size_t tile = 0; tile < rows.size(); ++tile) {
+    shapes.rows[tile] = static_cast<std::uint8_t>(rows[tile]);
+    shapes.row_bytes[tile] = 64;
+  }
+  // gcc 12 believes that the intrinsic reads the first 8 bytes alone, and drops the other stores.
+  asm volatile("" : : "r"(&shapes) : "memory");
+  _tile_loadconfig(&shapes);
+}
+
+// The number of rows that this thread's tiles are shaped for; 0: not at all.
+thread_local int shaped_rows = 0;
+
+void shape_tiles(int row_count) {
+  if (shaped_rows == row_count) return;
+  configure(row_count);
+  shaped_rows = row_count;
+}
+
+// The panel's lines are asked for this far ahead: a panel read for the first time comes from
+// memory, and its blocks lie one behind the other.
+constexpr std::int64_t kAhead = 8 * 4 * kTileBytes;
+
+[[PLAIT_AMX, gnu::always_inline]] inline void prefetch_ahead(const std::byte* panel) {
+  for (std::int64_t line = 0; line < 2 * kTileBytes; line += 64) {
+    _mm_prefetch(panel + kAhead + line, _MM_HINT_T0);
+  }
+}
+
+// 17 to 32 rows by the 32 columns at `panel` and `sums`.
+[[PLAIT_AMX]] void two_groups(const TileCall& call, const std::byte* panel, float* sums) {
+  float* second = sums + kGroup * kPanelColumns;
+  if (call.first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, kSumsRow);
+    _tile_loadd(1, sums + kGroup, kSumsRow);
+    _tile_loadd(2, second, kSumsRow);
+    _tile_loadd(3, second + kGroup, kSumsRow);
+  }
+  const std::byte* rows = call.rows;
+  const std::byte* more_rows = call.rows + call.row_stride;
+  for (std::int64_t k = 0; k < call.k; k += kKStep) {
+    _tile_loadd(6, panel, kPanelRow);
+    _tile_loadd(7, panel + 64, kPanelRow);
+    _tile_loadd(4, rows, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, more_rows, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    rows += kTileBytes;
+    more_rows += kTileBytes;
+    panel += 4 * kTileBytes;
+  }
+  _tile_stored(0, sums, kSumsRow);
+  _tile_stored(1, sums + kGroup, kSumsRow);
+  _tile_stored(2, second, kSumsRow);
+  _tile_stored(3, second + kGroup, kSumsRow);
+}
+
+// 1 to 16 rows by all columns of the panel.
+[[PLAIT_AMX]] void one_group(const TileCall& call) {
+  float* sums = call.sums;
+  if (call.first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, kSumsRow);
+    _tile_loadd(1, sums + 16, kSumsRow);
+    _tile_loadd(2, sums + 32, kSumsRow);
+    _tile_loadd(3, sums + 48, kSumsRow);
+  }
+  const std::byte* rows = call.rows;
+  const std::byte* panel = call.panel;
+  for (std::int64_t k = 0; k < call.k; k += kKStep) {
+    prefetch_ahead(panel);
+    _tile_loadd(4, rows, 64);
+    _tile_loadd(6, panel, kPanelRow);
+    _tile_loadd(7, panel + 64, kPanelRow);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(6, panel + 128, kPanelRow);
+    _tile_loadd(7, panel + 192, kPanelRow);
+    _tile_dpbf16ps(2, 4, 6);
+    _tile_dpbf16ps(3, 4, 7);
+    rows += kTileBytes;
+    panel += 4 * kTileBytes;
+  }
+  _tile_stored(0, sums, kSumsRow);
+  _tile_stored(1, sums + 16, kSumsRow);
+  _tile_stored(2, sums + 32, kSumsRow);
+  _tile_stored(3, sums + 48, kSumsRow);
+}
+
+class AmxKernel final : public TileKernel {
+ public:
+  const char* name() const override { return "amx"; }
+  Dtype operand() const override { return Dtype::bf16; }
+  RowForm row_form() const override { return RowForm::tiles; }
+  int max_rows() const override { return kMaxRows; }
+
+  // 256 k of a panel are 32 KiB, which stay in the first cache while the rows pass by; the rows and
+  // the sums of 8 panels are 128 KiB and 512 KiB, which stay in the second.
+  Blocking blocking() const override { return {.rows = 256, .panels = 8, .k = 256}; }
+
+  // Somebody else's code on this thread may have shaped the tiles since.
+  void begin() const override { shaped_rows = 0; }
+  [[PLAIT_AMX]] void end() const override {
+    _tile_release();
+    shaped_rows = 0;
+  }
+
+  void multiply(const TileCall& call) const override {
+    shape_tiles(call.row_count);
+    if (call.row_count <= kGroup) return one_group(call);
+    two_groups(call, call.panel, call.sums);
+    two_groups(call, call.panel + 128, call.sums + 32);
+  }
+};
+
+bool processor_has_tiles() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned kBf16 = 1U << 22;
+  constexpr unsigned kTile = 1U << 24;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
+         (edx & kTile) != 0 && __builtin_cpu_supports("avx512f");
+}
+
+// Linux gives a process the tiles' 8 KiB of state when it asks for them, once for all its threads.
+bool may_use_tiles() {
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
+}
+
+}  // namespace
+
+const char* refusal(Dtype operand) {
+  if (operand != Dtype::bf16) return "AMX multiplies bf16 only";
+  if (!processor_has_tiles()) return "this processor has no AMX tiles for bf16";
+  if (!may_use_tiles()) return "the system does not let this process use AMX tiles";
+  return nullptr;
+}
+
+std::unique_ptr<TileKernel> create(Dtype) { return std::make_unique<AmxKernel>(); }
+
+}  // namespace plait::gemm::amx

@@ -1,0 +1,103 @@
+#include "gemm/checks.h"
+
+#include <variant>
+
+#include "base/check.h"
+#include "tensor/validate.h"
+
+namespace plait::gemm {
+namespace {
+
+void check_range(Range range, std::int64_t count, const char* what) {
+  const Range all = resolved(range, count);
+  PLAIT_CHECK(all.begin >= 0 && all.begin <= all.end && all.end <= count, "matmul: the window's ",
+              what, " ", all.begin, " to ", all.end, " are not within the product's ", count);
+}
+
+void check_dtype(Dtype got, Dtype want, const char* what) {
+  PLAIT_CHECK(got == want, "matmul: ", what, " is ", name(got), " but the product was made for ",
+              name(want));
+}
+
+// From the first element's first byte to the last one's end.
+struct Span {
+  const std::byte* begin;
+  const std::byte* end;
+};
+
+Span span_of(const ConstTensorView& view) {
+  const auto* begin = static_cast<const std::byte*>(view.data);
+  if (view.rows == 0 || view.cols == 0) return {begin, begin};
+  return {begin, static_cast<const std::byte*>(view.row(view.rows - 1)) + view.row_bytes()};
+}
+
+void check_apart(const ConstTensorView& out, const ConstTensorView& other, const char* what) {
+  const Span a = span_of(out);
+  const Span b = span_of(other);
+  const bool apart = a.begin == a.end || b.begin == b.end || a.end <= b.begin || b.end <= a.begin;
+  PLAIT_CHECK(apart, "matmul: out overlaps ", what);
+}
+
+void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
+  if (bias.data == nullptr && bias.rows == 0) return;
+  tensor::validate_on_cpu(bias, "matmul: bias");
+  PLAIT_CHECK(bias.dtype != Dtype::s8, "matmul: bias is s8");
+  PLAIT_CHECK(bias.rows == 1 && bias.cols == desc.n, "matmul: bias is ", bias.rows, " x ",
+              bias.cols, " but the product has ", desc.n, " columns");
+}
+
+void check_weight(const GemmDesc& desc, const GemmCall& call) {
+  if (const auto* plain = std::get_if<WeightView>(&call.weight)) {
+    tensor::validate_on_cpu(plain->view, "matmul: weight");
+    check_dtype(plain->view.dtype, desc.weight, "weight");
+    PLAIT_CHECK(plain->n() == desc.n && plain->k() == desc.k, "matmul: weight is ",
+                plain->view.rows, " x ", plain->view.cols, " (", name(plain->layout),
+                ") but the product was made for n=", desc.n, " k=", desc.k);
+    check_apart(call.out, plain->view, "weight");
+    return;
+  }
+  const PackedWeight& packed =
+      std::get<std::reference_wrapper<const PackedWeight>>(call.weight).get();
+  check_dtype(packed.dtype(), desc.weight, "weight");
+  PLAIT_CHECK(packed.n() == desc.n && packed.k() == desc.k, "matmul: weight has n=", packed.n(),
+              " k=", packed.k(), " but the product was made for n=", desc.n, " k=", desc.k);
+}
+
+}  // namespace
+
+Range resolved(Range range, std::int64_t count) {
+  return {range.begin, range.end == -1 ? count : range.end};
+}
+
+void check(const GemmDesc& desc) {
+  PLAIT_CHECK(desc.m >= 0 && desc.n >= 0 && desc.k >= 0, "matmul: m=", desc.m, " n=", desc.n,
+              " k=", desc.k, " has a negative size");
+  for (const auto& [dtype, what] :
+       {std::pair{desc.x, "x"}, std::pair{desc.weight, "weight"}, std::pair{desc.out, "out"}}) {
+    PLAIT_CHECK(dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16,
+                "matmul: ", what, " is ", name(dtype), "; products take f32, bf16 and f16");
+  }
+}
+
+void check(const GemmDesc& desc, const GemmCall& call) {
+  tensor::validate_on_cpu(call.x.view, "matmul: x");
+  check_dtype(call.x.view.dtype, desc.x, "x");
+  PLAIT_CHECK(call.x.k() == desc.k, "matmul: x is ", call.x.view.rows, " x ", call.x.view.cols,
+              call.x.transposed ? " (transposed)" : "", " but the product was made for k=", desc.k);
+  check_weight(desc, call);
+  check_range(call.window.rows, call.x.rows(), "rows");
+  check_range(call.window.columns, desc.n, "columns");
+  const Range rows = resolved(call.window.rows, call.x.rows());
+  const Range columns = resolved(call.window.columns, desc.n);
+  tensor::validate_on_cpu(call.out, "matmul: out");
+  check_dtype(call.out.dtype, desc.out, "out");
+  PLAIT_CHECK(
+      call.out.rows == rows.end - rows.begin && call.out.cols == columns.end - columns.begin,
+      "matmul: out is ", call.out.rows, " x ", call.out.cols, " but the window is ",
+      rows.end - rows.begin, " x ", columns.end - columns.begin);
+  check_bias(desc, call.bias);
+  check_apart(call.out, call.x.view, "x");
+  check_apart(call.out, call.bias, "bias");
+}
+
+}  // namespace plait::gemm

@@ -1,0 +1,94 @@
+#include "plait/gemm.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "gemm/backends.h"
+#include "gemm/checks.h"
+#include "gemm/parallel.h"
+#include "gemm/product.h"
+#include "gemm/reference.h"
+
+namespace plait {
+
+// Who multiplies, and where. Without a kernel it is the reference.
+class Gemm::State {
+ public:
+  State(const GemmDesc& desc, std::string_view backend, std::unique_ptr<gemm::TileKernel> kernel,
+        int threads)
+      : desc_(desc), backend_(backend), kernel_(std::move(kernel)), threads_(threads) {}
+
+  const GemmDesc& desc() const { return desc_; }
+  std::string_view backend() const { return backend_; }
+
+  void run(const GemmCall& call) {
+    gemm::check(desc_, call);
+    const gemm::Task task = {.call = call,
+                             .rows = gemm::resolved(call.window.rows, call.x.rows()),
+                             .columns = gemm::resolved(call.window.columns, desc_.n),
+                             .depth = {.k = desc_.k},
+                             .bias = bias_of(call),
+                             .threads = gemm::thread_count(threads_)};
+    if (call.out.rows == 0 || call.out.cols == 0) return;
+    if (kernel_ == nullptr) return gemm::run_reference(task);
+    gemm::Product(*kernel_, task, workspace_).run();
+  }
+
+ private:
+  const float* bias_of(const GemmCall& call) {
+    if (call.bias.data == nullptr || call.bias.cols == 0) return nullptr;
+    const auto n = static_cast<std::size_t>(desc_.n);
+    std::byte* bias = gemm::Workspace::at_least(workspace_.bias, n * sizeof(float));
+    convert(call.bias.data, call.bias.dtype, bias, Dtype::f32, n);
+    return reinterpret_cast<const float*>(bias);
+  }
+
+  GemmDesc desc_;
+  std::string_view backend_;
+  std::unique_ptr<gemm::TileKernel> kernel_;
+  int threads_;
+  gemm::Workspace workspace_;
+};
+
+Gemm::Gemm(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Gemm::Gemm(Gemm&&) noexcept = default;
+Gemm& Gemm::operator=(Gemm&&) noexcept = default;
+Gemm::~Gemm() = default;
+
+const GemmDesc& Gemm::desc() const { return state_->desc(); }
+std::string_view Gemm::backend() const { return state_->backend(); }
+void Gemm::run(const GemmCall& call) { state_->run(call); }
+
+Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
+  gemm::check(desc);
+  PLAIT_CHECK(options.threads >= 0, "matmul: threads=", options.threads, " is negative");
+  const Dtype operand = gemm::operand_of(desc);
+  std::string names;
+  for (const gemm::Backend& backend : gemm::backends()) {
+    names += std::string(backend.name) + ", ";
+    if (!options.backend.empty() && options.backend != backend.name) continue;
+    const char* refusal = backend.refusal(operand);
+    PLAIT_CHECK(refusal == nullptr || options.backend.empty(), "matmul: backend ", backend.name,
+                " can't do ", name(desc), ": ", refusal);
+    if (refusal != nullptr) continue;
+    return Gemm(std::make_unique<Gemm::State>(desc, backend.name, backend.create(operand),
+                                              options.threads));
+  }
+  PLAIT_CHECK(options.backend.empty() || options.backend == gemm::kReference,
+              "matmul: there is no backend ", options.backend, "; there are ", names,
+              gemm::kReference);
+  return Gemm(std::make_unique<Gemm::State>(desc, gemm::kReference, nullptr, options.threads));
+}
+
+std::vector<GemmChoice> explain_gemm(const GemmDesc& desc) {
+  gemm::check(desc);
+  std::vector<GemmChoice> walk;
+  for (const gemm::Backend& backend : gemm::backends()) {
+    const char* refusal = backend.refusal(gemm::operand_of(desc));
+    walk.push_back({.backend = backend.name, .refusal = refusal == nullptr ? "" : refusal});
+  }
+  walk.push_back({.backend = gemm::kReference, .refusal = ""});
+  return walk;
+}
+
+}  // namespace plait

@@ -1,0 +1,73 @@
+// The loops around the kernels, once for every kind of processor that deserves its own.
+//
+// All sets give the same bits; they differ in speed only. No pointer needs alignment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "gemm/kernel.h"
+#include "plait/dtype.h"
+
+namespace plait::gemm {
+
+// A word is an f32, or a pair of 16-bit elements, the first one in the low half.
+struct Words {
+  const std::byte* data;
+  std::int64_t stride;  // in bytes, from row to row
+  std::int64_t rows;
+  std::int64_t cols;
+};
+
+// One row of a finished tile on its way out: y = sums · scales + bias (+ what is there), each
+// operation rounded in f32, then rounded to the output's dtype.
+struct Finish {
+  const float* scales;  // nullptr: 1
+  const float* bias;    // nullptr: 0
+  bool accumulate;
+  Dtype dtype;
+};
+
+struct Loops {
+  const char* name;
+  bool (*usable)();
+
+  // to[j * to_stride + i] = from[i][j]
+  void (*transpose)(const Words& from, std::uint32_t* to, std::int64_t to_stride);
+
+  // to[i] = the pair (even[i], odd[i])
+  void (*interleave)(const std::uint16_t* even, const std::uint16_t* odd, std::int64_t n,
+                     std::uint32_t* to);
+
+  // A panel's block of k / 2 rows of 64 pairs becomes k rows of 64 f32.
+  void (*widen_bf16)(const std::uint32_t* from, std::int64_t k, float* to);
+  void (*widen_f16)(const std::uint32_t* from, std::int64_t k, float* to);
+
+  // The same from pairs of s8 (two bytes) or s4 (one byte, the first in its low half), with 64
+  // offsets or nullptr added.
+  void (*s8_to_f32)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets, float* to);
+  void (*s4_to_f32)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets, float* to);
+
+  // And to pairs of bf16, which is exact.
+  void (*s8_to_bf16)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
+                     std::uint32_t* to);
+  void (*s4_to_bf16)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
+                     std::uint32_t* to);
+
+  // sums[i][j] += part[i][j] · scales[j], the product rounded before it is added; 64 columns.
+  void (*add_scaled)(const float* part, const float* scales, int rows, float* sums);
+
+  // Elements [0, n) of a row, n <= 64.
+  void (*finish)(const Finish& finish, const float* sums, std::int64_t n, void* out);
+};
+
+const Loops& portable_loops();
+
+// Every set that was compiled, best first; the last is usable everywhere.
+std::span<const Loops* const> loop_sets();
+
+// The best that this processor can run.
+const Loops& loops();
+
+}  // namespace plait::gemm

@@ -1,0 +1,101 @@
+#include "gemm/panels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "gemm/loops.h"
+
+namespace plait::gemm {
+namespace {
+
+const std::byte* element(const ConstTensorView& view, std::int64_t i, std::int64_t j) {
+  return static_cast<const std::byte*>(view.row(i)) +
+         j * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+template <class Word>
+const Word* words(const std::byte* at) {
+  return reinterpret_cast<const Word*>(at);
+}
+
+std::uint16_t half_word(const std::byte* at) {
+  std::uint16_t value = 0;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+// A row per output: the panel is its rows' words, turned over.
+void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t columns,
+                 std::uint32_t* to) {
+  const ConstTensorView& view = weight.view;
+  const std::int64_t first = part.panel * kPanelColumns;
+  const std::int64_t element_bytes = static_cast<std::int64_t>(size_of(view.dtype));
+  const std::int64_t words_of_row = part.length * element_bytes / 4;
+  loops().transpose(
+      {element(view, first, part.begin), view.row_stride * element_bytes, columns, words_of_row},
+      to, kPanelColumns);
+  if (words_of_row * 4 == part.length * element_bytes) return;
+  for (std::int64_t j = 0; j < columns; ++j)  // the last of an odd number of halves
+    to[words_of_row * kPanelColumns + j] =
+        half_word(element(view, first + j, part.begin + part.length - 1));
+}
+
+// A row per input: f32 rows are copied, 16-bit rows go together in pairs.
+void pack_in_out(const WeightView& weight, const PanelPart& part, std::int64_t columns,
+                 std::uint32_t* to) {
+  const ConstTensorView& view = weight.view;
+  const std::int64_t first = part.panel * kPanelColumns;
+  static constexpr std::array<std::uint16_t, kPanelColumns> kZeros = {};
+  const bool wide = view.dtype == Dtype::f32;
+  for (std::int64_t k = 0; k < part.length; k += wide ? 1 : 2, to += kPanelColumns) {
+    const std::byte* row = element(view, part.begin + k, first);
+    if (wide) {
+      std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(*to));
+      continue;
+    }
+    const std::byte* next = k + 1 < part.length ? element(view, part.begin + k + 1, first)
+                                                : reinterpret_cast<const std::byte*>(kZeros.data());
+    loops().interleave(words<std::uint16_t>(row), words<std::uint16_t>(next), columns, to);
+  }
+}
+
+}  // namespace
+
+Storage storage_of(Dtype dtype) {
+  if (dtype == Dtype::bf16) return Storage::bf16;
+  return dtype == Dtype::f16 ? Storage::f16 : Storage::f32;
+}
+
+void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to) {
+  const std::int64_t columns =
+      std::min<std::int64_t>(kPanelColumns, weight.n() - part.panel * kPanelColumns);
+  const std::size_t padded =
+      panel_bytes(storage_of(weight.view.dtype), round_up(part.length, kKStep));
+  if (columns < kPanelColumns || part.length % kKStep != 0) std::memset(to, 0, padded);
+  auto* target = reinterpret_cast<std::uint32_t*>(to);
+  if (weight.layout == WeightLayout::out_in) return pack_out_in(weight, part, columns, target);
+  pack_in_out(weight, part, columns, target);
+}
+
+void expand(Storage storage, const std::byte* from, std::int64_t k, const std::int8_t* offsets,
+            Dtype operand, std::byte* to) {
+  const auto* pairs = words<std::uint32_t>(from);
+  const auto* values = words<std::int8_t>(from);
+  auto* floats = reinterpret_cast<float*>(to);
+  auto* halves = reinterpret_cast<std::uint32_t*>(to);
+  if (storage == Storage::bf16) return loops().widen_bf16(pairs, k, floats);
+  if (storage == Storage::f16) return loops().widen_f16(pairs, k, floats);
+  if (operand == Dtype::f32) {
+    return (storage == Storage::s8 ? loops().s8_to_f32 : loops().s4_to_f32)(values, k, offsets,
+                                                                            floats);
+  }
+  (storage == Storage::s8 ? loops().s8_to_bf16 : loops().s4_to_bf16)(values, k, offsets, halves);
+}
+
+bool is_operand(Storage storage, Dtype operand) {
+  return (storage == Storage::f32 && operand == Dtype::f32) ||
+         (storage == Storage::bf16 && operand == Dtype::bf16);
+}
+
+}  // namespace plait::gemm

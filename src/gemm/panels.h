@@ -1,0 +1,66 @@
+// Weights by the panel: 64 columns wide, k running down, padded with zeros on both sides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gemm/depth.h"
+#include "gemm/kernel.h"
+#include "plait/weight.h"
+
+namespace plait::gemm {
+
+// How a panel's elements lie in memory between products. 16-bit and smaller elements come in pairs
+// of k: that is what dot products of bf16 take, and what costs the others nothing to take apart.
+enum class Storage : std::uint8_t {
+  f32,   // [k][64]
+  bf16,  // [k / 2][64][2]
+  f16,   // [k / 2][64][2]
+  s8,    // [k / 2][64][2]
+  s4,    // [k / 2][64], the even k in the low half of the byte
+};
+
+constexpr std::size_t bits_of(Storage storage) {
+  switch (storage) {
+    case Storage::f32:
+      return 32;
+    case Storage::bf16:
+    case Storage::f16:
+      return 16;
+    case Storage::s8:
+      return 8;
+    case Storage::s4:
+      break;
+  }
+  return 4;
+}
+
+// Of k rows of a panel.
+constexpr std::size_t panel_bytes(Storage storage, std::int64_t k) {
+  return static_cast<std::size_t>(k) * kPanelColumns * bits_of(storage) / 8;
+}
+
+Storage storage_of(Dtype dtype);
+
+constexpr std::int64_t panels_of(std::int64_t n) { return ceil_div(n, kPanelColumns); }
+
+// What part of a panel is meant: rows [begin, begin + length) of the weight's k.
+struct PanelPart {
+  std::int64_t panel;
+  std::int64_t begin;   // even
+  std::int64_t length;  // padded to a multiple of kKStep with zeros
+};
+
+// Writes the part, in the storage that the weight's dtype has.
+void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to);
+
+// Makes an operand of k rows of a stored panel. `offsets` are those of the panel's 64 columns, or
+// nullptr; only s8 and s4 have any. Where storage and operand are the same there is nothing to do,
+// and this must not be called.
+void expand(Storage storage, const std::byte* from, std::int64_t k, const std::int8_t* offsets,
+            Dtype operand, std::byte* to);
+
+// Whether a kernel can take the panel as it is stored.
+bool is_operand(Storage storage, Dtype operand);
+
+}  // namespace plait::gemm

@@ -1,0 +1,22 @@
+// Threads inside a rank, by OpenMP: the pool that torch and oneDNN share.
+//
+// Inside a parallel region of somebody else's, everything runs on the thread that called.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.h"
+
+namespace plait::gemm {
+
+// How many threads `wanted` comes to here: 0 is what OpenMP would use, which OMP_NUM_THREADS sets.
+int thread_count(int wanted);
+
+// body(i) for every i in [0, n), in any order, by up to `threads` threads (0: as above). The first
+// exception that a body throws is thrown here, when all have ended.
+void parallel_for(std::int64_t n, int threads, base::FunctionRef<void(std::int64_t)> body);
+
+// body(thread) once on each of `threads` threads, numbered from 0.
+void on_threads(int threads, base::FunctionRef<void(int)> body);
+
+}  // namespace plait::gemm

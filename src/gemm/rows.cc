@@ -1,0 +1,123 @@
+#include "gemm/rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "gemm/loops.h"
+
+namespace plait::gemm {
+namespace {
+
+// Rows of a power of two bytes would all fall into the same few sets of the cache.
+constexpr std::int64_t kRowGap = 64;
+
+const std::byte* element(const ConstTensorView& view, std::int64_t i, std::int64_t j) {
+  return static_cast<const std::byte*>(view.row(i)) +
+         j * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+// What of X goes where: `rows` rows from `begin` on, `length` k from `k` on.
+struct Piece {
+  std::int64_t begin;
+  std::int64_t rows;
+  std::int64_t k;
+  std::int64_t length;  // at most kKStep where the source is transposed
+};
+
+// to[i] = the piece's row i in `operand`, `to_stride` bytes apart.
+void copy_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
+               std::int64_t to_stride) {
+  for (std::int64_t i = 0; i < piece.rows; ++i) {
+    const std::byte* from = element(x.view, piece.begin + i, piece.k);
+    const auto n = static_cast<std::size_t>(piece.length);
+    if (x.view.dtype == operand) {
+      std::memcpy(to + i * to_stride, from, n * size_of(operand));
+    } else {
+      convert(from, x.view.dtype, to + i * to_stride, operand, n);
+    }
+  }
+}
+
+// The same from [k, m]: turned over in words, that is in pairs of k for bf16.
+void turn_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
+               std::int64_t to_stride) {
+  alignas(64) std::array<std::uint32_t, kKStep * kRowGroup> words = {};
+  const auto rows = static_cast<std::size_t>(piece.rows);
+  if (operand == Dtype::bf16) {
+    static constexpr std::array<std::uint16_t, kRowGroup> kZeros = {};
+    for (std::int64_t k = 0; k < piece.length; k += 2) {
+      const std::byte* odd = k + 1 < piece.length
+                                 ? element(x.view, piece.k + k + 1, piece.begin)
+                                 : reinterpret_cast<const std::byte*>(kZeros.data());
+      loops().interleave(
+          reinterpret_cast<const std::uint16_t*>(element(x.view, piece.k + k, piece.begin)),
+          reinterpret_cast<const std::uint16_t*>(odd), piece.rows, &words[k / 2 * kRowGroup]);
+    }
+  } else {
+    for (std::int64_t k = 0; k < piece.length; ++k)
+      convert(element(x.view, piece.k + k, piece.begin), x.view.dtype, &words[k * kRowGroup],
+              Dtype::f32, rows);
+  }
+  const std::int64_t depth = operand == Dtype::bf16 ? (piece.length + 1) / 2 : piece.length;
+  loops().transpose(
+      {reinterpret_cast<const std::byte*>(words.data()), kRowGroup * 4, depth, piece.rows},
+      reinterpret_cast<std::uint32_t*>(to), to_stride / 4);
+}
+
+}  // namespace
+
+const std::byte* Rows::at(const TileKernel& kernel, std::int64_t row, std::int64_t k) const {
+  const auto bytes = static_cast<std::int64_t>(size_of(kernel.operand()));
+  if (kernel.row_form() == RowForm::plain) return data + row * row_stride + k * bytes;
+  return data + row / kRowGroup * row_stride + k * bytes * kRowGroup;
+}
+
+bool can_read_in_place(const Input& x, const Depth& depth, const TileKernel& kernel) {
+  return kernel.row_form() == RowForm::plain && !x.transposed && x.view.dtype == kernel.operand() &&
+         depth.is_unpadded();
+}
+
+Rows in_place(const Input& x) {
+  return {.data = static_cast<const std::byte*>(x.view.data),
+          .row_stride = x.view.row_stride * static_cast<std::int64_t>(size_of(x.view.dtype))};
+}
+
+std::int64_t packed_row_stride(const Depth& depth, const TileKernel& kernel) {
+  const std::int64_t row = depth.padded() * static_cast<std::int64_t>(size_of(kernel.operand()));
+  return kernel.row_form() == RowForm::plain ? row + kRowGap : row * kRowGroup;
+}
+
+std::size_t packed_rows_bytes(std::int64_t rows, const Depth& depth, const TileKernel& kernel) {
+  const std::int64_t strides =
+      kernel.row_form() == RowForm::plain ? rows : ceil_div(rows, kRowGroup);
+  return static_cast<std::size_t>(strides * packed_row_stride(depth, kernel));
+}
+
+void pack_rows(const Input& x, std::int64_t begin, std::int64_t end, const Depth& depth,
+               const TileKernel& kernel, std::byte* to) {
+  const Dtype operand = kernel.operand();
+  const auto bytes = static_cast<std::int64_t>(size_of(operand));
+  const bool tiles = kernel.row_form() == RowForm::tiles;
+  const std::int64_t rows = end - begin;
+  const std::int64_t to_stride = tiles ? kKStep * bytes : packed_row_stride(depth, kernel);
+  // Whole rows at once are what memory likes best; tiles and turned rows are built step by step.
+  const bool by_steps = tiles || x.transposed;
+  for (std::int64_t g = 0; g < depth.groups(); ++g) {
+    const std::int64_t length = depth.length(g);
+    for (std::int64_t k = 0; k < length; k += by_steps ? kKStep : length) {
+      const Piece piece = {
+          .begin = begin,
+          .rows = rows,
+          .k = depth.begin(g) + k,
+          .length = by_steps ? std::min<std::int64_t>(kKStep, length - k) : length};
+      const std::int64_t padded = round_up(piece.length, kKStep);
+      std::byte* at = to + (depth.padded_begin(g) + k) * bytes * (tiles ? kRowGroup : 1);
+      for (std::int64_t i = 0; padded != piece.length && i < rows; ++i)
+        std::memset(at + i * to_stride, 0, static_cast<std::size_t>(padded * bytes));
+      (x.transposed ? turn_rows : copy_rows)(x, piece, operand, at, to_stride);
+    }
+  }
+}
+
+}  // namespace plait::gemm

@@ -1,0 +1,16 @@
+#include <array>
+
+#include "gemm/vector/sets.h"
+
+namespace plait::gemm::vector {
+namespace {
+
+constexpr std::array<Set, 1> kSets = {
+    Set{"vector", [] { return true; }, multiply_portable, /*fused=*/true},
+};
+
+}  // namespace
+
+std::span<const Set> sets() { return kSets; }
+
+}  // namespace plait::gemm::vector

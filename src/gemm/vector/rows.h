@@ -1,0 +1,101 @@
+// The loops of the vector kernel, made by one file for each instruction set.
+//
+// A Set says what its registers hold (Vector, kLanes, broadcast, multiply_add) and how many rows
+// and vectors of a row it works on at once (kRows; vectors(rows)). Sets are types of unnamed
+// namespaces, so that no code compiled for one processor is linked into what runs on another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "gemm/kernel.h"
+
+namespace plait::gemm::vector {
+
+// Panels may come from memory, and a processor full of multiplications doesn't look far ahead, nor
+// beyond a page. So the pass of a call's first rows asks for the lines that it needs itself this
+// many k, 4 KiB, later: 16 rows get 1.5 times as fast by it.
+inline constexpr std::int64_t kAhead = 16;
+inline constexpr int kLineFloats = 16;
+
+// A multiple of every set's kRows.
+inline constexpr int kMaxRows = 96;
+
+// The next four passes ask for what lies behind the block, a quarter each, so that memory works
+// while they compute: 64 rows get 1.1 times as fast. Only in a call that isn't full: in a full one
+// there is more to come for this block, and asking every time takes longer than it saves.
+[[gnu::always_inline]] inline const float* behind_block(const TileCall& call, std::int64_t pass) {
+  if (pass == 0 || pass > 4 || call.row_count == kMaxRows) return nullptr;
+  const auto* panel = reinterpret_cast<const float*>(call.panel);
+  return panel + call.k * (kPanelColumns + (pass - 1) * kLineFloats);
+}
+
+// Rows of X, wherever they begin, times Vectors·kLanes columns of the panel. Each element has one
+// accumulator and takes k in sequence, in every instance of this template: that is why its bits
+// depend on nothing else.
+template <class Set, int Rows, int Vectors>
+[[gnu::always_inline]] inline void multiply_block(const TileCall& call, std::int64_t row, int col) {
+  using Vector = typename Set::Vector;
+  const std::byte* x = call.rows + row * call.row_stride;
+  const auto* panel = reinterpret_cast<const float*>(call.panel) + col;
+  float* sums = call.sums + row * kPanelColumns + col;
+
+  const float* behind = col == 0 ? behind_block(call, row / Set::kRows) : nullptr;
+
+  Vector sum[Rows][Vectors];
+  for (std::int64_t r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) {
+      const auto* from = reinterpret_cast<const Vector*>(sums + r * kPanelColumns);
+      sum[r][v] = call.first ? Vector{} : from[v];
+    }
+  }
+  for (std::int64_t k = 0; k < call.k; ++k) {
+    const auto* weights = reinterpret_cast<const Vector*>(panel + k * kPanelColumns);
+    if (row == 0) {
+      for (int c = 0; c < Vectors * Set::kLanes; c += kLineFloats)
+        __builtin_prefetch(panel + (k + kAhead) * kPanelColumns + c);
+    } else if (behind != nullptr) {
+      __builtin_prefetch(behind + k * kLineFloats, /*rw=*/0, /*locality=*/2);
+    }
+    for (std::int64_t r = 0; r < Rows; ++r) {
+      float value;  // NOLINT(*-init-variables): X may be aligned to bytes only
+      std::memcpy(&value, x + r * call.row_stride + k * 4, sizeof(value));
+      const Vector same = Set::broadcast(value);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = Set::multiply_add(same, weights[v], sum[r][v]);
+    }
+  }
+  for (std::int64_t r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v)
+      reinterpret_cast<Vector*>(sums + r * kPanelColumns)[v] = sum[r][v];
+  }
+}
+
+template <class Set, int Rows>
+void multiply_rows(const TileCall& call, std::int64_t row) {
+  constexpr int kVectors = Set::vectors(Rows);
+  for (int col = 0; col < kPanelColumns; col += kVectors * Set::kLanes)
+    multiply_block<Set, Rows, kVectors>(call, row, col);
+}
+
+// The last `rest` rows, at most Rows.
+template <class Set, int Rows>
+void multiply_rest(const TileCall& call, std::int64_t row, std::int64_t rest) {
+  if constexpr (Rows > 0) {
+    if (rest == Rows) {
+      multiply_rows<Set, Rows>(call, row);
+    } else {
+      multiply_rest<Set, Rows - 1>(call, row, rest);
+    }
+  }
+}
+
+template <class Set>
+void multiply(const TileCall& call) {
+  std::int64_t row = 0;
+  for (; row + Set::kRows <= call.row_count; row += Set::kRows)
+    multiply_rows<Set, Set::kRows>(call, row);
+  multiply_rest<Set, Set::kRows - 1>(call, row, call.row_count - row);
+}
+
+}  // namespace plait::gemm::vector

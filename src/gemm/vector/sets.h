@@ -1,0 +1,25 @@
+// The instruction sets that the vector kernel was compiled for.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "gemm/kernel.h"
+
+namespace plait::gemm::vector {
+
+struct Set {
+  const char* name;
+  bool (*usable)();
+  void (*multiply)(const TileCall& call);
+  bool fused;  // a product is not rounded before it is added
+};
+
+// Best first; the last one is usable everywhere.
+std::span<const Set> sets();
+
+std::unique_ptr<TileKernel> create(const Set& set);
+
+void multiply_portable(const TileCall& call);
+
+}  // namespace plait::gemm::vector

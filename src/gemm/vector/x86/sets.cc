@@ -1,0 +1,23 @@
+#include "gemm/vector/sets.h"
+
+#include <array>
+
+#include "gemm/vector/x86/sets.h"
+
+namespace plait::gemm::vector {
+namespace {
+
+bool avx512_usable() { return __builtin_cpu_supports("avx512f"); }
+bool avx2_usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+constexpr std::array<Set, 3> kSets = {
+    Set{"vector-avx512", avx512_usable, multiply_avx512, /*fused=*/true},
+    Set{"vector-avx2", avx2_usable, multiply_avx2, /*fused=*/true},
+    Set{"vector-sse2", [] { return true; }, multiply_portable, /*fused=*/false},
+};
+
+}  // namespace
+
+std::span<const Set> sets() { return kSets; }
+
+}  // namespace plait::gemm::vector

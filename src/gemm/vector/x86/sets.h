@@ -1,0 +1,11 @@
+// The sets of this folder, each compiled with its own options.
+#pragma once
+
+#include "gemm/kernel.h"
+
+namespace plait::gemm::vector {
+
+void multiply_avx2(const TileCall& call);
+void multiply_avx512(const TileCall& call);
+
+}  // namespace plait::gemm::vector

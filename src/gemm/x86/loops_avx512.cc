@@ -1,0 +1,275 @@
+// The loops in AVX-512: a row of 64 words is four registers.
+//
+// The bf16 rounding is done with integers, as in tensor: the processor's own flushes denormals.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+
+#include "gemm/loops.h"
+
+#define PLAIT_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512dq")
+
+namespace plait::gemm {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+[[PLAIT_AVX512, gnu::always_inline]] inline __mmask16 mask_of(std::int64_t n) {
+  return static_cast<__mmask16>(n >= kLanes ? 0xffffU : (1U << n) - 1U);
+}
+
+// Not a std::array: a template's argument would lose the alignment that the type has.
+struct Square {
+  __m512i row[kLanes];  // NOLINT(*-avoid-c-arrays)
+};
+
+// Lane j of row i becomes lane i of row j: four rounds that exchange blocks of 1, 2, 4 and 8 lanes.
+[[PLAIT_AVX512, gnu::always_inline]] inline void transpose_square(Square& square) {
+  __m512i(&r)[kLanes] = square.row;  // NOLINT(*-avoid-c-arrays)
+  __m512i t[kLanes];                 // NOLINT(*-avoid-c-arrays)
+  for (int i = 0; i < kLanes; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < kLanes; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < kLanes; i += 8) {
+    for (int j = 0; j < 4; ++j) {
+      t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
+      t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xdd);
+    }
+  }
+  for (int j = 0; j < 8; ++j) {
+    r[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
+    r[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
+  }
+}
+
+// Lines are asked for this many columns ahead: a transposition reads too many rows at once for the
+// processor to see where they go.
+constexpr std::int64_t kAhead = 32;
+
+[[PLAIT_AVX512]] void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride) {
+  for (std::int64_t i0 = 0; i0 < from.rows; i0 += kLanes) {
+    const std::int64_t rows = std::min<std::int64_t>(kLanes, from.rows - i0);
+    for (std::int64_t j0 = 0; j0 < from.cols; j0 += kLanes) {
+      const std::int64_t cols = std::min<std::int64_t>(kLanes, from.cols - j0);
+      const __mmask16 in = mask_of(cols);
+      const std::byte* source = from.data + i0 * from.stride + j0 * 4;
+      Square square;
+      auto& r = square.row;
+      for (int i = 0; i < kLanes; ++i) {
+        r[i] = _mm512_setzero_si512();
+        if (i < rows) {
+          r[i] = _mm512_maskz_loadu_epi32(in, source + i * from.stride);
+          _mm_prefetch(source + i * from.stride + kAhead * 4, _MM_HINT_T0);
+        }
+      }
+      transpose_square(square);
+      const __mmask16 out = mask_of(rows);
+      std::uint32_t* target = to + j0 * to_stride + i0;
+      for (int j = 0; j < kLanes; ++j) {
+        if (j < cols) _mm512_mask_storeu_epi32(target + j * to_stride, out, r[j]);
+      }
+    }
+  }
+}
+
+[[PLAIT_AVX512]] void interleave(const std::uint16_t* even, const std::uint16_t* odd,
+                                 std::int64_t n, std::uint32_t* to) {
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const __mmask16 mask = mask_of(n - i);
+    const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even + i));
+    const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd + i));
+    _mm512_mask_storeu_epi32(to + i, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  }
+}
+
+[[PLAIT_AVX512]] void widen_bf16(const std::uint32_t* from, std::int64_t k, float* to) {
+  for (std::int64_t i = 0; i < k / 2; ++i, from += kPanelColumns, to += 2 * kPanelColumns) {
+    for (int j = 0; j < kPanelColumns; j += kLanes) {
+      const __m512i pairs = _mm512_loadu_si512(from + j);
+      _mm512_storeu_si512(to + j, _mm512_slli_epi32(pairs, 16));
+      _mm512_storeu_si512(to + kPanelColumns + j,
+                          _mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
+    }
+  }
+}
+
+[[PLAIT_AVX512]] void widen_f16(const std::uint32_t* from, std::int64_t k, float* to) {
+  for (std::int64_t i = 0; i < k / 2; ++i, from += kPanelColumns, to += 2 * kPanelColumns) {
+    for (int j = 0; j < kPanelColumns; j += kLanes) {
+      const __m512i pairs = _mm512_loadu_si512(from + j);
+      const __m256i even = _mm512_cvtepi32_epi16(pairs);
+      const __m256i odd = _mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16));
+      _mm512_storeu_ps(to + j, _mm512_cvtph_ps(even));
+      _mm512_storeu_ps(to + kPanelColumns + j, _mm512_cvtph_ps(odd));
+    }
+  }
+}
+
+// Sixteen columns' values at an even k and at the odd one after it, sign-extended.
+struct Pair {
+  __m512i even;
+  __m512i odd;
+};
+
+template <int Bits>
+[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_pair(const std::int8_t* from, int j) {
+  __m512i both;
+  if constexpr (Bits == 8) {
+    both =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * j)));
+  } else {
+    both = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
+  }
+  return {.even = _mm512_srai_epi32(_mm512_slli_epi32(both, 32 - Bits), 32 - Bits),
+          .odd = _mm512_srai_epi32(_mm512_slli_epi32(both, 32 - 2 * Bits), 32 - Bits)};
+}
+
+template <int Bits>
+[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_values(const std::int8_t* from, int j,
+                                                             const std::int8_t* offsets) {
+  Pair pair = load_pair<Bits>(from, j);
+  if (offsets != nullptr) {
+    const __m512i offset =
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(offsets + j)));
+    pair.even = _mm512_add_epi32(pair.even, offset);
+    pair.odd = _mm512_add_epi32(pair.odd, offset);
+  }
+  return pair;
+}
+
+template <int Bits>
+[[PLAIT_AVX512]] void to_f32(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
+                             float* to) {
+  for (std::int64_t i = 0; i < k / 2; ++i, to += 2 * kPanelColumns) {
+    for (int j = 0; j < kPanelColumns; j += kLanes) {
+      const Pair pair = load_values<Bits>(from, j, offsets);
+      _mm512_storeu_ps(to + j, _mm512_cvtepi32_ps(pair.even));
+      _mm512_storeu_ps(to + kPanelColumns + j, _mm512_cvtepi32_ps(pair.odd));
+    }
+    from += kPanelColumns * Bits / 4;
+  }
+}
+
+// Whole numbers up to 256 have no digits in the lower half of their f32: the upper is the bf16.
+template <int Bits>
+[[PLAIT_AVX512]] void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
+                              std::uint32_t* to) {
+  for (std::int64_t i = 0; i < k / 2; ++i, to += kPanelColumns) {
+    for (int j = 0; j < kPanelColumns; j += kLanes) {
+      const Pair pair = load_values<Bits>(from, j, offsets);
+      const __m512i even = _mm512_castps_si512(_mm512_cvtepi32_ps(pair.even));
+      const __m512i odd = _mm512_castps_si512(_mm512_cvtepi32_ps(pair.odd));
+      _mm512_storeu_si512(to + j, _mm512_or_si512(odd, _mm512_srli_epi32(even, 16)));
+    }
+    from += kPanelColumns * Bits / 4;
+  }
+}
+
+[[PLAIT_AVX512]] void add_scaled(const float* part, const float* scales, int rows, float* sums) {
+  __m512 scale[4];  // NOLINT(*-avoid-c-arrays)
+  for (int j = 0; j < 4; ++j) scale[j] = _mm512_loadu_ps(scales + j * kLanes);
+  for (int i = 0; i < rows; ++i, part += kPanelColumns, sums += kPanelColumns) {
+    for (int j = 0; j < 4; ++j) {
+      const __m512 product = _mm512_mul_ps(_mm512_loadu_ps(part + j * kLanes), scale[j]);
+      _mm512_storeu_ps(sums + j * kLanes,
+                       _mm512_add_ps(_mm512_loadu_ps(sums + j * kLanes), product));
+    }
+  }
+}
+
+[[PLAIT_AVX512, gnu::always_inline]] inline __m256i to_bf16(__m512 value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  rounded = _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1));
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
+
+template <Dtype dtype>
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 load(const void* from, __mmask16 mask) {
+  if constexpr (dtype == Dtype::f32) return _mm512_maskz_loadu_ps(mask, from);
+  const __m256i halves = _mm256_maskz_loadu_epi16(mask, from);
+  if constexpr (dtype == Dtype::f16) return _mm512_cvtph_ps(halves);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+template <Dtype dtype>
+[[PLAIT_AVX512, gnu::always_inline]] inline void store(void* to, __mmask16 mask, __m512 value) {
+  if constexpr (dtype == Dtype::f32) {
+    _mm512_mask_storeu_ps(to, mask, value);
+  } else if constexpr (dtype == Dtype::f16) {
+    _mm256_mask_storeu_epi16(to, mask, _mm512_cvtps_ph(value, kNearest));
+  } else {
+    _mm256_mask_storeu_epi16(to, mask, to_bf16(value));
+  }
+}
+
+template <Dtype dtype>
+[[PLAIT_AVX512, gnu::always_inline]] inline void finish_as(const Finish& finish, const float* sums,
+                                                           std::int64_t n, void* out) {
+  for (std::int64_t j = 0; j < n; j += kLanes) {
+    const __mmask16 mask = mask_of(n - j);
+    std::byte* to = static_cast<std::byte*>(out) + j * static_cast<std::int64_t>(size_of(dtype));
+    __m512 y = _mm512_maskz_loadu_ps(mask, sums + j);
+    if (finish.scales != nullptr) {
+      y = _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, finish.scales + j));
+    }
+    if (finish.bias != nullptr) {
+      y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, finish.bias + j));
+    }
+    if (finish.accumulate) y = _mm512_add_ps(y, load<dtype>(to, mask));
+    store<dtype>(to, mask, y);
+  }
+}
+
+[[PLAIT_AVX512]] void finish_row(const Finish& finish, const float* sums, std::int64_t n,
+                                 void* out) {
+  switch (finish.dtype) {
+    case Dtype::f32:
+      return finish_as<Dtype::f32>(finish, sums, n, out);
+    case Dtype::bf16:
+      return finish_as<Dtype::bf16>(finish, sums, n, out);
+    case Dtype::f16:
+      return finish_as<Dtype::f16>(finish, sums, n, out);
+    case Dtype::s8:
+      break;  // refused before
+  }
+}
+
+bool usable() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+constexpr Loops kAvx512 = {.name = "avx512",
+                           .usable = usable,
+                           .transpose = transpose,
+                           .interleave = interleave,
+                           .widen_bf16 = widen_bf16,
+                           .widen_f16 = widen_f16,
+                           .s8_to_f32 = to_f32<8>,
+                           .s4_to_f32 = to_f32<4>,
+                           .s8_to_bf16 = to_bf16<8>,
+                           .s4_to_bf16 = to_bf16<4>,
+                           .add_scaled = add_scaled,
+                           .finish = finish_row};
+
+}  // namespace
+
+std::span<const Loops* const> loop_sets() {
+  static const std::array<const Loops*, 2> sets = {&kAvx512, &portable_loops()};
+  return sets;
+}
+
+}  // namespace plait::gemm

@@ -1,0 +1,345 @@
+// What a product promises (plait/gemm.h), for every backend that this machine has.
+#include "plait/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "plait/buffer.h"
+#include "plait/error.h"
+#include "tensor/compare.h"
+#include "tensor/fill.h"
+#include "tensor/tolerance.h"
+
+namespace plait {
+namespace {
+
+// A matrix of its own, random, with something between its rows.
+struct Matrix {
+  Matrix(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed = 0)
+      : memory(Buffer::for_tensor(dtype, rows, cols + kGap)),
+        view(memory.view(dtype, rows, cols + kGap)) {
+    tensor::fill_random(view, seed + 99);
+    view.cols = cols;
+    tensor::fill_random(view, seed);
+  }
+
+  static constexpr std::int64_t kGap = 3;
+  Buffer memory;
+  TensorView view;
+};
+
+double at(const ConstTensorView& view, std::int64_t i, std::int64_t j) {
+  float value = 0;
+  convert(static_cast<const std::byte*>(view.row(i)) +
+              j * static_cast<std::int64_t>(size_of(view.dtype)),
+          view.dtype, &value, Dtype::f32, 1);
+  return value;
+}
+
+// One product's operands.
+struct Problem {
+  explicit Problem(const GemmDesc& description, WeightLayout weight_layout = WeightLayout::out_in,
+                   bool transposed = false)
+      : desc(description),
+        x(desc.x, transposed ? desc.k : desc.m, transposed ? desc.m : desc.k, 1),
+        w(desc.weight, weight_layout == WeightLayout::out_in ? desc.n : desc.k,
+          weight_layout == WeightLayout::out_in ? desc.k : desc.n, 2),
+        layout(weight_layout),
+        x_transposed(transposed) {}
+
+  Input input() const { return {.view = x.view, .transposed = x_transposed}; }
+  WeightView weight() const { return {.view = w.view, .layout = layout}; }
+  // Element k of each row of X, and of each column of the weight, one after another.
+  std::vector<double> rows() const {
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < desc.m; ++i) {
+      for (std::int64_t k = 0; k < desc.k; ++k)
+        all.push_back(x_transposed ? at(x.view, k, i) : at(x.view, i, k));
+    }
+    return all;
+  }
+  std::vector<double> columns() const {
+    std::vector<double> all;
+    for (std::int64_t j = 0; j < desc.n; ++j) {
+      for (std::int64_t k = 0; k < desc.k; ++k)
+        all.push_back(layout == WeightLayout::out_in ? at(w.view, j, k) : at(w.view, k, j));
+    }
+    return all;
+  }
+
+  GemmDesc desc;
+  Matrix x;
+  Matrix w;
+  WeightLayout layout;
+  bool x_transposed;
+};
+
+// Is `got` the product, plus `before` and the bias, within what its roundings allow?
+void expect_product(const Problem& p, const ConstTensorView& got, const ConstTensorView* bias,
+                    const ConstTensorView* before) {
+  const tensor::Roundings way = {.terms = p.desc.k + 2, .out = p.desc.out};
+  const std::vector<double> x = p.rows();
+  const std::vector<double> w = p.columns();
+  double worst = 0;
+  for (std::int64_t i = 0; i < p.desc.m; ++i) {
+    for (std::int64_t j = 0; j < p.desc.n; ++j) {
+      double sum = bias != nullptr ? at(*bias, 0, j) : 0;
+      if (before != nullptr) sum += at(*before, i, j);
+      double magnitude = std::abs(sum) + (before != nullptr ? std::abs(at(*before, i, j)) : 0);
+      for (std::int64_t k = 0; k < p.desc.k; ++k) {
+        const double product = x[static_cast<std::size_t>(i * p.desc.k + k)] *
+                               w[static_cast<std::size_t>(j * p.desc.k + k)];
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      const double off = std::abs(at(got, i, j) - sum) / tensor::tolerance(way, magnitude);
+      worst = std::max(worst, std::isnan(off) && magnitude == 0 ? 0 : off);
+    }
+  }
+  EXPECT_LE(worst, 1) << name(p.desc) << ' ' << name(p.layout) << " transposed " << p.x_transposed;
+}
+
+class Products : public testing::TestWithParam<std::string> {
+ protected:
+  // Skips where the backend can't, with its own words.
+  Gemm select(const GemmDesc& desc, int threads = 1) const {
+    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
+  }
+  // A dtype that the backend takes, if it takes any.
+  Dtype dtype() const { return GetParam() == "amx" ? Dtype::bf16 : Dtype::f32; }
+  bool can(const GemmDesc& desc) const {
+    for (const GemmChoice& choice : explain_gemm(desc)) {
+      if (choice.backend == GetParam()) return choice.refusal.empty();
+    }
+    return false;
+  }
+};
+
+constexpr std::array kFloats = {Dtype::f32, Dtype::bf16, Dtype::f16};
+
+TEST_P(Products, AreRightForAllDtypesAndLayouts) {
+  int done = 0;
+  for (const Dtype x : kFloats) {
+    for (const Dtype w : kFloats) {
+      for (const Dtype out : kFloats) {
+        const GemmDesc desc = {.m = 19, .n = 70, .k = 45, .x = x, .weight = w, .out = out};
+        if (!can(desc)) continue;
+        ++done;
+        const bool transposed = done % 2 == 0;
+        const Problem p(desc, done % 3 == 0 ? WeightLayout::in_out : WeightLayout::out_in,
+                        transposed);
+        Matrix y(out, desc.m, desc.n, 5);
+        const Matrix before(out, desc.m, desc.n, 5);
+        const Matrix bias(done % 2 == 0 ? Dtype::f32 : Dtype::bf16, 1, desc.n, 6);
+        select(desc).run({.x = p.input(), .weight = p.weight(), .out = y.view, .bias = bias.view});
+        const ConstTensorView bias_view = bias.view;
+        expect_product(p, y.view, &bias_view, nullptr);
+
+        Matrix sum(out, desc.m, desc.n, 5);
+        select(desc).run(
+            {.x = p.input(), .weight = p.weight(), .out = sum.view, .accumulate = true});
+        const ConstTensorView before_view = before.view;
+        expect_product(p, sum.view, nullptr, &before_view);
+      }
+    }
+  }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+}
+
+TEST_P(Products, TakeAnySize) {
+  for (const Dtype dtype : kFloats) {
+    for (const std::int64_t m : {0, 1, 16, 33}) {
+      for (const std::int64_t n : {0, 1, 64, 129}) {
+        for (const std::int64_t k : {0, 1, 2, 31, 32, 300}) {
+          const GemmDesc desc = {
+              .m = m, .n = n, .k = k, .x = dtype, .weight = dtype, .out = Dtype::f32};
+          if (!can(desc)) continue;
+          const Problem p(desc);
+          Matrix y(Dtype::f32, m, n, 5);
+          select(desc).run({.x = p.input(), .weight = p.weight(), .out = y.view});
+          expect_product(p, y.view, nullptr, nullptr);
+        }
+      }
+    }
+  }
+}
+
+// The contract: an element's bits depend on its row, its column and the backend alone.
+TEST_P(Products, HaveTheSameBitsHoweverTheyAreCut) {
+  std::mt19937 random(11);
+  const auto below = [&](std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);
+  };
+  for (const Dtype dtype : kFloats) {
+    for (int round = 0; round < 6; ++round) {
+      const GemmDesc desc = {.m = 1 + below(130),
+                             .n = 1 + below(300),
+                             .k = 1 + below(700),
+                             .x = dtype,
+                             .weight = dtype,
+                             .out = Dtype::f32};
+      if (!can(desc)) continue;
+      const Problem p(desc, round % 2 == 0 ? WeightLayout::out_in : WeightLayout::in_out,
+                      round % 3 == 0);
+      const PackedWeight packed(p.weight(), 1 + round % 2);
+      Matrix whole(Dtype::f32, desc.m, desc.n, 5);
+      select(desc, 1).run({.x = p.input(), .weight = packed, .out = whole.view});
+      expect_product(p, whole.view, nullptr, nullptr);
+      for (int cut = 0; cut < 8; ++cut) {
+        const std::int64_t row = below(desc.m);
+        const std::int64_t col = below(desc.n);
+        const Window window = {.rows = {row, row + 1 + below(desc.m - row)},
+                               .columns = {col, col + 1 + below(desc.n - col)}};
+        Matrix part(Dtype::f32, window.rows.end - row, window.columns.end - col, 7);
+        GemmCall call = {.x = p.input(), .weight = p.weight(), .out = part.view, .window = window};
+        if (cut % 2 == 0) call.weight = packed;
+        select(desc, 1 + cut % 3).run(call);
+        EXPECT_TRUE(tensor::same_bits(
+            part.view,
+            whole.view.row_range(row, window.rows.end).column_range(col, window.columns.end)))
+            << name(desc) << " rows " << row << " to " << window.rows.end << " columns " << col
+            << " to " << window.columns.end;
+      }
+    }
+  }
+}
+
+// More rows than are packed at once.
+TEST_P(Products, TakeManyRows) {
+  const GemmDesc desc = {
+      .m = 1100, .n = 65, .k = 40, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  const Problem p(desc, WeightLayout::in_out, true);
+  Matrix y(Dtype::f32, desc.m, desc.n, 5);
+  select(desc, 2).run({.x = p.input(), .weight = p.weight(), .out = y.view});
+  expect_product(p, y.view, nullptr, nullptr);
+}
+
+TEST_P(Products, TellOfEveryTileOnce) {
+  const GemmDesc desc = {
+      .m = 70, .n = 200, .k = 33, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  const Problem p(desc);
+  Matrix y(Dtype::f32, 60, 180, 5);
+  Matrix whole(Dtype::f32, desc.m, desc.n, 5);
+  select(desc).run({.x = p.input(), .weight = p.weight(), .out = whole.view});
+  std::vector<int> seen(60 * 180);
+  std::mutex guard;
+  select(desc, 2).run({.x = p.input(),
+                       .weight = p.weight(),
+                       .out = y.view,
+                       .window = {.rows = {5, 65}, .columns = {10, 190}},
+                       .on_tile = [&](const Tile& tile) {
+                         const std::lock_guard lock(guard);
+                         for (std::int64_t i = tile.rows.begin; i < tile.rows.end; ++i) {
+                           for (std::int64_t j = tile.columns.begin; j < tile.columns.end; ++j) {
+                             ++seen.at(static_cast<std::size_t>((i - 5) * 180 + j - 10));
+                             EXPECT_EQ(at(y.view, i - 5, j - 10),
+                                       at(whole.view, i, j));  // finished
+                           }
+                         }
+                       }});
+  EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+}
+
+TEST_P(Products, WriteNothingBesideTheirPlace) {
+  const GemmDesc desc = {.m = 21, .n = 90, .k = 33, .x = dtype(), .weight = dtype()};
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  const Problem p(desc);
+  Matrix place(Dtype::bf16, 30, 120, 5);
+  const Matrix before(Dtype::bf16, 30, 120, 5);
+  select(desc).run({.x = p.input(),
+                    .weight = p.weight(),
+                    .out = place.view.row_range(4, 25).column_range(7, 97)});
+  EXPECT_TRUE(tensor::same_bits(place.view.row_range(0, 4), before.view.row_range(0, 4)));
+  EXPECT_TRUE(tensor::same_bits(place.view.row_range(25, 30), before.view.row_range(25, 30)));
+  EXPECT_TRUE(tensor::same_bits(place.view.column_range(0, 7), before.view.column_range(0, 7)));
+  EXPECT_TRUE(
+      tensor::same_bits(place.view.column_range(97, 120), before.view.column_range(97, 120)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Products, testing::Values("amx", "xsmm", "vector", "reference"));
+
+template <class Call>
+std::string refusal_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Gemm, RefusesWhatDoesNotFit) {
+  const GemmDesc desc = {.m = 4, .n = 6, .k = 5};
+  const Problem p(desc);
+  Gemm gemm = select_gemm(desc);
+  const Matrix y(Dtype::bf16, 4, 6);
+  const GemmCall good = {.x = p.input(), .weight = p.weight(), .out = y.view};
+  gemm.run(good);
+  const auto says = [&](auto&& spoil, const std::string& sentence) {
+    GemmCall bad = good;
+    spoil(bad);
+    EXPECT_NE(refusal_of([&] { gemm.run(bad); }).find(sentence), std::string::npos)
+        << refusal_of([&] { gemm.run(bad); });
+  };
+  says([&](GemmCall& c) { c.x.view.cols = 4; },
+       "matmul: x is 4 x 4 but the product was made for k=5");
+  says([&](GemmCall& c) { c.x.view.dtype = Dtype::f16; },
+       "matmul: x is f16 but the product was made for bf16");
+  says([&](GemmCall& c) { c.x.view.data = nullptr; }, "matmul: x is 4 x 5 but its data is null");
+  says([&](GemmCall& c) { c.weight = WeightView{p.w.view, WeightLayout::in_out}; },
+       "matmul: weight is 6 x 5 (in_out) but the product was made for n=6 k=5");
+  says([&](GemmCall& c) { c.out.rows = 3; }, "matmul: out is 3 x 6 but the window is 4 x 6");
+  says([&](GemmCall& c) { c.out.dtype = Dtype::f16; }, "matmul: out is f16");
+  says([&](GemmCall& c) { c.window.columns = {2, 9}; },
+       "matmul: the window's columns 2 to 9 are not within the product's 6");
+  says([&](GemmCall& c) { c.bias = p.x.view.row_range(0, 1); }, "matmul: bias is 1 x 5");
+  says([&](GemmCall& c) { c.out.data = p.x.view.data; }, "matmul: out overlaps x");
+  EXPECT_NE(refusal_of([] {
+              PackedWeight({.view = Matrix(Dtype::s8, 4, 4).view, .layout = WeightLayout::out_in});
+            }).find("which needs scales"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([] {
+              select_gemm({.m = 1, .n = 1, .k = 1}, {.backend = "mkl"});
+            }).find("there is no backend mkl; there are amx, xsmm, vector, reference"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([] {
+              select_gemm({.m = 1, .n = 1, .k = 1, .x = Dtype::s8});
+            }).find("matmul: x is s8"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([] { select_gemm({.m = 1, .n = -1, .k = 1}); }).find("n=-1"),
+            std::string::npos);
+}
+
+TEST(Gemm, IsDescribedByText) {
+  const GemmDesc desc = {.m = 8, .n = 4096, .k = 11, .x = Dtype::f16, .weight = Dtype::f32};
+  EXPECT_EQ(name(desc), "m=8 n=4096 k=11 x=f16 w=f32 out=bf16");
+  EXPECT_EQ(parse_gemm(name(desc)), desc);
+  EXPECT_EQ(parse_gemm("k=11 w=f32  m=8 x=f16 n=4096"), desc);
+  for (const char* bad :
+       {"", "m=1 n=2", "m=1 n=2 k=x", "m=1 n=2 k=-3", "m=1 n=2 k=3 x=s8", "m=1 n=2 k=3 x=f64",
+        "m=1 n=2 k=3 q", "m n k", "m=1 n=2 k=3 =", "m=99999999999999999999 n=1 k=1"}) {
+    EXPECT_NE(refusal_of([&] { parse_gemm(bad); }), "nothing was refused") << bad;
+  }
+}
+
+TEST(Gemm, WalksFromTheBestToTheReference) {
+  const auto walk = explain_gemm({.m = 1, .n = 1, .k = 1, .x = Dtype::f32});
+  EXPECT_EQ(walk.front().backend, "amx");
+  EXPECT_EQ(walk.front().refusal, "AMX multiplies bf16 only");
+  EXPECT_EQ(walk.back().backend, "reference");
+  EXPECT_TRUE(walk.back().refusal.empty());
+}
+
+}  // namespace
+}  // namespace plait

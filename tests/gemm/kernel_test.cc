@@ -1,0 +1,381 @@
+// What every TileKernel promises (src/gemm/kernel.h), for each kernel that this processor can run.
+// A kernel joins by its line in kernels().
+#include "gemm/kernel.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gemm/amx/factory.h"
+#include "gemm/vector/sets.h"
+#include "gemm/xsmm/factory.h"
+#include "tensor/tolerance.h"
+
+namespace plait::gemm {
+namespace {
+
+float fused(float sum, float x, float w) { return std::fma(x, w, sum); }
+float rounded(float sum, float x, float w) { return sum + x * w; }
+
+struct Maker {
+  std::string name;
+  std::function<const char*()> refusal;
+  std::function<std::unique_ptr<TileKernel>()> create;
+  // How the next product is added to an element's sum, where it is one after another.
+  float (*add)(float sum, float x, float w) = nullptr;
+};
+
+std::ostream& operator<<(std::ostream& out, const Maker& maker) { return out << maker.name; }
+
+std::vector<Maker> kernels() {
+  std::vector<Maker> all = {
+      {.name = "amx",
+       .refusal = [] { return amx::refusal(Dtype::bf16); },
+       .create = [] { return amx::create(Dtype::bf16); }},
+      {.name = "xsmm_f32",
+       .refusal = [] { return xsmm::refusal(Dtype::f32); },
+       .create = [] { return xsmm::create(Dtype::f32); },
+       .add = fused},
+      {.name = "xsmm_bf16",
+       .refusal = [] { return xsmm::refusal(Dtype::bf16); },
+       .create = [] { return xsmm::create(Dtype::bf16); }},
+  };
+  for (const vector::Set& set : vector::sets()) {
+    std::string name = set.name;
+    std::replace(name.begin(), name.end(), '-', '_');
+    all.push_back({.name = name,
+                   .refusal = [set] { return set.usable() ? nullptr : "not on this processor"; },
+                   .create = [set] { return vector::create(set); },
+                   .add = set.fused ? fused : rounded});
+  }
+  return all;
+}
+
+// Memory whose end is the end of what may be read or written.
+class Fenced {
+ public:
+  explicit Fenced(std::size_t bytes) : bytes_(bytes) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    mapped_ = (bytes + page - 1) / page * page + page;
+    void* memory =
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    start_ = static_cast<std::byte*>(memory);
+    end_ = start_ + mapped_ - page;
+    mprotect(end_, page, PROT_NONE);
+  }
+  ~Fenced() { munmap(start_, mapped_); }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+
+  std::byte* data() const { return end_ - bytes_; }
+
+ private:
+  std::size_t bytes_;
+  std::size_t mapped_;
+  std::byte* start_;
+  std::byte* end_;
+};
+
+using Sums = std::vector<float>;  // [rows][64]
+
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t size() const { return end - begin; }
+};
+
+class Kernel : public testing::TestWithParam<Maker> {
+ protected:
+  static constexpr std::int64_t kDepth = 288;
+
+  void SetUp() override {
+    if (const char* reason = GetParam().refusal())
+      GTEST_SKIP() << GetParam().name << ": " << reason;
+    kernel_ = GetParam().create();
+    kernel_->begin();
+    fill(1);
+  }
+  void TearDown() override {
+    if (kernel_) kernel_->end();
+  }
+
+  std::int64_t max_rows() const { return kernel_->max_rows(); }
+
+  // Values that the operand holds exactly, of many sizes, so that every order of adding them up
+  // has bits of its own.
+  void fill(unsigned seed) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> value(-1, 1);
+    std::uniform_int_distribution<int> exponent(-6, 6);
+    const auto next = [&] {
+      const float some = std::ldexp(value(random), exponent(random));
+      return kernel_->operand() == Dtype::bf16 ? static_cast<float>(Bf16(some)) : some;
+    };
+    x_.resize(static_cast<std::size_t>(max_rows() * kDepth));
+    w_.resize(static_cast<std::size_t>(kPanelColumns * kDepth));
+    std::generate(x_.begin(), x_.end(), next);
+    std::generate(w_.begin(), w_.end(), next);
+  }
+
+  std::int64_t bytes_of(std::int64_t elements) const {
+    return elements * static_cast<std::int64_t>(size_of(kernel_->operand()));
+  }
+
+  float& x(std::int64_t row, std::int64_t k) {
+    return x_[static_cast<std::size_t>(row * kDepth + k)];
+  }
+  float& w(std::int64_t k, std::int64_t col) {
+    return w_[static_cast<std::size_t>(k * kPanelColumns + col)];
+  }
+
+  void put(std::byte* to, float value) const {
+    convert(&value, Dtype::f32, to, kernel_->operand(), 1);
+  }
+
+  // Where packed row `row` has its element k of `depth`, in bytes; see RowForm.
+  std::int64_t offset_in_rows(std::int64_t row, std::int64_t k, std::int64_t depth) const {
+    if (kernel_->row_form() == RowForm::plain) return row * row_stride(depth) + bytes_of(k);
+    const std::int64_t place = k / kKStep * 16 + row % 16;
+    return row / 16 * row_stride(depth) + bytes_of(place * kKStep + k % kKStep);
+  }
+
+  // Plain rows begin wherever an element may, tiles at a cache line.
+  std::int64_t row_stride(std::int64_t depth) const {
+    if (kernel_->row_form() == RowForm::plain) return bytes_of(depth + 3);
+    return bytes_of(16 * depth) + 64;
+  }
+
+  std::unique_ptr<Fenced> packed_rows(Range rows, Range k) {
+    const std::int64_t bytes =
+        offset_in_rows(rows.size() - 1, k.size() - 1, k.size()) + bytes_of(1);
+    auto packed = std::make_unique<Fenced>(static_cast<std::size_t>(bytes));
+    std::fill_n(packed->data(), bytes, std::byte{0xff});  // not a number, between the rows
+    for (std::int64_t row = 0; row < rows.size(); ++row) {
+      for (std::int64_t i = 0; i < k.size(); ++i)
+        put(packed->data() + offset_in_rows(row, i, k.size()), x(rows.begin + row, k.begin + i));
+    }
+    return packed;
+  }
+
+  std::unique_ptr<Fenced> packed_panel(Range k) {
+    const std::int64_t together = kernel_->operand() == Dtype::bf16 ? 2 : 1;
+    auto panel =
+        std::make_unique<Fenced>(static_cast<std::size_t>(bytes_of(k.size() * kPanelColumns)));
+    for (std::int64_t i = 0; i < k.size(); ++i) {
+      for (std::int64_t col = 0; col < kPanelColumns; ++col) {
+        const std::int64_t at = (i / together * kPanelColumns + col) * together + i % together;
+        put(panel->data() + bytes_of(at), w(k.begin + i, col));
+      }
+    }
+    return panel;
+  }
+
+  void multiply(Range rows, Range k, float* sums, bool first) {
+    const auto packed = packed_rows(rows, k);
+    const auto panel = packed_panel(k);
+    kernel_->multiply({.rows = packed->data(),
+                       .row_stride = row_stride(k.size()),
+                       .panel = panel->data(),
+                       .k = k.size(),
+                       .sums = sums,
+                       .row_count = static_cast<int>(rows.size()),
+                       .first = first});
+  }
+
+  // In one call for each range of k, all of them in order.
+  Sums product(Range rows, const std::vector<Range>& cuts = {{0, kDepth}}) {
+    const auto elements = static_cast<std::size_t>(rows.size() * kPanelColumns);
+    const Fenced place(elements * sizeof(float));
+    auto* sums = reinterpret_cast<float*>(place.data());
+    std::fill_n(sums, elements, std::numeric_limits<float>::quiet_NaN());
+    for (const Range& k : cuts) multiply(rows, k, sums, k.begin == 0);
+    return {sums, sums + elements};
+  }
+
+  // The same for each row alone.
+  Sums one_by_one() {
+    Sums all;
+    for (std::int64_t row = 0; row < max_rows(); ++row) {
+      const Sums one = product({row, row + 1});
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
+  std::unique_ptr<TileKernel> kernel_;
+  std::vector<float> x_;
+  std::vector<float> w_;
+};
+
+bool same_bits(const Sums& a, const float* b) {
+  return std::memcmp(a.data(), b, a.size() * sizeof(float)) == 0;
+}
+
+TEST_P(Kernel, IsAsNearAsItsRoundingsAllow) {
+  const Sums got = product({0, max_rows()});
+  for (std::int64_t row = 0; row < max_rows(); ++row) {
+    for (std::int64_t col = 0; col < kPanelColumns; ++col) {
+      double want = 0;
+      double magnitude = 0;
+      for (std::int64_t k = 0; k < kDepth; ++k) {
+        const double term = double{x(row, k)} * double{w(k, col)};
+        want += term;
+        magnitude += std::abs(term);
+      }
+      const double allowed = tensor::tolerance({.terms = kDepth}, magnitude);
+      ASSERT_NEAR(got[static_cast<std::size_t>(row * kPanelColumns + col)], want, allowed)
+          << "row " << row << ", column " << col;
+    }
+  }
+}
+
+// So all f32 kernels give the same bits on a processor that has fused multiply-adds.
+TEST_P(Kernel, AddsOneProductAfterAnother) {
+  if (GetParam().add == nullptr) GTEST_SKIP() << "has an order of its own";
+  for (std::int64_t k = 0; k < kDepth; k += 7) x(0, k) = std::ldexp(x(0, k), -135);  // denormals
+  const Sums got = product({0, max_rows()});
+  for (std::int64_t row = 0; row < max_rows(); ++row) {
+    for (std::int64_t col = 0; col < kPanelColumns; ++col) {
+      float want = 0;
+      for (std::int64_t k = 0; k < kDepth; ++k) want = GetParam().add(want, x(row, k), w(k, col));
+      ASSERT_EQ(got[static_cast<std::size_t>(row * kPanelColumns + col)], want)
+          << "row " << row << ", column " << col;
+    }
+  }
+}
+
+TEST_P(Kernel, GivesARowTheSameBitsInAnyCompany) {
+  const Sums alone = one_by_one();
+  for (std::int64_t count = 1; count <= max_rows(); ++count) {
+    const std::int64_t begin = max_rows() - count;
+    ASSERT_TRUE(same_bits(product({0, count}), alone.data())) << count << " rows";
+    ASSERT_TRUE(same_bits(product({begin, max_rows()}), alone.data() + begin * kPanelColumns))
+        << "the last " << count << " rows";
+  }
+}
+
+TEST_P(Kernel, GivesTheSameBitsWhereverKIsCut) {
+  for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, max_rows()}) {
+    const Sums whole = product({0, rows});
+    std::vector<Range> steps;
+    for (std::int64_t cut = 0; cut < kDepth; cut += kKStep) {
+      steps.push_back({cut, cut + kKStep});
+      if (cut == 0) continue;
+      ASSERT_TRUE(same_bits(whole, product({0, rows}, {{0, cut}, {cut, kDepth}}).data()))
+          << rows << " rows, cut at " << cut;
+    }
+    ASSERT_TRUE(same_bits(whole, product({0, rows}, steps).data())) << rows << " rows, all cuts";
+  }
+}
+
+TEST_P(Kernel, WritesNoSumsButItsOwn) {
+  constexpr float kUntouched = -77;
+  const std::int64_t around = 2 * kPanelColumns;
+  for (std::int64_t count = 1; count <= max_rows(); ++count) {
+    const std::int64_t mine = count * kPanelColumns;
+    const Fenced place(static_cast<std::size_t>(mine + 2 * around) * sizeof(float));
+    auto* all = reinterpret_cast<float*>(place.data());
+    std::fill_n(all, mine + 2 * around, kUntouched);
+    for (const bool first : {true, false}) {
+      multiply({0, count}, {0, kKStep}, all + around, first);
+      for (std::int64_t i = 0; i < around; ++i) {
+        ASSERT_EQ(all[i], kUntouched) << count << " rows, " << around - i << " before";
+        ASSERT_EQ(all[around + mine + i], kUntouched) << count << " rows, " << i << " behind";
+      }
+    }
+  }
+}
+
+TEST_P(Kernel, LeavesColumnsOfZerosZero) {
+  for (std::int64_t k = 0; k < kDepth; ++k) {
+    for (std::int64_t col = 50; col < kPanelColumns; ++col) w(k, col) = 0;
+  }
+  const Sums got = product({0, max_rows()});
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (i % kPanelColumns >= 50) {
+      ASSERT_EQ(got[i], 0) << "element " << i;
+    }
+  }
+}
+
+TEST_P(Kernel, KeepsNotANumberInItsRow) {
+  if (max_rows() < 3) GTEST_SKIP() << "has no row between two others";
+  const Sums before = product({0, 3});
+  x(1, 40) = std::numeric_limits<float>::infinity();
+  x(1, 41) = std::numeric_limits<float>::quiet_NaN();
+  const Sums after = product({0, 3});
+  for (std::size_t col = 0; col < kPanelColumns; ++col) {
+    ASSERT_EQ(after[col], before[col]);
+    ASSERT_TRUE(std::isnan(after[kPanelColumns + col]));
+    ASSERT_EQ(after[2 * kPanelColumns + col], before[2 * kPanelColumns + col]);
+  }
+}
+
+TEST_P(Kernel, ServesManyThreadsAtOnce) {
+  const Sums want = product({0, max_rows()});
+  const auto rows = packed_rows({0, max_rows()}, {0, kDepth});
+  const auto panel = packed_panel({0, kDepth});
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  threads.reserve(wrong.size());
+  for (int& mine : wrong) {
+    threads.emplace_back([&, this] {
+      const Fenced place(want.size() * sizeof(float));
+      auto* sums = reinterpret_cast<float*>(place.data());
+      kernel_->begin();
+      for (int i = 0; i < 50; ++i) {
+        kernel_->multiply({.rows = rows->data(),
+                           .row_stride = row_stride(kDepth),
+                           .panel = panel->data(),
+                           .k = kDepth,
+                           .sums = sums,
+                           .row_count = static_cast<int>(max_rows()),
+                           .first = true});
+        mine += same_bits(want, sums) ? 0 : 1;
+      }
+      kernel_->end();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(4, 0));
+}
+
+TEST_P(Kernel, MayBeCreatedByManyThreadsAtOnce) {
+  std::vector<std::unique_ptr<TileKernel>> made(8);
+  std::vector<std::thread> threads;
+  threads.reserve(made.size());
+  for (auto& mine : made) threads.emplace_back([&mine] { mine = GetParam().create(); });
+  for (std::thread& thread : threads) thread.join();
+  const Sums want = product({0, max_rows()});
+  for (auto& mine : made) {
+    std::swap(kernel_, mine);
+    EXPECT_TRUE(same_bits(want, product({0, max_rows()}).data()));
+  }
+}
+
+TEST_P(Kernel, WorksOnBlocksThatItCanMultiply) {
+  const Blocking blocking = kernel_->blocking();
+  EXPECT_GE(blocking.rows, max_rows());
+  EXPECT_EQ(blocking.rows % max_rows(), 0) << "the last call of each block has few rows";
+  EXPECT_GE(blocking.panels, 1);
+  EXPECT_GE(blocking.k, kKStep);
+  EXPECT_EQ(blocking.k % kKStep, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Kernel, testing::ValuesIn(kernels()),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace plait::gemm

@@ -1,0 +1,141 @@
+// Every set of loops gives the bits of the portable one.
+#include "gemm/loops.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace plait::gemm {
+namespace {
+
+class Loop : public testing::TestWithParam<const Loops*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->usable()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
+  }
+  const Loops& set() const { return *GetParam(); }
+
+  template <class T>
+  std::vector<T> random(std::size_t n) {
+    std::vector<T> values(n);
+    for (T& value : values) value = static_cast<T>(bits_());
+    return values;
+  }
+  std::vector<float> floats(std::size_t n) {
+    std::vector<float> values(n);
+    for (float& value : values) value = std::uniform_real_distribution<float>(-2, 2)(bits_);
+    return values;
+  }
+
+ private:
+  std::mt19937 bits_{17};
+};
+
+TEST_P(Loop, TurnsWordsOver) {
+  for (const std::int64_t rows : {1, 15, 16, 17, 64}) {
+    for (const std::int64_t cols : {1, 7, 16, 33, 100}) {
+      const auto from = random<std::uint32_t>(static_cast<std::size_t>(rows * (cols + 3)));
+      const Words words = {reinterpret_cast<const std::byte*>(from.data()), (cols + 3) * 4, rows,
+                           cols};
+      std::vector<std::uint32_t> got(static_cast<std::size_t>(cols * (rows + 5)), 7);
+      std::vector<std::uint32_t> want = got;
+      set().transpose(words, got.data(), rows + 5);
+      portable_loops().transpose(words, want.data(), rows + 5);
+      EXPECT_EQ(got, want) << rows << " x " << cols;
+      EXPECT_EQ(want[0], from[0]);
+      EXPECT_EQ(want.at(static_cast<std::size_t>((cols - 1) * (rows + 5))),
+                from[static_cast<std::size_t>(cols - 1)]);
+    }
+  }
+}
+
+TEST_P(Loop, PutsPairsTogether) {
+  for (const std::size_t n : {std::size_t{1}, std::size_t{16}, std::size_t{63}, std::size_t{64}}) {
+    const auto even = random<std::uint16_t>(n);
+    const auto odd = random<std::uint16_t>(n);
+    std::vector<std::uint32_t> got(n + 1, 7);
+    set().interleave(even.data(), odd.data(), static_cast<std::int64_t>(n), got.data());
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(got[i], even[i] | std::uint32_t{odd[i]} << 16);
+    EXPECT_EQ(got[n], 7U);
+  }
+}
+
+TEST_P(Loop, WidensPairs) {
+  constexpr std::int64_t kDepth = 64;
+  const auto pairs = random<std::uint32_t>(kDepth / 2 * kPanelColumns);
+  for (const auto widen : {&Loops::widen_bf16, &Loops::widen_f16}) {
+    std::vector<float> got(kDepth * kPanelColumns);
+    std::vector<float> want(got.size());
+    (set().*widen)(pairs.data(), kDepth, got.data());
+    (portable_loops().*widen)(pairs.data(), kDepth, want.data());
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
+  }
+}
+
+TEST_P(Loop, ReadsQuantisedValues) {
+  constexpr std::int64_t kDepth = 64;
+  const auto values = random<std::int8_t>(kDepth * kPanelColumns);
+  const auto offsets = random<std::int8_t>(kPanelColumns);
+  for (const std::int8_t* offset :
+       std::initializer_list<const std::int8_t*>{nullptr, offsets.data()}) {
+    for (const auto read : {&Loops::s8_to_f32, &Loops::s4_to_f32}) {
+      std::vector<float> got(kDepth * kPanelColumns);
+      std::vector<float> want(got.size());
+      (set().*read)(values.data(), kDepth, offset, got.data());
+      (portable_loops().*read)(values.data(), kDepth, offset, want.data());
+      EXPECT_EQ(got, want);
+      EXPECT_EQ(want[0], (read == &Loops::s8_to_f32 ? values[0] : (values[0] << 28) >> 28) +
+                             (offset == nullptr ? 0 : offset[0]));
+    }
+    for (const auto read : {&Loops::s8_to_bf16, &Loops::s4_to_bf16}) {
+      std::vector<std::uint32_t> got(kDepth / 2 * kPanelColumns);
+      std::vector<std::uint32_t> want(got.size());
+      (set().*read)(values.data(), kDepth, offset, got.data());
+      (portable_loops().*read)(values.data(), kDepth, offset, want.data());
+      EXPECT_EQ(got, want);
+    }
+  }
+}
+
+TEST_P(Loop, AddsScaledParts) {
+  const auto part = floats(5 * kPanelColumns);
+  const auto scales = floats(kPanelColumns);
+  auto got = floats(5 * kPanelColumns);
+  auto want = got;
+  set().add_scaled(part.data(), scales.data(), 5, got.data());
+  portable_loops().add_scaled(part.data(), scales.data(), 5, want.data());
+  EXPECT_EQ(got, want);
+}
+
+TEST_P(Loop, FinishesRows) {
+  const auto sums = floats(kPanelColumns);
+  const auto scales = floats(kPanelColumns);
+  const auto bias = floats(kPanelColumns);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (int variant = 0; variant < 8; ++variant) {
+      const Finish how = {.scales = (variant & 1) != 0 ? scales.data() : nullptr,
+                          .bias = (variant & 2) != 0 ? bias.data() : nullptr,
+                          .accumulate = (variant & 4) != 0,
+                          .dtype = dtype};
+      for (const std::int64_t n : {0, 1, 16, 37, 64}) {
+        // Whatever is there before: small numbers in every dtype.
+        std::vector<std::uint16_t> got(2 * kPanelColumns + 2, 0x3c00);
+        std::vector<std::uint16_t> want = got;
+        set().finish(how, sums.data(), n, got.data());
+        portable_loops().finish(how, sums.data(), n, want.data());
+        EXPECT_EQ(got, want) << name(dtype) << " variant " << variant << " n " << n;
+        EXPECT_EQ(n > 0, got != std::vector<std::uint16_t>(got.size(), 0x3c00));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Loop, testing::ValuesIn(loop_sets().begin(), loop_sets().end()),
+                         [](const auto& set) { return std::string(set.param->name); });
+
+}  // namespace
+}  // namespace plait::gemm
