@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/launch/words.h"
+#include "cli/verbs.h"
 
 namespace plait::cli {
 namespace {
@@ -127,9 +128,14 @@ void Supervisor::reap() {
 }
 
 void Supervisor::rank_ended(int rank, int wait_status) {
-  if (wait_status == 0 || phase_ != Phase::running) return;
+  if (wait_status == 0) return;
+  const int status = exit_status_of(wait_status);
+  // Who has lost a peer was not the first to fail, even if it is the first to be buried.
+  const bool cause = phase_ == Phase::lingering && status_ == kPeerLost && status != kPeerLost;
+  if (phase_ != Phase::running && !cause) return;
   failed_rank_ = rank;
-  status_ = exit_status_of(wait_status);
+  status_ = status;
+  if (cause) return say(fmt::format("rank {} {}", rank, show_end(wait_status)));
   const auto others = crew_.living();
   const std::string what = fmt::format("rank {} {}", rank, show_end(wait_status));
   if (others.empty()) return say(what);
