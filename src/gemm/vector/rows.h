@@ -40,7 +40,6 @@ template <class Set, int Rows, int Vectors>
   const std::byte* x = call.rows + row * call.row_stride;
   const auto* panel = reinterpret_cast<const float*>(call.panel) + col;
   float* sums = call.sums + row * kPanelColumns + col;
-
   const float* behind = col == 0 ? behind_block(call, row / Set::kRows) : nullptr;
 
   Vector sum[Rows][Vectors];
