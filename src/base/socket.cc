@@ -88,8 +88,10 @@ std::optional<Fd> connect_to(const std::string& name) {
 
 std::optional<Fd> accept_from(const Fd& listener) {
   Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd) return std::nullopt;
-  return fd;
+  if (fd) return fd;
+  // ECONNABORTED: whoever called has gone again.
+  if (would_block() || errno == ECONNABORTED) return std::nullopt;
+  fail_errno("cannot accept a caller at a socket");
 }
 
 Credentials credentials_of(const Fd& socket) {
@@ -148,6 +150,10 @@ Delivery receive_message(const Fd& socket, Message& received) {
     fail_errno("cannot receive a set-up message");
   }
   received.fd = descriptor_in(message);
+  if (!received.fd && (message.msg_flags & MSG_CTRUNC) != 0) {
+    errno = EMFILE;  // the kernel does not say, but drops a descriptor for nothing else
+    fail_errno("cannot receive a descriptor with a set-up message");
+  }
   // A message of plait is never empty: nothing at all is the end of the connection.
   if (length == 0) return Delivery::closed;
   bytes.resize(static_cast<std::size_t>(length));

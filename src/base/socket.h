@@ -20,7 +20,8 @@ std::optional<Fd> listen_at(const std::string& name);
 // Null where nobody listens (yet).
 std::optional<Fd> connect_to(const std::string& name);
 
-// Null where nobody is waiting to be accepted.
+// Null where nobody is waiting to be accepted. Throws where somebody is but can't be, such as for
+// want of descriptors.
 std::optional<Fd> accept_from(const Fd& listener);
 
 struct Credentials {
@@ -39,7 +40,8 @@ enum class Delivery { done, not_yet, closed };
 
 inline constexpr std::size_t kLongestMessage = 64 * 1024;
 
-// Neither waits: not_yet where the socket is full, or empty.
+// Neither waits: not_yet where the socket is full, or empty. A descriptor that this process has no
+// room for is an Error{system}, and the message is lost.
 Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd);
 Delivery receive_message(const Fd& socket, Message& message);
 

@@ -21,6 +21,8 @@ class Milestones {
 
   void reach(int milestone) { ++(*reached_)[milestone]; }
 
+  int reached(int milestone) const { return (*reached_)[milestone]; }
+
   // Waits until `times` processes have reached it. Bounded, so that nothing outlives the test.
   void await(int milestone, int times = 1) const {
     for (int tries = 0; tries < 40'000 && (*reached_)[milestone] < times; ++tries) ::usleep(1000);

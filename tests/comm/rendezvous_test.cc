@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include "base/check.h"
 #include "base/socket.h"
@@ -129,6 +130,45 @@ TEST(Rendezvous, ASecondRankZeroIsRefusedAndTheFirstGoesOn) {
     expect_group({.rank = 1, .world = 2, .job = job});
   });
   fork_all(processes);
+}
+
+// A process cannot tell its own two connects apart, nor can rank 0.
+TEST(Rendezvous, TwoConnectsOfOneProcessAtOnceAreTold) {
+  const std::string job = fresh_job();
+  const std::string advice =
+      ": let one be done before the other begins, or give each a job of its own";
+  fork_ranks(2, [&](int rank) {
+    if (rank == 0) {
+      const Error error = error_of(options_for({.rank = 0, .world = 3, .job = job}, kLong));
+      EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+      EXPECT_EQ(error.culprit(), 1);
+      EXPECT_TRUE(contains(error.what(), ") connect at once as rank 1 of 3" + advice))
+          << error.what();
+      return;
+    }
+    const auto connect = [&] {
+      EXPECT_EQ(
+          std::string(error_of(options_for({.rank = 1, .world = 3, .job = job}, kLong)).what()),
+          base::sentence("two threads of one process (pid ", ::getpid(),
+                         ") connect at once as rank 1 of 3", advice));
+    };
+    const std::jthread other(connect);
+    connect();
+  });
+}
+
+TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
+  const std::string job = fresh_job();
+  std::jthread first([&] {
+    expect_error(options_for({.rank = 0, .world = 2, .job = job}, kShort), Code::timeout, 1,
+                 "rank 1 of 2 has not come within 500 ms");
+  });
+  await_listener(job);
+  expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
+               Error::kNobody,
+               base::sentence("two threads of one process (pid ", ::getpid(),
+                              ") connect at once as rank 0: let one be done before the other "
+                              "begins, or give each a job of its own"));
 }
 
 TEST(Rendezvous, EverybodyHearsWhoIsMissing) {
@@ -336,6 +376,14 @@ TEST_F(Strangers, ThatTalkPerfectlyAreIgnored) {
     expect_group({.rank = 1, .world = 2, .job = job});
   });
   fork_all(processes);
+}
+
+// The very text, since ranks of different builds meet by it.
+TEST(NameOfJob, IsTheSameInEveryBuild) {
+  const std::string name = name_of_job(std::string(200, 'j'));
+  const std::string user = std::to_string(::geteuid());
+  if (user != "0") GTEST_SKIP() << "the number is of root's name";
+  EXPECT_EQ(name, "plait-0-" + std::string(52, 'j') + "-5489864401718141679");
 }
 
 TEST(NameOfJob, IsTheUsersOwnAndFits) {

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
-#include <functional>
-#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/shm/porch.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {
@@ -22,7 +23,6 @@ using base::Message;
 using base::Nanoseconds;
 using base::sentence;
 
-constexpr const char* kGreeting = "plait-1";  // changes with the set-up's protocol
 constexpr const char* kWelcome = "welcome";
 
 // How much longer than rank 0 the others wait, so that they hear its verdict.
@@ -31,97 +31,16 @@ constexpr Nanoseconds kGrace = base::kSecond;
 // How long rank 0 stays to tell those who come later that it is of no use.
 constexpr Nanoseconds kLinger = base::kSecond;
 
-// Whoever calls says who it is at once. Of those who don't, so many are borne at a time, and where
-// there are more, each so long.
-constexpr std::size_t kMostSilent = 64;
-constexpr Nanoseconds kSilence = 250 * base::kMillisecond;
-
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 
-std::string hello(const Seat& seat) {
-  return sentence(kGreeting, ' ', seat.rank, ' ', seat.world, ' ', ::getpid());
+// Who says to be the same rank. One process may connect twice at once, from two threads.
+std::string claimants(long first, long second, const std::string& rank) {
+  if (first != second) {
+    return sentence("two processes (pid ", first, " and pid ", second, ") claim ", rank);
+  }
+  return sentence("two threads of one process (pid ", first, ") connect at once as ", rank,
+                  ": let one be done before the other begins, or give each a job of its own");
 }
-
-struct Hello {
-  int rank;
-  int world;
-  long pid;
-};
-
-std::optional<Hello> parse_hello(const std::string& text) {
-  const auto words = base::split(text, ' ');
-  if (words.size() != 4 || words[0] != kGreeting) return std::nullopt;
-  const auto rank = base::parse_int(words[1]);
-  const auto world = base::parse_int(words[2]);
-  const auto pid = base::parse_int(words[3]);
-  constexpr std::int64_t kMost = 1 << 20;
-  if (!rank || !world || !pid || *rank < -kMost || *rank > kMost || *world > kMost) {
-    return std::nullopt;
-  }
-  return Hello{.rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .pid = *pid};
-}
-
-struct Guest {
-  Hello said;
-  Fd socket;
-};
-
-// Those who have called and not yet said who they are.
-class Porch {
- public:
-  explicit Porch(Fd listener) : listener_(std::move(listener)) {}
-
-  // Waits until somebody calls or speaks, here or at one of `others`; returns who has said who it
-  // is.
-  std::vector<Guest> wait(std::vector<const Fd*> others, Nanoseconds longest) {
-    const bool room = callers_.size() < kMostSilent;
-    if (room) others.push_back(&listener_);
-    for (const Caller& caller : callers_) others.push_back(&caller.socket);
-    base::wait_readable(others, std::min(longest, kBetweenLooks));
-    let_in();
-    return hear();
-  }
-
-  void close() { listener_.reset(); }
-
- private:
-  struct Caller {
-    Fd socket;
-    Nanoseconds since;
-  };
-
-  void let_in() {
-    while (callers_.size() < kMostSilent) {
-      auto caller = base::accept_from(listener_);
-      if (!caller) return;
-      if (base::credentials_of(*caller).uid == ::geteuid())
-        callers_.push_back({.socket = std::move(*caller), .since = base::now()});
-    }
-  }
-
-  std::vector<Guest> hear() {
-    std::vector<Guest> guests;
-    std::vector<Caller> silent;
-    const bool crowded = callers_.size() >= kMostSilent;
-    const Nanoseconds patient_since = base::now() - kSilence;
-    for (Caller& caller : callers_) {
-      Message message;
-      const Delivery delivery = base::receive_message(caller.socket, message);
-      if (delivery == Delivery::not_yet) {
-        const bool patience_ends = crowded && caller.since < patient_since;
-        if (!patience_ends) silent.push_back(std::move(caller));
-      } else if (delivery == Delivery::done) {
-        const auto said = parse_hello(message.bytes);
-        if (said) guests.push_back({.said = *said, .socket = std::move(caller.socket)});
-      }
-    }
-    callers_ = std::move(silent);
-    return guests;
-  }
-
-  Fd listener_;
-  std::vector<Caller> callers_;
-};
 
 // Rank 0's side, until everybody sits.
 class Doorkeeper {
@@ -131,11 +50,26 @@ class Doorkeeper {
         seat_(seat),
         watch_(watch),
         guests_(seat.world),
+        told_(seat.world),
         pids_(seat.world) {
     pids_[0] = ::getpid();
   }
 
-  std::vector<Fd> run() {
+  std::vector<Fd> run() try { return gather(); } catch (const Error& error) {
+    if (error.code() != Code::system || error.culprit() != Error::kNobody) throw;
+    // Told as others are, whoever has come or still comes: they would take rank 0 for gone.
+    const std::string verdict =
+        tell_guests(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
+    try {
+      porch_.make_room();
+      turn_away_the_late(verdict);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no room even for that
+    }
+    raise_failure(verdict);
+  }
+
+ private:
+  std::vector<Fd> gather() {
     const Nanoseconds deadline = base::now() + seat_.timeout;
     while (!absent().empty()) {
       if (watch_) watch_(absent().front());
@@ -151,11 +85,10 @@ class Doorkeeper {
     return std::move(guests_);
   }
 
- private:
   std::vector<int> absent() const {
     std::vector<int> ranks;
     for (int rank = 1; rank < seat_.world; ++rank) {
-      if (!guests_[rank]) ranks.push_back(rank);
+      if (!guests_[rank] && !told_[rank]) ranks.push_back(rank);
     }
     return ranks;
   }
@@ -181,9 +114,9 @@ class Doorkeeper {
           sentence("pid ", said.pid, " claims rank ", said.rank, " in a world of ", seat_.world));
     }
     if (said.rank == 0 || guests_[said.rank]) {
-      refuse(guest, Code::invalid_argument,
-             sentence("two processes (pid ", pids_[said.rank], " and pid ", said.pid,
-                      ") claim rank ", said.rank, " of ", seat_.world));
+      refuse(
+          guest, Code::invalid_argument,
+          claimants(pids_[said.rank], said.pid, sentence("rank ", said.rank, " of ", seat_.world)));
     }
     pids_[said.rank] = said.pid;
     guests_[said.rank] = std::move(guest.socket);
@@ -215,15 +148,13 @@ class Doorkeeper {
 
   [[noreturn]] void refuse(Guest& guest, Code code, const std::string& reason) {
     const std::string verdict = tell_guests(code, guest.said.rank, reason);
-    base::send_message(guest.socket, verdict, Fd());
-    if (guest.said.rank >= 0 && guest.said.rank < seat_.world)
-      guests_[guest.said.rank] = std::move(guest.socket);
+    turn_away(guest, verdict);
     turn_away_the_late(verdict);
     raise_failure(verdict);
   }
 
   std::string tell_guests(Code code, int culprit, const std::string& reason) const {
-    std::string verdict = encode_failure(static_cast<int>(code), culprit, reason);
+    std::string verdict = encode_failure(Error(code, reason, culprit));
     for (const Fd& guest : guests_) {
       if (guest) base::send_message(guest, verdict, Fd());
     }
@@ -235,18 +166,21 @@ class Doorkeeper {
   void turn_away_the_late(const std::string& verdict) {
     const Nanoseconds end = base::now() + kLinger;
     while (!watch_ && !absent().empty() && base::now() < end) {
-      for (Guest& guest : porch_.wait({}, end - base::now())) {
-        base::send_message(guest.socket, verdict, Fd());
-        if (guest.said.rank >= 0 && guest.said.rank < seat_.world)
-          guests_[guest.said.rank] = std::move(guest.socket);
-      }
+      for (Guest& guest : porch_.wait({}, end - base::now())) turn_away(guest, verdict);
     }
+  }
+
+  // It finds the verdict though the connection is closed behind it.
+  void turn_away(const Guest& guest, const std::string& verdict) {
+    base::send_message(guest.socket, verdict, Fd());
+    if (guest.said.rank >= 0 && guest.said.rank < seat_.world) told_[guest.said.rank] = true;
   }
 
   Porch porch_;
   Seat seat_;
   const Watch& watch_;
   std::vector<Fd> guests_;
+  std::vector<bool> told_;  // those who have been turned away
   std::vector<long> pids_;
 };
 
@@ -280,7 +214,7 @@ Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
                host.uid, ", and not by one of user ", ::geteuid(), ": not talking to it");
   }
   const Nanoseconds deadline = base::now() + seat.timeout + kGrace;
-  base::send_message(leader, hello(seat), Fd());
+  base::send_message(leader, write(Hello{seat.rank, seat.world, ::getpid()}), Fd());
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(leader, message);
@@ -322,11 +256,22 @@ bool is_secret_name(const std::string& text) {
   return text.size() == sizeof("plait-") - 1 + 32 && text.starts_with("plait-");
 }
 
+namespace {
+
+// FNV-1a of 64 bits: the same in every build, as ranks may come from different ones.
+std::uint64_t fingerprint(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
+  return hash;
+}
+
+}  // namespace
+
 std::string name_of_job(const std::string& job) {
   constexpr std::size_t kLongest = 80;  // of 107 that a socket's name may have
   std::string name = sentence("plait-", ::geteuid(), '-', job);
   if (name.size() > kLongest) {
-    name = sentence(name.substr(0, kLongest - 20), '-', std::hash<std::string>{}(name));
+    name = sentence(name.substr(0, kLongest - 20), '-', fingerprint(name));
   }
   return name;
 }
@@ -340,14 +285,13 @@ Fd listen_as_leader(const std::string& name) {
                "the meeting place of this job is held by a process that does not answer");
   }
   const base::Credentials who = base::credentials_of(*holder);
-  PLAIT_CHECK(who.uid != ::geteuid(), "two processes (pid ", who.pid, " and pid ", ::getpid(),
-              ") claim rank 0");
+  PLAIT_CHECK(who.uid != ::geteuid(), claimants(who.pid, ::getpid(), "rank 0"));
   base::fail(Code::system, "the meeting place of this job is held by pid ", who.pid, " of user ",
              who.uid, ", and not by one of user ", ::geteuid());
 }
 
-std::string encode_failure(int code, int culprit, const std::string& reason) {
-  return sentence('!', code, ' ', culprit, ' ', reason);
+std::string encode_failure(const Error& error) {
+  return sentence('!', static_cast<int>(error.code()), ' ', error.culprit(), ' ', error.what());
 }
 
 void raise_failure(const std::string& message) {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "plait/error.h"
 
 namespace plait::comm::shm {
 
@@ -41,7 +42,7 @@ std::string name_of_job(const std::string& job);
 base::Fd listen_as_leader(const std::string& name);
 
 // A sentence that ends the set-up on the other side, and its reading.
-std::string encode_failure(int code, int culprit, const std::string& sentence);
+std::string encode_failure(const Error& error);
 [[noreturn]] void raise_failure(const std::string& message);
 inline bool is_failure(const std::string& message) {
   return !message.empty() && message.front() == '!';

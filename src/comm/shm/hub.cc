@@ -66,7 +66,7 @@ std::vector<std::string> Hub::all_gather(const std::string& mine, const Watch& w
 }
 
 std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpose,
-                                     const Watch& watch) {
+                                     const Watch& watch) try {
   const auto gifts = exchange({purpose, base::make_anonymous_file("plait", bytes)}, watch);
   std::vector<base::Region> regions;
   for (int peer = 0; peer < world(); ++peer) {
@@ -75,6 +75,8 @@ std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpo
     regions.push_back(base::Region::map(gifts[peer].fd, bytes, sentence("rank ", peer)));
   }
   return regions;
+} catch (const Error& error) {
+  tell_and_raise(error);
 }
 
 std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const Watch& watch) {
@@ -106,7 +108,56 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
   }
 }
 
-std::vector<Message> Hub::exchange(Message mine, const Watch& watch) {
+std::vector<Message> Hub::exchange(Message mine, const Watch& watch) try {
+  return meet(std::move(mine), watch);
+} catch (const Error& error) {
+  tell_and_raise(error);
+}
+
+// What the system refuses to one rank all are told, by rank 0 who hears of it: they would take it
+// for lost. An error that blames a rank has come from another, or is known to all.
+void Hub::tell_and_raise(const Error& error) {
+  if (error.code() != Code::system) throw;
+  if (error.culprit() != Error::kNobody) {
+    if (rank() == 0) tell(error);
+    throw;
+  }
+  const std::string what = sentence("rank ", rank(), " (pid ", ::getpid(), "): ", error.what());
+  tell(Error(Code::system, what, rank()));
+  if (rank() != 0) await_verdict();
+  throw Error(Code::system, what, rank());
+}
+
+// Whoever is to blame hears last: once it hears, it may go, and is missed by nobody.
+void Hub::tell(const Error& error) noexcept try {
+  const std::string message = encode_failure(error);
+  const auto tell_one = [&](const Fd& socket) {
+    if (socket) base::send_message(socket, message, Fd());
+  };
+  const Fd* last = nullptr;
+  for (int peer = 0; peer < static_cast<int>(sockets_.size()); ++peer) {
+    if (peer == error.culprit()) last = &sockets_[peer];
+    if (peer != error.culprit()) tell_one(sockets_[peer]);
+  }
+  if (last != nullptr) tell_one(*last);
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): can't be told nor helped
+}
+
+// Stays until rank 0 has told all: who sees this one end before would not wait for the reason.
+void Hub::await_verdict() noexcept {
+  const Nanoseconds deadline = base::now() + kGrace;
+  while (base::now() < deadline) {
+    try {
+      Message message;
+      const Delivery delivery = base::receive_message(sockets_[0], message);
+      if (delivery == Delivery::closed || is_failure(message.bytes)) return;
+      if (delivery == Delivery::not_yet) base::wait_readable({sockets_.data()}, kBetweenLooks);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a message that had no room
+    }
+  }
+}
+
+std::vector<Message> Hub::meet(Message mine, const Watch& watch) {
   mine.bytes.insert(mine.bytes.begin(), kData);
   std::vector<Message> all;
   if (rank() == 0) {
@@ -185,8 +236,7 @@ void Hub::lose(int peer) {
 // Rank 0 is the one who knows; the others hear from it, or know by themselves that rank 0 is gone.
 void Hub::refuse(Code code, int culprit, const std::string& reason) {
   if (rank() == 0) {
-    const std::string message = encode_failure(static_cast<int>(code), culprit, reason);
-    for (int peer = 1; peer < world(); ++peer) base::send_message(sockets_[peer], message, Fd());
+    tell(Error(code, reason, culprit));
   }
   throw Error(code, reason, culprit);
 }

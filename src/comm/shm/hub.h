@@ -35,10 +35,14 @@ class Hub final : public Rendezvous {
 
   // What every rank brings, in rank order: the one primitive that all of the above are made of.
   std::vector<base::Message> exchange(base::Message mine, const Watch& watch);
+  std::vector<base::Message> meet(base::Message mine, const Watch& watch);
   std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
   base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
   void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
   void hear_verdict();
+  void tell(const Error& error) noexcept;
+  void await_verdict() noexcept;
+  [[noreturn]] void tell_and_raise(const Error& error);
   [[noreturn]] void refuse(Code code, int culprit, const std::string& reason);
   [[noreturn]] void lose(int peer);
 

@@ -1,0 +1,104 @@
+#include "comm/shm/porch.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::comm::shm {
+
+using base::Delivery;
+using base::Fd;
+using base::Nanoseconds;
+
+namespace {
+
+constexpr const char* kGreeting = "plait-1";  // changes with the set-up's protocol
+
+// Whoever calls says who it is at once. Of those who don't, so many are borne at a time, and where
+// there are more, each so long.
+constexpr std::size_t kMostSilent = 64;
+constexpr Nanoseconds kSilence = 250 * base::kMillisecond;
+
+constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+
+std::optional<Hello> read(const std::string& text) {
+  const auto words = base::split(text, ' ');
+  if (words.size() != 4 || words[0] != kGreeting) return std::nullopt;
+  const auto rank = base::parse_int(words[1]);
+  const auto world = base::parse_int(words[2]);
+  const auto pid = base::parse_int(words[3]);
+  constexpr std::int64_t kMost = 1 << 20;
+  if (!rank || !world || !pid || *rank < -kMost || *rank > kMost || *world > kMost) {
+    return std::nullopt;
+  }
+  return Hello{.rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .pid = *pid};
+}
+
+}  // namespace
+
+std::string write(const Hello& hello) {
+  return base::sentence(kGreeting, ' ', hello.rank, ' ', hello.world, ' ', hello.pid);
+}
+
+Porch::Porch(Fd listener)
+    : listener_(std::move(listener)),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      most_(kMostSilent) {
+  if (!spare_) base::fail_errno("cannot open /dev/null");
+}
+
+std::vector<Guest> Porch::wait(std::vector<const Fd*> others, Nanoseconds longest) {
+  if (callers_.size() < most_) others.push_back(&listener_);
+  for (const Caller& caller : callers_) others.push_back(&caller.socket);
+  base::wait_readable(others, std::min(longest, kBetweenLooks));
+  let_in();
+  return hear();
+}
+
+void Porch::close() {
+  listener_.reset();
+  spare_.reset();
+}
+
+void Porch::make_room() {
+  spare_.reset();
+  most_ = callers_.size() + 1;
+}
+
+void Porch::let_in() {
+  while (callers_.size() < most_) {
+    auto caller = base::accept_from(listener_);
+    if (!caller) return;
+    if (base::credentials_of(*caller).uid == ::geteuid())
+      callers_.push_back({.socket = std::move(*caller), .since = base::now()});
+  }
+}
+
+std::vector<Guest> Porch::hear() {
+  std::vector<Guest> guests;
+  std::vector<Caller> silent;
+  const bool crowded = callers_.size() >= most_;
+  const Nanoseconds patient_since = base::now() - kSilence;
+  for (Caller& caller : callers_) {
+    base::Message message;
+    const Delivery delivery = base::receive_message(caller.socket, message);
+    if (delivery == Delivery::not_yet) {
+      const bool patience_ends = crowded && caller.since < patient_since;
+      if (!patience_ends) silent.push_back(std::move(caller));
+    } else if (delivery == Delivery::done) {
+      const auto said = read(message.bytes);
+      if (said) guests.push_back({.said = *said, .socket = std::move(caller.socket)});
+    }
+  }
+  callers_ = std::move(silent);
+  return guests;
+}
+
+}  // namespace plait::comm::shm

@@ -1,0 +1,55 @@
+// Where those who call at rank 0 wait until they have said who they are.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/socket.h"
+
+namespace plait::comm::shm {
+
+// What a rank says first.
+struct Hello {
+  int rank;
+  int world;
+  long pid;
+};
+std::string write(const Hello& hello);
+
+struct Guest {
+  Hello said;
+  base::Fd socket;
+};
+
+class Porch {
+ public:
+  explicit Porch(base::Fd listener);
+
+  // Waits until somebody calls or speaks, here or at one of `others`; returns who has said who it
+  // is.
+  std::vector<Guest> wait(std::vector<const base::Fd*> others, base::Nanoseconds longest);
+
+  void close();
+
+  // Where descriptors are short: gives up the one that was kept for this, so that those who still
+  // call can be told, one at a time.
+  void make_room();
+
+ private:
+  struct Caller {
+    base::Fd socket;
+    base::Nanoseconds since;
+  };
+
+  void let_in();
+  std::vector<Guest> hear();
+
+  base::Fd listener_;
+  base::Fd spare_;  // a descriptor for make_room() to give up
+  std::size_t most_;
+  std::vector<Caller> callers_;
+};
+
+}  // namespace plait::comm::shm

@@ -1,0 +1,89 @@
+// Ranks whose system refuses something while they set up.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "comm/milestones.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+
+// From here on this process can open `few` descriptors more.
+void leave_room_for(int few) {
+  int highest = 0;
+  for (int fd = 0; fd < 256; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) highest = fd;
+  }
+  for (int fd = 0; fd < highest; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::dup2(STDIN_FILENO, fd);
+  }
+  const rlimit limit = {.rlim_cur = static_cast<rlim_t>(highest + 1 + few),
+                        .rlim_max = static_cast<rlim_t>(highest + 1 + few)};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+// What one rank said; empty where all went well.
+std::string connect_and_sum(int rank, const std::string& job) {
+  try {
+    Communicator comm = Communicator::connect({.transport = "shm",
+                                               .place = Place{.rank = rank, .world = 3, .job = job},
+                                               .timeout = std::chrono::seconds(20)});
+    const auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = 64});
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 3);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::system) << "rank " << rank << ": " << error.what();
+    return error.what();
+  }
+}
+
+class Shortage : public testing::TestWithParam<int> {};
+
+// Wherever it strikes, all hear which rank it is and what it lacks, and none waits for the deadline.
+// One that has not even got its first socket can tell nobody.
+TEST_P(Shortage, OfDescriptorsIsToldToAll) {
+  const int poor = GetParam();
+  bool enough = false;
+  int refused = 0;
+  for (int few = poor == 0 ? 2 : 1; few < 40 && !enough; ++few) {
+    const std::string job = fresh_job();
+    Milestones connected;
+    const auto start = std::chrono::steady_clock::now();
+    fork_ranks(3, [&](int rank) {
+      if (rank == poor) leave_room_for(few);
+      const std::string said = connect_and_sum(rank, job);
+      if (said.empty()) return connected.reach(0);
+      connected.reach(1);
+      const std::string who = "rank " + std::to_string(poor);
+      EXPECT_TRUE(contains(said, who)) << few << " descriptors, rank " << rank << ": " << said;
+      EXPECT_TRUE(contains(said, "Too many open files"))
+          << few << " descriptors, rank " << rank << ": " << said;
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15)) << few;
+    enough = connected.reached(0) == 3;
+    refused += connected.reached(1) == 3 ? 1 : 0;
+    EXPECT_TRUE(enough || connected.reached(1) == 3) << few << " descriptors: some connected";
+  }
+  EXPECT_TRUE(enough);
+  EXPECT_GE(refused, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfRank, Shortage, testing::Values(0, 1, 2),
+                         [](const auto& one) { return std::to_string(one.param); });
+
+}  // namespace
+}  // namespace plait
