@@ -105,7 +105,7 @@ class PLAIT_EXPORT Gemm {
 };
 
 struct GemmOptions {
-  std::string backend = "";  // its name; otherwise the best
+  std::string backend = {};  // its name; otherwise the best
   int threads = 0;           // 0: as many as OpenMP would use
 };
 

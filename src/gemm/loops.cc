@@ -56,9 +56,10 @@ int value_at(const std::int8_t* from, std::int64_t i, int j, int which) {
   if constexpr (Bits == 8) {
     return from[(i * kPanelColumns + j) * 2 + which];
   } else {
-    const int both = from[i * kPanelColumns + j];
+    const auto both = static_cast<std::uint8_t>(from[i * kPanelColumns + j]);
     // Arithmetic shifts keep the sign of the half that is on top.
-    return which == 0 ? static_cast<std::int8_t>(both << 4) >> 4 : both >> 4;
+    return which == 0 ? static_cast<std::int8_t>(both << 4) >> 4
+                      : static_cast<std::int8_t>(both) >> 4;
   }
 }
 
@@ -96,7 +97,7 @@ void add_scaled(const float* part, const float* scales, int rows, float* sums) {
 
 template <Element T>
 void finish_as(const Finish& finish, const float* sums, std::int64_t n, void* out) {
-  std::byte* to = static_cast<std::byte*>(out);
+  auto* to = static_cast<std::byte*>(out);
   for (std::int64_t j = 0; j < n; ++j, to += sizeof(T)) {
     float y = sums[j];
     if (finish.scales != nullptr) y *= finish.scales[j];

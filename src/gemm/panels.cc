@@ -30,7 +30,7 @@ void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t c
                  std::uint32_t* to) {
   const ConstTensorView& view = weight.view;
   const std::int64_t first = part.panel * kPanelColumns;
-  const std::int64_t element_bytes = static_cast<std::int64_t>(size_of(view.dtype));
+  const auto element_bytes = static_cast<std::int64_t>(size_of(view.dtype));
   const std::int64_t words_of_row = part.length * element_bytes / 4;
   loops().transpose(
       {element(view, first, part.begin), view.row_stride * element_bytes, columns, words_of_row},

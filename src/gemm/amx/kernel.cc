@@ -72,7 +72,7 @@ constexpr std::int64_t kAhead = 8 * 4 * kTileBytes;
 
 // 17 to 32 rows by the 32 columns at `panel` and `sums`.
 [[PLAIT_AMX]] void two_groups(const TileCall& call, const std::byte* panel, float* sums) {
-  float* second = sums + kGroup * kPanelColumns;
+  float* second = sums + std::int64_t{kGroup} * kPanelColumns;
   if (call.first) {
     _tile_zero(0);
     _tile_zero(1);

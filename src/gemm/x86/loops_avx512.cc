@@ -13,7 +13,8 @@
 namespace plait::gemm {
 namespace {
 
-constexpr int kLanes = 16;
+constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kRow = kPanelColumns;
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 [[PLAIT_AVX512, gnu::always_inline]] inline __mmask16 mask_of(std::int64_t n) {
@@ -40,7 +41,7 @@ struct Square {
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
   for (int i = 0; i < kLanes; i += 8) {
-    for (int j = 0; j < 4; ++j) {
+    for (std::int64_t j = 0; j < 4; ++j) {
       t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
       t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xdd);
     }
@@ -57,9 +58,9 @@ constexpr std::int64_t kAhead = 32;
 
 [[PLAIT_AVX512]] void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride) {
   for (std::int64_t i0 = 0; i0 < from.rows; i0 += kLanes) {
-    const std::int64_t rows = std::min<std::int64_t>(kLanes, from.rows - i0);
+    const std::int64_t rows = std::min(kLanes, from.rows - i0);
     for (std::int64_t j0 = 0; j0 < from.cols; j0 += kLanes) {
-      const std::int64_t cols = std::min<std::int64_t>(kLanes, from.cols - j0);
+      const std::int64_t cols = std::min(kLanes, from.cols - j0);
       const __mmask16 in = mask_of(cols);
       const std::byte* source = from.data + i0 * from.stride + j0 * 4;
       Square square;
@@ -92,8 +93,8 @@ constexpr std::int64_t kAhead = 32;
 }
 
 [[PLAIT_AVX512]] void widen_bf16(const std::uint32_t* from, std::int64_t k, float* to) {
-  for (std::int64_t i = 0; i < k / 2; ++i, from += kPanelColumns, to += 2 * kPanelColumns) {
-    for (int j = 0; j < kPanelColumns; j += kLanes) {
+  for (std::int64_t i = 0; i < k / 2; ++i, from += kRow, to += 2 * kRow) {
+    for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const __m512i pairs = _mm512_loadu_si512(from + j);
       _mm512_storeu_si512(to + j, _mm512_slli_epi32(pairs, 16));
       _mm512_storeu_si512(to + kPanelColumns + j,
@@ -103,8 +104,8 @@ constexpr std::int64_t kAhead = 32;
 }
 
 [[PLAIT_AVX512]] void widen_f16(const std::uint32_t* from, std::int64_t k, float* to) {
-  for (std::int64_t i = 0; i < k / 2; ++i, from += kPanelColumns, to += 2 * kPanelColumns) {
-    for (int j = 0; j < kPanelColumns; j += kLanes) {
+  for (std::int64_t i = 0; i < k / 2; ++i, from += kRow, to += 2 * kRow) {
+    for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const __m512i pairs = _mm512_loadu_si512(from + j);
       const __m256i even = _mm512_cvtepi32_epi16(pairs);
       const __m256i odd = _mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16));
@@ -121,7 +122,8 @@ struct Pair {
 };
 
 template <int Bits>
-[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_pair(const std::int8_t* from, int j) {
+[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_pair(const std::int8_t* from,
+                                                           std::int64_t j) {
   __m512i both;
   if constexpr (Bits == 8) {
     both =
@@ -134,7 +136,8 @@ template <int Bits>
 }
 
 template <int Bits>
-[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_values(const std::int8_t* from, int j,
+[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_values(const std::int8_t* from,
+                                                             std::int64_t j,
                                                              const std::int8_t* offsets) {
   Pair pair = load_pair<Bits>(from, j);
   if (offsets != nullptr) {
@@ -149,13 +152,13 @@ template <int Bits>
 template <int Bits>
 [[PLAIT_AVX512]] void to_f32(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                              float* to) {
-  for (std::int64_t i = 0; i < k / 2; ++i, to += 2 * kPanelColumns) {
-    for (int j = 0; j < kPanelColumns; j += kLanes) {
+  for (std::int64_t i = 0; i < k / 2; ++i, to += 2 * kRow) {
+    for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const Pair pair = load_values<Bits>(from, j, offsets);
       _mm512_storeu_ps(to + j, _mm512_cvtepi32_ps(pair.even));
       _mm512_storeu_ps(to + kPanelColumns + j, _mm512_cvtepi32_ps(pair.odd));
     }
-    from += kPanelColumns * Bits / 4;
+    from += kRow * Bits / 4;
   }
 }
 
@@ -164,21 +167,21 @@ template <int Bits>
 [[PLAIT_AVX512]] void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                               std::uint32_t* to) {
   for (std::int64_t i = 0; i < k / 2; ++i, to += kPanelColumns) {
-    for (int j = 0; j < kPanelColumns; j += kLanes) {
+    for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const Pair pair = load_values<Bits>(from, j, offsets);
       const __m512i even = _mm512_castps_si512(_mm512_cvtepi32_ps(pair.even));
       const __m512i odd = _mm512_castps_si512(_mm512_cvtepi32_ps(pair.odd));
       _mm512_storeu_si512(to + j, _mm512_or_si512(odd, _mm512_srli_epi32(even, 16)));
     }
-    from += kPanelColumns * Bits / 4;
+    from += kRow * Bits / 4;
   }
 }
 
 [[PLAIT_AVX512]] void add_scaled(const float* part, const float* scales, int rows, float* sums) {
   __m512 scale[4];  // NOLINT(*-avoid-c-arrays)
-  for (int j = 0; j < 4; ++j) scale[j] = _mm512_loadu_ps(scales + j * kLanes);
+  for (std::int64_t j = 0; j < 4; ++j) scale[j] = _mm512_loadu_ps(scales + j * kLanes);
   for (int i = 0; i < rows; ++i, part += kPanelColumns, sums += kPanelColumns) {
-    for (int j = 0; j < 4; ++j) {
+    for (std::int64_t j = 0; j < 4; ++j) {
       const __m512 product = _mm512_mul_ps(_mm512_loadu_ps(part + j * kLanes), scale[j]);
       _mm512_storeu_ps(sums + j * kLanes,
                        _mm512_add_ps(_mm512_loadu_ps(sums + j * kLanes), product));
