@@ -17,10 +17,10 @@ void expect_copies(Copy copy) {
   for (const std::size_t bytes : {0, 1, 15, 63, 64, 65, 127, 200, 1500, 3000}) {
     for (std::size_t shift = 0; shift < 64; shift += 3) {
       std::vector<std::byte> to(bytes + shift + 64, kUntouched);
-      copy(to.data() + shift, from.data() + 61 - shift, bytes);
+      copy(to.data() + shift, from.data() + 63 - shift, bytes);
       stream_fence();
       std::vector<std::byte> expected(shift, kUntouched);
-      const auto begin = from.begin() + 61 - static_cast<std::ptrdiff_t>(shift);
+      const auto begin = from.begin() + 63 - static_cast<std::ptrdiff_t>(shift);
       expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(bytes));
       expected.resize(to.size(), kUntouched);
       ASSERT_EQ(to, expected) << bytes << " bytes to place " << shift;
