@@ -1,6 +1,7 @@
 #include "comm/transports.h"
 
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "comm/mpi/factory.h"
@@ -29,13 +30,27 @@ Availability can_use(const TransportEntry& entry, const Site& site) {
 
 std::span<const TransportEntry> transports() { return kTransports; }
 
+std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk) {
+  std::vector<Candidate> steps;
+  bool found = false;
+  for (const TransportEntry& entry : kTransports) {
+    const bool wanted = name.empty() || name == entry.name;
+    if (walk == Walk::to_the_chosen && (found || !wanted)) continue;
+    Availability answer = can_use(entry, site);
+    const bool chosen = wanted && answer && !found;
+    found = found || chosen;
+    steps.push_back(
+        {.entry = &entry, .wanted = wanted, .answer = std::move(answer), .chosen = chosen});
+  }
+  return steps;
+}
+
 const TransportEntry& select_transport(const std::string& name, const Site& site) {
   std::string refusals;
-  for (const TransportEntry& entry : kTransports) {
-    if (!name.empty() && name != entry.name) continue;
-    const Availability answer = can_use(entry, site);
-    if (answer) return entry;
-    refusals += base::sentence(refusals.empty() ? "" : "; ", entry.name, ": ", answer.refusal);
+  for (const Candidate& step : walk_transports(name, site, Walk::to_the_chosen)) {
+    if (step.chosen) return *step.entry;
+    refusals +=
+        base::sentence(refusals.empty() ? "" : "; ", step.entry->name, ": ", step.answer.refusal);
   }
   PLAIT_CHECK(!refusals.empty(), "there is no transport \"", name, "\": it is threads, shm or mpi");
   base::fail(Code::invalid_argument, "no transport for rank ", site.place.rank, " of ",

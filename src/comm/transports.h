@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "comm/transport.h"
 
@@ -18,6 +19,19 @@ struct TransportEntry {
 };
 
 std::span<const TransportEntry> transports();
+
+// One step of the choice of a transport.
+struct Candidate {
+  const TransportEntry* entry;
+  bool wanted;          // it was asked for, or none was
+  Availability answer;  // on this machine, for these ranks
+  bool chosen;          // the first of those that are wanted and can
+};
+
+// The rule by which a transport is chosen, step by step, best first. To the chosen one: nobody is
+// asked who is not wanted or comes behind it, since a plugin, say, is loaded to be asked.
+enum class Walk { to_the_chosen, to_the_end };
+std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk);
 
 // The one called `name`, or, when that is empty, the best that supports the site. Refuses with the
 // names that exist, or with every transport's own refusal.

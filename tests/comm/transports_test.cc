@@ -62,6 +62,26 @@ TEST(Transports, TheBestThatCanIsChosen) {
   EXPECT_STREQ(select_transport("shm", site_of(1)).name, "shm");
 }
 
+// What plait info --why shows is the walk by which connect() chooses.
+TEST(Transports, TheWalkEndsAtTheChosenOrShowsAll) {
+  const auto names = [](const std::vector<Candidate>& steps) {
+    std::string all;
+    for (const Candidate& step : steps) {
+      all += std::string(all.empty() ? "" : " ") + step.entry->name + (step.chosen ? "!" : "") +
+             (step.answer ? "" : "-") + (step.wanted ? "" : "?");
+    }
+    return all;
+  };
+  const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
+  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_chosen)), "threads!");
+  EXPECT_EQ(names(walk_transports("", site_of(2), Walk::to_the_chosen)), "threads- shm!");
+  EXPECT_EQ(names(walk_transports("shm", site_of(2), Walk::to_the_chosen)), "shm!");
+  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_end)), "threads! shm mpi-");
+  EXPECT_EQ(names(walk_transports("shm", site_of(1), Walk::to_the_end)), "threads? shm! mpi-?");
+  EXPECT_EQ(names(walk_transports("mpi", site_of(2), Walk::to_the_end)), "threads-? shm? mpi-");
+  EXPECT_EQ(names(walk_transports("nccl", site_of(2), Walk::to_the_chosen)), "");
+}
+
 TEST(Transports, RefusesAnUnknownName) {
   EXPECT_EQ(refusal_to_select("nccl", site_of(2)),
             "there is no transport \"nccl\": it is threads, shm or mpi");

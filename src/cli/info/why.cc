@@ -103,17 +103,16 @@ Problem parse_problem(Words words) {
 
 Walk walk_transports(const Problem& problem) {
   Walk walk;
-  const comm::Site site = {.place = problem.place};
-  for (const comm::TransportEntry& entry : comm::transports()) {
-    std::string refusal = entry.available().refusal;
-    if (refusal.empty()) refusal = entry.supports(site).refusal;
-    Step step = {.name = entry.name, .answer = refusal, .can = refusal.empty()};
-    const bool wanted = problem.transport.empty() || problem.transport == entry.name;
-    if (step.can && wanted && walk.chosen.empty()) {
-      walk.chosen = entry.name;
+  for (const comm::Candidate& candidate :
+       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Walk::to_the_end)) {
+    Step step = {.name = candidate.entry->name,
+                 .answer = candidate.answer.refusal,
+                 .can = static_cast<bool>(candidate.answer)};
+    if (candidate.chosen) {
+      walk.chosen = step.name;
       step.answer =
           problem.transport.empty() ? "chosen: the first that can" : "chosen: it was asked for";
-    } else if (step.can && !wanted) {
+    } else if (step.can && !candidate.wanted) {
       step.answer = "could, but " + problem.transport + " was asked for";
     } else if (step.can) {
       step.answer = "could, but " + walk.chosen + " comes first";
