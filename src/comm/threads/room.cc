@@ -81,6 +81,8 @@ std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeou
 
 std::shared_ptr<Room> Room::side_room(int leader, int world) {
   const std::lock_guard lock(mutex_);
+  // Those of earlier meetings have been found by all who look for them.
+  side_rooms_.erase(side_rooms_.begin(), side_rooms_.lower_bound({meeting_, 0}));
   std::weak_ptr<Room>& known = side_rooms_[{meeting_, leader}];
   std::shared_ptr<Room> room = known.lock();
   if (room == nullptr) {
@@ -88,6 +90,11 @@ std::shared_ptr<Room> Room::side_room(int leader, int world) {
     known = room;
   }
   return room;
+}
+
+std::size_t Room::side_rooms() {
+  const std::lock_guard lock(mutex_);
+  return side_rooms_.size();
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,6 +40,9 @@ class Room {
   // The room of a sub-group led by `leader`, agreed on at the last meeting; made by who comes
   // first.
   std::shared_ptr<Room> side_room(int leader, int world);
+
+  // How many are remembered, for those who have yet to come.
+  std::size_t side_rooms();
 
  private:
   using Gifts = std::shared_ptr<std::vector<Gift>>;

@@ -1,0 +1,32 @@
+// Where threads meet, and what their meeting place remembers.
+#include "comm/threads/room.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace plait::comm::threads {
+namespace {
+
+TEST(Room, ForgetsTheRoomsOfEarlierSplits) {
+  constexpr int kWorld = 4;
+  const auto room = std::make_shared<Room>(kWorld);
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    ranks.emplace_back([&room, rank] {
+      const auto seat = sit_down(room, rank, 30 * base::kSecond);
+      const std::vector<int> members =
+          rank % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{3, 1};
+      for (int round = 0; round < 20; ++round) {
+        const auto part = seat->subgroup(members, {});
+        EXPECT_EQ(part->world(), 2);
+        EXPECT_LE(room->side_rooms(), 2U);  // of this split, or of the next one
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace plait::comm::threads
