@@ -39,6 +39,9 @@ struct Awaited {
   bool room = false;
 };
 
+// For who is asked just when all has come.
+inline Awaited nobody(const Tag& tag) { return {.peer = Error::kNobody, .tag = tag}; }
+
 inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
@@ -137,7 +140,10 @@ class KnownWait {
   KnownWait& operator=(const KnownWait&) = delete;
   ~KnownWait() { end(); }
 
-  void say(const Awaited& awaited) { ticket_ = group_.begin_waiting(awaited, ticket_); }
+  void say(const Awaited& awaited) {
+    if (awaited.peer == Error::kNobody) return end();
+    ticket_ = group_.begin_waiting(awaited, ticket_);
+  }
   void end() noexcept {
     if (ticket_ == Group::kNoTicket) return;
     if (!group_.in_child()) group_.end_waiting(ticket_);

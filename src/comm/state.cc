@@ -231,11 +231,12 @@ void Communicator::State::look_around() {
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
   // Nor has a peer left anything undone whose chunk is known to be on its way.
-  group().examine(&awaited, [&] {
+  const bool waits = awaited.peer != Error::kNobody;
+  group().examine(waits ? &awaited : nullptr, [&] {
     return front.step() || front.awaited().peer != awaited.peer ||
            mailbox().take_due() != comm::kNever;
   });
-  if (polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
+  if (waits && polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
 }
 
 void Communicator::State::wait(const Task& task) {

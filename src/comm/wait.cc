@@ -66,8 +66,9 @@ void wait_slowly(Group& group, const Question& question) {
         return question.ready() || question.awaited().peer != awaited.peer ||
                question.due() != kNever;
       };
-      group.examine(&awaited, ready);
-      if (now >= deadline && !question.ready()) group.give_up(awaited);
+      const bool waits = awaited.peer != Error::kNobody;
+      group.examine(waits ? &awaited : nullptr, ready);
+      if (now >= deadline && waits && !question.ready()) group.give_up(awaited);
       examine_at = now + kBetweenExaminations;
     }
     const Nanoseconds due = question.due();

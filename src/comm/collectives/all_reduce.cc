@@ -147,7 +147,7 @@ class Answered final : public Task {
     for (const Asker& asker : askers_) {
       if (!asker.done()) return asker.awaited(tag());
     }
-    return {.peer = 0, .tag = tag()};
+    return nobody(tag());
   }
 
  private:

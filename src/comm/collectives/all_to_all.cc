@@ -53,7 +53,7 @@ class AllToAll final : public Task {
     for (std::size_t i = 0; i < senders_.size(); ++i) {
       if (!senders_[i].done()) return senders_[i].awaited(tag_of(sent_[i]));
     }
-    return {.peer = 0, .tag = tag()};
+    return nobody(tag());
   }
 
  private:

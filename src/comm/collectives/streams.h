@@ -38,7 +38,7 @@ inline Awaited first_awaited(const Tag& tag, const Receivers& receivers, const S
   for (const Sender& sender : senders) {
     if (!sender.done()) return sender.awaited(tag);
   }
-  return {.peer = 0, .tag = tag};
+  return nobody(tag);
 }
 
 }  // namespace plait::comm
