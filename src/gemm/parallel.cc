@@ -30,18 +30,35 @@ class FirstError {
   std::exception_ptr first_;
 };
 
-// OpenMP's own fork and join, said again in atomics: the thread sanitizer can't see into libgomp.
-class Joined {
+// What a team of threads runs. OpenMP orders its fork and join; the atomics say so again, because
+// the thread sanitizer can't see into libgomp.
+class Team {
  public:
-  void fork() { forked_.store(true, std::memory_order_release); }        // pairs with begin()
-  void begin() const { (void)forked_.load(std::memory_order_acquire); }  // pairs with fork()
-  void end() { ended_.fetch_add(1, std::memory_order_release); }         // pairs with join()
-  void join() const { (void)ended_.load(std::memory_order_acquire); }    // pairs with end()
+  explicit Team(base::FunctionRef<void(int)> body) : body_(body) {}
+
+  void fork() { forked_.store(true, std::memory_order_release); }  // pairs with run()
+  void run(int thread) {
+    (void)forked_.load(std::memory_order_acquire);  // pairs with fork()
+    error_.guard([&] { body_(thread); });
+    ended_.fetch_add(1, std::memory_order_release);  // pairs with join()
+  }
+  void join() const {
+    (void)ended_.load(std::memory_order_acquire);  // pairs with run()
+    error_.rethrow();
+  }
 
  private:
   std::atomic<bool> forked_{false};
   std::atomic<int> ended_{0};
+  base::FunctionRef<void(int)> body_;
+  FirstError error_;
 };
+
+// Only passes a reference to threads, in a way that the sanitizer would take for a race.
+[[gnu::no_sanitize("thread")]] void run_team(int threads, Team& team) {
+#pragma omp parallel num_threads(threads) default(none) shared(team)
+  team.run(omp_get_thread_num());
+}
 
 }  // namespace
 
@@ -55,17 +72,10 @@ void on_threads(int threads, base::FunctionRef<void(int)> body) {
     body(0);
     return;
   }
-  FirstError error;
-  Joined joined;
-  joined.fork();
-#pragma omp parallel num_threads(threads) default(none) shared(error, joined, body)
-  {
-    joined.begin();
-    error.guard([&] { body(omp_get_thread_num()); });
-    joined.end();
-  }
-  joined.join();
-  error.rethrow();
+  Team team(body);
+  team.fork();
+  run_team(threads, team);
+  team.join();
 }
 
 void parallel_for(std::int64_t n, int threads, base::FunctionRef<void(std::int64_t)> body) {
