@@ -24,9 +24,10 @@ TEST(EmulatedMailbox, KnowsWhenEachChannelsChunkIsDue) {
   LinkView view = {.clock = std::make_shared<LinkClock>(Link{.bytes_per_second = 1e6}, 1),
                    .ranks = {0}};
   const auto mailbox = make_emulated_mailbox(std::move(inner), desc, std::move(view));
+  constexpr Nanoseconds kHour = 3600 * base::kSecond;
   const Nanoseconds start = base::now();
   for (const int slot : {0, 1}) {
-    const Nanoseconds due = start + (slot + 1) * 3600 * base::kSecond;
+    const Nanoseconds due = start + (slot + 1) * kHour;
     std::byte* out = wire.outbox(0, slot);
     std::memcpy(out, &due, sizeof(due));
     wire.post(0, slot, {}, 64);
@@ -34,10 +35,10 @@ TEST(EmulatedMailbox, KnowsWhenEachChannelsChunkIsDue) {
   for (int times = 0; times < 2; ++times) {
     for (const int slot : {1, 0}) {
       EXPECT_FALSE(mailbox->arrived(0, slot, {}));
-      EXPECT_EQ(mailbox->due_of(0, slot, {}), start + (slot + 1) * 3600 * base::kSecond);
+      EXPECT_EQ(mailbox->due_of(0, slot, {}), start + (slot + 1) * kHour);
     }
     EXPECT_EQ(mailbox->due_of(0, 2, {}), kNever);
-    EXPECT_EQ(mailbox->take_due(), start + 3600 * base::kSecond);
+    EXPECT_EQ(mailbox->take_due(), start + kHour);
     EXPECT_EQ(mailbox->take_due(), kNever);
   }
 }
