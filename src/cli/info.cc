@@ -9,6 +9,7 @@
 #include "cli/info/findings.h"
 #include "cli/info/show.h"
 #include "cli/info/why.h"
+#include "cli/info/why_product.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 
@@ -21,20 +22,30 @@ constexpr Options::About kAbout = {
     .purpose =
         "Prints what plait finds here: the processor and what it can do, memory and its pages,\n"
         "the limits of this container, the rank's place in its launcher's world, and which\n"
-        "transports can be used, with the reason where one can't.",
+        "transports and backends of products can be used, with the reason where one can't.",
     .examples =
-        "Exit status: 0; 1 when no transport can do what --why asks; 2 for wrong usage.\n\n"
+        "Exit status: 0; 1 when nothing can do what --why asks; 2 for wrong usage.\n\n"
         "Examples:\n"
         "  plait info                                       everything, for people\n"
         "  plait info --json                                the same, for programs\n"
         "  plait info --why ranks=4                         which transport four ranks would use\n"
         "  plait info --why ranks=16 hosts=2 launcher=mpirun\n"
+        "  plait info --why \"m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16\"\n"
         "  plait run -n 2 -p plait info --why               what each rank itself would say"};
 
-int explain(const Problem& problem, bool json) {
-  const Walk walk = walk_transports(problem);
+template <class Problem>
+int explain(const Problem& problem, const Walk& walk, bool json) {
   fmt::print("{}", json ? show_json(problem, walk).dump(2) + "\n" : show_text(problem, walk));
   return walk.chosen.empty() ? kCheckFailed : kDone;
+}
+
+int explain(const std::vector<std::string>& words, bool json) {
+  if (is_product(words)) {
+    const ProductProblem problem = parse_product(words);
+    return explain(problem, walk_backends(problem), json);
+  }
+  const Problem problem = parse_problem(words);
+  return explain(problem, walk_transports(problem), json);
 }
 
 }  // namespace
@@ -47,14 +58,16 @@ int info(Words words) {
   options.add_flag("--why", why,
                    "explain the choice of a transport for a PROBLEM: ranks=N, hosts=N,\n"
                    "launcher=run|torchrun|mpirun|srun and transport=NAME, in any order;\n"
-                   "what is not said comes from the environment");
+                   "what is not said comes from the environment. Or of the backend for\n"
+                   "a product: m=M n=N k=K, and x=, w= and out= where they are not bf16,\n"
+                   "and backend=NAME");
   std::vector<std::string> flags;
   std::vector<std::string> problem_words;
   for (const std::string& word : words)
     (word.starts_with("-") ? flags : problem_words).push_back(word);
   PLAIT_CHECK(options.leading(flags) == flags.size(), "unexpected -- (plait info --help)");
   if (!options.parse(flags)) return kDone;
-  if (why) return explain(parse_problem(problem_words), json);
+  if (why) return explain(words_of_problem(problem_words), json);
   PLAIT_CHECK(problem_words.empty(), "unexpected word ", problem_words[0], " (plait info --help)");
   const Findings findings = find_out();
   fmt::print("{}", json ? show_json(findings).dump(2) + "\n" : show_text(findings));

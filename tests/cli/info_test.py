@@ -83,7 +83,17 @@ class InfoTest(InfoCase):
         labels = re.findall(r"^(\S.*?)  ", page, re.MULTILINE)
         self.assertEqual(labels, ["Host", "Processor", "Caches", "NUMA", "Memory", "Huge pages",
                                   "Usable", "Place", "Transports", "Backends"])
-        self.assertIn("no product backend exists in this build yet", page)
+        self.assertRegex(page, r"\n {12}reference  yes  bf16 and f32\n$")
+
+    def test_backends_have_reasons_where_they_are_absent(self):
+        backends = self.json()["backends"]
+        self.assertEqual([one["name"] for one in backends], ["amx", "xsmm", "vector", "reference"])
+        page = " ".join(self.plait("info").stdout.split())
+        for one in backends:
+            self.assertEqual(one["available"], bool(one["operands"]))
+            self.assertEqual(sorted([*one["operands"], *one["refusals"]]), ["bf16", "f32"])
+            for reason in one["refusals"].values():
+                self.assertIn(reason, page)
 
 
 class WhyTest(InfoCase):
@@ -121,14 +131,44 @@ class WhyTest(InfoCase):
         self.assertIn("\n  shm      yes  chosen: it was asked for\n", page)
         self.assertTrue(page.endswith("\nIt is shm.\n"))
 
+    def test_the_backends_of_a_product(self):
+        found = self.json("--why", "m=8 n=4096 k=4096 x=f32 w=f32 out=bf16")
+        self.assertEqual(found["problem"],
+                         {"product": "m=8 n=4096 k=4096 x=f32 w=f32 out=bf16", "backend": None})
+        walk = {step["name"]: step for step in found["walk"]}
+        self.assertEqual(list(walk), ["amx", "xsmm", "vector", "reference"])
+        self.assertEqual((walk["amx"]["can"], walk["amx"]["answer"]),
+                         (False, "AMX multiplies bf16 only"))
+        can = [name for name, step in walk.items() if step["can"]]
+        self.assertEqual(found["chosen"], can[0])
+        self.assertEqual(walk[can[0]]["answer"], "chosen: the first that can")
+        self.assertEqual({walk[name]["answer"] for name in can[1:]},
+                         {f"could, but {can[0]} comes first"})
+
+    def test_a_backend_that_was_asked_for(self):
+        product = ["m=8,n=4", "k=4", "x=f32"]
+        page = self.plait("info", "--why", *product, "backend=vector").stdout
+        self.assertTrue(page.startswith("The backend for m=8 n=4 k=4 x=f32 w=bf16 out=bf16, where "
+                                        "vector is asked for\n\n  amx        no   AMX"))
+        self.assertIn("\n  reference  yes  could, but vector was asked for\n", page)
+        self.assertTrue(page.endswith("\nIt is vector.\n"))
+        self.assertIsNone(self.json("--why", *product, "backend=amx", status=1)["chosen"])
+
     def test_what_it_cannot_explain(self):
         cases = {
-            "m=4096": "--why m=4096: no product backend exists in this build yet",
-            "op=matmul": "--why op=matmul: no product backend exists in this build yet",
+            "m=4096": 'matmul: "m=4096" lacks one of m=, n= and k=',
+            "m=8 n=4 k=": "matmul: k= is not a size",
+            "m=8 n=4 k=4 w=f64": "matmul: w=f64 is no dtype; there are f32, bf16 and f16",
+            "m=8 ranks=4": "--why ranks=4: a product is made of m=, n=, k=, x=, w= and out=, and "
+                           "perhaps backend=NAME",
+            "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",
+            "m=8 backend=": "--why backend= lacks its value, as in backend=...",
+            "schedule=fused":
+                "--why schedule=fused: no operator joins a product and its collective yet",
             "matmul_all_reduce":
-                "--why matmul_all_reduce: no product backend exists in this build yet",
+                "--why matmul_all_reduce: no operator joins a product and its collective yet",
             "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
-                      "transport=NAME; did you mean ranks?",
+                      "transport=NAME, or of a product's m=, n= and k=; did you mean ranks?",
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",
             "ranks": "--why ranks lacks its value, as in ranks=...",
             "hosts=3": "--why: 1 rank cannot be on 3 hosts",

@@ -7,6 +7,7 @@
 
 #include "comm/transports.h"
 #include "plait/error.h"
+#include "plait/gemm.h"
 
 namespace plait::cli {
 namespace {
@@ -18,6 +19,26 @@ void find_place(Findings& findings) {
     findings.place = {.rank = 0, .world = 1};
     findings.misplaced = error.what();
   }
+}
+
+// A backend is asked about both operands there are, f32 and bf16, in the same walk that products
+// make.
+std::vector<BackendFinding> find_backends() {
+  std::vector<BackendFinding> backends;
+  for (const Dtype operand : {Dtype::bf16, Dtype::f32}) {
+    const std::string dtype(name(operand));
+    const auto walk =
+        explain_gemm({.m = 1, .n = 1, .k = 1, .x = operand, .weight = operand, .out = operand});
+    backends.resize(walk.size());
+    for (std::size_t i = 0; i < walk.size(); ++i) {
+      backends[i].name = walk[i].backend;
+      if (walk[i].refusal.empty())
+        backends[i].operands.push_back(dtype);
+      else
+        backends[i].refusals[dtype] = walk[i].refusal;
+    }
+  }
+  return backends;
 }
 
 }  // namespace
@@ -41,6 +62,7 @@ Findings find_out() {
     findings.transports.push_back(
         {.name = entry.name, .summary = entry.summary, .refusal = entry.available().refusal});
   }
+  findings.backends = find_backends();
   return findings;
 }
 

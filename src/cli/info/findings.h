@@ -1,6 +1,7 @@
 // All that plait info has found out.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct TransportFinding {
   std::string refusal;  // empty: it can be used on this machine
 };
 
+struct BackendFinding {
+  std::string name;
+  std::vector<std::string> operands;            // the dtypes that it multiplies here
+  std::map<std::string, std::string> refusals;  // of the others, by dtype
+};
+
 struct Findings {
   std::string host;
   std::string system;  // "Linux"
@@ -30,6 +37,7 @@ struct Findings {
   Place place;
   std::string misplaced;  // why the environment's place cannot be read; empty: it can
   std::vector<TransportFinding> transports;
+  std::vector<BackendFinding> backends;  // of products, best first
 };
 
 Findings find_out();

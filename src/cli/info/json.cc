@@ -76,6 +76,13 @@ Json show_json(const Findings& findings) {
                           {"available", transport.refusal.empty()},
                           {"refusal", or_null(transport.refusal)}});
   }
+  Json backends = Json::array();
+  for (const BackendFinding& backend : findings.backends) {
+    backends.push_back({{"name", backend.name},
+                        {"available", !backend.operands.empty()},
+                        {"operands", backend.operands},
+                        {"refusals", backend.refusals}});
+  }
   return {{"plait", kVersion},
           {"host",
            {{"name", findings.host},
@@ -87,7 +94,7 @@ Json show_json(const Findings& findings) {
           {"usable", usable_json(findings)},
           {"place", place_json(findings)},
           {"transports", std::move(transports)},
-          {"backends", Json::array()}};
+          {"backends", std::move(backends)}};
 }
 
 }  // namespace plait::cli

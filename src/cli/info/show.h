@@ -9,8 +9,6 @@
 
 namespace plait::cli {
 
-inline constexpr std::string_view kNoBackend = "no product backend exists in this build yet";
-
 // Lines of at most 100 columns.
 std::string show_text(const Findings& findings);
 

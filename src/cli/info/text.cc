@@ -1,5 +1,4 @@
-#include <fmt/core.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <map>
@@ -72,9 +71,33 @@ std::string transport_lines(const std::vector<TransportFinding>& transports) {
   std::string lines;
   for (const TransportFinding& transport : transports) {
     const bool there = transport.refusal.empty();
-    const auto label = fmt::format("{:<12}{:<9}{:<5}", lines.empty() ? "Transports" : "",
+    const auto label = fmt::format("{:<12}{:<11}{:<5}", lines.empty() ? "Transports" : "",
                                    transport.name, there ? "yes" : "no");
     lines += labelled(label, there ? transport.summary : transport.refusal, label.size());
+  }
+  return lines;
+}
+
+// What it multiplies, and why not the rest; a reason that holds for all is said once.
+std::string show_operands(const BackendFinding& backend) {
+  std::string text;
+  for (const std::string& dtype : backend.operands) text += (text.empty() ? "" : " and ") + dtype;
+  for (const auto& [dtype, refusal] : backend.refusals) {
+    if (text.find(refusal) != std::string::npos) continue;
+    if (!backend.operands.empty())
+      text += fmt::format("; not {}: {}", dtype, refusal);
+    else
+      text += (text.empty() ? "" : "; ") + refusal;
+  }
+  return text;
+}
+
+std::string backend_lines(const std::vector<BackendFinding>& backends) {
+  std::string lines;
+  for (const BackendFinding& backend : backends) {
+    const auto label = fmt::format("{:<12}{:<11}{:<5}", lines.empty() ? "Backends" : "",
+                                   backend.name, backend.operands.empty() ? "no" : "yes");
+    lines += labelled(label, show_operands(backend), label.size());
   }
   return lines;
 }
@@ -126,7 +149,7 @@ std::string show_text(const Findings& findings) {
   text += labelled("Place",
                    findings.misplaced.empty() ? show_place(findings.place) : findings.misplaced);
   text += '\n' + transport_lines(findings.transports);
-  return text + labelled("Backends", fmt::format("matrix products: {}", kNoBackend));
+  return text + backend_lines(findings.backends);
 }
 
 }  // namespace plait::cli

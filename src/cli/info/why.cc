@@ -22,10 +22,9 @@ using namespace std::string_view_literals;
 
 constexpr std::int64_t kMostRanks = 65536;
 
-// What describes a matrix product, for the day on which one can be asked about.
-constexpr std::array kProductKeys = {"m"sv,       "n"sv,        "k"sv,     "dtype"sv, "weight"sv,
-                                     "backend"sv, "schedule"sv, "wire"sv,  "op"sv,    "operator"sv,
-                                     "gemm"sv,    "matmul"sv,   "layer"sv, "plan"sv};
+// What describes an operator, for the day on which one can be asked about.
+constexpr std::array kOperatorKeys = {"op"sv,       "operator"sv, "layer"sv,
+                                      "schedule"sv, "plan"sv,     "wire"sv};
 
 int read_count(std::string_view word, std::string_view value) {
   const auto count = base::parse_int(value);
@@ -53,13 +52,14 @@ std::string read_launcher(std::string_view word, std::string_view value) {
 
 void read_word(const std::string& word, Problem& problem) {
   const auto equals = word.find('=');
-  const std::string key = word.substr(0, equals);
-  PLAIT_CHECK(std::find(kProductKeys.begin(), kProductKeys.end(), key) == kProductKeys.end() &&
+  const std::string key = key_of(word);
+  PLAIT_CHECK(std::find(kOperatorKeys.begin(), kOperatorKeys.end(), key) == kOperatorKeys.end() &&
                   !key.starts_with("matmul") && !key.ends_with("matmul"),
-              "--why ", word, ": ", kNoBackend);
+              "--why ", word, ": no operator joins a product and its collective yet");
   const std::vector<std::string> keys = {"ranks", "hosts", "launcher", "transport"};
   PLAIT_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "--why ", word,
-              ": a problem is made of ranks=N, hosts=N, launcher=NAME and transport=NAME",
+              ": a problem is made of ranks=N, hosts=N, launcher=NAME and transport=NAME, or of a "
+              "product's m=, n= and k=",
               did_you_mean(key, keys));
   const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
   PLAIT_CHECK(!value.empty(), "--why ", word, " lacks its value, as in ", key, "=...");
@@ -78,20 +78,10 @@ void check_transport(const std::string& name) {
 
 }  // namespace
 
-Problem parse_problem(Words words) {
+Problem parse_problem(const std::vector<std::string>& words) {
   Problem problem = {.place = place_from_environment(),
                      .transport = base::env("PLAIT_TRANSPORT").value_or("")};
-  for (const std::string& joined : words) {
-    for (const auto word : base::split(joined, ',')) {
-      // One word in quotes may hold several too; "plait run" is the name with a space in it.
-      if (word.find("plait run") != std::string_view::npos)
-        read_word(std::string(word), problem);
-      else
-        for (const auto part : base::split(word, ' ')) {
-          if (!part.empty()) read_word(std::string(part), problem);
-        }
-    }
-  }
+  for (const std::string& word : words) read_word(word, problem);
   Place& place = problem.place;
   if (place.launcher.empty() && place.world > 1) place.launcher = "plait run";
   place.rank = std::min(place.rank, place.world - 1);
@@ -102,23 +92,10 @@ Problem parse_problem(Words words) {
 }
 
 Walk walk_transports(const Problem& problem) {
-  Walk walk;
+  Walk walk = {.asked = problem.transport, .chosen = {}, .steps = {}};
   for (const comm::Candidate& candidate :
-       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Walk::to_the_end)) {
-    Step step = {.name = candidate.entry->name,
-                 .answer = candidate.answer.refusal,
-                 .can = static_cast<bool>(candidate.answer)};
-    if (candidate.chosen) {
-      walk.chosen = step.name;
-      step.answer =
-          problem.transport.empty() ? "chosen: the first that can" : "chosen: it was asked for";
-    } else if (step.can && !candidate.wanted) {
-      step.answer = "could, but " + problem.transport + " was asked for";
-    } else if (step.can) {
-      step.answer = "could, but " + walk.chosen + " comes first";
-    }
-    walk.steps.push_back(std::move(step));
-  }
+       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Walk::to_the_end))
+    walk.add(candidate.entry->name, candidate.answer.refusal, candidate.chosen);
   return walk;
 }
 
@@ -129,11 +106,7 @@ std::string show_text(const Problem& problem, const Walk& walk) {
       show_count(place.hosts, "host"),
       place.launcher.empty() ? "" : ", started by " + place.launcher,
       problem.transport.empty() ? "" : ", where " + problem.transport + " is asked for");
-  for (const Step& step : walk.steps) {
-    const auto label = fmt::format("  {:<9}{:<5}", step.name, step.can ? "yes" : "no");
-    text += labelled(label, step.answer, label.size());
-  }
-  return text + '\n' +
+  return text + show_steps(walk) + '\n' +
          (walk.chosen.empty() ? "None can be used: connect() will refuse.\n"
                               : "It is " + walk.chosen + ".\n");
 }
@@ -141,16 +114,13 @@ std::string show_text(const Problem& problem, const Walk& walk) {
 nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
   using Json = nlohmann::ordered_json;
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json steps = Json::array();
-  for (const Step& step : walk.steps)
-    steps.push_back({{"name", step.name}, {"can", step.can}, {"answer", step.answer}});
   return {{"problem",
            {{"ranks", problem.place.world},
             {"hosts", problem.place.hosts},
             {"launcher", or_null(problem.place.launcher)},
             {"transport", or_null(problem.transport)}}},
           {"chosen", or_null(walk.chosen)},
-          {"walk", std::move(steps)}};
+          {"walk", steps_json(walk)}};
 }
 
 }  // namespace plait::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verbs.h"
+#include "cli/info/walk.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {
@@ -16,19 +16,8 @@ struct Problem {
 };
 
 // From "ranks=4 hosts=2 launcher=mpirun transport=shm" in any order, each optional; what is not
-// said is taken from the environment. Words may also be joined by commas.
-Problem parse_problem(Words words);
-
-struct Step {
-  std::string name;
-  std::string answer;  // why it is, could be, or cannot be the one
-  bool can = false;
-};
-
-struct Walk {
-  std::vector<Step> steps;  // every transport, best first
-  std::string chosen;       // empty: none can
-};
+// said is taken from the environment.
+Problem parse_problem(const std::vector<std::string>& words);
 
 Walk walk_transports(const Problem& problem);
 
