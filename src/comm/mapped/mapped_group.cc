@@ -157,30 +157,47 @@ int followed(const RankPage::Waits& before, const RankPage::Waits& after, int su
   return best;
 }
 
+// Follows the waits from `suspect`: 1 waits for 2 waits for 3, and 3 waits for nobody, or says that
+// it waits but has not moved.
+int follow(const std::vector<RankPage::Waits>& before, const std::vector<RankPage::Waits>& after,
+           int suspect, int asker) {
+  const int first = suspect;
+  std::vector<bool> asked(after.size());
+  asked[asker] = true;
+  for (std::size_t steps = 0; steps < after.size(); ++steps) {
+    asked[suspect] = true;
+    const int next = followed(before[suspect], after[suspect], suspect, asked);
+    if (next == Error::kNobody || next == asker) return suspect;
+    suspect = next;
+  }
+  return first;  // they wait for each other
+}
+
+bool says_it_waits(const RankPage::Waits& waits) {
+  return std::any_of(waits.begin(), waits.end(), [](const Wait& wait) { return wait.peer >= 0; });
+}
+
+// In 10 ms each; a waiting rank moves about as often. One that says it waits and does not move is
+// stopped, or others have taken its processor: the second passes.
+constexpr int kBeatsToMove = 10;
+constexpr int kBeatsWithoutProcessor = 50;
+
 }  // namespace
 
-// Follows the waits from `awaited_peer`: 1 waits for 2 waits for 3, and 3 waits for nobody, or says
-// that it waits but has not moved for a while: it is the one.
+// Goes on beating meanwhile: others may be looking for the culprit too.
 int MappedGroup::find_culprit(int awaited_peer) {
   const auto before = waits_of_all();
   KnownWait known(*this);
-  // Ten beats of a waiting rank. This one goes on beating: others may be looking for the culprit
-  // too.
-  for (int beat = 0; beat < 10 && !failed(); ++beat) {
+  int culprit = awaited_peer;
+  for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     known.say({.peer = awaited_peer, .tag = {}});
+    if (beat < kBeatsToMove) continue;
+    const auto after = waits_of_all();
+    culprit = follow(before, after, awaited_peer, rank());
+    if (!says_it_waits(after[culprit])) break;
   }
-  const auto after = waits_of_all();
-  std::vector<bool> asked(world());
-  asked[rank()] = true;
-  int suspect = awaited_peer;
-  for (int steps = 0; steps < world(); ++steps) {
-    asked[suspect] = true;
-    const int next = followed(before[suspect], after[suspect], suspect, asked);
-    if (next == Error::kNobody || next == rank()) return suspect;
-    suspect = next;
-  }
-  return awaited_peer;  // they wait for each other
+  return culprit;
 }
 
 void MappedGroup::give_up(const Awaited& awaited) {
