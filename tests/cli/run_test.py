@@ -161,13 +161,23 @@ class RunTest(CommandTest):
         )
 
     def test_the_others_may_notice_a_failure_and_report_it(self):
-        code = "test $PLAIT_RANK = 0 && exit 3; sleep 0.3; echo noticed; exit 4"
+        code = "test $PLAIT_RANK = 0 && exit 7; sleep 0.3; echo noticed; exit 4"
         result = self.plait("run", "-n", 2, "sh", "-c", code)
         self.assertEqual(result.stdout, "noticed\n")
         self.assert_says(
             result,
-            3,
+            7,
+            "plait run: rank 0 exited with status 7; waiting up to 10 s for rank 1 to end too",
+        )
+
+    def test_who_has_lost_a_peer_was_not_the_first_to_fail(self):
+        peer_lost = 3
+        code = f"test $PLAIT_RANK = 0 && exit {peer_lost}; sleep 0.3; exit 7"
+        self.assert_says(
+            self.plait("run", "-n", 2, "sh", "-c", code),
+            7,
             "plait run: rank 0 exited with status 3; waiting up to 10 s for rank 1 to end too",
+            "plait run: rank 1 exited with status 7",
         )
 
     def test_a_rank_that_a_signal_killed(self):
