@@ -65,7 +65,7 @@ class TerminalTest(CommandTest):
         code = (
             "import os, signal, time\n"
             "rank = os.environ['PLAIT_RANK']\n"
-            "signal.signal(signal.SIGINT, lambda *_: print('got', rank, flush=True))\n"
+            "signal.signal(signal.SIGINT, lambda *_: os.write(1, f'got {rank}\\n'.encode()))\n"
             "print('ready', flush=True)\n"
             "time.sleep(1.5)\n"
         )
@@ -73,7 +73,9 @@ class TerminalTest(CommandTest):
         terminal.read_until("(?s)ready.*ready")
         terminal.type("\x03")
         self.assertEqual(terminal.finish(), 130)
-        self.assertEqual(sorted(re.findall(r"got \d", terminal.seen)), ["got 0", "got 1"])
+        self.assertEqual(
+            sorted(re.findall(r"got \d", terminal.seen)), ["got 0", "got 1"], terminal.seen
+        )
 
     def test_ctrl_c_twice(self):
         code = "trap '' INT; echo ready; while true; do sleep 0.05; done"
