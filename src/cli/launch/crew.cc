@@ -65,6 +65,7 @@ std::string Crew::start_rank(Output* output) {
 }
 
 std::optional<int> Crew::bury(pid_t pid) {
+  if (pid == guard_.pid()) guard_.bury();
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!ranks_[rank].alive || ranks_[rank].pid != pid) continue;
     ranks_[rank].alive = false;
@@ -81,12 +82,10 @@ std::vector<int> Crew::living() const {
   return ranks;
 }
 
-std::vector<pid_t> Crew::processes() const {
-  std::vector<pid_t> pids;
-  for (const Process& process : processes_below(getpid())) {
-    if (process.pid != guard_.pid()) pids.push_back(process.pid);
-  }
-  return pids;
+std::vector<Process> Crew::processes() const {
+  auto family = processes_below(getpid());
+  std::erase_if(family, [&](const Process& process) { return process.pid == guard_.pid(); });
+  return family;
 }
 
 // Not reached through a living rank's group: what is in our own group, what a rank that has ended
@@ -99,14 +98,13 @@ bool Crew::is_signalled_singly(pid_t group, pid_t parent) const {
 }
 
 void Crew::pass_on(int signal, bool from_terminal) const {
-  const auto family = processes_below(getpid());
+  const auto family = processes();
   for (const Rank& rank : ranks_) {
     if (rank.alive && rank.own_group) kill(-rank.pid, signal);
   }
   for (const Process& process : family) {
-    if (process.pid == guard_.pid()) continue;
     if (from_terminal && process.group == getpgrp()) continue;
-    if (is_signalled_singly(process.group, process.parent)) kill(process.pid, signal);
+    if (is_signalled_singly(process.group, process.parent)) signal_process(process, signal);
   }
 }
 
@@ -114,7 +112,7 @@ void Crew::kill_all() const {
   for (const Rank& rank : ranks_) {
     if (rank.alive) kill(rank.own_group ? -rank.pid : rank.pid, SIGKILL);
   }
-  for (const pid_t pid : processes()) kill(pid, SIGKILL);
+  for (const Process& process : processes()) signal_process(process, SIGKILL);
 }
 
 }  // namespace plait::cli

@@ -10,6 +10,7 @@
 #include "cli/launch/guard.h"
 #include "cli/launch/launch.h"
 #include "cli/launch/output.h"
+#include "cli/launch/processes.h"
 #include "cli/launch/signals.h"
 
 namespace plait::cli {
@@ -30,7 +31,7 @@ class Crew {
 
   std::vector<int> living() const;
   // All living processes of the crew, ranks or not.
-  std::vector<pid_t> processes() const;
+  std::vector<Process> processes() const;
 
   // A signal that the terminal sends has already reached our own process group.
   void pass_on(int signal, bool from_terminal) const;

@@ -1,59 +1,72 @@
 #include "cli/launch/guard.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <exception>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/socket.h"
+#include "base/text.h"
 #include "cli/launch/processes.h"
 
 namespace plait::cli {
 namespace {
 
-void end_everything(const std::vector<pid_t>& groups, const std::string& variable) {
-  for (const pid_t group : groups) kill(-group, SIGKILL);
+void end_everything(const std::vector<Group>& groups, const std::string& variable) {
+  for (const Group& group : groups) signal_group(group, SIGKILL);
   // Who is forking at this moment may slip through one look, so look until nobody is left; a
   // process that even SIGKILL does not end is the system's problem by then.
-  for (int look = 0; look < 100; ++look) {
-    const auto left = processes_with(variable);
-    if (left.empty()) return;
-    for (const pid_t pid : left) kill(pid, SIGKILL);
+  for (int look = 0; look < 100 && kill_all_with(variable); ++look) {
     const timespec pause = {.tv_sec = 0, .tv_nsec = 20'000'000};
     nanosleep(&pause, nullptr);
   }
 }
 
-[[noreturn]] void stand_guard(int line, const std::string& job) {
+// What Guard::watch() has sent, until the line closes.
+std::vector<Group> hear_of_groups(const base::Fd& line) {
+  std::vector<Group> groups;
+  for (;;) {
+    base::Message message;
+    const base::Delivery delivery = base::receive_message(line, message);
+    if (delivery == base::Delivery::closed) return groups;
+    if (delivery == base::Delivery::not_yet) {
+      base::wait_readable({&line}, base::kSecond);
+      continue;
+    }
+    const auto pid = base::parse_int(message.bytes).value_or(0);
+    groups.push_back({.pid = static_cast<pid_t>(pid), .leader = std::move(message.fd)});
+  }
+}
+
+[[noreturn]] void stand_guard(int line, const std::string& job) try {
   setsid();  // Ctrl-C and hang-ups are for plait run
   prctl(PR_SET_NAME, "run-guard");
   dup2(line, STDIN_FILENO);
   // Nobody who reads our output to its end should have to wait for the guard.
   close_range(1, ~0U, 0);
-  std::vector<pid_t> groups;
-  for (;;) {
-    pid_t group = 0;
-    const ssize_t got = read(STDIN_FILENO, &group, sizeof group);
-    if (got < 0 && errno == EINTR) continue;
-    if (got != sizeof group) break;
-    groups.push_back(group);
-  }
+  const auto groups = hear_of_groups(base::Fd(STDIN_FILENO));
   end_everything(groups, "PLAIT_JOB=" + job);
   _exit(0);
+} catch (const std::exception&) {
+  _exit(1);
 }
 
 }  // namespace
 
 Guard::Guard(const std::string& job) {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
+    base::fail_errno("cannot make a line to the guard");
   base::Fd line(ends[0]);
   line_ = base::Fd(ends[1]);
   pid_ = fork();
@@ -65,14 +78,22 @@ Guard::Guard(const std::string& job) {
 }
 
 Guard::~Guard() {
+  if (pid_ < 0) return;
   // Before the line closes. Killed, since it may have been stopped and could not hear us then.
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Guard::watch(pid_t group) {
-  [[maybe_unused]] const ssize_t sent = write(line_.get(), &group, sizeof group);
+// A guard that has ended or does not listen is done without.
+void Guard::watch(pid_t leader) {
+  const Group group = open_group(leader);
+  const std::string number = std::to_string(leader);
+  const base::Nanoseconds deadline = base::now() + base::kSecond;
+  while (base::now() < deadline &&
+         base::send_message(line_, number, group.leader) == base::Delivery::not_yet) {
+    base::wait_writable(line_, 10 * base::kMillisecond);
+  }
 }
 
 }  // namespace plait::cli

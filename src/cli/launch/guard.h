@@ -19,8 +19,13 @@ class Guard {
   Guard(Guard&&) = delete;
   ~Guard();  // dismisses the guard: all has ended in order
 
-  void watch(pid_t group);
+  // A child that leads a process group, before it is waited for.
+  void watch(pid_t leader);
+
   pid_t pid() const { return pid_; }
+
+  // Somebody has ended the guard, and its number has been waited for: it is no more ours to kill.
+  void bury() { pid_ = -1; }
 
  private:
   base::Fd line_;  // the guard learns of our death from its closing
