@@ -47,6 +47,25 @@ struct Blocking {
   int k;       // a multiple of kKStep
 };
 
+// A few rows by a block of a panel that is still quantised: s8 or s4, as Storage says (panels.h).
+struct StoredTileCall {
+  const std::byte* rows;       // in the kernel's operand and form, of the block's first k
+  std::int64_t row_stride;     // bytes from one row to the next
+  std::int64_t step_stride;    // bytes from one kKStep of a row to the next
+  const std::int8_t* panel;    // 64-byte aligned
+  const std::int8_t* offsets;  // of the panel's 64 columns; nullptr: none
+  std::int64_t k;              // a multiple of kKStep, at least one
+  float* sums;                 // [row_count][64], 64-byte aligned
+  int row_count;               // 1 to FewRows::max_rows
+  bool first;                  // the sums start from 0; otherwise from what `sums` holds
+};
+
+// Who multiplies few rows without writing the panel's operand to memory, if anybody does.
+struct FewRows {
+  int max_rows = 0;  // 0: nobody, or nobody faster
+  void (*multiply)(const StoredTileCall& call) = nullptr;
+};
+
 class TileKernel {
  public:
   virtual ~TileKernel() = default;
@@ -63,6 +82,10 @@ class TileKernel {
 
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
+
+  // For panels of 8 or 4 bits a value; the bits are those that multiply() gives for the expanded
+  // panel. A kernel without it is given the expanded panel for few rows too.
+  virtual FewRows few_rows(int /*bits*/) const { return {}; }
 };
 
 }  // namespace plait::gemm

@@ -14,6 +14,9 @@
 #include <cpuid.h>
 #include <array>
 
+#include "gemm/amx/stored.h"
+#include "gemm/few_rows.h"
+
 namespace plait::gemm::amx {
 namespace {
 
@@ -165,6 +168,19 @@ class AmxKernel final : public TileKernel {
     two_groups(call, call.panel, call.sums);
     two_groups(call, call.panel + 128, call.sums + 32);
   }
+
+  FewRows few_rows(int bits) const override {
+    return {.max_rows = kGroup, .multiply = bits == 8 ? few_rows_of<8> : few_rows_of<4>};
+  }
+
+ private:
+  // A row alone is faster by multiply-adds than on tiles: nothing is expanded at all.
+  template <int Bits>
+  static void few_rows_of(const StoredTileCall& call) {
+    if (call.row_count == 1) return few_rows_in_chains(Bits).multiply(call);
+    shape_tiles(call.row_count);
+    (Bits == 8 ? multiply_stored_s8 : multiply_stored_s4)(call);
+  }
 };
 
 bool processor_has_tiles() {
@@ -175,7 +191,9 @@ bool processor_has_tiles() {
   constexpr unsigned kBf16 = 1U << 22;
   constexpr unsigned kTile = 1U << 24;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
-         (edx & kTile) != 0 && __builtin_cpu_supports("avx512f");
+         (edx & kTile) != 0 && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bf16");
 }
 
 // Linux gives a process the tiles' 8 KiB of state when it asks for them, once for all its threads.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "gemm/few_rows.h"
 #include "gemm/second_cache.h"
 #include "gemm/vector/factory.h"
 #include "gemm/vector/rows.h"
@@ -25,6 +26,9 @@ class VectorKernel final : public TileKernel {
     return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 256}, Dtype::f32);
   }
   void multiply(const TileCall& call) const override { set_.multiply(call); }
+  FewRows few_rows(int bits) const override {
+    return set_.fused ? few_rows_in_sequence(bits) : FewRows{};
+  }
 
  private:
   Set set_;

@@ -13,6 +13,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "gemm/few_rows.h"
 #include "gemm/second_cache.h"
 #include "gemm/xsmm/code.h"
 #include "gemm/xsmm/factory.h"
@@ -107,6 +108,10 @@ class XsmmKernel final : public TileKernel {
     }
     // libxsmm's code leaves the upper halves of the vector registers in use, which slows down SSE.
     asm volatile("vzeroupper");
+  }
+
+  FewRows few_rows(int bits) const override {
+    return operand_ == Dtype::f32 ? few_rows_in_sequence(bits) : FewRows{};
   }
 
  private:

@@ -1,0 +1,311 @@
+// Values are turned into f32 by what costs the fewest instructions: s8 by sign-extending bytes, s4
+// by a table of the sixteen values that the instruction indexes with the lowest four bits.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "gemm/few_rows.h"
+
+#define PLAIT_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512dq")
+
+namespace plait::gemm {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+constexpr int kVectors = kPanelColumns / kLanes;  // of a row of a panel
+constexpr int kPairs = kKStep / 2;
+
+// Panels come from memory, and are asked for this many bytes ahead.
+constexpr std::int64_t kAhead = 8192;
+
+// As everywhere in these files: a std::array of vectors would lose their alignment.
+using Floats = __m512[kVectors];  // NOLINT(*-avoid-c-arrays)
+
+// Bytes of a row of pairs of a panel.
+constexpr std::int64_t row_bytes(int bits) { return kPanelColumns * bits / 4; }
+
+[[PLAIT_AVX512, gnu::always_inline]] inline void ask_ahead(const std::int8_t* row, int bits) {
+  for (std::int64_t line = 0; line < row_bytes(bits); line += 64)
+    _mm_prefetch(row + kAhead + line, _MM_HINT_T0);
+}
+
+// A row of s4 pairs is read as dwords: vector j has bytes j of the dwords, which belong to columns
+// j, 4 + j, 8 + j, ... These turn four vectors of such columns into columns in order, and back: in
+// each 128 bits columns and vectors change places, and then blocks of 128 bits do.
+[[PLAIT_AVX512, gnu::always_inline]] inline void turn_in_lanes(Floats& v) {
+  const __m512 ab = _mm512_unpacklo_ps(v[0], v[1]);
+  const __m512 cd = _mm512_unpacklo_ps(v[2], v[3]);
+  const __m512 ab_high = _mm512_unpackhi_ps(v[0], v[1]);
+  const __m512 cd_high = _mm512_unpackhi_ps(v[2], v[3]);
+  v[0] = _mm512_shuffle_ps(ab, cd, 0x44);
+  v[1] = _mm512_shuffle_ps(ab, cd, 0xee);
+  v[2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
+  v[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
+}
+
+[[PLAIT_AVX512, gnu::always_inline]] inline void turn_lanes(Floats& v) {
+  const __m512 low = _mm512_shuffle_f32x4(v[0], v[1], 0x44);
+  const __m512 low_more = _mm512_shuffle_f32x4(v[2], v[3], 0x44);
+  const __m512 high = _mm512_shuffle_f32x4(v[0], v[1], 0xee);
+  const __m512 high_more = _mm512_shuffle_f32x4(v[2], v[3], 0xee);
+  v[0] = _mm512_shuffle_f32x4(low, low_more, 0x88);
+  v[1] = _mm512_shuffle_f32x4(low, low_more, 0xdd);
+  v[2] = _mm512_shuffle_f32x4(high, high_more, 0x88);
+  v[3] = _mm512_shuffle_f32x4(high, high_more, 0xdd);
+}
+
+// Of s8 columns are in order, of s4 as said above.
+template <int Bits>
+[[PLAIT_AVX512, gnu::always_inline]] inline void load_columns(const float* from, Floats& v) {
+  for (int j = 0; j < kVectors; ++j) v[j] = _mm512_loadu_ps(from + j * kLanes);
+  if constexpr (Bits == 4) {
+    turn_lanes(v);
+    turn_in_lanes(v);
+  }
+}
+
+template <int Bits>
+[[PLAIT_AVX512, gnu::always_inline]] inline void store_columns(Floats& v, float* to) {
+  if constexpr (Bits == 4) {
+    turn_in_lanes(v);
+    turn_lanes(v);
+  }
+  for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(to + j * kLanes, v[j]);
+}
+
+// What every multiplication of a call needs, whatever the row of the panel.
+template <int Bits>
+struct Values {
+  __m512 table;
+  Floats offsets;
+  bool shifted;
+};
+
+template <int Bits>
+[[PLAIT_AVX512, gnu::always_inline]] inline Values<Bits> values_of(const StoredTileCall& call) {
+  Values<Bits> values;
+  values.table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+  values.shifted = call.offsets != nullptr;
+  if (!values.shifted) return values;
+  alignas(64) float offsets[kPanelColumns];  // NOLINT(*-avoid-c-arrays)
+  for (int j = 0; j < kPanelColumns; ++j) offsets[j] = call.offsets[j];
+  load_columns<Bits>(offsets, values.offsets);
+  return values;
+}
+
+// 16 columns' values at an even k and at the odd one after it.
+struct Pair {
+  __m512 even;
+  __m512 odd;
+};
+
+// `Inside`: 3 bytes behind the row of the panel may be read.
+template <int Bits, bool Inside>
+[[PLAIT_AVX512, gnu::always_inline]] inline Pair pair_of(const std::int8_t* row, int j,
+                                                         const Values<Bits>& values) {
+  Pair pair;
+  if constexpr (Bits == 8) {
+    const auto* from = reinterpret_cast<const __m256i*>(row + 2 * kLanes * j);
+    const __m512i both = _mm512_cvtepi16_epi32(_mm256_loadu_si256(from));
+    pair.even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
+    pair.odd = _mm512_cvtepi32_ps(_mm512_srai_epi32(both, 8));
+  } else {
+    // A load that begins later is a shift that costs nothing.
+    const __m512i both =
+        Inside ? _mm512_loadu_si512(row + j) : _mm512_srli_epi32(_mm512_loadu_si512(row), 8U * j);
+    pair.even = _mm512_permutexvar_ps(both, values.table);
+    pair.odd = _mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), values.table);
+  }
+  if (!values.shifted) return pair;
+  return {.even = _mm512_add_ps(pair.even, values.offsets[j]),
+          .odd = _mm512_add_ps(pair.odd, values.offsets[j])};
+}
+
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::byte* from) {
+  float value;  // NOLINT(*-init-variables): X may be aligned to bytes only
+  std::memcpy(&value, from, sizeof(value));
+  return _mm512_set1_ps(value);
+}
+
+// kKStep k of Rows rows.
+template <int Bits, int Rows, bool Inside>
+[[PLAIT_AVX512, gnu::always_inline]] inline void step_in_sequence(const StoredTileCall& call,
+                                                                  std::int64_t step,
+                                                                  const Values<Bits>& values,
+                                                                  Floats (&sums)[Rows]) {
+  const std::byte* x = call.rows + step * call.step_stride;
+  const std::int8_t* panel = call.panel + step * kPairs * row_bytes(Bits);
+  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(Bits)) {
+    ask_ahead(panel, Bits);
+    for (int j = 0; j < kVectors; ++j) {
+      const bool last = !Inside && k + 2 == kKStep;
+      const Pair pair =
+          last ? pair_of<Bits, false>(panel, j, values) : pair_of<Bits, true>(panel, j, values);
+      for (int r = 0; r < Rows; ++r) {
+        const std::byte* at = x + r * call.row_stride + k * 4;
+        sums[r][j] = _mm512_fmadd_ps(pair.even, broadcast(at), sums[r][j]);
+        sums[r][j] = _mm512_fmadd_ps(pair.odd, broadcast(at + 4), sums[r][j]);
+      }
+    }
+  }
+}
+
+template <int Bits, int Rows>
+[[PLAIT_AVX512]] void rows_in_sequence(const StoredTileCall& call) {
+  const Values<Bits> values = values_of<Bits>(call);
+  Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
+  for (std::int64_t r = 0; r < Rows; ++r) {
+    for (int j = 0; j < kVectors; ++j) sums[r][j] = _mm512_setzero_ps();
+    if (!call.first) load_columns<Bits>(call.sums + r * kPanelColumns, sums[r]);
+  }
+  const std::int64_t steps = call.k / kKStep;
+  for (std::int64_t step = 0; step + 1 < steps; ++step)
+    step_in_sequence<Bits, Rows, true>(call, step, values, sums);
+  step_in_sequence<Bits, Rows, false>(call, steps - 1, values, sums);
+  for (std::int64_t r = 0; r < Rows; ++r)
+    store_columns<Bits>(sums[r], call.sums + r * kPanelColumns);
+}
+
+// Six rows' sums are 24 registers.
+template <int Bits>
+[[PLAIT_AVX512]] void in_sequence(const StoredTileCall& call) {
+  switch (call.row_count) {
+    case 1:
+      return rows_in_sequence<Bits, 1>(call);
+    case 2:
+      return rows_in_sequence<Bits, 2>(call);
+    case 3:
+      return rows_in_sequence<Bits, 3>(call);
+    case 4:
+      return rows_in_sequence<Bits, 4>(call);
+    case 5:
+      return rows_in_sequence<Bits, 5>(call);
+    default:
+      return rows_in_sequence<Bits, 6>(call);
+  }
+}
+
+// A row's kKStep bf16 as f32.
+struct Step {
+  alignas(64) float x[kKStep];  // NOLINT(*-avoid-c-arrays)
+};
+
+[[PLAIT_AVX512, gnu::always_inline]] inline void widen(const std::byte* from, Step& step) {
+  for (std::int64_t half = 0; half < 2; ++half) {
+    const auto* words = reinterpret_cast<const __m256i*>(from + half * 32);
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(words));
+    _mm512_store_ps(step.x + half * kLanes, _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16)));
+  }
+}
+
+// Two rows of s8 by one: the chains lie beside each other as the values do, even and odd of 8
+// columns in a vector, so that sign-extending bytes is all there is to do.
+[[PLAIT_AVX512, gnu::always_inline]] inline void step_of_s8(const Step& step,
+                                                            const std::int8_t* panel,
+                                                            const __m512* offsets, Floats& sums) {
+  constexpr int kChains = 2 * kVectors;
+  __m512 chain[kChains];  // NOLINT(*-avoid-c-arrays)
+  for (auto& one : chain) one = _mm512_setzero_ps();
+  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(8)) {
+    ask_ahead(panel, 8);
+    double pair;  // NOLINT(*-init-variables)
+    std::memcpy(&pair, step.x + k, sizeof(pair));
+    const __m512 x = _mm512_castpd_ps(_mm512_set1_pd(pair));
+    for (std::int64_t j = 0; j < kChains; ++j) {
+      const auto* from = reinterpret_cast<const __m128i*>(panel + j * kLanes);
+      __m512 value = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from)));
+      if (offsets != nullptr) value = _mm512_add_ps(value, offsets[j]);
+      chain[j] = _mm512_fmadd_ps(value, x, chain[j]);
+    }
+  }
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  for (int j = 0; j < kVectors; ++j) {
+    const __m512 evens = _mm512_permutex2var_ps(chain[2 * j], even, chain[2 * j + 1]);
+    const __m512 odds = _mm512_permutex2var_ps(chain[2 * j], odd, chain[2 * j + 1]);
+    sums[j] = _mm512_add_ps(sums[j], _mm512_add_ps(evens, odds));
+  }
+}
+
+template <bool Inside>
+[[PLAIT_AVX512, gnu::always_inline]] inline void step_of_s4(const Step& step,
+                                                            const std::int8_t* panel,
+                                                            const Values<4>& values, Floats& sums) {
+  Floats even;
+  Floats odd;
+  for (int j = 0; j < kVectors; ++j) even[j] = odd[j] = _mm512_setzero_ps();
+  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(4)) {
+    ask_ahead(panel, 4);
+    for (int j = 0; j < kVectors; ++j) {
+      const bool last = !Inside && k + 2 == kKStep;
+      const Pair pair =
+          last ? pair_of<4, false>(panel, j, values) : pair_of<4, true>(panel, j, values);
+      even[j] = _mm512_fmadd_ps(pair.even, _mm512_set1_ps(step.x[k]), even[j]);
+      odd[j] = _mm512_fmadd_ps(pair.odd, _mm512_set1_ps(step.x[k + 1]), odd[j]);
+    }
+  }
+  for (int j = 0; j < kVectors; ++j)
+    sums[j] = _mm512_add_ps(sums[j], _mm512_add_ps(even[j], odd[j]));
+}
+
+template <int Bits>
+[[PLAIT_AVX512, gnu::noinline]] void row_in_chains(const StoredTileCall& call) {
+  const Values<Bits> values = values_of<Bits>(call);
+  __m512 doubled[2 * kVectors];  // NOLINT(*-avoid-c-arrays): each offset for even and for odd
+  if (Bits == 8 && values.shifted) {
+    for (std::int64_t j = 0; j < 2 * kVectors; ++j) {
+      const __m128i eight = _mm_loadu_si64(call.offsets + 8 * j);
+      doubled[j] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_unpacklo_epi8(eight, eight)));
+    }
+  }
+  Floats sums;
+  for (auto& sum : sums) sum = _mm512_setzero_ps();
+  if (!call.first) load_columns<Bits>(call.sums, sums);
+  const std::byte* x = call.rows;
+  const std::int8_t* panel = call.panel;
+  Step step;
+  for (std::int64_t k = 0; k < call.k; k += kKStep) {
+    widen(x, step);
+    if constexpr (Bits == 8) {
+      step_of_s8(step, panel, values.shifted ? doubled : nullptr, sums);
+    } else if (k + kKStep < call.k) {
+      step_of_s4<true>(step, panel, values, sums);
+    } else {
+      step_of_s4<false>(step, panel, values, sums);
+    }
+    x += call.step_stride;
+    panel += kPairs * row_bytes(Bits);
+  }
+  store_columns<Bits>(sums, call.sums);
+}
+
+// Rounds to nearest, denormals are 0, no exception is raised: what AMX does whatever a thread says.
+constexpr unsigned kAmxFloats = 0x9fc0;
+
+// The row is a function of its own, which no compiler computes parts of outside.
+template <int Bits>
+[[PLAIT_AVX512]] void in_chains(const StoredTileCall& call) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(kAmxFloats);
+  row_in_chains<Bits>(call);
+  _mm_setcsr(before);
+}
+
+bool usable() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+}  // namespace
+
+FewRows few_rows_in_sequence(int bits) {
+  if (!usable()) return {};
+  return {.max_rows = 6, .multiply = bits == 8 ? in_sequence<8> : in_sequence<4>};
+}
+
+FewRows few_rows_in_chains(int bits) {
+  if (!usable()) return {};
+  return {.max_rows = 1, .multiply = bits == 8 ? in_chains<8> : in_chains<4>};
+}
+
+}  // namespace plait::gemm

@@ -1,0 +1,200 @@
+// What few rows by a quantised panel promise (FewRows in src/gemm/kernel.h): the bits of the same
+// kernel given the expanded panel.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <tuple>
+
+#include "gemm/depth.h"
+#include "gemm/kernels.h"
+#include "gemm/panels.h"
+
+namespace plait::gemm {
+namespace {
+
+// What numbers a row of X holds.
+enum class Numbers : std::uint8_t { usual, extreme };
+
+class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, int>> {
+ protected:
+  void SetUp() override {
+    const Maker& maker = std::get<0>(GetParam());
+    if (const char* reason = maker.refusal()) GTEST_SKIP() << maker.name << ": " << reason;
+    kernel_ = maker.create();
+    few_ = kernel_->few_rows(bits());
+    if (few_.max_rows == 0) GTEST_SKIP() << maker.name << " expands the panel for few rows too";
+    kernel_->begin();
+  }
+  void TearDown() override {
+    if (kernel_) kernel_->end();
+  }
+
+  static int bits() { return std::get<1>(GetParam()); }
+  Storage storage() const { return bits() == 8 ? Storage::s8 : Storage::s4; }
+  std::int64_t operand_bytes() const {
+    return static_cast<std::int64_t>(size_of(kernel_->operand()));
+  }
+
+  std::int64_t below(std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
+  }
+
+  float number(Numbers kind) {
+    const float some = std::uniform_real_distribution<float>(-1, 1)(random_);
+    if (kind == Numbers::usual) return std::ldexp(some, static_cast<int>(below(13)) - 6);
+    switch (below(40)) {
+      case 0:
+        return std::ldexp(some, 126);  // its sums overflow
+      case 1:
+        return std::numeric_limits<float>::infinity() * (some < 0 ? -1.0F : 1.0F);
+      case 2:
+        return std::numeric_limits<float>::quiet_NaN();
+      case 3:
+        return some < 0 ? -0.0F : 0.0F;
+      default:
+        // Around the smallest normal number: denormal operands, products and sums.
+        return std::ldexp(some, -120 - static_cast<int>(below(13)));
+    }
+  }
+
+  // A random problem: what both ways to multiply are given.
+  struct Problem {
+    int rows = 1;
+    std::int64_t k = kKStep;
+    bool first = true;
+    std::unique_ptr<Fenced> x = {};
+    std::unique_ptr<Fenced> panel = {};
+    std::unique_ptr<Fenced> operand = {};
+    std::vector<std::int8_t> offsets = {};
+    std::vector<float> before = {};
+  };
+
+  Problem problem(Numbers kind) {
+    const std::int64_t most = below(3) == 0 ? 1 : few_.max_rows;  // a row alone is often special
+    Problem p = {.rows = 1 + static_cast<int>(below(most)),
+                 .k = kKStep * (1 + below(9)),
+                 .first = below(2) == 0};
+    p.x = std::make_unique<Fenced>(static_cast<std::size_t>(x_bytes(p)));
+    std::memset(p.x->data(), 0xff, static_cast<std::size_t>(x_bytes(p)));
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      for (std::int64_t k = 0; k < p.k; ++k) {
+        const float value = number(kind);
+        convert(&value, Dtype::f32, p.x->data() + place(p, row, k), kernel_->operand(), 1);
+      }
+    }
+    p.panel = std::make_unique<Fenced>(panel_bytes(storage(), p.k));
+    for (std::size_t i = 0; i < panel_bytes(storage(), p.k); ++i)
+      p.panel->data()[i] = static_cast<std::byte>(below(256));
+    if (below(2) == 0) {
+      for (int j = 0; j < kPanelColumns; ++j)
+        p.offsets.push_back(static_cast<std::int8_t>(below(1 << bits()) - (1 << (bits() - 1))));
+    }
+    p.operand =
+        std::make_unique<Fenced>(static_cast<std::size_t>(p.k * kPanelColumns * operand_bytes()));
+    expand(storage(), p.panel->data(), p.k, offsets(p), kernel_->operand(), p.operand->data());
+    for (std::int64_t i = 0; i < std::int64_t{p.rows} * kPanelColumns; ++i)
+      p.before.push_back(number(kind));
+    return p;
+  }
+
+  static const std::int8_t* offsets(const Problem& p) {
+    return p.offsets.empty() ? nullptr : p.offsets.data();
+  }
+
+  bool plain() const { return kernel_->row_form() == RowForm::plain; }
+  std::int64_t row_stride(const Problem& p) const {
+    return plain() ? (p.k + 3) * operand_bytes() : kKStep * operand_bytes();
+  }
+  std::int64_t step_stride() const { return kKStep * operand_bytes() * (plain() ? 1 : 16); }
+  std::int64_t place(const Problem& p, std::int64_t row, std::int64_t k) const {
+    return row * row_stride(p) + k / kKStep * step_stride() + k % kKStep * operand_bytes();
+  }
+  std::int64_t x_bytes(const Problem& p) const {
+    return place(p, p.rows - 1, p.k - 1) + operand_bytes();
+  }
+
+  // The sums, in memory that ends where they do.
+  std::vector<float> expanded(const Problem& p) const {
+    const Fenced sums(p.before.size() * sizeof(float));
+    std::memcpy(sums.data(), p.before.data(), p.before.size() * sizeof(float));
+    kernel_->multiply({.rows = p.x->data(),
+                       .row_stride = plain() ? row_stride(p) : 0,
+                       .panel = p.operand->data(),
+                       .k = p.k,
+                       .sums = reinterpret_cast<float*>(sums.data()),
+                       .row_count = p.rows,
+                       .first = p.first});
+    return values(sums, p.before.size());
+  }
+  std::vector<float> stored(const Problem& p) const {
+    const Fenced sums(p.before.size() * sizeof(float));
+    std::memcpy(sums.data(), p.before.data(), p.before.size() * sizeof(float));
+    few_.multiply({.rows = p.x->data(),
+                   .row_stride = row_stride(p),
+                   .step_stride = step_stride(),
+                   .panel = reinterpret_cast<const std::int8_t*>(p.panel->data()),
+                   .offsets = offsets(p),
+                   .k = p.k,
+                   .sums = reinterpret_cast<float*>(sums.data()),
+                   .row_count = p.rows,
+                   .first = p.first});
+    return values(sums, p.before.size());
+  }
+  static std::vector<float> values(const Fenced& sums, std::size_t n) {
+    const auto* first = reinterpret_cast<const float*>(sums.data());
+    return {first, first + n};
+  }
+
+  std::mt19937 random_{5};
+  std::unique_ptr<TileKernel> kernel_;
+  FewRows few_;
+};
+
+TEST_P(FewRowsOf, HaveTheBitsOfTheExpandedPanel) {
+  for (int round = 0; round < 600; ++round) {
+    const Problem p = problem(Numbers::usual);
+    const std::vector<float> want = expanded(p);
+    const std::vector<float> got = stored(p);
+    ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
+        << p.rows << " rows, k " << p.k << " first " << p.first << " offsets "
+        << !p.offsets.empty();
+  }
+}
+
+// What is not a number has no bits of its own; everything else has.
+TEST_P(FewRowsOf, TreatDenormalsInfinitiesAndNotANumberAlike) {
+  std::int64_t numbers = 0;
+  for (int round = 0; round < 600; ++round) {
+    const Problem p = problem(Numbers::extreme);
+    const std::vector<float> want = expanded(p);
+    const std::vector<float> got = stored(p);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+      ++numbers;
+      ASSERT_EQ(std::memcmp(&got[i], &want[i], sizeof(float)), 0)
+          << p.rows << " rows, k " << p.k << " element " << i << ": " << got[i] << ", not "
+          << want[i];
+    }
+  }
+  EXPECT_GT(numbers, 1000);
+}
+
+TEST_P(FewRowsOf, LeaveTheThreadsDenormalsAndRoundingAsTheyAre) {
+  (void)stored(problem(Numbers::usual));
+  const volatile float tiny = std::numeric_limits<float>::denorm_min();
+  EXPECT_GT(tiny * 2, tiny);
+  EXPECT_EQ(std::fegetround(), FE_TONEAREST);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FewRowsOf,
+                         testing::Combine(testing::ValuesIn(kernels()), testing::Values(8, 4)),
+                         [](const auto& one) {
+                           return std::get<0>(one.param).name + "_s" +
+                                  std::to_string(std::get<1>(one.param));
+                         });
+
+}  // namespace
+}  // namespace plait::gemm
