@@ -74,7 +74,12 @@ class Doorkeeper {
     while (!absent().empty()) {
       if (watch_) watch_(absent().front());
       if (base::now() >= deadline) refuse_for_missing();
-      for (Guest& guest : porch_.wait(everyone(), deadline - base::now())) seat_guest(guest);
+      heard_ = porch_.wait(everyone(), deadline - base::now());
+      while (!heard_.empty()) {
+        Guest guest = std::move(heard_.back());
+        heard_.pop_back();
+        seat_guest(guest);
+      }
       look_for_losses();
     }
     // Closed before anybody is welcomed: who is welcomed may at once assemble anew under this name.
@@ -164,6 +169,7 @@ class Doorkeeper {
   // Ranks do not start at the same moment: those who come a little later would wait in vain. Where
   // there is a group already, it tells them.
   void turn_away_the_late(const std::string& verdict) {
+    for (const Guest& guest : std::exchange(heard_, {})) turn_away(guest, verdict);
     const Nanoseconds end = base::now() + kLinger;
     while (!watch_ && !absent().empty() && base::now() < end) {
       for (Guest& guest : porch_.wait({}, end - base::now())) turn_away(guest, verdict);
@@ -179,6 +185,7 @@ class Doorkeeper {
   Porch porch_;
   Seat seat_;
   const Watch& watch_;
+  std::vector<Guest> heard_;  // who has said who it is, and is not seated yet
   std::vector<Fd> guests_;
   std::vector<bool> told_;  // those who have been turned away
   std::vector<long> pids_;
