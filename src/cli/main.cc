@@ -21,9 +21,10 @@ struct Verb {
   int (*run)(Words);
 };
 
-constexpr std::array<Verb, 2> kVerbs = {{
+constexpr std::array<Verb, 3> kVerbs = {{
     {"run", "start ranks on this host and look after them", run},
-    {"info", "what plait finds here: processor, memory, transports, and why", info},
+    {"bench", "what a product costs here, beside what the machine could do at best", bench},
+    {"info", "what plait finds here: processor, memory, transports, backends, and why", info},
 }};
 
 void print_help() {
@@ -41,6 +42,7 @@ void print_help() {
       "Examples:\n"
       "  plait run -n 4 -- python train.py    four ranks of one program\n"
       "  plait info                           what is here, and what is missing\n"
+      "  plait bench matmul --help            how to measure a product\n"
       "  plait run --help                     everything about one verb\n");
 }
 
@@ -77,7 +79,9 @@ int dispatch(Words words, std::string& speaker) {
     return kDone;
   }
   if (first == "help") {
-    const std::vector<std::string> page = {"--help"};
+    // plait help bench matmul
+    std::vector<std::string> page(words.begin() + 2, words.end());
+    page.emplace_back("--help");
     return find_verb(words[1]).run(page);
   }
   const Verb& verb = find_verb(first);

@@ -15,6 +15,7 @@ inline constexpr int kCheckFailed = 1;
 inline constexpr int kWrongUsage = 2;
 inline constexpr int kPeerLost = 3;
 
+int bench(Words words);
 int info(Words words);
 int run(Words words);
 

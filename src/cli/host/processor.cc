@@ -1,6 +1,8 @@
 #include "cli/host/processor.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include "base/text.h"
 
@@ -52,6 +54,12 @@ Processor parse_processor(std::string_view cpuinfo, std::string_view machine) {
     processor.features.emplace_back(feature, there);
   }
   return processor;
+}
+
+Processor read_processor(std::string_view machine) {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  const std::string text(std::istreambuf_iterator<char>(cpuinfo), {});
+  return parse_processor(text, machine);
 }
 
 }  // namespace plait::cli

@@ -2,9 +2,6 @@
 
 #include <sys/utsname.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "comm/transports.h"
 #include "plait/error.h"
 #include "plait/gemm.h"
@@ -51,9 +48,7 @@ Findings find_out() {
   findings.system = names.sysname;
   findings.kernel = names.release;
   findings.machine = names.machine;
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  const std::string text(std::istreambuf_iterator<char>(cpuinfo), {});
-  findings.processor = parse_processor(text, findings.machine);
+  findings.processor = read_processor(findings.machine);
   findings.topology = read_topology();
   findings.memory = read_memory();
   findings.limits = read_cgroup_limits();

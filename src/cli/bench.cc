@@ -1,0 +1,61 @@
+// plait bench: what things cost on this machine, beside what it could do at best.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/bench/measurements.h"
+#include "cli/nearest.h"
+#include "cli/verbs.h"
+
+namespace plait::cli {
+namespace {
+
+struct Measurement {
+  const char* name;
+  const char* summary;
+  int (*run)(Words);
+};
+
+// Operators are called as in C++, with hyphens.
+constexpr std::array<Measurement, 1> kMeasurements = {{
+    {"matmul", "a matrix product, without communication", bench_matmul},
+}};
+
+void print_help() {
+  fmt::print(
+      "Measures what something costs on this machine, beside what the machine could do at best.\n\n"
+      "Usage: plait bench WHAT [OPTIONS]\n\n"
+      "What:\n");
+  for (const Measurement& one : kMeasurements) fmt::print("  {:<10} {}\n", one.name, one.summary);
+  fmt::print(
+      "\nOptions:\n"
+      "  -h, --help     print this page; after WHAT, its own\n\n"
+      "Exit status: 0; 2 for wrong usage.\n\n"
+      "Examples:\n"
+      "  plait bench matmul --m 1,16,512 --n 4096 --k 4096\n"
+      "  plait bench matmul --help\n");
+}
+
+}  // namespace
+
+int bench(Words words) {
+  PLAIT_CHECK(!words.empty(), "say what to measure, such as matmul (plait bench --help)");
+  const std::string& first = words[0];
+  if (first == "-h" || first == "--help") {
+    print_help();
+    return kDone;
+  }
+  std::vector<std::string> names;
+  for (const Measurement& one : kMeasurements) {
+    if (first == one.name) return one.run(words.subspan(1));
+    names.emplace_back(one.name);
+  }
+  base::fail(Code::invalid_argument, "cannot measure ", first, did_you_mean(first, names),
+             " (plait bench --help)");
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,72 @@
+#include "cli/bench/limits.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/clock.h"
+#include "cli/bench/peak_loops.h"
+#include "gemm/parallel.h"
+#include "plait/buffer.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+const PeakLoop& best_loop(Dtype operand) {
+  const auto loops = peak_loops(operand);
+  return *std::find_if(loops.begin(), loops.end(),
+                       [](const PeakLoop& loop) { return loop.usable(); });
+}
+
+// Rounds that take a part of a millisecond.
+std::int64_t rounds_of(const PeakLoop& loop) {
+  constexpr base::Nanoseconds kCall = 500 * base::kMicrosecond;
+  constexpr std::int64_t kFew = 1000;
+  loop.run(kFew);
+  const base::Nanoseconds begin = base::now();
+  loop.run(kFew);
+  const base::Nanoseconds took = std::max<base::Nanoseconds>(base::now() - begin, 1);
+  return std::max<std::int64_t>(1, kFew * kCall / took);
+}
+
+// Line by line, each asked for a page ahead. Words of 16 bytes are enough: memory is slower.
+void read_all(const std::byte* from, std::size_t bytes) {
+  using Word [[gnu::vector_size(16), gnu::may_alias]] = std::uint64_t;
+  constexpr std::size_t kAhead = 4096;
+  Word sum = {};
+  for (std::size_t at = 0; at + kLine <= bytes; at += kLine) {
+    __builtin_prefetch(from + at + kAhead);
+    const auto* line = reinterpret_cast<const Word*>(from + at);
+    sum ^= line[0] ^ line[1] ^ line[2] ^ line[3];
+  }
+  asm volatile("" : : "m"(sum));
+}
+
+}  // namespace
+
+Limit multiplying(Dtype operand, int threads) {
+  const PeakLoop& loop = best_loop(operand);
+  const std::int64_t rounds = rounds_of(loop);
+  return {.by = loop.name,
+          .amount = loop.run(1) * static_cast<double>(rounds) * threads,
+          .call = [&loop, rounds, threads] {
+            gemm::on_threads(threads, [&](int) { loop.run(rounds); });
+          }};
+}
+
+Limit reading(std::size_t bytes, int threads) {
+  // Whole lines for each thread.
+  const std::size_t part = bytes / static_cast<std::size_t>(threads) / kLine * kLine;
+  // Shared, because std::function copies what it holds.
+  const auto block = std::make_shared<Buffer>(bytes, BufferOptions{.huge_pages = true});
+  std::memset(block->data(), 1, bytes);
+  return {.by = {}, .amount = static_cast<double>(part) * threads, .call = [block, part, threads] {
+            gemm::on_threads(threads, [&](int thread) {
+              read_all(block->data() + static_cast<std::size_t>(thread) * part, part);
+            });
+          }};
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,85 @@
+// plait bench matmul: what a product costs, beside the processor's peak and the memory's.
+#include <fmt/core.h>
+#include <sys/utsname.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "cli/bench/limits.h"
+#include "cli/bench/matmul_report.h"
+#include "cli/bench/measurements.h"
+#include "cli/host/processor.h"
+
+namespace plait::cli {
+namespace {
+
+std::string this_processor() {
+  utsname names = {};
+  uname(&names);
+  return read_processor(names.machine).model;
+}
+
+// The limits that the cases are compared with.
+struct Limits {
+  std::map<Dtype, Limit> multiplying;    // by operand
+  std::map<std::size_t, Limit> reading;  // by the weight's bytes
+};
+
+Limits limits_of(const std::vector<MatmulCase>& cases, int threads) {
+  Limits limits;
+  for (const MatmulCase& one : cases) {
+    if (!limits.multiplying.contains(one.operand()))
+      limits.multiplying[one.operand()] = multiplying(one.operand(), threads);
+    if (is_bound_by_reading(one) && !limits.reading.contains(one.weight_bytes()))
+      limits.reading[one.weight_bytes()] = reading(one.weight_bytes(), threads);
+  }
+  return limits;
+}
+
+// Products first, then the limits, all in one race.
+void measure(MatmulReport& report, const std::vector<MatmulCase>& cases) {
+  MatmulOperands operands(report.options);
+  const Limits limits = limits_of(cases, report.options.threads);
+  std::vector<Contender> contenders;
+  contenders.reserve(cases.size() + limits.multiplying.size() + limits.reading.size());
+  for (const MatmulCase& one : cases) contenders.push_back(operands.call_of(one));
+  for (const auto& [operand, limit] : limits.multiplying) contenders.push_back(limit.call);
+  for (const auto& [bytes, limit] : limits.reading) contenders.push_back(limit.call);
+  const std::vector<Times> times = race(contenders, report.options.effort);
+  auto next = times.begin();
+  for (const MatmulCase& one : cases) report.results.push_back({.what = one, .times = *next++});
+  for (const auto& [operand, limit] : limits.multiplying)
+    report.peaks[operand] = {.by = limit.by, .flops = limit.amount / (next++)->median * 1e9};
+  for (const auto& [bytes, limit] : limits.reading)
+    report.reads[bytes] = limit.amount / (next++)->median * 1e9;
+}
+
+void write(const MatmulReport& report) {
+  const std::string& file = report.options.json;
+  if (file == "-") {
+    fmt::print("{}\n", show_json(report).dump(2));
+    return;
+  }
+  fmt::print("{}", show_text(report));
+  if (file.empty()) return;
+  base::AtomicFile json(file);
+  json.append(show_json(report).dump(2) + "\n");
+  json.commit();
+}
+
+}  // namespace
+
+int bench_matmul(Words words) {
+  const auto options = read_matmul_options(words);
+  if (!options) return kDone;
+  const std::vector<MatmulCase> cases = matmul_cases(*options);
+  MatmulReport report = {
+      .options = *options, .processor = this_processor(), .peaks = {}, .reads = {}, .results = {}};
+  measure(report, cases);
+  write(report);
+  return kDone;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,166 @@
+#include "cli/bench/matmul_options.h"
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/options.h"
+#include "gemm/parallel.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kLargest = std::int64_t{1} << 24;
+constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostRepetitions = 100000;
+constexpr double kMostSeconds = 3600;
+
+constexpr Options::About kAbout = {
+    .verb = "bench matmul",
+    .usage = "--m M[,M...] --n N --k K [OPTIONS]",
+    .purpose =
+        "Measures y = x·w on this machine: x is m rows of k numbers, w the weight of n outputs.\n\n"
+        "Says the time of a call, what that is of the processor's peak, and for few rows how fast\n"
+        "the weight was read, beside how fast this machine reads as many bytes. All take turns: "
+        "the\n"
+        "rows of the table, a loop of nothing but multiply-adds, and one of nothing but reading. "
+        "A\n"
+        "repetition is a run of back-to-back calls.",
+    .examples =
+        "Exit status: 0; 2 for wrong usage.\n\n"
+        "Examples:\n"
+        "  plait bench matmul --m 1,16,64,512 --n 4096 --k 4096\n"
+        "  plait bench matmul --m 512 --n 4096 --k 4096 --dtype f32 --backend all --threads 1\n"
+        "  plait bench matmul --m 2048 --n 4096 --k 4096 --columns 256 --json -"};
+
+// As typed.
+struct Wishes {
+  std::string m, n, k;
+  std::string x = "bf16";
+  std::string out;
+  std::string weight;
+  std::string layout = "out_in";
+  std::string threads;
+  std::string backend;
+  std::string columns;
+  std::string repeat;
+  std::string seconds = "1";
+  std::string json;
+  bool accumulate = false;
+  bool transposed_x = false;
+};
+
+void add_options(Options& options, Wishes& wishes) {
+  options.add("-m,--m", "M[,M...]", wishes.m, "rows of x; each is measured");
+  options.add("-n,--n", "N", wishes.n, "columns of the result");
+  options.add("-k,--k", "K", wishes.k, "numbers that a sum is taken over");
+  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
+  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
+  options.add("-w,--weight", "KIND[,KIND...]", wishes.weight,
+              "a dtype or a scheme such as s8:channel: packed before; plain: of\n"
+              "x's dtype, and as it lies (default: x's dtype, packed)");
+  options.add("-l,--layout", "LAYOUT", wishes.layout,
+              "how the weight lies: out_in (the default) or in_out");
+  options.add("-t,--threads", "T", wishes.threads,
+              "how many threads multiply (default: as many as OpenMP would use)");
+  options.add("-b,--backend", "NAME[,...]|all", wishes.backend,
+              "who multiplies (default: the best that can); all: everybody who\n"
+              "can, but for the reference, which takes seconds a call");
+  options.add("-c,--columns", "W", wishes.columns,
+              "run the product in windows of W columns, each into a place of its\n"
+              "own, as operators do that send finished columns away");
+  options.add_flag("--accumulate", wishes.accumulate, "add to what the result's place holds");
+  options.add_flag("--transposed-x", wishes.transposed_x,
+                   "x lies as [k, m], as for a weight's gradient");
+  options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
+  options.add("-s,--seconds", "S", wishes.seconds,
+              "how long to measure each row of the table, if that is enough for\n"
+              "five repetitions (default: 1)");
+  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+}
+
+std::int64_t read_count(const std::string& option, std::string_view text, std::int64_t most) {
+  const auto count = base::parse_int(text);
+  PLAIT_CHECK(count && *count >= 1 && *count <= most, option, " ", text,
+              " is not a whole number from 1 to ", most);
+  return *count;
+}
+
+std::int64_t read_size(const std::string& option, const std::string& text) {
+  PLAIT_CHECK(!text.empty(), "which product? ", option, " is missing (plait bench matmul --help)");
+  return read_count(option, text, kLargest);
+}
+
+Dtype read_dtype(const std::string& option, const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
+  return *dtype;
+}
+
+WeightLayout read_layout(const std::string& text) {
+  if (text == name(WeightLayout::out_in)) return WeightLayout::out_in;
+  PLAIT_CHECK(text == name(WeightLayout::in_out), "--layout ", text,
+              " is neither out_in nor in_out");
+  return WeightLayout::in_out;
+}
+
+Effort read_effort(const Wishes& wishes) {
+  Effort effort;
+  if (!wishes.repeat.empty())
+    effort.repetitions = static_cast<int>(read_count("--repeat", wishes.repeat, kMostRepetitions));
+  const auto seconds = base::parse_number(wishes.seconds);
+  PLAIT_CHECK(seconds && *seconds > 0 && *seconds <= kMostSeconds, "--seconds ", wishes.seconds,
+              " is not a number above 0 and up to ", kMostSeconds);
+  effort.each = static_cast<base::Nanoseconds>(*seconds * base::kSecond);
+  return effort;
+}
+
+std::vector<std::string> read_list(const std::string& option, const std::string& text) {
+  std::vector<std::string> items;
+  for (const auto item : base::split(text, ',')) {
+    PLAIT_CHECK(!item.empty(), option, " ", text, " has an empty place between commas");
+    items.emplace_back(item);
+  }
+  return items;
+}
+
+MatmulOptions understand(const Wishes& wishes) {
+  MatmulOptions options;
+  PLAIT_CHECK(!wishes.m.empty(), "which product? --m is missing (plait bench matmul --help)");
+  for (const std::string& m : read_list("--m", wishes.m)) options.m.push_back(read_size("--m", m));
+  options.n = read_size("--n", wishes.n);
+  options.k = read_size("--k", wishes.k);
+  options.x = read_dtype("--dtype", wishes.x);
+  options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
+  options.weights =
+      read_list("--weight", wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight);
+  options.layout = read_layout(wishes.layout);
+  options.threads = wishes.threads.empty()
+                        ? gemm::thread_count(0)
+                        : static_cast<int>(read_count("--threads", wishes.threads, kMostThreads));
+  if (wishes.backend.empty())
+    options.backends = {""};
+  else
+    options.backends = read_list("--backend", wishes.backend);
+  if (!wishes.columns.empty()) options.columns = read_count("--columns", wishes.columns, options.n);
+  options.accumulate = wishes.accumulate;
+  options.transposed_x = wishes.transposed_x;
+  options.effort = read_effort(wishes);
+  options.json = wishes.json;
+  return options;
+}
+
+}  // namespace
+
+std::optional<MatmulOptions> read_matmul_options(Words words) {
+  Wishes wishes;
+  Options options(kAbout);
+  add_options(options, wishes);
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait bench matmul --help)");
+  if (!options.parse(words)) return std::nullopt;
+  MatmulOptions understood = understand(wishes);
+  understood.words.assign(words.begin(), words.end());
+  return understood;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,36 @@
+#include "cli/bench/progress.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+namespace plait::cli {
+namespace {
+
+constexpr base::Nanoseconds kPatience = 2 * base::kSecond;
+constexpr base::Nanoseconds kInterval = 200 * base::kMillisecond;
+
+}  // namespace
+
+Progress::Progress(std::string what)
+    : what_(std::move(what)),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      next_(base::now() + kPatience) {}
+
+Progress::~Progress() {
+  if (!shown_) return;
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+}
+
+void Progress::show(std::int64_t done, std::int64_t total) {
+  if (!terminal_ || base::now() < next_) return;
+  next_ = base::now() + kInterval;
+  shown_ = true;
+  fmt::print(stderr, "\r\x1b[K{}: {} of {}", what_, done, total);
+  std::fflush(stderr);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,33 @@
+// How far something has come, for whoever waits at a terminal.
+//
+//   Progress progress("measuring");
+//   for (...) progress.show(done, total);   // after two seconds: "measuring: 12 of 40"
+//
+// Writes to standard error, one line that is overwritten and finally removed, and only where that
+// is a terminal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+
+namespace plait::cli {
+
+class Progress {
+ public:
+  explicit Progress(std::string what);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(std::int64_t done, std::int64_t total);
+
+ private:
+  std::string what_;
+  bool terminal_;
+  bool shown_ = false;
+  base::Nanoseconds next_;
+};
+
+}  // namespace plait::cli

@@ -1,0 +1,41 @@
+// Measures alternatives side by side.
+//
+//   const auto times = race({[&] { amx.run(call); }, [&] { xsmm.run(call); }}, effort);
+//
+// A repetition is a run of back-to-back calls of one contender. They take turns, in alternating
+// order, so that what drifts (clock rates, neighbours) falls on all of them alike. Each is warmed up
+// before the first turn.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace plait::cli {
+
+struct Effort {
+  int repetitions = 0;  // of each contender; 0: as many as `each` has time for, but at least 5
+  base::Nanoseconds each = base::kSecond;
+  base::Nanoseconds lasting = 10 * base::kMillisecond;  // of one repetition, if one call is shorter
+};
+
+// Nanoseconds per call. The median says what to expect; the minimum is what a quiet moment gives.
+struct Times {
+  double median = 0;
+  double min = 0;
+  double max = 0;
+  int repetitions = 0;
+  std::int64_t calls = 0;  // of one repetition
+};
+
+using Contender = std::function<void()>;
+
+// In the order of the contenders.
+std::vector<Times> race(const std::vector<Contender>& contenders, const Effort& effort);
+
+// Of repetitions with so many calls each, in any order; there is at least one.
+Times summarize(std::vector<double> samples, std::int64_t calls);
+
+}  // namespace plait::cli

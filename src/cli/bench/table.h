@@ -1,0 +1,25 @@
+// Columns of text, as wide as their widest cell.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace plait::cli {
+
+class Table {
+ public:
+  // The first `left` columns are aligned to the left, the others to the right.
+  Table(std::vector<std::string> head, std::size_t left);
+
+  // Cells that are missing at the end stay empty.
+  void add(std::vector<std::string> row);
+
+  std::string text() const;
+
+ private:
+  std::size_t left_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace plait::cli
