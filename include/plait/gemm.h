@@ -114,6 +114,7 @@ PLAIT_EXPORT Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options =
 // The walk that select_gemm() makes: every backend, best first, and why it is refused.
 struct GemmChoice {
   std::string backend;
+  Dtype operand;        // what it multiplies; elements of another dtype are widened to it
   std::string refusal;  // empty: it can
 };
 PLAIT_EXPORT std::vector<GemmChoice> explain_gemm(const GemmDesc& desc);

@@ -62,18 +62,20 @@ void Gemm::run(const GemmCall& call) { state_->run(call); }
 Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
   gemm::check(desc);
   PLAIT_CHECK(options.threads >= 0, "matmul: threads=", options.threads, " is negative");
-  const Dtype operand = gemm::operand_of(desc);
   std::string names;
+  const char* refusal = nullptr;
   for (const gemm::Backend& backend : gemm::backends()) {
-    names += std::string(backend.name) + ", ";
+    const std::string known = std::string(backend.name) + ", ";
+    if (names.find(known) == std::string::npos) names += known;
     if (!options.backend.empty() && options.backend != backend.name) continue;
-    const char* refusal = backend.refusal(operand);
-    PLAIT_CHECK(refusal == nullptr || options.backend.empty(), "matmul: backend ", backend.name,
-                " can't do ", name(desc), ": ", refusal);
+    refusal = gemm::refusal(backend, desc);
     if (refusal != nullptr) continue;
-    return Gemm(std::make_unique<Gemm::State>(desc, backend.name, backend.create(operand),
+    return Gemm(std::make_unique<Gemm::State>(desc, backend.name, backend.create(backend.operand),
                                               options.threads));
   }
+  const bool refused = refusal != nullptr && !options.backend.empty();
+  PLAIT_CHECK(!refused, "matmul: backend ", options.backend, " can't do ", name(desc), ": ",
+              refusal);
   PLAIT_CHECK(options.backend.empty() || options.backend == gemm::kReference,
               "matmul: there is no backend ", options.backend, "; there are ", names,
               gemm::kReference);
@@ -84,10 +86,12 @@ std::vector<GemmChoice> explain_gemm(const GemmDesc& desc) {
   gemm::check(desc);
   std::vector<GemmChoice> walk;
   for (const gemm::Backend& backend : gemm::backends()) {
-    const char* refusal = backend.refusal(gemm::operand_of(desc));
-    walk.push_back({.backend = backend.name, .refusal = refusal == nullptr ? "" : refusal});
+    const char* refusal = gemm::refusal(backend, desc);
+    walk.push_back({.backend = backend.name,
+                    .operand = backend.operand,
+                    .refusal = refusal == nullptr ? "" : refusal});
   }
-  walk.push_back({.backend = gemm::kReference, .refusal = ""});
+  walk.push_back({.backend = gemm::kReference, .operand = Dtype::f32, .refusal = ""});
   return walk;
 }
 

@@ -2,6 +2,8 @@
 
 #include <sys/utsname.h>
 
+#include <algorithm>
+
 #include "comm/transports.h"
 #include "plait/error.h"
 #include "plait/gemm.h"
@@ -18,22 +20,19 @@ void find_place(Findings& findings) {
   }
 }
 
-// A backend is asked about both operands there are, f32 and bf16, in the same walk that products
-// make.
+// In the order of the walk that products of bf16 make; a backend may come twice in it.
 std::vector<BackendFinding> find_backends() {
   std::vector<BackendFinding> backends;
-  for (const Dtype operand : {Dtype::bf16, Dtype::f32}) {
-    const std::string dtype(name(operand));
-    const auto walk =
-        explain_gemm({.m = 1, .n = 1, .k = 1, .x = operand, .weight = operand, .out = operand});
-    backends.resize(walk.size());
-    for (std::size_t i = 0; i < walk.size(); ++i) {
-      backends[i].name = walk[i].backend;
-      if (walk[i].refusal.empty())
-        backends[i].operands.push_back(dtype);
-      else
-        backends[i].refusals[dtype] = walk[i].refusal;
-    }
+  for (const GemmChoice& choice : explain_gemm({.m = 1, .n = 1, .k = 1})) {
+    const auto same = [&](const BackendFinding& backend) { return backend.name == choice.backend; };
+    auto backend = std::find_if(backends.begin(), backends.end(), same);
+    if (backend == backends.end())
+      backend = backends.insert(backend, {.name = choice.backend, .operands = {}, .refusals = {}});
+    const std::string operand(name(choice.operand));
+    if (choice.refusal.empty())
+      backend->operands.push_back(operand);
+    else
+      backend->refusals[operand] = choice.refusal;
   }
   return backends;
 }
@@ -48,7 +47,7 @@ Findings find_out() {
   findings.system = names.sysname;
   findings.kernel = names.release;
   findings.machine = names.machine;
-  findings.processor = read_processor(findings.machine);
+  findings.processor = read_processor();
   findings.topology = read_topology();
   findings.memory = read_memory();
   findings.limits = read_cgroup_limits();

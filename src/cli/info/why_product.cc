@@ -52,6 +52,8 @@ Walk walk_backends(const ProductProblem& problem) {
     const bool wanted = problem.backend.empty() || problem.backend == choice.backend;
     walk.add(choice.backend, choice.refusal,
              wanted && choice.refusal.empty() && walk.chosen.empty());
+    // One backend may have a kernel for each operand.
+    walk.steps.back().name += fmt::format(" ({})", name(choice.operand));
   }
   return walk;
 }
