@@ -1,6 +1,5 @@
 // plait bench matmul: what a product costs, beside the processor's peak and the memory's.
 #include <fmt/core.h>
-#include <sys/utsname.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,12 +13,6 @@
 
 namespace plait::cli {
 namespace {
-
-std::string this_processor() {
-  utsname names = {};
-  uname(&names);
-  return read_processor(names.machine).model;
-}
 
 // The limits that the cases are compared with.
 struct Limits {
@@ -75,8 +68,11 @@ int bench_matmul(Words words) {
   const auto options = read_matmul_options(words);
   if (!options) return kDone;
   const std::vector<MatmulCase> cases = matmul_cases(*options);
-  MatmulReport report = {
-      .options = *options, .processor = this_processor(), .peaks = {}, .reads = {}, .results = {}};
+  MatmulReport report = {.options = *options,
+                         .processor = read_processor().model,
+                         .peaks = {},
+                         .reads = {},
+                         .results = {}};
   measure(report, cases);
   write(report);
   return kDone;

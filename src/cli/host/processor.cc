@@ -1,5 +1,7 @@
 #include "cli/host/processor.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -56,10 +58,12 @@ Processor parse_processor(std::string_view cpuinfo, std::string_view machine) {
   return processor;
 }
 
-Processor read_processor(std::string_view machine) {
+Processor read_processor() {
+  utsname names = {};
+  uname(&names);
   std::ifstream cpuinfo("/proc/cpuinfo");
   const std::string text(std::istreambuf_iterator<char>(cpuinfo), {});
-  return parse_processor(text, machine);
+  return parse_processor(text, names.machine);
 }
 
 }  // namespace plait::cli

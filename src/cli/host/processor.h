@@ -16,7 +16,7 @@ struct Processor {
 // From the text of /proc/cpuinfo, on a machine that uname calls so ("x86_64", "aarch64").
 Processor parse_processor(std::string_view cpuinfo, std::string_view machine);
 
-// This one, on a machine that uname calls so.
-Processor read_processor(std::string_view machine);
+// This one.
+Processor read_processor();
 
 }  // namespace plait::cli
