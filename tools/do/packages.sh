@@ -4,7 +4,7 @@
 build_packages=(
   cmake ninja-build g++ pkg-config git python3
   libgtest-dev libbenchmark-dev
-  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev libdnnl-dev
   libopenmpi-dev openmpi-bin
 )
 check_packages=(clang-tidy-19 libomp-19-dev clang-format-19 shellcheck)
@@ -26,8 +26,9 @@ need_debian() {
   [[ ! -r /etc/os-release ]] || id=$(. /etc/os-release && printf '%s' "$ID")
   [[ $id != debian ]] || return 0
   say "./do installs what it needs from Debian's packages, and this is '$id': get a C++20 compiler, CMake 3.25," \
-    "Ninja, GoogleTest and Google Benchmark (tests), hwloc (topology), CLI11, fmt and nlohmann-json (the command)," \
-    "MPI 3.1 (its transport) and the clang 19 tools (lint), then run cmake --preset release." >&2
+    "Ninja, GoogleTest and Google Benchmark (tests), oneDNN (to compare with), hwloc (topology), CLI11, fmt and" \
+    "nlohmann-json (the command), MPI 3.1 (its transport) and the clang 19 tools (lint), then run" \
+    "cmake --preset release." >&2
   exit 1
 }
 

@@ -1,0 +1,142 @@
+// plait's products beside oneDNN's, in one process and in turns.
+//
+//   plait_bench_gemm --shape square --benchmark_filter='bf16/(plait|onednn)/512'
+//
+// One shape a run: all of its cases share operands, and take turns (give --benchmark_repetitions and
+// --benchmark_enable_random_interleaving=true).
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "cli/bench/limits.h"
+#include "cli/host/processor.h"
+#include "contenders.h"
+#include "gemm/parallel.h"
+#include "plait/gemm.h"
+
+namespace plait::bench {
+namespace {
+
+void report(benchmark::State& state, double operations) {
+  using benchmark::Counter;
+  state.counters["flops"] = Counter(operations, Counter::kIsIterationInvariantRate);
+}
+
+// Contenders make their operands ready when their first turn comes, so that a filter spares the rest.
+void run(benchmark::State& state, const Contender& contender, const Case& one, double operations) {
+  std::function<void()> call;
+  try {
+    call = contender.prepare(one);
+    call();
+  } catch (const std::exception& error) {
+    state.SkipWithError(error.what());
+    return;
+  }
+  for (auto _ : state) call();
+  report(state, operations);
+}
+
+void add(const GemmShape& shape, const Contender& contender, const Case& one) {
+  const std::string name = std::string(shape.name) + "/" + std::string(plait::name(one.dtype)) +
+                           "/" + contender.name + "/" + std::to_string(one.rows);
+  const double operations = 2.0 * static_cast<double>(one.rows) * static_cast<double>(shape.n) *
+                            static_cast<double>(shape.k);
+  benchmark::RegisterBenchmark(name.c_str(), run, contender, one, operations)
+      ->UseRealTime()
+      ->Unit(benchmark::kMicrosecond);
+}
+
+// Nothing but multiply-adds; it has no rows.
+void add_peak(const GemmShape& shape, Dtype dtype) {
+  const std::string name =
+      std::string(shape.name) + "/" + std::string(plait::name(dtype)) + "/peak/0";
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [dtype](benchmark::State& state) {
+                                 const cli::Limit limit =
+                                     cli::multiplying(dtype, gemm::thread_count(0));
+                                 for (auto _ : state) limit.call();
+                                 report(state, limit.amount);
+                               })
+      ->UseRealTime()
+      ->Unit(benchmark::kMicrosecond);
+}
+
+void add_all(Operands& operands) {
+  std::vector<Contender> contenders = plait_contenders(operands);
+  for (Contender& other : onednn_contenders(operands)) contenders.push_back(std::move(other));
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    add_peak(operands.shape(), dtype);
+    for (const std::int64_t rows : kRows) {
+      for (const Contender& contender : contenders)
+        add(operands.shape(), contender, {.dtype = dtype, .rows = rows});
+    }
+  }
+}
+
+std::string backend_of(const GemmShape& shape, Dtype dtype) {
+  return std::string(select_gemm({.m = kRows.back(),
+                                  .n = shape.n,
+                                  .k = shape.k,
+                                  .x = dtype,
+                                  .weight = dtype,
+                                  .out = dtype})
+                         .backend());
+}
+
+// Takes --shape NAME and --list out of the command line. nullopt: it was --list.
+std::optional<std::string> take_shape(int& argc, char** argv) {
+  std::string shape = "square";
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--list") == 0) return std::nullopt;
+    if (std::strcmp(argv[i], "--shape") == 0 && i + 1 < argc)
+      shape = argv[++i];
+    else
+      argv[kept++] = argv[i];
+  }
+  argc = kept;
+  return shape;
+}
+
+int main_of(int argc, char** argv) {
+  const auto shape = take_shape(argc, argv);
+  if (!shape) {
+    for (const GemmShape& one : gemm_shapes()) std::puts(std::string(one.name).c_str());
+    return 0;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  Operands operands(find_shape(*shape));
+  benchmark::AddCustomContext("processor", cli::read_processor().model);
+  benchmark::AddCustomContext("compiler", __VERSION__);
+  benchmark::AddCustomContext("onednn", onednn_version());
+  benchmark::AddCustomContext("threads", std::to_string(gemm::thread_count(0)));
+  benchmark::AddCustomContext("n", std::to_string(operands.shape().n));
+  benchmark::AddCustomContext("k", std::to_string(operands.shape().k));
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    benchmark::AddCustomContext("peak_" + std::string(name(dtype)),
+                                cli::multiplying(dtype, gemm::thread_count(0)).by);
+    benchmark::AddCustomContext("backend_" + std::string(name(dtype)),
+                                backend_of(operands.shape(), dtype));
+  }
+  add_all(operands);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace plait::bench
+
+int main(int argc, char** argv) {
+  try {
+    return plait::bench::main_of(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plait_bench_gemm: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,112 @@
+// oneDNN as its documentation recommends: the weight in the layout that it asks for, reordered once;
+// and with the weight as it lies.
+#include <dnnl.hpp>
+
+#include <map>
+#include <tuple>
+
+#include "contenders.h"
+
+namespace plait::bench {
+namespace {
+
+using dnnl::matmul;
+using dnnl::memory;
+
+memory::data_type type_of(Dtype dtype) {
+  return dtype == Dtype::f32   ? memory::data_type::f32
+         : dtype == Dtype::f16 ? memory::data_type::f16
+                               : memory::data_type::bf16;
+}
+
+// A view as oneDNN sees it; transposed, its columns are rows.
+memory::desc desc_of(const ConstTensorView& view, bool transposed = false) {
+  if (transposed) return {{view.cols, view.rows}, type_of(view.dtype), {1, view.row_stride}};
+  return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};
+}
+
+class OneDnn {
+ public:
+  explicit OneDnn(Operands& operands) : operands_(operands) {}
+
+  std::function<void()> linear(const Case& one, bool packed) {
+    const ConstTensorView x = operands_.x(one.dtype, one.rows);
+    const ConstTensorView weight = operands_.weight(one.dtype);
+    const ConstTensorView out = operands_.out(one.dtype, one.rows);
+    const memory::desc plain = desc_of(weight, /*transposed=*/true);
+    const memory::desc any(plain.dims(), plain.data_type(), memory::format_tag::any);
+    const matmul::primitive_desc way(matmul::desc(desc_of(x), packed ? any : plain, desc_of(out)),
+                                     engine_);
+    const memory w = in_layout(one.dtype, memory_of(weight, plain), way.weights_desc());
+    return call_of(way, memory_of(x, desc_of(x)), w, memory_of(out, desc_of(out)));
+  }
+
+  // dW += dYt·X
+  std::function<void()> gradient(const Case& one) {
+    const ConstTensorView dy = operands_.gradient(one.dtype, one.rows);
+    const ConstTensorView x = operands_.x(one.dtype, one.rows);
+    const ConstTensorView dw = operands_.weight_gradient();
+    dnnl::post_ops adding;
+    adding.append_sum(1);
+    dnnl::primitive_attr attributes;
+    attributes.set_post_ops(adding);
+    const memory::desc dy_desc = desc_of(dy, /*transposed=*/true);
+    const matmul::primitive_desc way(matmul::desc(dy_desc, desc_of(x), desc_of(dw)), attributes,
+                                     engine_);
+    return call_of(way, memory_of(dy, dy_desc), memory_of(x, desc_of(x)),
+                   memory_of(dw, desc_of(dw)));
+  }
+
+ private:
+  memory memory_of(const ConstTensorView& view, const memory::desc& desc) const {
+    return {desc, engine_, const_cast<void*>(view.data)};
+  }
+
+  // Different numbers of rows may want different layouts; each is made once.
+  memory in_layout(Dtype dtype, const memory& weight, const memory::desc& wanted) {
+    if (weight.get_desc() == wanted) return weight;
+    for (const auto& [known_dtype, known] : packed_) {
+      if (known_dtype == dtype && known.get_desc() == wanted) return known;
+    }
+    memory from = weight;
+    memory to(wanted, engine_);
+    dnnl::reorder(from, to).execute(stream_, from, to);
+    stream_.wait();
+    packed_.emplace_back(dtype, to);
+    return to;
+  }
+
+  std::function<void()> call_of(const matmul::primitive_desc& way, const memory& x, const memory& w,
+                                const memory& y) {
+    return [product = matmul(way), stream = stream_,
+            arguments = std::unordered_map<int, memory>{
+                {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}}]() mutable {
+      product.execute(stream, arguments);
+      stream.wait();
+    };
+  }
+
+  Operands& operands_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::vector<std::pair<Dtype, memory>> packed_;
+};
+
+}  // namespace
+
+std::vector<Contender> onednn_contenders(Operands& operands) {
+  const auto onednn = std::make_shared<OneDnn>(operands);
+  return {
+      {"onednn", [onednn](const Case& one) { return onednn->linear(one, /*packed=*/true); }},
+      {"onednn_plain", [onednn](const Case& one) { return onednn->linear(one, /*packed=*/false); }},
+      {"onednn_gradient", [onednn](const Case& one) { return onednn->gradient(one); }},
+  };
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+}  // namespace plait::bench

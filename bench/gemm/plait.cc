@@ -1,0 +1,131 @@
+// plait in all the ways that operators will use it.
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "contenders.h"
+#include "plait/gemm.h"
+#include "plait/quantized.h"
+
+namespace plait::bench {
+namespace {
+
+// Columns of a window, as a schedule sends them away.
+constexpr std::int64_t kWindow = 256;
+
+class Plait {
+ public:
+  explicit Plait(Operands& operands) : operands_(operands) {}
+
+  GemmDesc desc_of(const Case& one, const std::string& weight) const {
+    return parse_gemm(base::sentence("m=", one.rows, " n=", operands_.shape().n,
+                                     " k=", operands_.shape().k, " x=", name(one.dtype),
+                                     " w=", weight, " out=", name(one.dtype)));
+  }
+
+  GemmCall call_of(const Case& one) {
+    return {.x = {.view = operands_.x(one.dtype, one.rows)},
+            .weight = view_of(one.dtype),
+            .out = operands_.out(one.dtype, one.rows)};
+  }
+
+  WeightView view_of(Dtype dtype) {
+    return {.view = operands_.weight(dtype), .layout = WeightLayout::out_in};
+  }
+
+  // The weight's dtype, or a scheme.
+  const PackedWeight& packed(const Case& one, const std::string& weight) {
+    const auto found = packed_.find(weight);
+    if (found != packed_.end()) return found->second;
+    return packed_.emplace(weight, PackedWeight(view_of(one.dtype))).first->second;
+  }
+
+  std::function<void()> packed_product(const Case& one, const std::string& weight) {
+    GemmCall call = call_of(one);
+    call.weight = std::cref(packed(one, weight));
+    return running(desc_of(one, weight), {call});
+  }
+
+  std::function<void()> plain_product(const Case& one) {
+    return running(desc_of(one, std::string(name(one.dtype))), {call_of(one)});
+  }
+
+  // Window after window, each into a place of its own without gaps.
+  std::function<void()> windows(const Case& one) {
+    const std::string weight(name(one.dtype));
+    const std::int64_t n = operands_.shape().n;
+    std::vector<GemmCall> calls;
+    for (std::int64_t begin = 0; begin < n; begin += kWindow) {
+      const std::int64_t end = std::min(begin + kWindow, n);
+      GemmCall call = call_of(one);
+      call.weight = std::cref(packed(one, weight));
+      call.window.columns = {begin, end};
+      call.out.data = static_cast<std::byte*>(call.out.data) +
+                      one.rows * begin * static_cast<std::int64_t>(size_of(one.dtype));
+      call.out.cols = end - begin;
+      call.out.row_stride = end - begin;
+      calls.push_back(call);
+    }
+    return running(desc_of(one, weight), calls);
+  }
+
+  // Every tile is told of to somebody who counts its elements, on each thread.
+  std::function<void()> hooked(const Case& one) {
+    const std::string weight(name(one.dtype));
+    GemmCall call = call_of(one);
+    call.weight = std::cref(packed(one, weight));
+    call.on_tile = [](const Tile& tile) {
+      thread_local std::int64_t elements = 0;
+      elements += (tile.rows.end - tile.rows.begin) * (tile.columns.end - tile.columns.begin);
+    };
+    return running(desc_of(one, weight), {call});
+  }
+
+  // dW += dYt·X: rows are the outputs, the sum goes over the rows of X.
+  std::function<void()> gradient(const Case& one) {
+    const auto& shape = operands_.shape();
+    GemmCall call = {.x = {.view = operands_.gradient(one.dtype, one.rows), .transposed = true},
+                     .weight = WeightView{operands_.x(one.dtype, one.rows), WeightLayout::in_out},
+                     .out = operands_.weight_gradient()};
+    call.accumulate = true;
+    return running({.m = shape.n,
+                    .n = shape.k,
+                    .k = one.rows,
+                    .x = one.dtype,
+                    .weight = one.dtype,
+                    .out = Dtype::f32},
+                   {call});
+  }
+
+ private:
+  // std::function copies what it holds, and a Gemm can't be.
+  static std::function<void()> running(const GemmDesc& desc, const std::vector<GemmCall>& calls) {
+    return [gemm = std::make_shared<Gemm>(select_gemm(desc)), calls] {
+      for (const GemmCall& call : calls) gemm->run(call);
+    };
+  }
+
+  Operands& operands_;
+  std::map<std::string, PackedWeight> packed_;
+};
+
+}  // namespace
+
+std::vector<Contender> plait_contenders(Operands& operands) {
+  const auto plait = std::make_shared<Plait>(operands);
+  const auto packed = [&](const char* name, const std::string& weight) {
+    return Contender{name, [plait, weight](const Case& one) {
+                       return plait->packed_product(
+                           one, weight.empty() ? std::string(plait::name(one.dtype)) : weight);
+                     }};
+  };
+  return {
+      packed("plait", ""),
+      {"plait_plain", [plait](const Case& one) { return plait->plain_product(one); }},
+      {"plait_windows", [plait](const Case& one) { return plait->windows(one); }},
+      {"plait_hook", [plait](const Case& one) { return plait->hooked(one); }},
+      {"plait_gradient", [plait](const Case& one) { return plait->gradient(one); }},
+  };
+}
+
+}  // namespace plait::bench

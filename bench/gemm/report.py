@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Sums up what the gemm benchmarks measured, beside what plait promises.
+
+    bench/gemm/report.py build/bench/gemm_*.json
+    bench/gemm/report.py --markdown build/bench/gemm_*.json
+    bench/gemm/report.py --update docs/performance.md build/bench/gemm_*.json
+
+Reads what plait_bench_gemm and torch_linear.py wrote; a file gemm_SHAPE_3.json is round 3. A time is the median of a
+round's repetitions; ratios are taken within a round, and the median round is shown.
+"""
+
+import argparse
+import json
+import math
+import re
+import statistics
+import sys
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+BEGIN = "<!-- begin: bench/gemm/report.py -->"
+END = "<!-- end: bench/gemm/report.py -->"
+RIVALS = ("onednn", "onednn_plain", "torch")
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+class Case(NamedTuple):
+    shape: str
+    dtype: str
+    who: str
+    rows: int
+
+
+def parse(name: str) -> Case:
+    shape, dtype, who, rows = name.split("/")[:4]
+    return Case(shape, dtype, who, int(rows))
+
+
+class Results:
+    def __init__(self, files: list[Path]):
+        self.contexts = []
+        self.sizes: dict[str, tuple[int, int]] = {}  # (n, k) of a shape
+        self.seconds: dict[Case, dict[str, float]] = {}  # by round
+        self.peaks: dict[tuple[str, str], dict[str, float]] = {}  # FLOP/s of (shape, dtype), by round
+        for file in files:
+            self.read(file)
+
+    def read(self, file: Path) -> None:
+        run = json.loads(file.read_text(encoding="utf-8"))
+        self.contexts.append(run["context"])
+        number = re.search(r"(\d+)$", file.stem)
+        turn = number[1] if number else file.stem
+        # Other programs' turns don't count; but threads' times are not the calling thread's.
+        clock = "cpu_time" if run["context"].get("threads", "1") == "1" else "real_time"
+        samples: dict[Case, list[float]] = {}
+        for one in run["benchmarks"]:
+            if one.get("run_type") != "iteration" or one.get("error_occurred"):
+                continue
+            case = parse(one["name"])
+            time = one[clock] * UNITS[one["time_unit"]]
+            samples.setdefault(case, []).append(time)
+            if case.who == "peak":
+                flops = one["flops"] * one["real_time"] / one[clock]
+                self.peaks.setdefault((case.shape, case.dtype), {}).setdefault(turn, 0.0)
+                best = self.peaks[case.shape, case.dtype]
+                best[turn] = max(best[turn], flops)
+            elif "n" in run["context"]:
+                self.sizes[case.shape] = (int(run["context"]["n"]), int(run["context"]["k"]))
+        for case, times in samples.items():
+            self.seconds.setdefault(case, {})[turn] = statistics.median(times)
+
+    def has(self, who: str) -> bool:
+        return any(case.who == who for case in self.seconds)
+
+    def shapes(self) -> list[str]:
+        return list(dict.fromkeys(case.shape for case in self.seconds))
+
+    def rows(self, shape: str, dtype: str) -> list[int]:
+        found = {c.rows for c in self.seconds if (c.shape, c.dtype) == (shape, dtype) and c.rows > 0}
+        return sorted(found)
+
+    def gigaflops(self, case: Case) -> Optional[float]:
+        rounds = self.seconds.get(case)
+        if not rounds:
+            return None
+        n, k = self.sizes[case.shape]
+        return 2e-9 * case.rows * n * k / statistics.median(rounds.values())
+
+    def speed_up(self, case: Case, rivals: tuple[str, ...]) -> Optional[float]:
+        """The time of the fastest rival over ours, in the median round."""
+        ratios = []
+        for turn, ours in self.seconds.get(case, {}).items():
+            theirs = [
+                self.seconds[other][turn]
+                for other in (case._replace(who=who) for who in rivals)
+                if turn in self.seconds.get(other, {})
+            ]
+            if theirs:
+                ratios.append(min(theirs) / ours)
+        return statistics.median(ratios) if ratios else None
+
+    def of_peak(self, case: Case) -> Optional[float]:
+        n, k = self.sizes[case.shape]
+        work = 2.0 * case.rows * n * k
+        peaks = self.peaks.get((case.shape, case.dtype), {})
+        parts = [
+            work / seconds / peaks[turn]
+            for turn, seconds in self.seconds.get(case, {}).items()
+            if peaks.get(turn)
+        ]
+        return statistics.median(parts) if parts else None
+
+    def conditions(self) -> str:
+        context = next((c for c in self.contexts if "processor" in c), {})
+        loads = [c["load_avg"][0] for c in self.contexts if c.get("load_avg")]
+        versions = [f"oneDNN {context['onednn']}"] if context.get("onednn") else []
+        versions += sorted({f"torch {c['torch']}" for c in self.contexts if "torch" in c})
+        peaks = ", ".join(f"{context[f'peak_{d}']} in {d}" for d in ("bf16", "f32") if f"peak_{d}" in context)
+        backends = ", ".join(
+            f"{context[f'backend_{d}']} in {d}" for d in ("bf16", "f32") if f"backend_{d}" in context
+        )
+        rounds = max((len(r) for r in self.seconds.values()), default=0)
+        load = f" Load from {min(loads):.1f} to {max(loads):.1f}: 1 is the benchmark's own." if loads else ""
+        return (
+            f"{context.get('date', '')[:10]}: {context.get('processor', 'unknown')}, threads: "
+            f"{context.get('threads', '1')}, gcc {context.get('compiler', '')}"
+            f"{'; beside ' + ' and '.join(versions) if versions else ''}. Backends: {backends}. Peak: {peaks}. "
+            f"{'One round.' if rounds == 1 else f'Median of {rounds} rounds.'}{load}"
+        )
+
+
+def number(value: Optional[float], digits: int = 0) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: Optional[float]) -> str:
+    return "" if value is None else f"{value * 100:.0f}"
+
+
+def promises(results: Results) -> list[list[str]]:
+    rows = []
+
+    def promise(text: str, values: list[Optional[float]], bar: float) -> None:
+        known = [value for value in values if value is not None]
+        if known:
+            mean = math.exp(statistics.fmean(map(math.log, known)))
+            met = "yes" if min(known) >= bar else "**no**"
+            rows.append([text, f"{min(known):.2f}", f"{mean:.2f}", f"{bar:.2f}", met])
+
+    for dtype in ("bf16", "f32"):
+        promise(
+            f"{dtype}, square, M 64 to 2048: the faster of oneDNN packed and torch, over plait",
+            [
+                results.speed_up(Case("square", dtype, "plait", rows), ("onednn", "torch"))
+                for rows in results.rows("square", dtype)
+                if rows >= 64
+            ],
+            1.0,
+        )
+    promise(
+        "bf16, square, M >= 512: part of the peak",
+        [
+            results.of_peak(Case("square", "bf16", "plait", rows))
+            for rows in results.rows("square", "bf16")
+            if rows >= 512
+        ],
+        0.92,
+    )
+    for m, bar in ((512, 0.95), (1, 1.8)):
+        for who in ("plait_s8", "plait_s8_group"):
+            promise(
+                f"{who.replace('plait_', '').replace('_', ' per ')}, square, M = {m}: bf16 over quantised",
+                [results.speed_up(Case("square", "bf16", who, m), ("plait",))],
+                bar,
+            )
+    return rows
+
+
+COLUMNS = [
+    ("plait", "plait"),
+    ("plait_plain", "plain"),
+    ("plait_windows", "windows"),
+    ("plait_hook", "hook"),
+    ("plait_gradient", "dYᵀ·X"),
+    ("plait_s8", "s8"),
+    ("plait_s8_group", "s8:group=128"),
+    ("plait_s4_group", "s4:group=64"),
+    ("onednn", "oneDNN"),
+    ("onednn_plain", "oneDNN, plain"),
+    ("onednn_gradient", "oneDNN, dYᵀ·X"),
+    ("torch", "torch"),
+]
+
+
+def square(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]]]:
+    columns = [
+        (who, title)
+        for who, title in COLUMNS
+        if any(c.who == who and (c.shape, c.dtype) == ("square", dtype) for c in results.seconds)
+    ]
+    rows = []
+    for m in results.rows("square", dtype):
+        ours = Case("square", dtype, "plait", m)
+        cells = [number(results.gigaflops(ours._replace(who=who))) for who, _ in columns]
+        rows.append(
+            [str(m), *cells, percent(results.of_peak(ours)), number(results.speed_up(ours, RIVALS), 2)]
+        )
+    n, k = results.sizes.get("square", (0, 0))
+    return (
+        f"{dtype}, N = {n}, K = {k}, GFLOP/s",
+        ["M", *(title for _, title in columns), "plait, % of peak", "plait / fastest rival"],
+        rows,
+    )
+
+
+def layers(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]]]:
+    shapes = [s for s in results.shapes() if s != "square" and results.rows(s, dtype)]
+    ms = sorted({m for shape in shapes for m in results.rows(shape, dtype)})
+    rows = []
+    for shape in shapes:
+        cells = []
+        for m in ms:
+            case = Case(shape, dtype, "plait", m)
+            cells.append(number(results.gigaflops(case)))
+            cells.append(number(results.speed_up(case, RIVALS), 2))
+        n, k = results.sizes[shape]
+        rows.append([shape.replace("_", "-").replace(".", ", "), f"{n} x {k}", *cells])
+    heads = [head for m in ms for head in (f"M = {m}", "/ rival")]
+    return f"{dtype}, linear layers split over 8 ranks, GFLOP/s", ["layer", "N x K", *heads], rows
+
+
+def tables(results: Results) -> list[tuple[str, list[str], list[list[str]]]]:
+    found = [("Promised", ["figure", "worst", "geometric mean", "at least", "met"], promises(results))]
+    for dtype in ("bf16", "f32"):
+        found.append(square(results, dtype))
+    for dtype in ("bf16", "f32"):
+        found.append(layers(results, dtype))
+    return [table for table in found if table[2]]
+
+
+def markdown(results: Results) -> str:
+    lines = [results.conditions(), ""]
+    for title, columns, rows in tables(results):
+        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |"]
+        lines += ["|---|" + "---:|" * (len(columns) - 1)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
+    return "\n".join(lines)
+
+
+def text(results: Results) -> str:
+    lines = []
+    for title, columns, rows in tables(results):
+        table = [columns] + [[cell.replace("*", "") for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*table)]
+        lines += ["", title, ""]
+        for cells in table:
+            first = cells[0].ljust(widths[0])
+            rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))
+            lines.append("  ".join([first, *rest]).rstrip())
+    return "\n".join([*lines, "", results.conditions()])
+
+
+def update(page: Path, block: str) -> None:
+    before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not found or not end:
+        sys.exit(f"{page} has no place for the tables: {BEGIN} and {END}, each on a line")
+    page.write_text(f"{before}{BEGIN}\n{block}{END}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Sums up what the gemm benchmarks measured.")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
+    parser.add_argument("--update", type=Path, metavar="PAGE", help="put them into this page")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    arguments = parser.parse_args()
+    results = Results(arguments.files)
+    if arguments.update:
+        update(arguments.update, markdown(results))
+    else:
+        print(markdown(results) if arguments.markdown else text(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

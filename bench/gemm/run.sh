@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# What `./do bench gemm` does: measures plait's products beside oneDNN's in one process and in turns, then beside
+# torch's, if $PYTHON (python3) has torch; and sums up. One core, unless OMP_NUM_THREADS says otherwise.
+#
+#   bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...      results: build/bench/gemm_*.json
+#
+# Without options: everything about the square weight, and for the models' layers the packed products in bf16.
+# --all: everything about all of them (an hour). --quick: the square weight, a few numbers of rows.
+# Each round measures everything once more, torch's processes between plait's.
+# BUILD names another build folder than build/release.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+
+program=${BUILD:-build/release}/bench/gemm/plait_bench_gemm
+python=${PYTHON:-python3}
+results=build/bench
+rounds=3
+scope=usual
+shapes=()
+
+usage() {
+  printf 'usage: bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...\n' >&2
+  exit 2
+}
+
+while (($# > 0)); do
+  case $1 in
+    --quick) scope=quick ;;
+    --all) scope=all ;;
+    --rounds) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || usage; rounds=$2; shift ;;
+    --shape) [[ -n ${2:-} ]] || usage; shapes+=("$2"); shift ;;
+    *) usage ;;
+  esac
+  shift
+done
+
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+# One thread stays where its memory and caches are.
+pinned=()
+if [[ $OMP_NUM_THREADS == 1 ]] && command -v taskset >/dev/null; then
+  pinned=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')")
+fi
+options=(--benchmark_repetitions=5 --benchmark_min_time=0.1)
+if ((${#shapes[@]} == 0)); then
+  mapfile -t shapes < <("$program" --list)
+fi
+if [[ $scope == quick ]]; then
+  rounds=1
+  shapes=(square)
+  options=(--benchmark_repetitions=3 --benchmark_min_time=0.02)
+fi
+
+# What of a shape is measured, as a regular expression.
+cases_of() {
+  if [[ $scope == quick ]]; then
+    printf '/(peak|plait|plait_s8|onednn|torch)/(0|1|16|512)(/|$)'
+  elif [[ $scope == all || $1 == square ]]; then
+    printf '.'
+  else
+    printf '/bf16/(peak|plait|plait_s8|onednn|torch)/(0|1|16|128|512|2048)(/|$)'
+  fi
+}
+
+# torch where there is one, without a word where there is none.
+has_torch() { "$python" -c 'import torch' 2>/dev/null; }
+
+mkdir -p "$results"
+rm -f "$results"/gemm_*.json
+for ((round = 1; round <= rounds; ++round)); do
+  for shape in "${shapes[@]}"; do
+    printf 'round %d of %d: %s\n' "$round" "$rounds" "$shape"
+    "${pinned[@]}" "$program" --shape "$shape" --benchmark_filter="$(cases_of "$shape")" \
+      --benchmark_enable_random_interleaving=true "${options[@]}" \
+      --benchmark_out="$results/gemm_${shape}_$round.json" >/dev/null 2>"$results/gemm.log" ||
+      { cat "$results/gemm.log" >&2; exit 1; }
+    if has_torch; then
+      "${pinned[@]}" "$python" bench/gemm/torch_linear.py --beside "$results/gemm_${shape}_$round.json" \
+        --filter "$(cases_of "$shape")" --out "$results/gemm_torch_${shape}_$round.json"
+    fi
+  done
+done
+has_torch || printf '\n%s has no torch to compare with (set PYTHON).\n' "$python"
+"$python" bench/gemm/report.py "$results"/gemm_*.json

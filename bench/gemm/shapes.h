@@ -1,0 +1,26 @@
+// The weights that are multiplied: a square one, and a rank's part of the linear layers of models
+// that are split over 8 ranks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace plait::bench {
+
+struct GemmShape {
+  std::string_view name;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+std::span<const GemmShape> gemm_shapes();
+
+// Throws std::invalid_argument, with the names there are.
+const GemmShape& find_shape(const std::string& name);
+
+inline constexpr std::array<std::int64_t, 9> kRows = {1, 4, 16, 64, 128, 256, 512, 1024, 2048};
+
+}  // namespace plait::bench

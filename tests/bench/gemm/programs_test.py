@@ -1,0 +1,49 @@
+"""plait_bench_gemm: every contender runs, for every dtype, and what they write can be reported."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import report
+
+PROGRAM = os.environ["PLAIT_BENCH_GEMM"]
+
+
+def call(*words, status=0):
+    result = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=120)
+    assert result.returncode == status, (words, result)
+    return result
+
+
+class ProgramTest(unittest.TestCase):
+    def test_every_contender_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "gemm_bloom_7b.out_1.json"
+            call("--shape", "bloom_7b.out", "--benchmark_filter=/(peak/0|[a-z0-9_]+/4)/real_time$",
+                 "--benchmark_min_time=0.001", f"--benchmark_out={file}")
+            run = json.loads(file.read_text())
+            results = report.Results([file])
+        self.assertEqual((run["context"]["n"], run["context"]["k"]), ("4096", "512"))
+        for one in run["benchmarks"]:
+            self.assertNotIn("error_occurred", one, one)
+        cases = [report.parse(one["name"]) for one in run["benchmarks"]]
+        for dtype in ("bf16", "f32"):
+            who = [case.who for case in cases if case.dtype == dtype]
+            self.assertEqual(who[:2], ["peak", "plait"])
+            for contender in ("plait_plain", "plait_windows", "plait_hook", "plait_gradient"):
+                self.assertIn(contender, who)
+            self.assertGreater(results.of_peak(report.Case("bloom_7b.out", dtype, "plait", 4)), 0)
+
+    def test_its_shapes(self):
+        names = call("--list").stdout.split()
+        self.assertEqual(len(names), 13)
+        self.assertEqual(names[0], "square")
+        refusal = call("--shape", "cube", status=2)
+        self.assertTrue(refusal.stderr.startswith("plait_bench_gemm: no shape is called cube; there"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,92 @@
+"""report.py: which rounds a ratio is from, what is met, and how a page is brought up to date."""
+
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import report
+
+PROCESSOR = {"processor": "A", "threads": "1", "n": "100", "k": "50", "load_avg": [1.5, 1, 1],
+             "date": "2026-11-21T10:00:00", "compiler": "12", "onednn": "2.6", "peak_bf16": "AMX",
+             "backend_bf16": "amx"}
+
+
+def run(times, context=None):
+    """times: {name: [µs of each repetition]}"""
+    benchmarks = [
+        {"name": name, "run_type": "iteration", "real_time": 2 * us, "cpu_time": us, "time_unit": "us",
+         "flops": 5e9}
+        for name, repetitions in times.items()
+        for us in repetitions
+    ]
+    benchmarks += [{"name": name, "run_type": "aggregate"} for name in times]
+    return {"context": PROCESSOR if context is None else context, "benchmarks": benchmarks}
+
+
+def square(plait, onednn):
+    return run({"square/bf16/plait/512/real_time": plait, "square/bf16/onednn/512/real_time": onednn,
+                "square/bf16/peak/0/real_time": [10]})
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def results(self, **runs):
+        paths = [self.folder / f"{name}.json" for name in runs]
+        for path, content in zip(paths, runs.values()):
+            path.write_text(json.dumps(content))
+        return paths, report.Results(paths)
+
+    def test_ratios_are_of_one_round(self):
+        case = report.Case("square", "bf16", "plait", 512)
+        # Everything took twice as long in round 2.
+        _, results = self.results(gemm_square_1=square([10, 11, 99], [22]),
+                                  gemm_square_2=square([20], [40]),
+                                  gemm_square_3=square([10], [15]))
+        self.assertAlmostEqual(results.speed_up(case, ("onednn", "torch")), 2.0)
+        self.assertAlmostEqual(results.gigaflops(case), 2 * 512 * 100 * 50 / 11e-6 * 1e-9)
+
+    def test_torch_is_compared_within_its_round(self):
+        torch = run({"square/bf16/torch/512": [8]}, {"torch": "2.13"})
+        _, results = self.results(gemm_square_1=square([10], [20]), gemm_torch_square_1=torch)
+        case = report.Case("square", "bf16", "plait", 512)
+        self.assertAlmostEqual(results.speed_up(case, report.RIVALS), 0.8)
+        self.assertIn("beside oneDNN 2.6 and torch 2.13", results.conditions())
+
+    def test_the_part_of_the_peak_is_in_processor_time(self):
+        _, results = self.results(gemm_square_1=square([100], [100]))
+        # 5e9 a second of wall-clock time is twice that of processor time, in which half was spent.
+        part = results.of_peak(report.Case("square", "bf16", "plait", 512))
+        self.assertAlmostEqual(part, 2 * 512 * 100 * 50 / 100e-6 / 10e9)
+
+    def test_promises_say_what_is_met(self):
+        _, results = self.results(gemm_square_1=square([10], [9]))
+        self.assertEqual(
+            [(row[1], row[3], row[4]) for row in report.promises(results)],
+            [("0.90", "1.00", "**no**"), ("51.20", "0.92", "yes")],
+        )
+
+    def test_a_page_is_updated_between_its_marks(self):
+        page = self.folder / "page.md"
+        page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+        layer = run({"bloom_7b.up/bf16/plait/16/real_time": [10],
+                     "bloom_7b.up/bf16/onednn/16/real_time": [15]})
+        paths, _ = self.results(gemm_square_1=square([10], [20]), **{"gemm_bloom_7b.up_1": layer})
+        with mock.patch.object(sys, "argv", ["report.py", "--update", str(page), *map(str, paths)]):
+            report.main()
+        text = page.read_text()
+        self.assertTrue(text.startswith(f"before\n{report.BEGIN}\n2026-11-21: A, threads: 1"))
+        self.assertTrue(text.endswith(f"{report.END}\nafter\n"))
+        self.assertNotIn("old", text)
+        self.assertIn("| 512 | 512 | 256 | 5120 | 2.00 |", text)
+        self.assertIn("| bloom-7b, up | 100 x 50 | 16 | 1.50 |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
