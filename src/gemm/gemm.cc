@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/default_floats.h"
 #include "gemm/backends.h"
 #include "gemm/checks.h"
 #include "gemm/parallel.h"
@@ -23,6 +24,7 @@ class Gemm::State {
 
   void run(const GemmCall& call) {
     gemm::check(desc_, call);
+    const base::DefaultFloats floats;
     const gemm::Task task = {.call = call,
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
                              .columns = gemm::resolved(call.window.columns, desc_.n),

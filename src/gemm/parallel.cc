@@ -6,6 +6,8 @@
 #include <atomic>
 #include <exception>
 
+#include "base/default_floats.h"
+
 namespace plait::gemm {
 namespace {
 
@@ -39,6 +41,7 @@ class Team {
   void fork() { forked_.store(true, std::memory_order_release); }  // pairs with run()
   void run(int thread) {
     (void)forked_.load(std::memory_order_acquire);  // pairs with fork()
+    const base::DefaultFloats floats;
     error_.guard([&] { body_(thread); });
     ended_.fetch_add(1, std::memory_order_release);  // pairs with join()
   }
@@ -69,6 +72,7 @@ int thread_count(int wanted) {
 
 void on_threads(int threads, base::FunctionRef<void(int)> body) {
   if (threads <= 1) {
+    const base::DefaultFloats floats;
     body(0);
     return;
   }

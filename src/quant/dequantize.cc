@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "quant/default_floats.h"
+#include "base/default_floats.h"
 #include "quant/scheme.h"
 #include "quant/tiles.h"
 #include "tensor/validate.h"
@@ -46,7 +46,7 @@ void multiply(const QuantizedWeight& weight, std::int64_t group_size, const Row&
 
 void QuantizedWeight::dequantize(const TensorView& out, WeightLayout layout) const {
   check_out(*this, {.view = out, .layout = layout});
-  const quant::DefaultFloats floats;
+  const base::DefaultFloats floats;
   const WeightView packed = {.view = values(), .layout = WeightLayout::out_in};
   const std::int64_t group_size = quant::group_size(scheme_, k_);
   quant::Block<std::int8_t> read;

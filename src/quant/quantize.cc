@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "base/check.h"
-#include "quant/default_floats.h"
+#include "base/default_floats.h"
 #include "quant/grid.h"
 #include "quant/scheme.h"
 #include "quant/tiles.h"
@@ -120,7 +120,7 @@ QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme) {
   result.n_ = weight.n();
   result.k_ = weight.k();
   result.allocate();
-  const quant::DefaultFloats floats;
+  const base::DefaultFloats floats;
   const Job job = {.weight = weight,
                    .scheme = scheme,
                    .group = quant::group_size(scheme, weight.k()),

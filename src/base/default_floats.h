@@ -3,7 +3,7 @@
 
 #include <cfenv>
 
-namespace plait::quant {
+namespace plait::base {
 
 // While it lives, the thread rounds to nearest and keeps denormals; then it is as it was before,
 // with the exception flags that it had.
@@ -21,4 +21,4 @@ class DefaultFloats {
   std::fenv_t before_;
 };
 
-}  // namespace plait::quant
+}  // namespace plait::base

@@ -1,10 +1,10 @@
-#include "quant/default_floats.h"
+#include "base/default_floats.h"
 
 #include <gtest/gtest.h>
 
 #include "tensor/float_modes.h"
 
-namespace plait::quant {
+namespace plait::base {
 namespace {
 
 // What the thread's mode makes of these; volatile, so that the compiler does not compute it.
@@ -53,4 +53,4 @@ TEST(DefaultFloats, KeepTheExceptionFlags) {
 }
 
 }  // namespace
-}  // namespace plait::quant
+}  // namespace plait::base
