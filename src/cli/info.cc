@@ -36,7 +36,7 @@ constexpr Options::About kAbout = {
 template <class Problem>
 int explain(const Problem& problem, const Walk& walk, bool json) {
   fmt::print("{}", json ? show_json(problem, walk).dump(2) + "\n" : show_text(problem, walk));
-  return walk.chosen.empty() ? kCheckFailed : kDone;
+  return walk.chosen().empty() ? kCheckFailed : kDone;
 }
 
 int explain(const std::vector<std::string>& words, bool json) {

@@ -57,6 +57,8 @@ class MatmulTest(CommandTest):
         can = [step["name"] for step in walk["walk"] if step["can"]]
         found = self.json("-m", 4, *self.SIZE, "--dtype", "f32", "--backend", "all")
         self.assertEqual([one["backend"] for one in found["results"]], can[:-1])
+        both = self.json("-m", 4, *self.SIZE, "--backend", "all")["results"]
+        self.assertEqual(len({one["backend"] for one in both}), len(both))
         best = self.json("-m", 4, *self.SIZE, "--dtype", "f32")["results"]
         self.assertEqual([one["backend"] for one in best], can[:1])
         slow = self.json("-m", 4, *self.SIZE, "--backend", "reference,vector", "-d", "f32")

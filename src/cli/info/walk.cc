@@ -11,25 +11,29 @@
 
 namespace plait::cli {
 
-void Walk::add(const std::string& name, const std::string& refusal, bool is_chosen) {
-  Step step = {.name = name, .answer = refusal, .can = refusal.empty()};
+std::string Step::label() const { return kind.empty() ? name : name + " (" + kind + ")"; }
+
+void Walk::add(Step step, const std::string& refusal, bool is_chosen) {
+  step.can = refusal.empty();
+  step.answer = refusal;
   if (is_chosen) {
-    chosen = name;
-    step.answer = asked.empty() ? "chosen: the first that can" : "chosen: it was asked for";
-  } else if (step.can && !asked.empty()) {
-    step.answer = "could, but " + asked + " was asked for";
+    chosen_ = step.name;
+    first_ = step.label();
+    step.answer = asked_.empty() ? "chosen: the first that can" : "chosen: it was asked for";
+  } else if (step.can && !asked_.empty() && asked_ != step.name) {
+    step.answer = "could, but " + asked_ + " was asked for";
   } else if (step.can) {
-    step.answer = "could, but " + chosen + " comes first";
+    step.answer = "could, but " + first_ + " comes first";
   }
-  steps.push_back(std::move(step));
+  steps_.push_back(std::move(step));
 }
 
 std::string show_steps(const Walk& walk) {
   std::size_t width = 0;
-  for (const Step& step : walk.steps) width = std::max(width, step.name.size() + 2);
+  for (const Step& step : walk.steps()) width = std::max(width, step.label().size() + 2);
   std::string text;
-  for (const Step& step : walk.steps) {
-    const auto label = fmt::format("  {:<{}}{:<5}", step.name, width, step.can ? "yes" : "no");
+  for (const Step& step : walk.steps()) {
+    const auto label = fmt::format("  {:<{}}{:<5}", step.label(), width, step.can ? "yes" : "no");
     text += labelled(label, step.answer, label.size());
   }
   return text;
@@ -37,8 +41,11 @@ std::string show_steps(const Walk& walk) {
 
 nlohmann::ordered_json steps_json(const Walk& walk) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-  for (const Step& step : walk.steps)
-    steps.push_back({{"name", step.name}, {"can", step.can}, {"answer", step.answer}});
+  for (const Step& step : walk.steps()) {
+    steps.push_back({{"name", step.name}});
+    if (!step.kind.empty()) steps.back()["operand"] = step.kind;
+    steps.back().update({{"can", step.can}, {"answer", step.answer}});
+  }
   return steps;
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/verbs.h"
@@ -11,17 +12,29 @@ namespace plait::cli {
 
 struct Step {
   std::string name;
-  std::string answer;  // why it is, could be, or cannot be the one
+  std::string kind = {};  // which of those with this name; empty where there is one
   bool can = false;
+  std::string answer = {};  // why it is, could be, or cannot be the one
+
+  std::string label() const;  // "xsmm (f32)"
 };
 
-struct Walk {
-  std::string asked;   // the one that was asked for; empty: the best
-  std::string chosen;  // empty: none can
-  std::vector<Step> steps;
+class Walk {
+ public:
+  // `asked` is the one that was asked for; empty: the best.
+  explicit Walk(std::string asked) : asked_(std::move(asked)) {}
 
-  // The next one. `refusal` is empty where it can.
-  void add(const std::string& name, const std::string& refusal, bool is_chosen);
+  const std::string& chosen() const { return chosen_; }  // empty: none can
+  const std::vector<Step>& steps() const { return steps_; }
+
+  // The next one, of which all but the answer is known. `refusal` is empty where it can.
+  void add(Step step, const std::string& refusal, bool is_chosen);
+
+ private:
+  std::string asked_;
+  std::string chosen_;
+  std::string first_;  // the chosen one's label
+  std::vector<Step> steps_;
 };
 
 // A line for each step.

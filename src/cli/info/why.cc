@@ -92,10 +92,11 @@ Problem parse_problem(const std::vector<std::string>& words) {
 }
 
 Walk walk_transports(const Problem& problem) {
-  Walk walk = {.asked = problem.transport, .chosen = {}, .steps = {}};
+  Walk walk(problem.transport);
   for (const comm::Candidate& candidate :
        comm::walk_transports(problem.transport, {.place = problem.place}, comm::Walk::to_the_end))
-    walk.add(candidate.entry->name, candidate.answer.refusal, candidate.chosen);
+    walk.add({.name = candidate.entry->name, .kind = {}}, candidate.answer.refusal,
+             candidate.chosen);
   return walk;
 }
 
@@ -107,8 +108,8 @@ std::string show_text(const Problem& problem, const Walk& walk) {
       place.launcher.empty() ? "" : ", started by " + place.launcher,
       problem.transport.empty() ? "" : ", where " + problem.transport + " is asked for");
   return text + show_steps(walk) + '\n' +
-         (walk.chosen.empty() ? "None can be used: connect() will refuse.\n"
-                              : "It is " + walk.chosen + ".\n");
+         (walk.chosen().empty() ? "None can be used: connect() will refuse.\n"
+                                : "It is " + walk.chosen() + ".\n");
 }
 
 nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
@@ -119,7 +120,7 @@ nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
             {"hosts", problem.place.hosts},
             {"launcher", or_null(problem.place.launcher)},
             {"transport", or_null(problem.transport)}}},
-          {"chosen", or_null(walk.chosen)},
+          {"chosen", or_null(walk.chosen())},
           {"walk", steps_json(walk)}};
 }
 

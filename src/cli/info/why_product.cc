@@ -47,13 +47,11 @@ ProductProblem parse_product(const std::vector<std::string>& words) {
 }
 
 Walk walk_backends(const ProductProblem& problem) {
-  Walk walk = {.asked = problem.backend, .chosen = {}, .steps = {}};
+  Walk walk(problem.backend);
   for (const GemmChoice& choice : explain_gemm(problem.desc)) {
     const bool wanted = problem.backend.empty() || problem.backend == choice.backend;
-    walk.add(choice.backend, choice.refusal,
-             wanted && choice.refusal.empty() && walk.chosen.empty());
-    // One backend may have a kernel for each operand.
-    walk.steps.back().name += fmt::format(" ({})", name(choice.operand));
+    walk.add({.name = choice.backend, .kind = std::string(name(choice.operand))}, choice.refusal,
+             wanted && choice.refusal.empty() && walk.chosen().empty());
   }
   return walk;
 }
@@ -63,14 +61,14 @@ std::string show_text(const ProductProblem& problem, const Walk& walk) {
       problem.backend.empty() ? "" : ", where " + problem.backend + " is asked for";
   return fmt::format(
       "The backend for {}{}\n\n{}\n{}", name(problem.desc), asked, show_steps(walk),
-      walk.chosen.empty() ? "select_gemm() will refuse.\n" : "It is " + walk.chosen + ".\n");
+      walk.chosen().empty() ? "select_gemm() will refuse.\n" : "It is " + walk.chosen() + ".\n");
 }
 
 nlohmann::ordered_json show_json(const ProductProblem& problem, const Walk& walk) {
   using Json = nlohmann::ordered_json;
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"problem", {{"product", name(problem.desc)}, {"backend", or_null(problem.backend)}}},
-          {"chosen", or_null(walk.chosen)},
+          {"chosen", or_null(walk.chosen())},
           {"walk", steps_json(walk)}};
 }
 
