@@ -9,8 +9,15 @@
 //   gemm.run({.x = {x}, .weight = packed, .out = chunk, .window = {.columns = {256, 512}},
 //             .on_tile = [&](const Tile& tile) { ... }});
 //
-// Sums are f32. The bits of an element depend on its row of X, its column of the weight and the
-// backend alone: not on m, on windows, on threads, nor on whether rows or weight were packed before.
+// A quantised weight is packed once, and the product made for its scheme:
+//
+//   plait::Gemm gemm = plait::select_gemm({.m = 1, .n = 4096, .k = 4096, .quant = q.scheme()});
+//   const plait::PackedWeight packed(q);
+//
+// Sums are f32. Values and offsets are exact; scales multiply sums: those per group the group's sum
+// before it is added to that of the groups before it, others the whole. The bits of an element
+// depend on its row of X, its column of the weight and the backend alone: not on m, on windows, on
+// threads, nor on whether rows or weight were packed before.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +31,7 @@
 
 #include "plait/export.h"
 #include "plait/packed_weight.h"
+#include "plait/quantized.h"
 #include "plait/tensor_view.h"
 #include "plait/weight.h"
 
@@ -35,14 +43,16 @@ struct GemmDesc {
   Dtype x = Dtype::bf16;  // f32, bf16 or f16, and so the others
   Dtype weight = Dtype::bf16;
   Dtype out = Dtype::bf16;
+  std::optional<QuantScheme> quant = {};  // the weight is quantised so; `weight` says nothing then
 
   bool operator==(const GemmDesc&) const = default;
 };
 
-// "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16"
+// "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16", "m=8 n=4096 k=4096 x=bf16 w=s8:group=128 out=bf16"
 PLAIT_EXPORT std::string name(const GemmDesc& desc);
 
-// The inverse of name(), in any order; dtypes that are not named are bf16.
+// The inverse of name(), in any order; dtypes that are not named are bf16. Schemes are read as
+// parse_quant_scheme() does.
 // Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT GemmDesc parse_gemm(std::string_view text);
 

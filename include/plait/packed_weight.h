@@ -1,17 +1,22 @@
 // A weight made ready for many products: in panels of 64 columns, padded, the elements of 16 bits
-// in pairs of k.
+// and less in pairs of k.
 //
 //   const plait::PackedWeight packed({.view = w, .layout = WeightLayout::out_in});
 //   gemm.run({.x = {x}, .weight = packed, .out = y});
 //
-// Any backend takes it. The elements are those of the view, unrounded.
+//   const plait::PackedWeight small(plait::quantize(view, *plait::parse_quant_scheme("s8")));
+//
+// Any backend takes it. The elements are those of the view, unrounded; values, offsets and scales
+// those of the quantised weight.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "plait/buffer.h"
 #include "plait/export.h"
+#include "plait/quantized.h"
 #include "plait/weight.h"
 
 namespace plait {
@@ -21,18 +26,34 @@ class PLAIT_EXPORT PackedWeight {
   // f32, bf16 or f16. Copies the view, with as many threads as OpenMP would use, or with `threads`.
   explicit PackedWeight(const WeightView& weight, int threads = 0);
 
-  Dtype dtype() const { return dtype_; }
+  // Copies the weight, which is not needed any more.
+  explicit PackedWeight(const QuantizedWeight& weight, int threads = 0);
+
+  Dtype dtype() const { return dtype_; }  // s8 where it is quantised, with 4 bits too
+  const std::optional<QuantScheme>& scheme() const { return scheme_; }  // nothing: not quantised
   std::int64_t n() const { return n_; }
   std::int64_t k() const { return k_; }
+
+  // What a product reads of memory.
+  std::size_t bytes() const { return panels_.bytes() + scales_.bytes() + offsets_.bytes(); }
 
   // Panel p, its columns 64·p and on; for backends.
   const std::byte* panel(std::int64_t p) const;
 
+  // Those of the panel's 64 columns in group g, which is 0 where there are none; beyond the last
+  // column of the weight they are 0. nullptr: the scheme has no offsets.
+  const float* scales(std::int64_t g, std::int64_t p) const;
+  const std::int8_t* offsets(std::int64_t g, std::int64_t p) const;
+
  private:
   Dtype dtype_;
+  std::optional<QuantScheme> scheme_;
   std::int64_t n_;
   std::int64_t k_;
+  std::size_t panel_bytes_;
   Buffer panels_;
+  Buffer scales_;
+  Buffer offsets_;
 };
 
 }  // namespace plait

@@ -29,7 +29,7 @@ const char* refusal(const Backend& backend, const GemmDesc& desc) {
 }
 
 Dtype operand_of(const GemmDesc& desc) {
-  const bool exact = desc.weight == Dtype::bf16;
+  const bool exact = desc.quant || desc.weight == Dtype::bf16;
   return desc.x == Dtype::bf16 && exact ? Dtype::bf16 : Dtype::f32;
 }
 

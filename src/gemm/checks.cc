@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "quant/scheme.h"
 #include "tensor/validate.h"
 
 namespace plait::gemm {
@@ -46,9 +47,19 @@ void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
               bias.cols, " but the product has ", desc.n, " columns");
 }
 
+std::string kind_of(const PackedWeight& weight) {
+  return weight.scheme() ? name(*weight.scheme()) : std::string(name(weight.dtype()));
+}
+
 void check_weight(const GemmDesc& desc, const GemmCall& call) {
   if (const auto* plain = std::get_if<WeightView>(&call.weight)) {
     tensor::validate_on_cpu(plain->view, "matmul: weight");
+    PLAIT_CHECK(plain->view.dtype != Dtype::s8, "matmul: weight is an s8 view of ",
+                plain->view.rows, " x ", plain->view.cols,
+                ", which needs scales: QuantizedWeight::from_parts() takes both");
+    PLAIT_CHECK(!desc.quant, "matmul: weight is ", name(plain->view.dtype),
+                " but the product was made for ", name(*desc.quant),
+                "; a quantised weight comes as a PackedWeight");
     check_dtype(plain->view.dtype, desc.weight, "weight");
     PLAIT_CHECK(plain->n() == desc.n && plain->k() == desc.k, "matmul: weight is ",
                 plain->view.rows, " x ", plain->view.cols, " (", name(plain->layout),
@@ -58,7 +69,10 @@ void check_weight(const GemmDesc& desc, const GemmCall& call) {
   }
   const PackedWeight& packed =
       std::get<std::reference_wrapper<const PackedWeight>>(call.weight).get();
-  check_dtype(packed.dtype(), desc.weight, "weight");
+  PLAIT_CHECK(packed.scheme() == desc.quant, "matmul: weight is ", kind_of(packed),
+              " but the product was made for ",
+              desc.quant ? name(*desc.quant) : std::string(name(desc.weight)));
+  if (!desc.quant) check_dtype(packed.dtype(), desc.weight, "weight");
   PLAIT_CHECK(packed.n() == desc.n && packed.k() == desc.k, "matmul: weight has n=", packed.n(),
               " k=", packed.k(), " but the product was made for n=", desc.n, " k=", desc.k);
 }
@@ -72,8 +86,11 @@ Range resolved(Range range, std::int64_t count) {
 void check(const GemmDesc& desc) {
   PLAIT_CHECK(desc.m >= 0 && desc.n >= 0 && desc.k >= 0, "matmul: m=", desc.m, " n=", desc.n,
               " k=", desc.k, " has a negative size");
+  if (desc.quant) quant::check_scheme(*desc.quant, "matmul");
+  const Dtype weight = desc.quant ? Dtype::bf16 : desc.weight;
+  PLAIT_CHECK(weight != Dtype::s8, "matmul: weight is s8, which needs a scheme such as s8:channel");
   for (const auto& [dtype, what] :
-       {std::pair{desc.x, "x"}, std::pair{desc.weight, "weight"}, std::pair{desc.out, "out"}}) {
+       {std::pair{desc.x, "x"}, std::pair{weight, "weight"}, std::pair{desc.out, "out"}}) {
     PLAIT_CHECK(dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16,
                 "matmul: ", what, " is ", name(dtype), "; products take f32, bf16 and f16");
   }

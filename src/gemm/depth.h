@@ -21,6 +21,8 @@ struct Depth {
   std::int64_t group_size() const { return group == 0 ? k : std::min(group, k); }
   std::int64_t groups() const { return k == 0 ? 0 : ceil_div(k, group_size()); }
 
+  std::int64_t group_of(std::int64_t at) const { return at / group_size(); }
+
   std::int64_t begin(std::int64_t g) const { return g * group_size(); }
   std::int64_t length(std::int64_t g) const { return std::min(group_size(), k - begin(g)); }
 

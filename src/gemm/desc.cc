@@ -21,11 +21,22 @@ Dtype read_dtype(std::string_view word, std::string_view value) {
   return *dtype;
 }
 
+// A scheme, or a dtype; "s8" is both, and means the scheme.
+void read_weight(GemmDesc& desc, std::string_view word, std::string_view value) {
+  desc.quant = parse_quant_scheme(value);
+  if (desc.quant) return;
+  const auto dtype = parse_dtype(value);
+  PLAIT_CHECK(dtype, "matmul: ", word, " is no weight; there are f32, bf16, f16, and schemes such ",
+              "as s8:channel or s4:group=64:offsets");
+  desc.weight = *dtype;
+}
+
 }  // namespace
 
 std::string name(const GemmDesc& desc) {
   return base::sentence("m=", desc.m, " n=", desc.n, " k=", desc.k, " x=", name(desc.x),
-                        " w=", name(desc.weight), " out=", name(desc.out));
+                        " w=", desc.quant ? name(*desc.quant) : std::string(name(desc.weight)),
+                        " out=", name(desc.out));
 }
 
 GemmDesc parse_gemm(std::string_view text) {
@@ -44,7 +55,7 @@ GemmDesc parse_gemm(std::string_view text) {
     } else if (key == "x") {
       desc.x = read_dtype(word, value);
     } else if (key == "w") {
-      desc.weight = read_dtype(word, value);
+      read_weight(desc, word, value);
     } else if (key == "out") {
       desc.out = read_dtype(word, value);
     } else {

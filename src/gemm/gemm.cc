@@ -8,6 +8,7 @@
 #include "gemm/checks.h"
 #include "gemm/parallel.h"
 #include "gemm/product.h"
+#include "gemm/quant_panels.h"
 #include "gemm/reference.h"
 
 namespace plait {
@@ -28,7 +29,7 @@ class Gemm::State {
     const gemm::Task task = {.call = call,
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
                              .columns = gemm::resolved(call.window.columns, desc_.n),
-                             .depth = {.k = desc_.k},
+                             .depth = gemm::depth_of(desc_),
                              .bias = bias_of(call),
                              .threads = gemm::thread_count(threads_)};
     if (call.out.rows == 0 || call.out.cols == 0) return;

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "gemm/parallel.h"
+#include "gemm/quant_panels.h"
 
 namespace plait::gemm {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 // So many rows of X are packed at once: enough that a panel which was made ready is used often,
 // few enough that a transposed X is never copied as a whole.
 constexpr std::int64_t kSuperblockRows = 1024;
-
-std::int64_t size(Range range) { return range.end - range.begin; }
 
 const WeightView* plain_weight(const GemmCall& call) {
   return std::get_if<WeightView>(&call.weight);
@@ -24,9 +23,15 @@ const PackedWeight* packed_weight(const GemmCall& call) {
   return packed == nullptr ? nullptr : &packed->get();
 }
 
-Dtype weight_dtype(const GemmCall& call) {
-  return plain_weight(call) != nullptr ? plain_weight(call)->view.dtype
-                                       : packed_weight(call)->dtype();
+Storage storage_of_weight(const GemmCall& call) {
+  if (const WeightView* plain = plain_weight(call)) return storage_of(plain->view.dtype);
+  const PackedWeight& packed = *packed_weight(call);
+  return packed.scheme() ? storage_of(*packed.scheme()) : storage_of(packed.dtype());
+}
+
+FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
+  const bool quantised = storage == Storage::s8 || storage == Storage::s4;
+  return quantised ? kernel.few_rows(static_cast<int>(bits_of(storage))) : FewRows{};
 }
 
 }  // namespace
@@ -43,7 +48,8 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
       blocking_(kernel.blocking()),
       panels_{task.columns.begin / kPanelColumns, ceil_div(task.columns.end, kPanelColumns)},
       packed_(packed_weight(task.call)),
-      storage_(storage_of(weight_dtype(task.call))),
+      storage_(storage_of_weight(task.call)),
+      few_(few_rows_of(kernel, storage_)),
       keeps_panels_(packed_ == nullptr && size(task.rows) > kSuperblockRows) {}
 
 void Product::run() {
@@ -104,8 +110,7 @@ void Product::pack_superblock(Range rows) {
 
 // A weight that is not ready is made so by every job that reads it: then a job takes all rows.
 std::vector<Product::Job> Product::jobs_of(Range rows) const {
-  const bool ready = is_operand(storage_, kernel_.operand()) && (packed_ != nullptr || has_panels_);
-  const std::int64_t row_step = ready ? blocking_.rows : size(rows);
+  const std::int64_t row_step = is_ready() ? blocking_.rows : size(rows);
   std::int64_t panel_step = blocking_.panels;
   while (panel_step > 1 &&
          row_step * panel_step > std::int64_t{2} * blocking_.rows * blocking_.panels)
@@ -122,99 +127,136 @@ std::vector<Product::Job> Product::jobs_of(Range rows) const {
   return jobs;
 }
 
+bool Product::is_ready() const {
+  return is_operand(storage_, kernel_.operand()) && (packed_ != nullptr || has_panels_);
+}
+
+// A few rows leave the panels no second use: long blocks spare their sums the way to memory.
+std::int64_t Product::step_of(const Job& job) const {
+  if (has_few(job)) return task_.depth.padded();
+  return is_ready() && size(job.rows) <= kernel_.max_rows() ? 4 * blocking_.k : blocking_.k;
+}
+
+PanelSource Product::source() const {
+  return {.call = task_.call,
+          .packed = packed_,
+          .storage = storage_,
+          .operand = kernel_.operand(),
+          .depth = task_.depth,
+          .first_panel = panels_.begin,
+          .kept = keeps_panels_ ? workspace_.panels.data() : nullptr,
+          .has_kept = has_panels_};
+}
+
+void Product::make_room(const Job& job, Workspace::Thread& memory) const {
+  memory.cut.make(task_.depth, step_of(job));
+  const std::size_t row_bytes = kPanelColumns * sizeof(float);
+  const std::size_t bytes = static_cast<std::size_t>(size(job.rows) * size(job.panels)) * row_bytes;
+  std::byte* sums = Workspace::at_least(memory.sums, bytes);
+  if (is_grouped() || task_.depth.k == 0) std::fill_n(sums, bytes, std::byte{0});
+  if (!is_grouped()) return;
+  const auto strip_bytes = static_cast<std::size_t>(kernel_.max_rows()) * row_bytes;
+  Workspace::at_least(memory.parts, memory.cut.has_whole_groups() ? strip_bytes : bytes);
+}
+
 void Product::run_job(const Job& job, Workspace::Thread& memory) {
-  const Depth& depth = task_.depth;
-  Workspace::at_least(memory.sums, static_cast<std::size_t>(size(job.rows) * size(job.panels)) *
-                                       kPanelColumns * sizeof(float));
-  if (depth.k == 0) std::fill_n(memory.sums.data(), memory.sums.bytes(), std::byte{0});
-  // A few rows leave the panels no second use: long blocks spare their sums the way to memory.
-  const bool ready = packed_ != nullptr && is_operand(storage_, kernel_.operand());
-  const std::int64_t step =
-      ready && size(job.rows) <= kernel_.max_rows() ? 4 * blocking_.k : blocking_.k;
-  for (std::int64_t k = 0; k < depth.k; k += step) {
-    const Block block = {.begin = k,
-                         .length = std::min(step, depth.k - k),
-                         .padded_begin = k,
-                         .first = k == 0,
-                         .last = k + step >= depth.k};
-    for (std::int64_t panel = job.panels.begin; panel < job.panels.end; ++panel)
-      run_block(job, panel, block, memory);
-  }
-  if (depth.k > 0) return;
-  const Block nothing = {.begin = 0, .length = 0, .padded_begin = 0, .first = true, .last = true};
-  for (std::int64_t panel = job.panels.begin; panel < job.panels.end; ++panel)
-    run_block(job, panel, nothing, memory);
-}
-
-void Product::run_block(const Job& job, std::int64_t panel, const Block& block,
-                        Workspace::Thread& memory) {
-  const std::byte* operand = block.length == 0 ? nullptr : panel_block(panel, block, memory);
-  for (std::int64_t row = job.rows.begin; row < job.rows.end; row += kernel_.max_rows()) {
-    const std::int64_t count = std::min<std::int64_t>(kernel_.max_rows(), job.rows.end - row);
-    float* sums = sums_of(job, panel, row, memory);
-    if (operand != nullptr) {
-      kernel_.multiply({.rows = rows_.at(kernel_, row - packed_from_, block.padded_begin),
-                        .row_stride = rows_.row_stride,
-                        .panel = operand,
-                        .k = round_up(block.length, kKStep),
-                        .sums = sums,
-                        .row_count = static_cast<int>(count),
-                        .first = block.first});
+  make_room(job, memory);
+  const bool few = has_few(job);
+  const PanelSource from = source();
+  const std::int64_t longest = few ? 0 : memory.cut.longest();
+  PanelBlocks blocks(from, longest,
+                     Workspace::at_least(memory.blocks, PanelBlocks::bytes(from, longest)));
+  const std::int64_t strips = ceil_div(size(job.rows), kernel_.max_rows());
+  const std::int64_t turns = std::max<std::int64_t>(memory.cut.size(), 1) * size(job.panels);
+  const auto place = [&](std::int64_t turn) -> PanelBlocks::Place {
+    const std::int64_t panel = job.panels.begin + turn % size(job.panels);
+    if (memory.cut.size() == 0) return {.panel = panel, .block = {}};
+    return {.panel = panel, .block = memory.cut.block(turn / size(job.panels))};
+  };
+  for (std::int64_t i = 0; i < turns; ++i) {
+    Turn turn = {
+        .job = job, .place = place(i), .operand = nullptr, .last = i + size(job.panels) >= turns};
+    if (few) {
+      turn.operand = from.stored(turn.place.panel, 0);
+    } else if (memory.cut.size() > 0) {
+      turn.operand = blocks.ready(turn.place);
+      if (i + 1 < turns) blocks.begin(place(i + 1), strips);
     }
-    if (!block.last) continue;
-    const Range columns = {std::max(panel * kPanelColumns, task_.columns.begin),
-                           std::min((panel + 1) * kPanelColumns, task_.columns.end)};
-    finish({.rows = {row, row + count}, .columns = columns},
-           sums + (columns.begin - panel * kPanelColumns));
+    for (std::int64_t row = job.rows.begin; row < job.rows.end; row += kernel_.max_rows()) {
+      run_strip(turn, {row, std::min(row + kernel_.max_rows(), job.rows.end)}, memory);
+      blocks.advance();
+    }
   }
 }
 
-const std::byte* Product::panel_block(std::int64_t panel, const Block& block,
-                                      Workspace::Thread& memory) {
-  const std::int64_t padded = round_up(block.length, kKStep);
-  const bool as_stored = is_operand(storage_, kernel_.operand());
-  const std::size_t operand_bytes =
-      static_cast<std::size_t>(padded) * kPanelColumns * size_of(kernel_.operand());
-  std::byte* scratch = Workspace::at_least(
-      memory.block, operand_bytes + (as_stored ? 0 : panel_bytes(storage_, padded)));
-  const std::byte* stored = nullptr;
-  if (packed_ != nullptr) {
-    stored = packed_->panel(panel) + panel_bytes(storage_, block.padded_begin);
-  } else {
-    std::byte* to = as_stored ? scratch : scratch + operand_bytes;
-    if (keeps_panels_) {
-      to = workspace_.panels.data() +
-           static_cast<std::size_t>(panel - panels_.begin) *
-               panel_bytes(storage_, task_.depth.padded()) +
-           panel_bytes(storage_, block.padded_begin);
-    }
-    if (!has_panels_) {
-      pack_panel(*plain_weight(task_.call),
-                 {.panel = panel, .begin = block.begin, .length = block.length}, to);
-    }
-    stored = to;
+void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
+  const Job& job = turn.job;
+  const std::int64_t panel = turn.place.panel;
+  const std::int64_t place =
+      ((panel - job.panels.begin) * size(job.rows) + rows.begin - job.rows.begin) * kPanelColumns;
+  float* sums = reinterpret_cast<float*>(memory.sums.data()) + place;
+  float* part = sums;
+  if (is_grouped()) {
+    part =
+        reinterpret_cast<float*>(memory.parts.data()) + (memory.cut.has_whole_groups() ? 0 : place);
   }
-  if (as_stored) return stored;
-  expand(storage_, stored, padded, nullptr, kernel_.operand(), scratch);
-  return scratch;
+  for (const Piece& piece : turn.place.block.pieces) {
+    if (has_few(job)) {
+      multiply_few(turn, piece, rows, part);
+    } else {
+      multiply(turn, piece, rows, part);
+    }
+    if (!is_grouped() || !piece.ends) continue;
+    loops().add_scaled(part, packed_->scales(piece.group, panel), static_cast<int>(size(rows)),
+                       sums);
+  }
+  if (turn.last) finish_strip(turn, rows, sums);
 }
 
-float* Product::sums_of(const Job& job, std::int64_t panel, std::int64_t row,
-                        Workspace::Thread& memory) {
-  const std::int64_t first = (panel - job.panels.begin) * size(job.rows) + (row - job.rows.begin);
-  return reinterpret_cast<float*>(memory.sums.data()) + first * kPanelColumns;
+void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const {
+  const std::int64_t k = piece.padded_begin - turn.place.block.padded_begin();
+  const auto bytes = static_cast<std::int64_t>(size_of(kernel_.operand()));
+  kernel_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
+                    .row_stride = rows_.row_stride,
+                    .panel = turn.operand + k * kPanelColumns * bytes,
+                    .k = piece.padded_length(),
+                    .sums = sums,
+                    .row_count = static_cast<int>(size(rows)),
+                    .first = piece.starts});
 }
 
-void Product::finish(const Tile& tile, const float* sums) {
+void Product::multiply_few(const Turn& turn, const Piece& piece, Range rows, float* sums) const {
+  const std::byte* panel = turn.operand + panel_bytes(storage_, piece.padded_begin);
+  const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
+  const bool plain = kernel_.row_form() == RowForm::plain;
+  few_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
+                 .row_stride = plain ? rows_.row_stride : step,
+                 .step_stride = plain ? step : step * kRowGroup,
+                 .panel = reinterpret_cast<const std::int8_t*>(panel),
+                 .offsets = packed_->offsets(piece.group, turn.place.panel),
+                 .k = piece.padded_length(),
+                 .sums = sums,
+                 .row_count = static_cast<int>(size(rows)),
+                 .first = piece.starts});
+}
+
+void Product::finish_strip(const Turn& turn, Range rows, const float* sums) {
   const GemmCall& call = task_.call;
-  const Finish how = {.scales = nullptr,
+  const std::int64_t first = turn.place.panel * kPanelColumns;
+  const Tile tile = {.rows = rows,
+                     .columns = {std::max(first, task_.columns.begin),
+                                 std::min(first + kPanelColumns, task_.columns.end)}};
+  const std::int64_t column = tile.columns.begin - first;
+  const bool scaled = packed_ != nullptr && packed_->scheme() && !is_grouped();
+  const Finish how = {.scales = scaled ? packed_->scales(0, turn.place.panel) + column : nullptr,
                       .bias = task_.bias == nullptr ? nullptr : task_.bias + tile.columns.begin,
                       .accumulate = call.accumulate,
                       .dtype = call.out.dtype};
   const Loops& set = loops();
   const TensorView out = call.out.column_range(tile.columns.begin - task_.columns.begin,
                                                tile.columns.end - task_.columns.begin);
-  for (std::int64_t row = tile.rows.begin; row < tile.rows.end; ++row, sums += kPanelColumns)
+  sums += column;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row, sums += kPanelColumns)
     set.finish(how, sums, size(tile.columns), out.row(row - task_.rows.begin));
   if (!call.on_tile) return;
   call.on_tile(tile);

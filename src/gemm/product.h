@@ -2,8 +2,12 @@
 //
 // Rows of X are packed first, a superblock at a time (unless a kernel can read them in place). Then
 // the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job
-// k advances in blocks; a block of a panel is made ready once, and stays in the first cache while
-// the job's rows pass by. When k has come to its end, the tiles go out.
+// k advances in blocks; a block of a panel is made ready once, while the rows pass by the one before
+// it, and stays in the first cache while they pass by. When k has come to its end, the tiles go out.
+//
+// Where scales are per group, each group is summed up by itself, and goes to the sums times its
+// scale when it is complete: sums = (part 0 · scale 0) + (part 1 · scale 1) + ..., each product and
+// each sum rounded. Other scales wait for the end.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,7 @@
 #include "gemm/depth.h"
 #include "gemm/kernel.h"
 #include "gemm/loops.h"
+#include "gemm/panel_blocks.h"
 #include "gemm/panels.h"
 #include "gemm/rows.h"
 #include "plait/buffer.h"
@@ -27,7 +32,9 @@ class Workspace {
 
   struct Thread {
     Buffer sums;
-    Buffer block;
+    Buffer parts;   // of groups
+    Buffer blocks;  // of panels
+    Cut cut;
   };
 
   Buffer rows;
@@ -35,6 +42,8 @@ class Workspace {
   Buffer bias;
   std::vector<Thread> threads;
 };
+
+inline std::int64_t size(Range range) { return range.end - range.begin; }
 
 // A call whose ranges and views have been checked.
 struct Task {
@@ -57,22 +66,28 @@ class Product {
     Range rows;
     Range panels;
   };
-  struct Block {
-    std::int64_t begin;         // of k
-    std::int64_t length;        // without padding
-    std::int64_t padded_begin;  // where rows and panels have it
-    bool first;
-    bool last;
-  };
-
   void run_superblock(Range rows);
   void pack_superblock(Range rows);
   std::vector<Job> jobs_of(Range rows) const;
+  // One block of a panel, by all rows of a job.
+  struct Turn {
+    const Job& job;
+    PanelBlocks::Place place;  // without pieces where k is 0
+    const std::byte* operand;  // as stored, where few rows take it so
+    bool last;                 // of the panel's blocks
+  };
+
+  bool is_grouped() const { return task_.depth.group != 0; }
+  bool is_ready() const;
+  bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
+  std::int64_t step_of(const Job& job) const;
+  PanelSource source() const;
+  void make_room(const Job& job, Workspace::Thread& memory) const;
   void run_job(const Job& job, Workspace::Thread& memory);
-  void run_block(const Job& job, std::int64_t panel, const Block& block, Workspace::Thread& memory);
-  const std::byte* panel_block(std::int64_t panel, const Block& block, Workspace::Thread& memory);
-  float* sums_of(const Job& job, std::int64_t panel, std::int64_t row, Workspace::Thread& memory);
-  void finish(const Tile& tile, const float* sums);
+  void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
+  void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
+  void multiply_few(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
+  void finish_strip(const Turn& turn, Range rows, const float* sums);
 
   const TileKernel& kernel_;
   const Task& task_;
@@ -83,6 +98,7 @@ class Product {
   std::int64_t packed_from_ = 0;
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
+  FewRows few_;        // for the weight's bits
   bool keeps_panels_;  // packed on the fly by the first superblock, read by the others
   bool has_panels_ = false;
 };

@@ -15,11 +15,24 @@ float read(const ConstTensorView& view, std::int64_t i, std::int64_t j) {
   return value;
 }
 
-float read(const PackedWeight& weight, std::int64_t column, std::int64_t k) {
+// value + offset, where it is quantised.
+float read(const PackedWeight& weight, const Depth& depth, std::int64_t column, std::int64_t k) {
   const std::byte* panel = weight.panel(column / kPanelColumns);
   const std::int64_t j = column % kPanelColumns;
-  const bool wide = weight.dtype() == Dtype::f32;
-  const std::int64_t index = wide ? k * kPanelColumns + j : (k / 2 * kPanelColumns + j) * 2 + k % 2;
+  const std::int64_t group = depth.group_of(k);
+  const std::int64_t at = depth.padded_begin(group) + (k - depth.begin(group));
+  const std::int64_t pair = at / 2 * kPanelColumns + j;
+  if (weight.scheme()) {
+    const std::int8_t* offsets = weight.offsets(group, column / kPanelColumns);
+    const int offset = offsets == nullptr ? 0 : offsets[j];
+    if (weight.scheme()->bits == 8)
+      return static_cast<float>(static_cast<std::int8_t>(panel[pair * 2 + at % 2]) + offset);
+    // Arithmetic shifts keep the sign of the half that is on top.
+    const auto half = static_cast<std::int8_t>(panel[pair] << (at % 2 == 0 ? 4 : 0));
+    return static_cast<float>((half >> 4) + offset);
+  }
+  const std::int64_t index =
+      weight.dtype() == Dtype::f32 ? at * kPanelColumns + j : pair * 2 + at % 2;
   float value = 0;
   convert(panel + index * static_cast<std::int64_t>(size_of(weight.dtype())), weight.dtype(),
           &value, Dtype::f32, 1);
@@ -27,6 +40,7 @@ float read(const PackedWeight& weight, std::int64_t column, std::int64_t k) {
 }
 
 struct ReadWeight {
+  const Depth& depth;
   std::int64_t column;
   std::int64_t k;
 
@@ -34,15 +48,35 @@ struct ReadWeight {
     return weight.layout == WeightLayout::out_in ? read(weight.view, column, k)
                                                  : read(weight.view, k, column);
   }
-  float operator()(const PackedWeight& weight) const { return read(weight, column, k); }
+  float operator()(const PackedWeight& weight) const { return read(weight, depth, column, k); }
 };
 
-float sum(const GemmCall& call, std::int64_t row, std::int64_t column) {
+// The scale of a column in a group, and of those after it; nullptr: the weight is not quantised.
+const float* scales_of(const GemmCall& call, std::int64_t group, std::int64_t column) {
+  const auto* packed = std::get_if<std::reference_wrapper<const PackedWeight>>(&call.weight);
+  if (packed == nullptr || !packed->get().scheme()) return nullptr;
+  return packed->get().scales(group, column / kPanelColumns) + column % kPanelColumns;
+}
+
+// Of one group, without its scale.
+float part(const Task& task, std::int64_t row, std::int64_t column, std::int64_t group) {
+  const GemmCall& call = task.call;
+  const std::int64_t begin = task.depth.begin(group);
   float total = 0;
-  for (std::int64_t k = 0; k < call.x.k(); ++k) {
+  for (std::int64_t k = begin; k < begin + task.depth.length(group); ++k) {
     const float x = call.x.transposed ? read(call.x.view, k, row) : read(call.x.view, row, k);
-    total += x * std::visit(ReadWeight{column, k}, call.weight);
+    total += x * std::visit(ReadWeight{task.depth, column, k}, call.weight);
   }
+  return total;
+}
+
+// Without the scale that all k share, if they do.
+float sum(const Task& task, std::int64_t row, std::int64_t column) {
+  if (task.depth.groups() == 0) return 0;
+  if (task.depth.group == 0) return part(task, row, column, 0);
+  float total = 0;
+  for (std::int64_t g = 0; g < task.depth.groups(); ++g)
+    total += part(task, row, column, g) * *scales_of(task.call, g, column);
   return total;
 }
 
@@ -52,8 +86,8 @@ void run_reference(const Task& task) {
   const GemmCall& call = task.call;
   for (std::int64_t i = task.rows.begin; i < task.rows.end; ++i) {
     for (std::int64_t j = task.columns.begin; j < task.columns.end; ++j) {
-      const float total = sum(call, i, j);
-      const Finish how = {.scales = nullptr,
+      const float total = sum(task, i, j);
+      const Finish how = {.scales = task.depth.group == 0 ? scales_of(call, 0, j) : nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
                           .accumulate = call.accumulate,
                           .dtype = call.out.dtype};

@@ -164,7 +164,6 @@ TEST_P(FewRowsOf, HaveTheBitsOfTheExpandedPanel) {
   }
 }
 
-// What is not a number has no bits of its own; everything else has.
 TEST_P(FewRowsOf, TreatDenormalsInfinitiesAndNotANumberAlike) {
   std::int64_t numbers = 0;
   for (int round = 0; round < 600; ++round) {
@@ -172,8 +171,7 @@ TEST_P(FewRowsOf, TreatDenormalsInfinitiesAndNotANumberAlike) {
     const std::vector<float> want = expanded(p);
     const std::vector<float> got = stored(p);
     for (std::size_t i = 0; i < want.size(); ++i) {
-      if (std::isnan(want[i]) && std::isnan(got[i])) continue;
-      ++numbers;
+      numbers += std::isnan(want[i]) ? 0 : 1;
       ASSERT_EQ(std::memcmp(&got[i], &want[i], sizeof(float)), 0)
           << p.rows << " rows, k " << p.k << " element " << i << ": " << got[i] << ", not "
           << want[i];

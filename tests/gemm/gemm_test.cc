@@ -12,37 +12,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "plait/buffer.h"
+#include "gemm/matrix.h"
 #include "plait/error.h"
 #include "tensor/compare.h"
-#include "tensor/fill.h"
 #include "tensor/tolerance.h"
 
 namespace plait {
 namespace {
-
-// A matrix of its own, random, with something between its rows.
-struct Matrix {
-  Matrix(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed = 0)
-      : memory(Buffer::for_tensor(dtype, rows, cols + kGap)),
-        view(memory.view(dtype, rows, cols + kGap)) {
-    tensor::fill_random(view, seed + 99);
-    view.cols = cols;
-    tensor::fill_random(view, seed);
-  }
-
-  static constexpr std::int64_t kGap = 3;
-  Buffer memory;
-  TensorView view;
-};
-
-double at(const ConstTensorView& view, std::int64_t i, std::int64_t j) {
-  float value = 0;
-  convert(static_cast<const std::byte*>(view.row(i)) +
-              j * static_cast<std::int64_t>(size_of(view.dtype)),
-          view.dtype, &value, Dtype::f32, 1);
-  return value;
-}
 
 // One product's operands.
 struct Problem {

@@ -15,8 +15,11 @@ constexpr std::int64_t kLanes = 16;
 constexpr int kVectors = kPanelColumns / kLanes;  // of a row of a panel
 constexpr int kPairs = kKStep / 2;
 
-// Panels come from memory, and are asked for this many bytes ahead.
-constexpr std::int64_t kAhead = 8192;
+// Panels come from memory: asked for far ahead into the second cache, which can wait for more lines
+// at once than the first one, and into the first shortly before their use. 1.1 to 1.4 times as fast
+// as 8 KiB ahead into the first alone.
+constexpr std::int64_t kFarAhead = 32768;
+constexpr std::int64_t kAhead = 2048;
 
 // As everywhere in these files: a std::array of vectors would lose their alignment.
 using Floats = __m512[kVectors];  // NOLINT(*-avoid-c-arrays)
@@ -25,8 +28,10 @@ using Floats = __m512[kVectors];  // NOLINT(*-avoid-c-arrays)
 constexpr std::int64_t row_bytes(int bits) { return kPanelColumns * bits / 4; }
 
 [[PLAIT_AVX512, gnu::always_inline]] inline void ask_ahead(const std::int8_t* row, int bits) {
-  for (std::int64_t line = 0; line < row_bytes(bits); line += 64)
+  for (std::int64_t line = 0; line < row_bytes(bits); line += 64) {
+    _mm_prefetch(row + kFarAhead + line, _MM_HINT_T1);
     _mm_prefetch(row + kAhead + line, _MM_HINT_T0);
+  }
 }
 
 // A row of s4 pairs is read as dwords: vector j has bytes j of the dwords, which belong to columns
@@ -185,6 +190,14 @@ template <int Bits>
   }
 }
 
+// Compilers may change the operands' places, but where both are not numbers the first one is the
+// sum.
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 add_second(__m512 first, __m512 second) {
+  __m512 sum;
+  asm("vaddps %2, %1, %0" : "=v"(sum) : "v"(first), "v"(second));
+  return sum;
+}
+
 // A row's kKStep bf16 as f32.
 struct Step {
   alignas(64) float x[kKStep];  // NOLINT(*-avoid-c-arrays)
@@ -223,7 +236,7 @@ struct Step {
   for (int j = 0; j < kVectors; ++j) {
     const __m512 evens = _mm512_permutex2var_ps(chain[2 * j], even, chain[2 * j + 1]);
     const __m512 odds = _mm512_permutex2var_ps(chain[2 * j], odd, chain[2 * j + 1]);
-    sums[j] = _mm512_add_ps(sums[j], _mm512_add_ps(evens, odds));
+    sums[j] = add_second(sums[j], add_second(evens, odds));
   }
 }
 
@@ -244,8 +257,7 @@ template <bool Inside>
       odd[j] = _mm512_fmadd_ps(pair.odd, _mm512_set1_ps(step.x[k + 1]), odd[j]);
     }
   }
-  for (int j = 0; j < kVectors; ++j)
-    sums[j] = _mm512_add_ps(sums[j], _mm512_add_ps(even[j], odd[j]));
+  for (int j = 0; j < kVectors; ++j) sums[j] = add_second(sums[j], add_second(even[j], odd[j]));
 }
 
 template <int Bits>

@@ -1,0 +1,110 @@
+// Blocks of k, and the panels' blocks in the operand of a kernel.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "gemm/depth.h"
+#include "gemm/kernel.h"
+#include "gemm/panels.h"
+#include "plait/gemm.h"
+
+namespace plait::gemm {
+
+// What of a block belongs to one group of k.
+struct Piece {
+  std::int64_t group;
+  std::int64_t begin;         // of k
+  std::int64_t length;        // without padding
+  std::int64_t padded_begin;  // where rows and panels have it
+  bool starts;                // the group
+  bool ends;
+
+  std::int64_t padded_length() const { return round_up(length, kKStep); }
+};
+
+// k in blocks of about `step`: several groups in one, or several blocks in a group, never both.
+// groups of 128, step 256 → 2 + 2 + ...; groups of 600, step 256 → 256, 256, 88, 256, ...
+class Cut {
+ public:
+  void make(const Depth& depth, std::int64_t step);
+
+  struct Block {
+    std::span<const Piece> pieces;
+    std::int64_t padded_begin() const { return pieces.front().padded_begin; }
+    std::int64_t padded_length() const {
+      return pieces.back().padded_begin + pieces.back().padded_length() - padded_begin();
+    }
+  };
+
+  std::int64_t size() const { return ceil_div(static_cast<std::int64_t>(pieces_.size()), each_); }
+  Block block(std::int64_t i) const;
+  std::int64_t longest() const;  // of the blocks, with padding
+  bool has_whole_groups() const { return whole_groups_; }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::int64_t each_ = 1;  // pieces of a block
+  bool whole_groups_ = true;
+};
+
+// Where a product's panels come from.
+struct PanelSource {
+  const GemmCall& call;
+  const PackedWeight* packed;  // or the call has a view
+  Storage storage;
+  Dtype operand;
+  Depth depth;
+  std::int64_t first_panel;  // of those that are kept
+  std::byte* kept;           // panels packed on the fly; nullptr: they are not kept
+  bool has_kept;             // they are there
+
+  bool is_operand() const { return gemm::is_operand(storage, operand); }
+  // Whether stored panels are there to be read.
+  bool is_stored() const { return packed != nullptr || has_kept; }
+  const std::byte* stored(std::int64_t panel, std::int64_t padded_begin) const;
+  std::byte* kept_block(std::int64_t panel, std::int64_t padded_begin) const;
+};
+
+// Makes blocks of panels ready for one thread, each while the one before is used.
+class PanelBlocks {
+ public:
+  // Blocks are at most `longest` k, with padding; `memory` has bytes() bytes for the thread alone.
+  static std::size_t bytes(const PanelSource& source, std::int64_t longest);
+  PanelBlocks(const PanelSource& source, std::int64_t longest, std::byte* memory);
+
+  struct Place {
+    std::int64_t panel;
+    Cut::Block block;
+  };
+
+  // The block's operand, which stays until the call after the next. What was expanded of it since
+  // begin() is not expanded again.
+  const std::byte* ready(const Place& place);
+
+  // Says which block comes next; each of `parts` calls of advance() expands a part of it.
+  void begin(const Place& place, std::int64_t parts);
+  void advance() {
+    if (length_ > 0) expand_until(done_ + part_);
+  }
+
+ private:
+  const std::byte* stored_block(const Place& place);
+  void start(const Place& place);
+  void expand_until(std::int64_t k);
+  std::byte* operand(int which) {
+    return memory_ + static_cast<std::size_t>(which) * operand_bytes_;
+  }
+
+  const PanelSource& source_;
+  std::size_t operand_bytes_;
+  std::byte* memory_;  // two operands, and a block packed on the fly
+  Place next_ = {};
+  const std::byte* stored_ = nullptr;  // of the next block
+  std::int64_t length_ = 0;            // of the next block; 0: none has begun
+  std::int64_t done_ = 0;              // k of it
+  std::int64_t part_ = 0;              // k of one advance()
+  int turn_ = 0;                       // which operand the next block becomes
+};
+
+}  // namespace plait::gemm

@@ -1,0 +1,20 @@
+// Quantised weights by the panel.
+#pragma once
+
+#include "gemm/depth.h"
+#include "gemm/panels.h"
+#include "plait/gemm.h"
+#include "plait/quantized.h"
+
+namespace plait::gemm {
+
+Storage storage_of(const QuantScheme& scheme);
+
+// Where scales are per group, a sum is cut where a group ends.
+Depth depth_of(const QuantScheme& scheme, std::int64_t k);
+Depth depth_of(const GemmDesc& desc);
+
+// Writes the part, which may begin at any k, padded with values of 0.
+void pack_panel(const QuantizedWeight& weight, const PanelPart& part, std::byte* to);
+
+}  // namespace plait::gemm

@@ -1,0 +1,299 @@
+// Products with quantised weights (plait/gemm.h), for every backend that this machine has.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gemm/depth.h"
+#include "gemm/loops.h"
+#include "gemm/matrix.h"
+#include "gemm/quant_panels.h"
+#include "plait/gemm.h"
+#include "quant/format.h"
+#include "quant/weights.h"
+#include "tensor/compare.h"
+#include "tensor/tolerance.h"
+
+namespace plait {
+namespace {
+
+using gemm::Depth;
+
+// Any values, offsets and scales, not only those that quantize() would choose.
+QuantizedWeight random_weight(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
+                              unsigned seed) {
+  std::mt19937 random(seed);
+  const auto fill = [&](const TensorView& view, int lowest, int highest) {
+    std::uniform_int_distribution<int> value(lowest, highest);
+    for (std::int64_t i = 0; i < view.rows; ++i) {
+      for (std::int64_t j = 0; j < view.cols; ++j)
+        static_cast<std::int8_t*>(view.row(i))[j] = static_cast<std::int8_t>(value(random));
+    }
+  };
+  const quant::Format& format = quant::format_of(scheme.bits);
+  const Buffer values = Buffer::for_tensor(Dtype::s8, n, format.row_bytes(k));
+  const TensorView values_view = values.view(Dtype::s8, n, format.row_bytes(k));
+  fill(values_view, -128, 127);
+  const std::int64_t rows =
+      gemm::depth_of(scheme, k).group == 0 ? 1 : gemm::depth_of(scheme, k).groups();
+  const std::int64_t cols = scheme.per == QuantPer::tensor ? 1 : n;
+  const Matrix scales(Dtype::f32, rows, cols, seed + 1);
+  const Matrix offsets(Dtype::s8, rows, cols, seed + 2);
+  fill(offsets.view, format.lowest, format.highest);
+  QuantizedParts parts = {
+      .values = values_view, .layout = WeightLayout::out_in, .scales = scales.view};
+  if (scheme.offsets) parts.offsets = offsets.view;
+  return QuantizedWeight::from_parts(scheme, n, k, parts);
+}
+
+struct Problem {
+  Problem(const GemmDesc& description, unsigned seed)
+      : desc(description),
+        depth(gemm::depth_of(desc)),
+        weight(random_weight(*desc.quant, desc.n, desc.k, seed)),
+        packed(weight, 1 + static_cast<int>(seed % 2)),
+        x(desc.x, desc.m, desc.k, seed + 3),
+        bias(Dtype::f32, 1, desc.n, seed + 4) {}
+
+  // value + offset, which the operand holds exactly.
+  Matrix whole_numbers() const {
+    const Dtype dtype = desc.x == Dtype::bf16 ? Dtype::bf16 : Dtype::f32;
+    Matrix numbers(dtype, desc.n, desc.k);
+    for (std::int64_t j = 0; j < desc.n; ++j) {
+      for (std::int64_t k = 0; k < desc.k; ++k) {
+        const auto number = static_cast<float>(weight.value(j, k) + weight.offset(j, k));
+        convert(&number, Dtype::f32, numbers.view.column_range(k, k + 1).row(j), dtype, 1);
+      }
+    }
+    return numbers;
+  }
+
+  GemmDesc desc;
+  Depth depth;
+  QuantizedWeight weight;
+  PackedWeight packed;
+  Matrix x;
+  Matrix bias;
+};
+
+class QuantProducts : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    // Small problems are enough for the reference, which takes its time under a sanitizer.
+    share_ = GetParam() == "reference" ? 4 : 1;
+  }
+  Gemm select(const GemmDesc& desc, int threads = 1) const {
+    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
+  }
+  bool can(const GemmDesc& desc) const {
+    const auto walk = explain_gemm(desc);
+    return std::any_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
+      return choice.backend == GetParam() && choice.refusal.empty();
+    });
+  }
+  std::int64_t below(std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
+  }
+  // One of every kind of scheme, groups of any size.
+  QuantScheme scheme() {
+    const std::vector<std::int64_t> groups = {1 + below(70), 32, 64, 128, 1 + below(700)};
+    const auto group =
+        groups[static_cast<std::size_t>(below(static_cast<std::int64_t>(groups.size())))];
+    const auto all = all_schemes(group);
+    return all[static_cast<std::size_t>(below(static_cast<std::int64_t>(all.size())))];
+  }
+  // Mostly of few rows.
+  GemmDesc random_desc(Dtype x, Dtype out) {
+    return {.m = 1 + below(below(2) == 0 ? 20 : 140 / share_),
+            .n = 1 + below(200 / share_),
+            .k = 1 + below(900 / share_),
+            .x = x,
+            .out = out,
+            .quant = scheme()};
+  }
+
+  // Sums of the same backend's own products, one for each group, put together as the header says.
+  Matrix composed(const Problem& p) const {
+    const Matrix numbers = p.whole_numbers();
+    const std::int64_t padded = gemm::round_up(p.desc.n, gemm::kPanelColumns);
+    Matrix sums(Dtype::f32, p.desc.m, padded);
+    for (std::int64_t i = 0; i < p.desc.m; ++i)
+      std::fill_n(static_cast<float*>(sums.view.row(i)), padded, 0.0F);
+    const bool grouped = p.depth.group != 0;
+    for (std::int64_t g = 0; g < p.depth.groups(); ++g) {
+      const Range k = {p.depth.begin(g), p.depth.begin(g) + p.depth.length(g)};
+      const Matrix part(Dtype::f32, p.desc.m, padded);
+      GemmDesc desc = {.m = p.desc.m,
+                       .n = p.desc.n,
+                       .k = k.end - k.begin,
+                       .x = p.desc.x,
+                       .weight = numbers.view.dtype,
+                       .out = Dtype::f32};
+      select(desc).run(
+          {.x = {p.x.view.column_range(k.begin, k.end)},
+           .weight = WeightView{numbers.view.column_range(k.begin, k.end), WeightLayout::out_in},
+           .out = part.view.column_range(0, p.desc.n)});
+      for (std::int64_t i = 0; i < p.desc.m; ++i) {
+        for (std::int64_t j = 0; j < p.desc.n; ++j) {
+          float& sum = static_cast<float*>(sums.view.row(i))[j];
+          const float one = static_cast<const float*>(part.view.row(i))[j];
+          const volatile float product = one * p.weight.scale(j, k.begin);
+          sum = grouped ? sum + product : one;
+        }
+      }
+    }
+    Matrix out(p.desc.out, p.desc.m, p.desc.n);
+    for (std::int64_t i = 0; i < p.desc.m; ++i) {
+      for (std::int64_t j = 0; j < p.desc.n; ++j) {
+        const float scale = p.desc.k == 0 ? 0 : p.weight.scale(j, 0);
+        gemm::portable_loops().finish({.scales = grouped ? nullptr : &scale,
+                                       .bias = static_cast<const float*>(p.bias.view.row(0)) + j,
+                                       .accumulate = false,
+                                       .dtype = p.desc.out},
+                                      static_cast<const float*>(sums.view.row(i)) + j, 1,
+                                      out.view.column_range(j, j + 1).row(i));
+      }
+    }
+    return out;
+  }
+
+  std::int64_t share_ = 1;
+
+ private:
+  std::mt19937 random_{3};
+};
+
+constexpr Dtype kFloats[] = {Dtype::f32, Dtype::bf16, Dtype::f16};  // NOLINT(*-avoid-c-arrays)
+
+TEST_P(QuantProducts, HaveTheBitsOfTheirPartsPutTogether) {
+  int done = 0;
+  for (int round = 0; round < 90 / share_; ++round) {
+    const GemmDesc desc = random_desc(kFloats[round % 3], kFloats[round / 3 % 3]);
+    if (!can(desc)) continue;
+    ++done;
+    const Problem p(desc, static_cast<unsigned>(round));
+    const Matrix y(desc.out, desc.m, desc.n);
+    select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
+    ASSERT_TRUE(tensor::same_bits(y.view, composed(p).view)) << name(desc);
+  }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+}
+
+// |computed - exact| <= gamma_terms · sum of |x · w|; of each group's sum a product with its scale
+// is added, and of all at most k + groups + the scale at the end + the bias are rounded.
+TEST_P(QuantProducts, AreAsNearAsTheirRoundingsAllow) {
+  for (int round = 0; round < 12 / share_; ++round) {
+    const GemmDesc desc = random_desc(kFloats[round % 3], Dtype::f32);
+    if (!can(desc)) continue;
+    const Problem p(desc, 100U + static_cast<unsigned>(round));
+    const Matrix y(desc.out, desc.m, desc.n);
+    select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
+    const tensor::Roundings way = {.terms = desc.k + 2 * p.depth.groups() + 2, .out = desc.out};
+    for (std::int64_t i = 0; i < desc.m; ++i) {
+      for (std::int64_t j = 0; j < desc.n; ++j) {
+        double sum = at(p.bias.view, 0, j);
+        double magnitude = std::abs(sum);
+        for (std::int64_t k = 0; k < desc.k; ++k) {
+          const double product = at(p.x.view, i, k) *
+                                 double(p.weight.value(j, k) + p.weight.offset(j, k)) *
+                                 double{p.weight.scale(j, k)};
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        ASSERT_LE(std::abs(at(y.view, i, j) - sum), tensor::tolerance(way, magnitude))
+            << name(desc) << " at [" << i << ", " << j << ']';
+      }
+    }
+  }
+}
+
+// An element's bits depend on its row, its column and the backend alone: not on how many rows there
+// are, which decides whether the panel is expanded.
+TEST_P(QuantProducts, HaveTheSameBitsHoweverTheyAreCut) {
+  int done = 0;
+  for (int round = 0; round < 36 / share_; ++round) {
+    GemmDesc desc = random_desc(kFloats[round % 3], Dtype::f32);
+    desc.m = 40 + below(60);
+    if (!can(desc)) continue;
+    ++done;
+    const Problem p(desc, 200U + static_cast<unsigned>(round));
+    const Matrix whole(Dtype::f32, desc.m, desc.n);
+    select(desc, 1 + round % 2).run({.x = {p.x.view}, .weight = p.packed, .out = whole.view});
+    Gemm gemm = select(desc, 1 + round % 3);
+    for (int cut = 0; cut < 10; ++cut) {
+      const std::int64_t row = below(desc.m);
+      const std::int64_t rows = std::min(desc.m - row, 1 + below(below(3) == 0 ? 60 : 17));
+      const std::int64_t col = below(desc.n);
+      const std::int64_t cols = 1 + below(desc.n - col);
+      const Matrix part(Dtype::f32, rows, cols);
+      gemm.run({.x = {p.x.view},
+                .weight = p.packed,
+                .out = part.view,
+                .window = {.rows = {row, row + rows}, .columns = {col, col + cols}}});
+      ASSERT_TRUE(tensor::same_bits(
+          part.view, whole.view.row_range(row, row + rows).column_range(col, col + cols)))
+          << name(desc) << " rows " << row << " + " << rows << " columns " << col << " + " << cols;
+    }
+  }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+}
+
+// More rows than are packed at once, and blocks of panels that are expanded in turns.
+TEST_P(QuantProducts, TakeManyRows) {
+  if (GetParam() == "reference") GTEST_SKIP() << "has no blocks";
+  for (const char* scheme : {"s8:channel:offsets", "s4:group=48:offsets", "s8:group=600"}) {
+    const GemmDesc desc = {
+        .m = 1030, .n = 330, .k = 700, .out = Dtype::f32, .quant = parse_quant_scheme(scheme)};
+    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    const Problem p(desc, 7);
+    const Matrix y(desc.out, desc.m, desc.n);
+    select(desc, 2).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
+    EXPECT_TRUE(tensor::same_bits(y.view, composed(p).view)) << scheme;
+  }
+}
+
+TEST_P(QuantProducts, OfNothingAreTheBias) {
+  for (const QuantScheme& scheme : all_schemes(3)) {
+    for (const std::int64_t m : {0, 1, 40}) {
+      for (const std::int64_t n : {0, 1, 65}) {
+        const GemmDesc desc = {.m = m, .n = n, .k = 0, .out = Dtype::f32, .quant = scheme};
+        if (!can(desc)) continue;
+        const Problem p(desc, 1);
+        const Matrix y(desc.out, m, n);
+        select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t j = 0; j < n; ++j) ASSERT_EQ(at(y.view, i, j), at(p.bias.view, 0, j));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(QuantProducts, AddToWhatIsThere) {
+  const GemmDesc desc = {
+      .m = 5, .n = 70, .k = 90, .out = Dtype::f32, .quant = parse_quant_scheme("s8:group=32")};
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  const Problem p(desc, 2);
+  const Matrix once(desc.out, desc.m, desc.n);
+  select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = once.view});
+  Matrix twice(desc.out, desc.m, desc.n, 9);
+  const Matrix before(desc.out, desc.m, desc.n, 9);
+  select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = twice.view, .accumulate = true});
+  for (std::int64_t i = 0; i < desc.m; ++i) {
+    for (std::int64_t j = 0; j < desc.n; ++j) {
+      const float sum =
+          static_cast<float>(at(once.view, i, j)) + static_cast<float>(at(before.view, i, j));
+      ASSERT_EQ(static_cast<float>(at(twice.view, i, j)), sum);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, QuantProducts,
+                         testing::Values("amx", "xsmm", "vector", "reference"));
+
+}  // namespace
+}  // namespace plait
