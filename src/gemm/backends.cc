@@ -24,7 +24,7 @@ std::span<const Backend> backends() {
 
 const char* refusal(const Backend& backend, const GemmDesc& desc) {
   if (backend.operand == Dtype::bf16 && operand_of(desc) != Dtype::bf16)
-    return "x and the weight are not both bf16";
+    return desc.quant ? "x is not bf16" : "x and the weight are not both bf16";
   return backend.refusal(backend.operand);
 }
 

@@ -24,6 +24,7 @@ Dtype read_dtype(std::string_view word, std::string_view value) {
 // A scheme, or a dtype; "s8" is both, and means the scheme.
 void read_weight(GemmDesc& desc, std::string_view word, std::string_view value) {
   desc.quant = parse_quant_scheme(value);
+  desc.weight = Dtype::bf16;
   if (desc.quant) return;
   const auto dtype = parse_dtype(value);
   PLAIT_CHECK(dtype, "matmul: ", word, " is no weight; there are f32, bf16, f16, and schemes such ",

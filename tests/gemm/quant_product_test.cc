@@ -12,6 +12,7 @@
 #include "gemm/loops.h"
 #include "gemm/matrix.h"
 #include "gemm/quant_panels.h"
+#include "plait/error.h"
 #include "plait/gemm.h"
 #include "quant/format.h"
 #include "quant/weights.h"
@@ -290,6 +291,54 @@ TEST_P(QuantProducts, AddToWhatIsThere) {
       ASSERT_EQ(static_cast<float>(at(twice.view, i, j)), sum);
     }
   }
+}
+
+TEST(QuantGemm, RefusesWhatDoesNotFit) {
+  const GemmDesc desc = {.m = 4, .n = 6, .k = 5, .quant = parse_quant_scheme("s8:group=2")};
+  const Problem p(desc, 1);
+  const Matrix y(Dtype::bf16, 4, 6);
+  const Matrix plain(Dtype::bf16, 6, 5);
+  const Matrix values(Dtype::s8, 6, 5);
+  const auto refusal_of = [&](const GemmDesc& made_for, const GemmCall& call) -> std::string {
+    try {
+      select_gemm(made_for).run(call);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  GemmCall call = {.x = {p.x.view}, .weight = p.packed, .out = y.view};
+  EXPECT_EQ(refusal_of(desc, call), "nothing was refused");
+
+  GemmDesc other = desc;
+  other.quant = parse_quant_scheme("s8");
+  EXPECT_NE(refusal_of(other, call)
+                .find("matmul: weight is s8:group=2 but the product was made for s8:channel"),
+            std::string::npos);
+  other.quant.reset();
+  EXPECT_NE(refusal_of(other, call)
+                .find("matmul: weight is s8:group=2 but the product was made for bf16"),
+            std::string::npos);
+  other = desc;
+  other.n = 7;
+  EXPECT_NE(refusal_of(other, call).find("weight has n=6 k=5 but the product was made for n=7 k=5"),
+            std::string::npos);
+  call.weight = WeightView{plain.view, WeightLayout::out_in};
+  EXPECT_NE(refusal_of(desc, call)
+                .find("matmul: weight is bf16 but the product was made for "
+                      "s8:group=2; a quantised weight comes as a PackedWeight"),
+            std::string::npos);
+  call.weight = WeightView{values.view, WeightLayout::out_in};
+  EXPECT_NE(refusal_of(desc, call)
+                .find("matmul: weight is an s8 view of 6 x 5, which needs scales: "
+                      "QuantizedWeight::from_parts() takes both"),
+            std::string::npos);
+  const PackedWeight bare(WeightView{plain.view, WeightLayout::out_in});
+  call.weight = bare;
+  EXPECT_NE(
+      refusal_of(desc, call).find("matmul: weight is bf16 but the product was made for s8:group=2"),
+      std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, QuantProducts,
