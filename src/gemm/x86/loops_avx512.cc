@@ -115,48 +115,55 @@ constexpr std::int64_t kAhead = 32;
   }
 }
 
-// Sixteen columns' values at an even k and at the odd one after it, sign-extended.
-struct Pair {
-  __m512i even;
-  __m512i odd;
-};
-
-template <int Bits>
-[[PLAIT_AVX512, gnu::always_inline]] inline Pair load_pair(const std::int8_t* from,
-                                                           std::int64_t j) {
-  __m512i both;
-  if constexpr (Bits == 8) {
-    both =
-        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * j)));
-  } else {
-    both = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
+// Stored panels come from memory; see few_rows_avx512.cc.
+[[PLAIT_AVX512, gnu::always_inline]] inline void ask_ahead(const std::int8_t* row, int bits) {
+  constexpr std::int64_t kFarAhead = 32768;
+  constexpr std::int64_t kNearAhead = 2048;
+  for (std::int64_t line = 0; line < kRow * bits / 4; line += 64) {
+    _mm_prefetch(row + kFarAhead + line, _MM_HINT_T1);
+    _mm_prefetch(row + kNearAhead + line, _MM_HINT_T0);
   }
-  return {.even = _mm512_srai_epi32(_mm512_slli_epi32(both, 32 - Bits), 32 - Bits),
-          .odd = _mm512_srai_epi32(_mm512_slli_epi32(both, 32 - 2 * Bits), 32 - Bits)};
 }
 
+// Sixteen columns' values at an even k and at the odd one after it.
+struct Pair {
+  __m512 even;
+  __m512 odd;
+};
+
+// s4 by a table that the instruction indexes with the lowest four bits.
 template <int Bits>
 [[PLAIT_AVX512, gnu::always_inline]] inline Pair load_values(const std::int8_t* from,
                                                              std::int64_t j,
                                                              const std::int8_t* offsets) {
-  Pair pair = load_pair<Bits>(from, j);
-  if (offsets != nullptr) {
-    const __m512i offset =
-        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(offsets + j)));
-    pair.even = _mm512_add_epi32(pair.even, offset);
-    pair.odd = _mm512_add_epi32(pair.odd, offset);
+  Pair pair;
+  if constexpr (Bits == 8) {
+    const auto* bytes = reinterpret_cast<const __m256i*>(from + 2 * j);
+    const __m512i both = _mm512_cvtepi16_epi32(_mm256_loadu_si256(bytes));
+    pair.even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
+    pair.odd = _mm512_cvtepi32_ps(_mm512_srai_epi32(both, 8));
+  } else {
+    const __m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+    const auto* bytes = reinterpret_cast<const __m128i*>(from + j);
+    const __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes));
+    pair.even = _mm512_permutexvar_ps(both, table);
+    pair.odd = _mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), table);
   }
-  return pair;
+  if (offsets == nullptr) return pair;
+  const auto* bytes = reinterpret_cast<const __m128i*>(offsets + j);
+  const __m512 offset = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes)));
+  return {.even = _mm512_add_ps(pair.even, offset), .odd = _mm512_add_ps(pair.odd, offset)};
 }
 
 template <int Bits>
 [[PLAIT_AVX512]] void to_f32(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                              float* to) {
   for (std::int64_t i = 0; i < k / 2; ++i, to += 2 * kRow) {
+    ask_ahead(from, Bits);
     for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const Pair pair = load_values<Bits>(from, j, offsets);
-      _mm512_storeu_ps(to + j, _mm512_cvtepi32_ps(pair.even));
-      _mm512_storeu_ps(to + kPanelColumns + j, _mm512_cvtepi32_ps(pair.odd));
+      _mm512_storeu_ps(to + j, pair.even);
+      _mm512_storeu_ps(to + kPanelColumns + j, pair.odd);
     }
     from += kRow * Bits / 4;
   }
@@ -167,13 +174,34 @@ template <int Bits>
 [[PLAIT_AVX512]] void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                               std::uint32_t* to) {
   for (std::int64_t i = 0; i < k / 2; ++i, to += kPanelColumns) {
+    ask_ahead(from, Bits);
     for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const Pair pair = load_values<Bits>(from, j, offsets);
-      const __m512i even = _mm512_castps_si512(_mm512_cvtepi32_ps(pair.even));
-      const __m512i odd = _mm512_castps_si512(_mm512_cvtepi32_ps(pair.odd));
+      const __m512i even = _mm512_castps_si512(pair.even);
+      const __m512i odd = _mm512_castps_si512(pair.odd);
       _mm512_storeu_si512(to + j, _mm512_or_si512(odd, _mm512_srli_epi32(even, 16)));
     }
     from += kRow * Bits / 4;
+  }
+}
+
+// Without offsets a table of bf16 gives both of a byte's: a word's lowest five bits are the index,
+// and the table's halves are the same.
+[[PLAIT_AVX512]] void s4_to_bf16(const std::int8_t* from, std::int64_t k,
+                                 const std::int8_t* offsets, std::uint32_t* to) {
+  if (offsets != nullptr) return to_bf16<4>(from, k, offsets, to);
+  alignas(64) std::array<std::uint16_t, 32> halves;  // NOLINT(*-member-init): written next
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    halves[i] = Bf16(static_cast<float>((static_cast<int>(i & 15) ^ 8) - 8)).bits;
+  const __m512i table = _mm512_load_si512(halves.data());
+  for (std::int64_t i = 0; i < k / 2; ++i, from += kRow, to += kPanelColumns) {
+    ask_ahead(from, 4);
+    for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
+      const auto* bytes = reinterpret_cast<const __m128i*>(from + j);
+      const __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes));
+      const __m512i words = _mm512_or_si512(both, _mm512_slli_epi32(both, 12));
+      _mm512_storeu_si512(to + j, _mm512_permutexvar_epi16(words, table));
+    }
   }
 }
 
@@ -264,7 +292,7 @@ constexpr Loops kAvx512 = {.name = "avx512",
                            .s8_to_f32 = to_f32<8>,
                            .s4_to_f32 = to_f32<4>,
                            .s8_to_bf16 = to_bf16<8>,
-                           .s4_to_bf16 = to_bf16<4>,
+                           .s4_to_bf16 = s4_to_bf16,
                            .add_scaled = add_scaled,
                            .finish = finish_row};
 
