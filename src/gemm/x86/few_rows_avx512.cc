@@ -172,8 +172,10 @@ template <int Bits, int Rows>
 }
 
 // Six rows' sums are 24 registers.
+constexpr int kRowsAtOnce = 6;
+
 template <int Bits>
-[[PLAIT_AVX512]] void in_sequence(const StoredTileCall& call) {
+[[PLAIT_AVX512]] void up_to_six_in_sequence(const StoredTileCall& call) {
   switch (call.row_count) {
     case 1:
       return rows_in_sequence<Bits, 1>(call);
@@ -186,8 +188,22 @@ template <int Bits>
     case 5:
       return rows_in_sequence<Bits, 5>(call);
     default:
-      return rows_in_sequence<Bits, 6>(call);
+      return rows_in_sequence<Bits, kRowsAtOnce>(call);
   }
+}
+
+// The second half finds the panel in the second cache. 7 → 4 + 3
+template <int Bits>
+void in_sequence(const StoredTileCall& call) {
+  StoredTileCall part = call;
+  if (call.row_count > kRowsAtOnce) {
+    part.row_count = (call.row_count + 1) / 2;
+    up_to_six_in_sequence<Bits>(part);
+    part.rows += part.row_count * call.row_stride;
+    part.sums += std::int64_t{part.row_count} * kPanelColumns;
+    part.row_count = call.row_count - part.row_count;
+  }
+  up_to_six_in_sequence<Bits>(part);
 }
 
 // Compilers may change the operands' places, but where both are not numbers the first one is the
@@ -312,7 +328,7 @@ bool usable() {
 
 FewRows few_rows_in_sequence(int bits) {
   if (!usable()) return {};
-  return {.max_rows = 6, .multiply = bits == 8 ? in_sequence<8> : in_sequence<4>};
+  return {.max_rows = 2 * kRowsAtOnce, .multiply = bits == 8 ? in_sequence<8> : in_sequence<4>};
 }
 
 FewRows few_rows_in_chains(int bits) {
