@@ -35,11 +35,15 @@ class Plait {
     return {.view = operands_.weight(dtype), .layout = WeightLayout::out_in};
   }
 
-  // The weight's dtype, or a scheme.
+  // The weight's dtype, or a scheme. A scheme's weight is the same whatever the dtype it came in.
   const PackedWeight& packed(const Case& one, const std::string& weight) {
     const auto found = packed_.find(weight);
     if (found != packed_.end()) return found->second;
-    return packed_.emplace(weight, PackedWeight(view_of(one.dtype))).first->second;
+    const WeightView view = view_of(one.dtype);
+    const auto scheme = parse_quant_scheme(weight);
+    return packed_
+        .emplace(weight, scheme ? PackedWeight(quantize(view, *scheme)) : PackedWeight(view))
+        .first->second;
   }
 
   std::function<void()> packed_product(const Case& one, const std::string& weight) {
@@ -120,6 +124,9 @@ std::vector<Contender> plait_contenders(Operands& operands) {
   };
   return {
       packed("plait", ""),
+      packed("plait_s8", "s8:channel"),
+      packed("plait_s8_group", "s8:group=128"),
+      packed("plait_s4_group", "s4:group=64"),
       {"plait_plain", [plait](const Case& one) { return plait->plain_product(one); }},
       {"plait_windows", [plait](const Case& one) { return plait->windows(one); }},
       {"plait_hook", [plait](const Case& one) { return plait->hooked(one); }},

@@ -52,6 +52,18 @@ class MatmulTest(CommandTest):
                 self.assertEqual(found["columns"], 96 if "--columns" in more else None)
                 self.assertEqual(found["accumulate"], "--accumulate" in more)
 
+    def test_quantised_weights(self):
+        schemes = {"s8": 200 * 70 + 4 * 200, "s8:tensor": 200 * 70 + 4 * 200,
+                   "s8:group=32:offsets": 200 * 70 + 3 * 200 * 5,
+                   "s4:group=64": 200 * 70 // 2 + 2 * 200 * 4}
+        found = self.json("-m", 3, *self.SIZE, "--weight", ",".join(schemes), "--backend", "all")
+        self.assertEqual({one["weight"]: one["weight_bytes"] for one in found["results"]}, schemes)
+        for one in found["results"]:
+            self.assertIn(" w=s", one["product"])
+        refused = self.plait("bench", "matmul", "-m", 3, *self.SIZE, "--weight", "s5")
+        self.assertEqual(refused.returncode, 2)
+        self.assertTrue(refused.stderr.startswith("plait bench: matmul: w=s5 is no weight"))
+
     def test_all_backends_are_those_that_can(self):
         walk = json.loads(self.plait("info", "--json", "--why", "m=4 n=200 k=70 x=f32 w=f32").stdout)
         can = [step["name"] for step in walk["walk"] if step["can"]]

@@ -158,6 +158,12 @@ class WhyTest(InfoCase):
         self.assertTrue(page.endswith("\nIt is vector.\n"))
         self.assertIsNone(self.json("--why", *product, "backend=amx", status=1)["chosen"])
 
+    def test_a_quantised_weight(self):
+        found = self.json("--why", "m=1 n=4 k=256 w=s8:group=128")
+        self.assertEqual(found["problem"]["product"],
+                         "m=1 n=4 k=256 x=bf16 w=s8:group=128 out=bf16")
+        self.assertIsNotNone(found["chosen"])
+
     def test_a_backend_that_has_two_kernels(self):
         found = self.json("--why", "m=8 n=4 k=4 x=f32 backend=xsmm", status=None)
         mine = [step for step in found["walk"] if step["name"] == "xsmm"]
@@ -169,7 +175,9 @@ class WhyTest(InfoCase):
         cases = {
             "m=4096": 'matmul: "m=4096" lacks one of m=, n= and k=',
             "m=8 n=4 k=": "matmul: k= is not a size",
-            "m=8 n=4 k=4 w=f64": "matmul: w=f64 is no dtype; there are f32, bf16 and f16",
+            "m=8 n=4 k=4 x=f64": "matmul: x=f64 is no dtype; there are f32, bf16 and f16",
+            "m=8 n=4 k=4 w=f64": "matmul: w=f64 is no weight; there are f32, bf16, f16, and schemes "
+                                 "such as s8:channel or s4:group=64:offsets",
             "m=8 ranks=4": "--why ranks=4: a product is made of m=, n=, k=, x=, w= and out=, and "
                            "perhaps backend=NAME",
             "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/host/memory.h"
 #include "gemm/backends.h"
+#include "plait/quantized.h"
 #include "tensor/fill.h"
 
 namespace plait::cli {
@@ -63,7 +64,13 @@ double MatmulCase::flops() const {
 }
 
 std::size_t MatmulCase::weight_bytes() const {
-  return elements(desc.n, desc.k) * size_of(desc.weight);
+  if (!desc.quant) return elements(desc.n, desc.k) * size_of(desc.weight);
+  const QuantScheme& scheme = *desc.quant;
+  const std::int64_t groups =
+      scheme.per == QuantPer::group ? (desc.k + scheme.group - 1) / scheme.group : 1;
+  const std::size_t per_scale = sizeof(float) + (scheme.offsets ? 1 : 0);
+  return elements(desc.n, desc.k) * static_cast<std::size_t>(scheme.bits) / 8 +
+         elements(groups, desc.n) * per_scale;
 }
 
 Dtype MatmulCase::operand() const { return gemm::operand_of(desc); }
@@ -92,7 +99,8 @@ MatmulOperands::MatmulOperands(const MatmulOptions& options) : options_(options)
 }
 
 void MatmulOperands::make_weight(const std::string& kind) {
-  const Dtype dtype = describe(options_, 1, kind).weight;
+  const GemmDesc desc = describe(options_, 1, kind);
+  const Dtype dtype = desc.quant ? options_.x : desc.weight;
   const bool by_outputs = options_.layout == WeightLayout::out_in;
   const std::int64_t rows = by_outputs ? options_.n : options_.k;
   const std::int64_t cols = by_outputs ? options_.k : options_.n;
@@ -104,6 +112,8 @@ void MatmulOperands::make_weight(const std::string& kind) {
   const WeightView view = {.view = plain.view(dtype, rows, cols), .layout = options_.layout};
   if (kind == kPlain) {
     weights_.emplace(kind, view);
+  } else if (desc.quant) {
+    weights_.emplace(kind, PackedWeight(quantize(view, *desc.quant), options_.threads));
   } else {
     weights_.emplace(kind, PackedWeight(view, options_.threads));
   }

@@ -29,6 +29,7 @@ constexpr Options::About kAbout = {
         "Examples:\n"
         "  plait bench matmul --m 1,16,64,512 --n 4096 --k 4096\n"
         "  plait bench matmul --m 512 --n 4096 --k 4096 --dtype f32 --backend all --threads 1\n"
+        "  plait bench matmul --m 1,512 --n 4096 --k 4096 --weight bf16,s8:channel,s4:group=64\n"
         "  plait bench matmul --m 2048 --n 4096 --k 4096 --columns 256 --json -"};
 
 // As typed.
@@ -55,8 +56,9 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
   options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
   options.add("-w,--weight", "KIND[,KIND...]", wishes.weight,
-              "a dtype or a scheme such as s8:channel: packed before; plain: of\n"
-              "x's dtype, and as it lies (default: x's dtype, packed)");
+              "a dtype, or a scheme such as s8:channel, s8:group=128 or\n"
+              "s4:group=64: packed before; plain: of x's dtype, and as it lies\n"
+              "(default: x's dtype, packed)");
   options.add("-l,--layout", "LAYOUT", wishes.layout,
               "how the weight lies: out_in (the default) or in_out");
   options.add("-t,--threads", "T", wishes.threads,

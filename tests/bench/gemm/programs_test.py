@@ -33,7 +33,8 @@ class ProgramTest(unittest.TestCase):
         for dtype in ("bf16", "f32"):
             who = [case.who for case in cases if case.dtype == dtype]
             self.assertEqual(who[:2], ["peak", "plait"])
-            for contender in ("plait_plain", "plait_windows", "plait_hook", "plait_gradient"):
+            for contender in ("plait_s8", "plait_s8_group", "plait_s4_group",
+                              "plait_plain", "plait_windows", "plait_hook", "plait_gradient"):
                 self.assertIn(contender, who)
             self.assertGreater(results.of_peak(report.Case("bloom_7b.out", dtype, "plait", 4)), 0)
 
