@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "plait/export.h"
+#include "plait/packed_input.h"
 #include "plait/packed_weight.h"
 #include "plait/quantized.h"
 #include "plait/tensor_view.h"
@@ -89,8 +90,9 @@ struct GemmCall {
   std::variant<WeightView, std::reference_wrapper<const PackedWeight>> weight;
   TensorView out;  // [rows, columns] of the window
   Window window = {};
-  ConstTensorView bias = {};  // [1, n] or no data; added before rounding
-  bool accumulate = false;    // adds to what `out` holds
+  ConstTensorView bias = {};              // [1, n] or no data; added before rounding
+  bool accumulate = false;                // adds to what `out` holds
+  const PackedInput* packed_x = nullptr;  // what pack() has made of x
   // Called by the thread that has finished the tile; several may call at once.
   std::function<void(const Tile&)> on_tile = {};
 };
@@ -109,6 +111,10 @@ class PLAIT_EXPORT Gemm {
 
   // Error{invalid_argument}, with the operator and the values, before anything is written.
   void run(const GemmCall& call);
+
+  // Makes x ready for several runs, all of its rows; for this product or one of the same backend
+  // and weight dtype.
+  void pack(const Input& x, PackedInput& to) const;
 
  private:
   std::unique_ptr<State> state_;

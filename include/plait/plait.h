@@ -10,6 +10,7 @@
 #include "plait/gemm.h"
 #include "plait/link.h"
 #include "plait/mailbox.h"
+#include "plait/packed_input.h"
 #include "plait/packed_weight.h"
 #include "plait/quantized.h"
 #include "plait/stream.h"

@@ -96,11 +96,15 @@ void check(const GemmDesc& desc) {
   }
 }
 
+void check_input(const GemmDesc& desc, const Input& x) {
+  tensor::validate_on_cpu(x.view, "matmul: x");
+  check_dtype(x.view.dtype, desc.x, "x");
+  PLAIT_CHECK(x.k() == desc.k, "matmul: x is ", x.view.rows, " x ", x.view.cols,
+              x.transposed ? " (transposed)" : "", " but the product was made for k=", desc.k);
+}
+
 void check(const GemmDesc& desc, const GemmCall& call) {
-  tensor::validate_on_cpu(call.x.view, "matmul: x");
-  check_dtype(call.x.view.dtype, desc.x, "x");
-  PLAIT_CHECK(call.x.k() == desc.k, "matmul: x is ", call.x.view.rows, " x ", call.x.view.cols,
-              call.x.transposed ? " (transposed)" : "", " but the product was made for k=", desc.k);
+  check_input(desc, call.x);
   check_weight(desc, call);
   check_range(call.window.rows, call.x.rows(), "rows");
   check_range(call.window.columns, desc.n, "columns");

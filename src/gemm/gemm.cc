@@ -6,6 +6,7 @@
 #include "base/default_floats.h"
 #include "gemm/backends.h"
 #include "gemm/checks.h"
+#include "gemm/packed_input.h"
 #include "gemm/parallel.h"
 #include "gemm/product.h"
 #include "gemm/quant_panels.h"
@@ -26,10 +27,13 @@ class Gemm::State {
   void run(const GemmCall& call) {
     gemm::check(desc_, call);
     const base::DefaultFloats floats;
+    const gemm::Depth depth = gemm::depth_of(desc_);
+    if (call.packed_x != nullptr) call.packed_x->state().check(call.x, depth, kernel_.get());
     const gemm::Task task = {.call = call,
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
                              .columns = gemm::resolved(call.window.columns, desc_.n),
-                             .depth = gemm::depth_of(desc_),
+                             .depth = depth,
+                             .packed_rows = rows_of(call.packed_x),
                              .bias = bias_of(call),
                              .threads = gemm::thread_count(threads_)};
     if (call.out.rows == 0 || call.out.cols == 0) return;
@@ -37,7 +41,16 @@ class Gemm::State {
     gemm::Product(*kernel_, task, workspace_).run();
   }
 
+  void pack(const Input& x, PackedInput& to) const {
+    gemm::check_input(desc_, x);
+    to.state().pack(x, gemm::depth_of(desc_), kernel_.get(), gemm::thread_count(threads_));
+  }
+
  private:
+  static const gemm::Rows* rows_of(const PackedInput* input) {
+    return input == nullptr ? nullptr : input->state().rows();
+  }
+
   const float* bias_of(const GemmCall& call) {
     if (call.bias.data == nullptr || call.bias.cols == 0) return nullptr;
     const auto n = static_cast<std::size_t>(desc_.n);
@@ -61,6 +74,7 @@ Gemm::~Gemm() = default;
 const GemmDesc& Gemm::desc() const { return state_->desc(); }
 std::string_view Gemm::backend() const { return state_->backend(); }
 void Gemm::run(const GemmCall& call) { state_->run(call); }
+void Gemm::pack(const Input& x, PackedInput& to) const { state_->pack(x, to); }
 
 Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
   gemm::check(desc);

@@ -94,17 +94,16 @@ void Product::pack_superblock(Range rows) {
     packed_from_ = 0;
     return;
   }
-  const std::int64_t stride = packed_row_stride(task_.depth, kernel_);
-  const std::int64_t group_stride =
-      kernel_.row_form() == RowForm::plain ? stride * kRowGroup : stride;
+  // Whoever reads packed rows begins with a group of them.
+  const bool begins_group = kernel_.row_form() == RowForm::plain || rows.begin % kRowGroup == 0;
+  if (task_.packed_rows != nullptr && begins_group) {
+    rows_ = *task_.packed_rows;
+    packed_from_ = 0;
+    return;
+  }
   std::byte* to =
       Workspace::at_least(workspace_.rows, packed_rows_bytes(size(rows), task_.depth, kernel_));
-  parallel_for(ceil_div(size(rows), kRowGroup), task_.threads, [&](std::int64_t group) {
-    const std::int64_t begin = rows.begin + group * kRowGroup;
-    pack_rows(task_.call.x, begin, std::min(begin + kRowGroup, rows.end), task_.depth, kernel_,
-              to + group * group_stride);
-  });
-  rows_ = {.data = to, .row_stride = stride};
+  rows_ = pack_rows(task_.call.x, rows, task_.depth, kernel_, {.to = to, .threads = task_.threads});
   packed_from_ = rows.begin;
 }
 

@@ -51,7 +51,8 @@ struct Task {
   Range rows;
   Range columns;
   Depth depth;
-  const float* bias;  // of all columns, padded to whole panels; nullptr: none
+  const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
+  const float* bias;        // of all columns, padded to whole panels; nullptr: none
   int threads;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gemm/loops.h"
+#include "gemm/parallel.h"
 
 namespace plait::gemm {
 namespace {
@@ -94,12 +95,15 @@ std::size_t packed_rows_bytes(std::int64_t rows, const Depth& depth, const TileK
   return static_cast<std::size_t>(strides * packed_row_stride(depth, kernel));
 }
 
-void pack_rows(const Input& x, std::int64_t begin, std::int64_t end, const Depth& depth,
-               const TileKernel& kernel, std::byte* to) {
+namespace {
+
+// Rows [begin, end) of X, at most a group, into `to`, which is where that group belongs.
+void pack_group(const Input& x, Range group, const Depth& depth, const TileKernel& kernel,
+                std::byte* to) {
   const Dtype operand = kernel.operand();
   const auto bytes = static_cast<std::int64_t>(size_of(operand));
   const bool tiles = kernel.row_form() == RowForm::tiles;
-  const std::int64_t rows = end - begin;
+  const std::int64_t rows = group.end - group.begin;
   const std::int64_t to_stride = tiles ? kKStep * bytes : packed_row_stride(depth, kernel);
   // Whole rows at once are what memory likes best; tiles and turned rows are built step by step.
   const bool by_steps = tiles || x.transposed;
@@ -107,7 +111,7 @@ void pack_rows(const Input& x, std::int64_t begin, std::int64_t end, const Depth
     const std::int64_t length = depth.length(g);
     for (std::int64_t k = 0; k < length; k += by_steps ? kKStep : length) {
       const Piece piece = {
-          .begin = begin,
+          .begin = group.begin,
           .rows = rows,
           .k = depth.begin(g) + k,
           .length = by_steps ? std::min<std::int64_t>(kKStep, length - k) : length};
@@ -118,6 +122,27 @@ void pack_rows(const Input& x, std::int64_t begin, std::int64_t end, const Depth
       (x.transposed ? turn_rows : copy_rows)(x, piece, operand, at, to_stride);
     }
   }
+}
+
+}  // namespace
+
+Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel& kernel,
+               const Packing& packing) {
+  const std::int64_t stride = packed_row_stride(depth, kernel);
+  const std::int64_t group_stride =
+      kernel.row_form() == RowForm::plain ? stride * kRowGroup : stride;
+  const std::int64_t groups = ceil_div(rows.end - rows.begin, kRowGroup);
+  parallel_for(groups, packing.threads, [&](std::int64_t group) {
+    const std::int64_t begin = rows.begin + group * kRowGroup;
+    pack_group(x, {begin, std::min(begin + kRowGroup, rows.end)}, depth, kernel,
+               packing.to + group * group_stride);
+  });
+  return {.data = packing.to, .row_stride = stride};
+}
+
+RowsForm form_of(const TileKernel* kernel) {
+  if (kernel == nullptr) return {};
+  return {.operand = kernel->operand(), .form = kernel->row_form()};
 }
 
 }  // namespace plait::gemm

@@ -28,11 +28,25 @@ Rows in_place(const Input& x);
 std::size_t packed_rows_bytes(std::int64_t rows, const Depth& depth, const TileKernel& kernel);
 std::int64_t packed_row_stride(const Depth& depth, const TileKernel& kernel);
 
-// Rows come in groups of this many, packed by any thread in any order.
+// Rows come in groups of this many.
 inline constexpr std::int64_t kRowGroup = 16;
 
-// Packs rows [begin, end) of X, at most a group, into `to`, which is where that group belongs.
-void pack_rows(const Input& x, std::int64_t begin, std::int64_t end, const Depth& depth,
-               const TileKernel& kernel, std::byte* to);
+struct Packing {
+  std::byte* to;  // packed_rows_bytes() bytes
+  int threads;
+};
+
+// Packs these rows of X, the first of them as the first of a group.
+Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel& kernel,
+               const Packing& packing);
+
+// What two kernels must have in common to read the same packed rows.
+struct RowsForm {
+  Dtype operand;
+  RowForm form;
+
+  bool operator==(const RowsForm&) const = default;
+};
+RowsForm form_of(const TileKernel* kernel);
 
 }  // namespace plait::gemm

@@ -171,14 +171,18 @@ TEST_P(Products, HaveTheSameBitsHoweverTheyAreCut) {
       Matrix whole(Dtype::f32, desc.m, desc.n, 5);
       select(desc, 1).run({.x = p.input(), .weight = packed, .out = whole.view});
       expect_product(p, whole.view, nullptr, nullptr);
+      PackedInput ready;
+      select(desc, 2).pack(p.input(), ready);
       for (int cut = 0; cut < 8; ++cut) {
-        const std::int64_t row = below(desc.m);
+        const std::int64_t any_row = below(desc.m);
+        const std::int64_t row = cut % 2 == 0 ? any_row : any_row / 16 * 16;
         const std::int64_t col = below(desc.n);
         const Window window = {.rows = {row, row + 1 + below(desc.m - row)},
                                .columns = {col, col + 1 + below(desc.n - col)}};
         Matrix part(Dtype::f32, window.rows.end - row, window.columns.end - col, 7);
         GemmCall call = {.x = p.input(), .weight = p.weight(), .out = part.view, .window = window};
         if (cut % 2 == 0) call.weight = packed;
+        if (cut % 3 == 0) call.packed_x = &ready;
         select(desc, 1 + cut % 3).run(call);
         EXPECT_TRUE(tensor::same_bits(
             part.view,
@@ -283,6 +287,18 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
        "matmul: the window's columns 2 to 9 are not within the product's 6");
   says([&](GemmCall& c) { c.bias = p.x.view.row_range(0, 1); }, "matmul: bias is 1 x 5");
   says([&](GemmCall& c) { c.out.data = p.x.view.data; }, "matmul: out overlaps x");
+  PackedInput packed;
+  says([&](GemmCall& c) { c.packed_x = &packed; },
+       "matmul: packed_x has 0 rows of k=0 but x has 4 of k=5");
+  select_gemm(desc, {.backend = "reference"}).pack(p.input(), packed);
+  if (gemm.backend() == "amx" || gemm.backend() == "xsmm") {
+    says([&](GemmCall& c) { c.packed_x = &packed; },
+         "matmul: packed_x was packed by a product of another backend or scheme");
+  }
+  EXPECT_NE(refusal_of([&] {
+              gemm.pack({p.x.view.column_range(0, 3)}, packed);
+            }).find("matmul: x is 4 x 3 but the product was made for k=5"),
+            std::string::npos);
   EXPECT_NE(refusal_of([] {
               PackedWeight({.view = Matrix(Dtype::s8, 4, 4).view, .layout = WeightLayout::out_in});
             }).find("which needs scales"),

@@ -1,0 +1,32 @@
+// What Gemm::pack() has made of an X.
+#pragma once
+
+#include "gemm/rows.h"
+#include "plait/buffer.h"
+#include "plait/packed_input.h"
+
+namespace plait {
+
+class PackedInput::State {
+ public:
+  // Only a kernel that can't read X in place leaves anything to be packed.
+  void pack(const Input& x, const gemm::Depth& depth, const gemm::TileKernel* kernel, int threads);
+
+  // Error{invalid_argument} unless pack() was given such an X, for a kernel that reads the same.
+  void check(const Input& x, const gemm::Depth& depth, const gemm::TileKernel* kernel) const;
+
+  // nullptr: X is read, or packed, where it is.
+  const gemm::Rows* rows() const { return rows_.data == nullptr ? nullptr : &rows_; }
+
+  std::int64_t row_count() const { return row_count_; }
+  const gemm::Depth& depth() const { return depth_; }
+
+ private:
+  Buffer memory_;
+  gemm::Rows rows_ = {};
+  std::int64_t row_count_ = 0;
+  gemm::Depth depth_;
+  gemm::RowsForm form_ = {};
+};
+
+}  // namespace plait
