@@ -48,7 +48,8 @@ void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
 }
 
 std::string kind_of(const PackedWeight& weight) {
-  return weight.scheme() ? name(*weight.scheme()) : std::string(name(weight.dtype()));
+  const std::optional<QuantScheme>& scheme = weight.scheme();
+  return scheme ? name(*scheme) : std::string(name(weight.dtype()));
 }
 
 void check_weight(const GemmDesc& desc, const GemmCall& call) {

@@ -26,7 +26,8 @@ const PackedWeight* packed_weight(const GemmCall& call) {
 Storage storage_of_weight(const GemmCall& call) {
   if (const WeightView* plain = plain_weight(call)) return storage_of(plain->view.dtype);
   const PackedWeight& packed = *packed_weight(call);
-  return packed.scheme() ? storage_of(*packed.scheme()) : storage_of(packed.dtype());
+  const std::optional<QuantScheme>& scheme = packed.scheme();
+  return scheme ? storage_of(*scheme) : storage_of(packed.dtype());
 }
 
 FewRows few_rows_of(const TileKernel& kernel, Storage storage) {

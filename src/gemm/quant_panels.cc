@@ -44,7 +44,7 @@ std::int64_t pack_words(const Source& source, std::int64_t begin, std::int64_t l
     const std::int64_t count = std::min(kWordsAtOnce, words - word);
     const std::byte* from = source.first + begin * source.bits / 8 + word * 4;
     loops().transpose({from, source.stride, source.columns, count}, turned.data(), kPanelColumns);
-    for (std::int64_t i = 0; i < count; ++i, to += kPanelColumns * 4) {
+    for (std::int64_t i = 0; i < count; ++i, to += std::int64_t{4} * kPanelColumns) {
       const std::uint32_t* row = turned.data() + i * kPanelColumns;
       if (source.bits == 8) {
         split<std::uint16_t>(row, to);

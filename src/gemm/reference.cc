@@ -22,10 +22,10 @@ float read(const PackedWeight& weight, const Depth& depth, std::int64_t column, 
   const std::int64_t group = depth.group_of(k);
   const std::int64_t at = depth.padded_begin(group) + (k - depth.begin(group));
   const std::int64_t pair = at / 2 * kPanelColumns + j;
-  if (weight.scheme()) {
+  if (const std::optional<QuantScheme>& scheme = weight.scheme()) {
     const std::int8_t* offsets = weight.offsets(group, column / kPanelColumns);
     const int offset = offsets == nullptr ? 0 : offsets[j];
-    if (weight.scheme()->bits == 8)
+    if (scheme->bits == 8)
       return static_cast<float>(static_cast<std::int8_t>(panel[pair * 2 + at % 2]) + offset);
     // Arithmetic shifts keep the sign of the half that is on top.
     const auto half = static_cast<std::int8_t>(panel[pair] << (at % 2 == 0 ? 4 : 0));

@@ -2,6 +2,7 @@
 // kernel given the expanded panel.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cfenv>
 #include <cstring>
 #include <limits>
@@ -172,7 +173,7 @@ TEST_P(FewRowsOf, TreatDenormalsInfinitiesAndNotANumberAlike) {
     const std::vector<float> got = stored(p);
     for (std::size_t i = 0; i < want.size(); ++i) {
       numbers += std::isnan(want[i]) ? 0 : 1;
-      ASSERT_EQ(std::memcmp(&got[i], &want[i], sizeof(float)), 0)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i]))
           << p.rows << " rows, k " << p.k << " element " << i << ": " << got[i] << ", not "
           << want[i];
     }

@@ -31,7 +31,7 @@ Packed packed_at(const PackedWeight& weight, std::int64_t column, std::int64_t g
   const std::byte* bytes = weight.panel(panel);
   int value = 0;
   if (weight.scheme()->bits == 8) {
-    value = static_cast<std::int8_t>(bytes[2 * pair + padded_k % 2]);
+    value = (std::to_integer<int>(bytes[2 * pair + padded_k % 2]) ^ 128) - 128;
   } else {
     const int half = std::to_integer<int>(bytes[pair]) >> (4 * (padded_k % 2)) & 15;
     value = (half ^ 8) - 8;

@@ -140,7 +140,7 @@ template <int Bits, int Rows, bool Inside>
                                                                   Floats (&sums)[Rows]) {
   const std::byte* x = call.rows + step * call.step_stride;
   const std::int8_t* panel = call.panel + step * kPairs * row_bytes(Bits);
-  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(Bits)) {
+  for (std::int64_t k = 0; k < kKStep; k += 2, panel += row_bytes(Bits)) {
     ask_ahead(panel, Bits);
     for (int j = 0; j < kVectors; ++j) {
       const bool last = !Inside && k + 2 == kKStep;
@@ -249,7 +249,7 @@ struct Step {
   }
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-  for (int j = 0; j < kVectors; ++j) {
+  for (std::int64_t j = 0; j < kVectors; ++j) {
     const __m512 evens = _mm512_permutex2var_ps(chain[2 * j], even, chain[2 * j + 1]);
     const __m512 odds = _mm512_permutex2var_ps(chain[2 * j], odd, chain[2 * j + 1]);
     sums[j] = add_second(sums[j], add_second(evens, odds));
