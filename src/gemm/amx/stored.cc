@@ -21,9 +21,10 @@ constexpr std::int64_t kTileBytes = 1024;
 constexpr int kPairs = kKStep / 2;
 constexpr std::int64_t kLanes = 16;
 
-// As x86/few_rows_avx512.cc asks for it.
-constexpr std::int64_t kFarAhead = 32768;
-constexpr std::int64_t kAhead = 2048;
+// The stored panel comes from memory: see x86/few_rows_avx512.cc, which is faster and asks further
+// ahead.
+constexpr std::int64_t kFarAhead = 16384;
+constexpr std::int64_t kAhead = 4096;
 
 // Of each of the 64 columns, or zeros.
 struct Offsets {
