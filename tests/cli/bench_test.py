@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import os
+import pty
 import re
 import tempfile
 import unittest
 from pathlib import Path
 
-from command import CommandTest
+from command import PATIENCE, CommandTest
 
 
 class MatmulTest(CommandTest):
@@ -96,6 +98,23 @@ class MatmulTest(CommandTest):
         self.assertTrue(lines[-3].endswith("  weight GB/s  % of reading"))
         self.assertEqual(len(lines[-2].split()), len(lines[-1].split()) + 2)
         self.assertRegex(lines[3], r"^Reading 2(\.0)? MiB: [\d.]+ GB/s$")
+
+    def test_whoever_waits_at_a_terminal_sees_how_far_it_is(self):
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        words = ("bench", "matmul", "-m", 2, "-n", 64, "-k", 64, "-t", 1, "--seconds", 2)
+        process = self.start(*words, stderr=theirs)
+        os.close(theirs)
+        out = process.communicate(timeout=PATIENCE)[0]
+        seen = b""
+        try:
+            while piece := os.read(ours, 4096):
+                seen += piece
+        except OSError:  # how a terminal says that nobody is left on it
+            pass
+        self.assertRegex(seen.decode(), r"^\r\x1b\[Kmeasuring, repetition: \d+ of \d+\r")
+        self.assertTrue(seen.endswith(b"\r\x1b[K"), "the line is removed at the end")
+        self.assertNotIn("measuring", out)
 
     def test_json_beside_the_table(self):
         with tempfile.TemporaryDirectory() as folder:
