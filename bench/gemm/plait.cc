@@ -56,7 +56,7 @@ class Plait {
     return running(desc_of(one, std::string(name(one.dtype))), {call_of(one)});
   }
 
-  // Window after window, each into a place of its own without gaps.
+  // Window after window, each into a place of its own without gaps. X is packed once for all.
   std::function<void()> windows(const Case& one) {
     const std::string weight(name(one.dtype));
     const std::int64_t n = operands_.shape().n;
@@ -72,7 +72,13 @@ class Plait {
       call.out.row_stride = end - begin;
       calls.push_back(call);
     }
-    return running(desc_of(one, weight), calls);
+    const auto gemm = std::make_shared<Gemm>(select_gemm(desc_of(one, weight)));
+    const auto packed_x = std::make_shared<PackedInput>();
+    for (GemmCall& call : calls) call.packed_x = packed_x.get();
+    return [gemm, packed_x, calls] {
+      gemm->pack(calls[0].x, *packed_x);
+      for (const GemmCall& call : calls) gemm->run(call);
+    };
   }
 
   // Every tile is told of to somebody.

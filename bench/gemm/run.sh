@@ -40,7 +40,7 @@ pinned=()
 if [[ $OMP_NUM_THREADS == 1 ]] && command -v taskset >/dev/null; then
   pinned=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')")
 fi
-options=(--benchmark_repetitions=5 --benchmark_min_time=0.1)
+options=(--benchmark_repetitions=5 --benchmark_min_time=0.05)
 if ((${#shapes[@]} == 0)); then
   mapfile -t shapes < <("$program" --list)
 fi

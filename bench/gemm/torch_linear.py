@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-SECONDS = 0.1  # of a repetition, if a call is shorter
+SECONDS = 0.05  # of a repetition, if a call is shorter
 REPETITIONS = 5
 
 

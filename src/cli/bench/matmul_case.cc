@@ -154,7 +154,13 @@ std::function<void()> MatmulOperands::call_of(const MatmulCase& one) {
   // std::function copies what it holds, and a Gemm can't be.
   auto gemm = std::make_shared<Gemm>(
       select_gemm(one.desc, {.backend = one.backend, .threads = options_.threads}));
-  return [gemm, calls = calls_of(one)] {
+  std::vector<GemmCall> calls = calls_of(one);
+  if (calls.size() == 1) return [gemm, call = calls[0]] { gemm->run(call); };
+  // X is packed once for all windows, which is a part of what they cost.
+  auto packed = std::make_shared<PackedInput>();
+  for (GemmCall& call : calls) call.packed_x = packed.get();
+  return [gemm, packed, calls] {
+    gemm->pack(calls[0].x, *packed);
     for (const GemmCall& call : calls) gemm->run(call);
   };
 }
