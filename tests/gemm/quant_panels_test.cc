@@ -43,7 +43,7 @@ Packed packed_at(const PackedWeight& weight, std::int64_t column, std::int64_t g
 }
 
 TEST(QuantPanels, HoldTheWeightAndZerosAroundIt) {
-  for (const std::int64_t group : {1, 3, 31, 32, 33, 64, 100, 1000}) {
+  for (const std::int64_t group : {1, 3, 32, 33, 1000}) {
     for (const QuantScheme& scheme : all_schemes(group)) {
       for (const std::int64_t n : {1, 64, 71}) {
         const std::int64_t k = 257;

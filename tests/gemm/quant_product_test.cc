@@ -58,7 +58,19 @@ struct Problem {
         weight(random_weight(*desc.quant, desc.n, desc.k, seed)),
         packed(weight, 1 + static_cast<int>(seed % 2)),
         x(desc.x, desc.m, desc.k, seed + 3),
-        bias(Dtype::f32, 1, desc.n, seed + 4) {}
+        bias(Dtype::f32, 1, desc.n, seed + 4) {
+    for (std::int64_t i = 0; i < desc.m; ++i) {
+      for (std::int64_t k = 0; k < desc.k; ++k) rows.push_back(at(x.view, i, k));
+    }
+  }
+
+  // The weights of a column.
+  std::vector<double> column(std::int64_t j) const {
+    std::vector<double> all;
+    for (std::int64_t k = 0; k < desc.k; ++k)
+      all.push_back(double(weight.value(j, k) + weight.offset(j, k)) * double{weight.scale(j, k)});
+    return all;
+  }
 
   // value + offset, which the operand holds exactly.
   Matrix whole_numbers() const {
@@ -79,6 +91,7 @@ struct Problem {
   PackedWeight packed;
   Matrix x;
   Matrix bias;
+  std::vector<double> rows;  // x, one after another
 };
 
 class QuantProducts : public testing::TestWithParam<std::string> {
@@ -194,14 +207,14 @@ TEST_P(QuantProducts, AreAsNearAsTheirRoundingsAllow) {
     const Matrix y(desc.out, desc.m, desc.n);
     select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
     const tensor::Roundings way = {.terms = desc.k + 2 * p.depth.groups() + 2, .out = desc.out};
-    for (std::int64_t i = 0; i < desc.m; ++i) {
-      for (std::int64_t j = 0; j < desc.n; ++j) {
+    for (std::int64_t j = 0; j < desc.n; ++j) {
+      const std::vector<double> column = p.column(j);
+      for (std::int64_t i = 0; i < desc.m; ++i) {
         double sum = at(p.bias.view, 0, j);
         double magnitude = std::abs(sum);
         for (std::int64_t k = 0; k < desc.k; ++k) {
-          const double product = at(p.x.view, i, k) *
-                                 double(p.weight.value(j, k) + p.weight.offset(j, k)) *
-                                 double{p.weight.scale(j, k)};
+          const double product = p.rows[static_cast<std::size_t>(i * desc.k + k)] *
+                                 column[static_cast<std::size_t>(k)];
           sum += product;
           magnitude += std::abs(product);
         }
@@ -254,6 +267,28 @@ TEST_P(QuantProducts, TakeManyRows) {
     const Matrix y(desc.out, desc.m, desc.n);
     select(desc, 2).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
     EXPECT_TRUE(tensor::same_bits(y.view, composed(p).view)) << scheme;
+  }
+}
+
+// As a weight's gradient has it; groups are padded where k is turned over too.
+TEST_P(QuantProducts, TakeXTransposed) {
+  for (const char* scheme : {"s8", "s8:group=33", "s4:group=64:offsets"}) {
+    const GemmDesc desc = {
+        .m = 21, .n = 70, .k = 150, .out = Dtype::f32, .quant = parse_quant_scheme(scheme)};
+    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    const Problem p(desc, 3);
+    const Matrix turned(desc.x, desc.k, desc.m);
+    for (std::int64_t i = 0; i < desc.m; ++i) {
+      for (std::int64_t k = 0; k < desc.k; ++k) {
+        static_cast<Bf16*>(turned.view.row(k))[i] = static_cast<const Bf16*>(p.x.view.row(i))[k];
+      }
+    }
+    const Matrix want(desc.out, desc.m, desc.n);
+    const Matrix got(desc.out, desc.m, desc.n);
+    select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = want.view});
+    select(desc).run(
+        {.x = {.view = turned.view, .transposed = true}, .weight = p.packed, .out = got.view});
+    EXPECT_TRUE(tensor::same_bits(got.view, want.view)) << scheme;
   }
 }
 
