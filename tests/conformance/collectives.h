@@ -322,6 +322,7 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
           std::vector<float> own(200);
           const bool odd_one = comm.rank() == world() - 1;
           try {
+            barrier(comm);  // else one that is still connecting might hear of it there
             for (;;) {  // a rank whose part is done early hears of it in its next call
               disagreement.call(comm, own.data(), odd_one);
             }

@@ -212,11 +212,13 @@ TEST_P(MailboxConformance, BringsWhatALeavingRankHasPosted) {
           }
           mailbox.reset();
           part.reset();
+          barrier(comm);
         } else {
           // One comes while the chunk is still under way, another long after.
           if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(250));
           expect_chunk(*mailbox, 0, comm.rank(), 0, 1, 100);
           expect_chunk(*mailbox, 0, comm.rank(), 1, 2, 50);
+          barrier(comm);  // the first to fail ends it for all
           // What it has not posted will never come, and that is said at once.
           const Error error =
               expect_error(Code::peer_lost, [&] { mailbox->wait_arrived(0, 0, {.chunk = 3}); });
