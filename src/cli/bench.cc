@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "cli/bench/measurements.h"
 #include "cli/nearest.h"
+#include "cli/speech.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {
@@ -26,18 +27,20 @@ constexpr std::array<Measurement, 1> kMeasurements = {{
 }};
 
 void print_help() {
-  fmt::print(
+  std::string page =
       "Measures what something costs on this machine, beside what the machine could do at best.\n\n"
       "Usage: plait bench WHAT [OPTIONS]\n\n"
-      "What:\n");
-  for (const Measurement& one : kMeasurements) fmt::print("  {:<10} {}\n", one.name, one.summary);
-  fmt::print(
+      "What:\n";
+  for (const Measurement& one : kMeasurements)
+    page += fmt::format("  {:<10} {}\n", one.name, one.summary);
+  page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after WHAT, its own\n\n"
       "Exit status: 0; 2 for wrong usage.\n\n"
       "Examples:\n"
       "  plait bench matmul --m 1,16,512 --n 4096 --k 4096\n"
-      "  plait bench matmul --help\n");
+      "  plait bench matmul --help\n";
+  answer(page);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // plait info: what is here, what is missing, and what would be chosen.
-#include <fmt/core.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "cli/info/why.h"
 #include "cli/info/why_product.h"
 #include "cli/options.h"
+#include "cli/speech.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {
@@ -35,7 +34,7 @@ constexpr Options::About kAbout = {
 
 template <class Problem>
 int explain(const Problem& problem, const Walk& walk, bool json) {
-  fmt::print("{}", json ? show_json(problem, walk).dump(2) + "\n" : show_text(problem, walk));
+  answer(json ? show_json(problem, walk).dump(2) + "\n" : show_text(problem, walk));
   return walk.chosen().empty() ? kCheckFailed : kDone;
 }
 
@@ -70,7 +69,7 @@ int info(Words words) {
   if (why) return explain(words_of_problem(problem_words), json);
   PLAIT_CHECK(problem_words.empty(), "unexpected word ", problem_words[0], " (plait info --help)");
   const Findings findings = find_out();
-  fmt::print("{}", json ? show_json(findings).dump(2) + "\n" : show_text(findings));
+  answer(json ? show_json(findings).dump(2) + "\n" : show_text(findings));
   return kDone;
 }
 

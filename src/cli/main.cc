@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "cli/nearest.h"
+#include "cli/speech.h"
 #include "cli/verbs.h"
 #include "plait/version.h"
 
@@ -28,12 +28,12 @@ constexpr std::array<Verb, 3> kVerbs = {{
 }};
 
 void print_help() {
-  fmt::print(
+  std::string page =
       "Tensor-parallel communication braided into the matrix product.\n\n"
       "Usage: plait VERB [OPTIONS]\n\n"
-      "Verbs:\n");
-  for (const Verb& verb : kVerbs) fmt::print("  {:<10} {}\n", verb.name, verb.summary);
-  fmt::print(
+      "Verbs:\n";
+  for (const Verb& verb : kVerbs) page += fmt::format("  {:<10} {}\n", verb.name, verb.summary);
+  page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after a verb, the verb's own\n"
       "  --version      print the version\n\n"
@@ -43,7 +43,8 @@ void print_help() {
       "  plait run -n 4 -- python train.py    four ranks of one program\n"
       "  plait info                           what is here, and what is missing\n"
       "  plait bench matmul --help            how to measure a product\n"
-      "  plait run --help                     everything about one verb\n");
+      "  plait run --help                     everything about one verb\n";
+  answer(page);
 }
 
 const Verb& find_verb(const std::string& name) {
@@ -71,7 +72,7 @@ int dispatch(Words words, std::string& speaker) {
   PLAIT_CHECK(!words.empty(), "say what to do, such as plait run or plait info (plait --help)");
   const std::string& first = words[0];
   if (first == "--version") {
-    fmt::print("plait {}\n", kVersion);
+    answer(fmt::format("plait {}\n", kVersion));
     return kDone;
   }
   if (first == "-h" || first == "--help" || (first == "help" && words.size() == 1)) {
@@ -98,10 +99,10 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     return plait::cli::dispatch(words, speaker);
   } catch (const plait::Error& error) {
-    fmt::print(stderr, "{}: {}\n", speaker, error.what());
+    plait::cli::complain(speaker, error.what());
     return plait::cli::exit_status(error.code());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", speaker, error.what());
+    plait::cli::complain(speaker, error.what());
     return plait::cli::kCheckFailed;
   }
 }

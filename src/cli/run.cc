@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <fmt/core.h>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -15,6 +14,7 @@
 #include "cli/launch/find_command.h"
 #include "cli/launch/supervisor.h"
 #include "cli/options.h"
+#include "cli/speech.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {
@@ -143,7 +143,7 @@ int run(Words words) {
   open_standard_files();
   const Command found = find_command(command[0]);
   if (found.status != 0) {
-    fmt::print(stderr, "plait run: {}\n", found.refusal);
+    complain("plait run", found.refusal);
     return found.status;
   }
   launch.path = found.path;
@@ -151,7 +151,7 @@ int run(Words words) {
   try {
     supervisor.start();
   } catch (const Error& error) {
-    fmt::print(stderr, "plait run: {}\n", error.what());
+    complain("plait run", error.what());
     return kCannotRun;
   }
   return supervisor.watch();

@@ -1,6 +1,4 @@
 // plait bench matmul: what a product costs, beside the processor's peak and the memory's.
-#include <fmt/core.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +8,7 @@
 #include "cli/bench/matmul_report.h"
 #include "cli/bench/measurements.h"
 #include "cli/host/processor.h"
+#include "cli/speech.h"
 
 namespace plait::cli {
 namespace {
@@ -52,10 +51,10 @@ void measure(MatmulReport& report, const std::vector<MatmulCase>& cases) {
 void write(const MatmulReport& report) {
   const std::string& file = report.options.json;
   if (file == "-") {
-    fmt::print("{}\n", show_json(report).dump(2));
+    answer(show_json(report).dump(2) + "\n");
     return;
   }
-  fmt::print("{}", show_text(report));
+  answer(show_text(report));
   if (file.empty()) return;
   base::AtomicFile json(file);
   json.append(show_json(report).dump(2) + "\n");

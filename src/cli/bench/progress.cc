@@ -29,7 +29,8 @@ void Progress::show(std::int64_t done, std::int64_t total) {
   if (!terminal_ || base::now() < next_) return;
   next_ = base::now() + kInterval;
   shown_ = true;
-  fmt::print(stderr, "\r\x1b[K{}: {} of {}", what_, done, total);
+  // Not fmt::print(), which throws where the terminal has gone.
+  std::fputs(fmt::format("\r\x1b[K{}: {} of {}", what_, done, total).c_str(), stderr);
   std::fflush(stderr);
 }
 

@@ -14,7 +14,8 @@ namespace plait::cli {
 
 class Guard {
  public:
-  // `job` as in PLAIT_JOB: whoever carries it in the environment is one of ours.
+  // `job` as in PLAIT_JOB: whoever carries it in the environment is one of ours. Only who has left
+  // the ranks' groups and cleared its environment cannot be found.
   explicit Guard(const std::string& job);
   Guard(Guard&&) = delete;
   ~Guard();  // dismisses the guard: all has ended in order

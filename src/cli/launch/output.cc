@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 
 #include "base/check.h"
 
@@ -23,34 +22,10 @@ bool same_file(int one, int other) {
 
 }  // namespace
 
-void Sink::write_some() {
-  // A pipe that poll() calls writable takes PIPE_BUF bytes at once without making us wait.
-  pollfd ready = {.fd = fd_, .events = POLLOUT, .revents = POLLOUT};
-  while (pending() && (ready.revents & (POLLOUT | POLLERR | POLLHUP)) != 0) {
-    const auto piece = std::min<std::size_t>(PIPE_BUF, queue_.size() - sent_);
-    const ssize_t sent = write(fd_, queue_.data() + sent_, piece);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      broken_ = true;
-      return drop();
-    }
-    if (sent > 0) sent_ += sent;
-    ready.revents = 0;
-    poll(&ready, 1, 0);
-  }
-  if (!pending() || sent_ > kFull) {
-    queue_.erase(0, sent_);
-    sent_ = 0;
-  }
-}
-
-void Sink::drop() {
-  queue_.clear();
-  sent_ = 0;
-}
-
-Output::Output() {
-  sinks_[0] = std::make_unique<Sink>(STDOUT_FILENO);
-  if (!same_file(STDOUT_FILENO, STDERR_FILENO)) sinks_[1] = std::make_unique<Sink>(STDERR_FILENO);
+Output::Output(bool merges) {
+  if (merges) sinks_[0] = std::make_unique<Sink>(STDOUT_FILENO);
+  if (!merges || !same_file(STDOUT_FILENO, STDERR_FILENO))
+    sinks_[1] = std::make_unique<Sink>(STDERR_FILENO);
 }
 
 std::array<base::Fd, 2> Output::connect(int rank) {
@@ -109,7 +84,10 @@ bool Output::read_some(Stream& stream) {
 }
 
 void Output::say(const std::string& sentence) {
-  if (!sink(STDERR_FILENO).broken()) sink(STDERR_FILENO).queue() += sentence + "\n";
+  Sink& ours = sink(STDERR_FILENO);
+  if (ours.broken()) return;
+  ours.queue() += sentence + "\n";
+  ours.write_some();
 }
 
 void Output::finish() {

@@ -34,6 +34,9 @@ constexpr base::Nanoseconds kSameWish = base::kSecond / 4;
 constexpr base::Nanoseconds kKillAgain = 20 * base::kMillisecond;
 constexpr base::Nanoseconds kKillForLong = 10 * base::kSecond;
 
+// For a reader who takes what was written last.
+constexpr base::Nanoseconds kLastWords = 2 * base::kSecond;
+
 int poll_timeout(std::optional<base::Nanoseconds> deadline) {
   if (!deadline) return -1;
   const std::int64_t left = (*deadline - base::now()) / base::kMillisecond + 1;
@@ -46,29 +49,28 @@ Supervisor::Supervisor(const Launch& launch)
     : launch_(launch),
       inherited_(take_over()),
       signals_(open_signals()),
-      crew_(launch, inherited_) {
-  if (launch_.prefix) output_.emplace();
-}
+      crew_(launch, inherited_),
+      output_(launch.prefix) {}
 
 void Supervisor::start() {
   for (std::size_t rank = 0; rank < launch_.seats.size(); ++rank) {
-    const std::string what = crew_.start_rank(output_ ? &*output_ : nullptr);
+    const std::string what = crew_.start_rank(launch_.prefix ? &output_ : nullptr);
     if (launch_.verbose) say(what);
   }
 }
 
 int Supervisor::watch() {
   if (launch_.limit > 0) deadline_ = base::now() + launch_.limit;
-  while (phase_ != Phase::over || (output_ && output_->pending())) sleep_until_something_happens();
+  while (phase_ != Phase::over || output_.pending()) sleep_until_something_happens();
   return interrupted_by_ != 0 ? 128 + interrupted_by_ : status_;
 }
 
 void Supervisor::sleep_until_something_happens() {
   std::vector<pollfd> polls = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-  if (output_) output_->add_to(polls);
+  output_.add_to(polls);
   if (poll(polls.data(), polls.size(), poll_timeout(deadline_)) < 0 && errno != EINTR)
     base::fail_errno("cannot wait for the ranks");
-  if (output_) output_->serve(polls.data() + 1);
+  output_.serve(polls.data() + 1);
   if (polls[0].revents != 0) read_signals();
   if (deadline_ && base::now() >= *deadline_) deadline_passed();
 }
@@ -91,17 +93,18 @@ void Supervisor::interrupt(int signal, bool from_terminal) {
   if (interrupted_by_ == 0) {
     interrupted_by_ = signal;
     interrupted_at_ = base::now();
-    if (phase_ == Phase::over) return drop_output();
+    if (phase_ == Phase::over) return output_.drop();
     if (phase_ == Phase::killing) return;
+    const std::string rest = show_rest();
+    ask_to_end(signal, from_terminal);
     // The terminal has just written "^C" where our sentence would begin.
     if (from_terminal && isatty(STDERR_FILENO) == 1) say("");
-    say(fmt::format("{}: waiting up to {} for {} to end; another {} kills", show_signal(signal),
-                    base::show_duration(launch_.grace), show_rest(),
-                    signal == SIGINT ? "Ctrl-C" : show_signal(signal)));
-    return ask_to_end(signal, from_terminal);
+    return say(fmt::format("{}: waiting up to {} for {} to end; another {} kills",
+                           show_signal(signal), base::show_duration(launch_.grace), rest,
+                           signal == SIGINT ? "Ctrl-C" : show_signal(signal)));
   }
   if (base::now() - interrupted_at_ < kSameWish) return;
-  if (phase_ == Phase::over) return drop_output();
+  if (phase_ == Phase::over) return output_.drop();
   if (phase_ != Phase::killing) kill_rest();
 }
 
@@ -139,30 +142,32 @@ void Supervisor::rank_ended(int rank, int wait_status) {
   const auto others = crew_.living();
   const std::string what = fmt::format("rank {} {}", rank, show_end(wait_status));
   if (others.empty()) return say(what);
+  enter(Phase::lingering, launch_.linger);
   say(fmt::format("{}; waiting up to {} for {} to end too", what,
                   base::show_duration(launch_.linger), show_rest()));
-  enter(Phase::lingering, launch_.linger);
 }
 
+// Acts first and speaks second, but about what there was before.
 void Supervisor::deadline_passed() {
+  const std::string rest = show_rest();
   switch (phase_) {
     case Phase::running:
       status_ = kTimedOut;
-      say(fmt::format("ending {} at the time limit of {}", show_rest(),
-                      base::show_duration(launch_.limit)));
-      return ask_to_end(SIGTERM);
+      ask_to_end(SIGTERM);
+      return say(fmt::format("ending {} at the time limit of {}", rest,
+                             base::show_duration(launch_.limit)));
     case Phase::lingering:
-      say(fmt::format("ending {}, {} after rank {} failed", show_rest(),
-                      base::show_duration(launch_.linger), failed_rank_));
-      return ask_to_end(SIGTERM);
+      ask_to_end(SIGTERM);
+      return say(fmt::format("ending {}, {} after rank {} failed", rest,
+                             base::show_duration(launch_.linger), failed_rank_));
     case Phase::settling:
-      say(fmt::format("ending {} that the ranks left behind", show_rest()));
-      return ask_to_end(SIGTERM);
+      ask_to_end(SIGTERM);
+      return say(fmt::format("ending {} that the ranks left behind", rest));
     case Phase::ending:
     case Phase::killing:
       return kill_rest();
     case Phase::over:
-      return;
+      return output_.drop();
   }
 }
 
@@ -179,21 +184,25 @@ void Supervisor::ask_to_end(int signal, bool from_terminal) {
 }
 
 void Supervisor::kill_rest() {
-  if (phase_ != Phase::killing) {
-    killing_since_ = base::now();
-    say(fmt::format("killing {}, still there after {}", show_rest(), show_signal(asked_with_)));
-  }
+  const bool first = phase_ != Phase::killing;
+  const std::string rest = show_rest();
+  if (first) killing_since_ = base::now();
   crew_.kill_all();
   enter(Phase::killing, kKillAgain);
+  if (first) say(fmt::format("killing {}, still there after {}", rest, show_signal(asked_with_)));
   if (base::now() - killing_since_ < kKillForLong) return;
-  say(fmt::format("{} cannot be killed, and stays behind", show_rest()));
+  say(fmt::format("{} cannot be killed, and stays behind", rest));
   finish();
 }
 
 void Supervisor::finish() {
   phase_ = Phase::over;
   deadline_.reset();
-  if (output_) output_->finish();
+  output_.finish();
+  // The ranks' lines are kept for a reader who does not read, as cat would; he may interrupt us.
+  // Our own sentences are not worth that, and neither are lines that come after the time limit.
+  if (!launch_.prefix || (launch_.limit > 0 && status_ == kTimedOut))
+    enter(Phase::over, kLastWords);
 }
 
 std::string Supervisor::show_rest() const {
@@ -201,15 +210,8 @@ std::string Supervisor::show_rest() const {
   return ranks.empty() ? show_count(crew_.processes().size(), "process") : show_ranks(ranks);
 }
 
-// Nobody is left but the reader of what the ranks wrote, and he does not read.
-void Supervisor::drop_output() {
-  if (output_) output_->drop();
-}
-
 void Supervisor::say(const std::string& sentence) {
-  const std::string line = sentence.empty() ? "" : "plait run: " + sentence;
-  if (output_) return output_->say(line);
-  fmt::print(stderr, "{}\n", line);
+  output_.say(sentence.empty() ? "" : "plait run: " + sentence);
 }
 
 }  // namespace plait::cli

@@ -36,7 +36,7 @@ class Supervisor {
     settling,   // all ranks have ended; what they started in the background may end too
     ending,     // the rest has been asked to end
     killing,    // the rest is being killed
-    over,       // nobody is left; what they wrote may still be on its way
+    over,       // nobody is left; what was written may still be on its way
   };
 
   void sleep_until_something_happens();
@@ -52,7 +52,6 @@ class Supervisor {
   void ask_to_end(int signal, bool from_terminal = false);
   void kill_rest();
   void finish();
-  void drop_output();
   std::string show_rest() const;
   void say(const std::string& sentence);
 
@@ -60,7 +59,7 @@ class Supervisor {
   Inherited inherited_;
   base::Fd signals_;
   Crew crew_;
-  std::optional<Output> output_;
+  Output output_;
 
   Phase phase_ = Phase::running;
   std::optional<base::Nanoseconds> deadline_;  // of this phase

@@ -1,0 +1,33 @@
+#include "cli/speech.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "base/check.h"
+#include "cli/sink.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr base::Nanoseconds kPatience = 2 * base::kSecond;
+
+}  // namespace
+
+void answer(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    base::fail_errno("cannot write to standard output");
+}
+
+void complain(std::string_view speaker, std::string_view sentence) noexcept try {
+  std::signal(SIGPIPE, SIG_IGN);  // the status is to say what went wrong, not that nobody read it
+  Sink sink(STDERR_FILENO);
+  sink.queue() = fmt::format("{}: {}\n", speaker, sentence);
+  sink.write_within(kPatience);
+} catch (const std::exception&) {  // no memory to say it with
+}
+
+}  // namespace plait::cli
