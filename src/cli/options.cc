@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 
 #include "base/check.h"
 #include "cli/nearest.h"
+#include "cli/speech.h"
 
 namespace plait::cli {
 namespace {
@@ -84,9 +84,13 @@ bool Options::parse(Words words) {
   try {
     app_.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app_.help();
+    answer(app_.help());
     return false;
   } catch (const CLI::ParseError& error) {
+    for (const CLI::Option* option : app_.get_options()) {
+      PLAIT_CHECK(option->count() < 2, "--", option->get_lnames().at(0),
+                  " is given more than once");
+    }
     base::fail(Code::invalid_argument, error.what());
   }
   return true;

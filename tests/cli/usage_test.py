@@ -76,6 +76,7 @@ class UsageTest(CommandTest):
             (("matmul", *product, "--backend", "foo"),
              "matmul: there is no backend foo; there are amx, xsmm, vector, reference"),
             (("matmul", *product, "extra"), "unexpected word extra (plait bench matmul --help)"),
+            (("matmul", *product, "--m", "1"), "--m is given more than once"),
             (("matmul", *product, "--colums", "3"),
              "unknown option --colums; did you mean --columns?"),
         ]
@@ -113,6 +114,8 @@ class UsageTest(CommandTest):
             (("-n2", "--grace", "5x", "ls"),
              "--grace 5x is not a duration such as 500ms, 90s, 30min or 2h"),
             (("-n2", "--timeout", "0", "ls"), "--timeout 0 leaves no time to run"),
+            (("-n", "2", "-n", "3", "ls"), "--ranks is given more than once"),
+            (("-n2", "--ranks=2", "--bind", "foo", "ls"), "--ranks is given more than once"),
         ]
         for words, sentence in cases:
             with self.subTest(words):
