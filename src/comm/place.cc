@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/text.h"
 
 namespace plait {
 namespace {
@@ -12,6 +13,7 @@ struct Launcher {
   const char* rank;
   const char* world;
   const char* hosts;  // number of hosts, or null
+  const char* step;   // the start's number, or null: the launcher starts nothing but ranks
   const char* local_rank;
   const char* local_world;         // ranks on this host, or null
   std::array<const char*, 4> job;  // what together names this start, as far as set
@@ -23,12 +25,14 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
      "PLAIT_RANK",
      "PLAIT_WORLD_SIZE",
      nullptr,
+     nullptr,
      "PLAIT_LOCAL_RANK",
      "PLAIT_LOCAL_WORLD_SIZE",
      {"PLAIT_JOB"}},
     {"torchrun",
      "RANK",
      "WORLD_SIZE",
+     nullptr,
      nullptr,
      "LOCAL_RANK",
      "LOCAL_WORLD_SIZE",
@@ -37,6 +41,7 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      nullptr,
+     nullptr,
      "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
@@ -44,6 +49,7 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
      "SLURM_PROCID",
      "SLURM_NTASKS",
      "SLURM_STEP_NUM_NODES",
+     "SLURM_STEP_ID",
      "SLURM_LOCALID",
      nullptr,
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
@@ -57,6 +63,17 @@ int count_hosts(const Launcher& launcher, int world) {
   }
   const auto local = base::env_int(launcher.local_world, 1, kMostRanks).value_or(world);
   return static_cast<int>((world + local - 1) / local);
+}
+
+// Slurm gives rank and world to a batch script and to an allocation's shell too, which are one
+// process with nobody to meet. What srun starts is a step with a number; theirs is not set, or,
+// with other Slurms, is a name or one of the highest numbers of 32 bits.
+bool has_started_this(const Launcher& launcher) {
+  constexpr std::int64_t kSpecialSteps = 0xfffffff0;
+  if (launcher.step == nullptr) return true;
+  const auto text = base::env(launcher.step);
+  const auto step = text ? base::parse_int(*text) : std::nullopt;
+  return step && *step >= 0 && *step < kSpecialSteps;
 }
 
 Place place_from(const Launcher& launcher) {
@@ -85,11 +102,8 @@ Place place_from(const Launcher& launcher) {
 
 Place place_from_environment() {
   for (const Launcher& launcher : kLaunchers) {
-    // Slurm sets its variables in a job's own shell too, where there is nobody else to meet.
-    if (base::env(launcher.rank) && (base::env(launcher.world) || launcher.hosts == nullptr)) {
-      return place_from(launcher);
-    }
-    if (launcher.hosts == nullptr && base::env(launcher.world)) return place_from(launcher);
+    if (!has_started_this(launcher)) continue;
+    if (base::env(launcher.rank) || base::env(launcher.world)) return place_from(launcher);
   }
   return {.rank = 0, .world = 1, .job = "alone"};
 }

@@ -138,8 +138,15 @@ TEST(Place, RefusesHalfAPlace) {
             "PLAIT_RANK is set but PLAIT_WORLD_SIZE is not: how many ranks are there?");
 }
 
-// In the shell of a Slurm allocation there is no step, and nobody to meet.
+// In a batch script and in the shell of an allocation there is nobody to meet: they have rank and
+// world of the whole job, but are no step that srun started.
 TEST(Place, IsAloneInASlurmShell) {
+  const Variables batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "1"}};
+  EXPECT_EQ(place_in(batch).world, 1);
+  for (const char* step : {"batch", "interactive", "4294967291", "4294967290", "-5", ""}) {
+    EXPECT_EQ(place_in(batch + Variables{{"SLURM_STEP_ID", step}}).world, 1) << step;
+  }
+  EXPECT_EQ(place_in(batch + Variables{{"SLURM_STEP_ID", "12"}}).world, 2);
   EXPECT_EQ(place_in({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "77"}}).world, 1);
   EXPECT_EQ(place_in({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "77"}}).world, 1);
 }
