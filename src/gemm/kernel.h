@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "plait/dtype.h"
 
@@ -38,6 +39,7 @@ struct TileCall {
   float* sums;              // [row_count][64], 64-byte aligned
   int row_count;            // 1 to TileKernel::max_rows()
   bool first;               // the sums start from 0; otherwise from what `sums` holds
+  std::span<const std::byte> ahead = {};  // what is read next, for asking memory for it meanwhile
 };
 
 // How much of a product is worked on at once, so that it stays in the caches.
@@ -45,6 +47,7 @@ struct Blocking {
   int rows;    // of X beside a block of panels
   int panels;  // whose sums are kept while k advances
   int k;       // a multiple of kKStep
+  int few;     // for so many rows k is not cut: their panels are best read from memory in a line
 };
 
 // A few rows by a block of a panel that is still quantised: s8 or s4, as Storage says (panels.h).

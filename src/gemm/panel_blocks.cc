@@ -74,6 +74,12 @@ const std::byte* PanelBlocks::ready(const Place& place) {
   return operand(1 - turn_);
 }
 
+std::span<const std::byte> PanelBlocks::stored_operand(const Place& place) const {
+  if (!source_.is_operand() || !source_.is_stored()) return {};
+  return {source_.stored(place.panel, place.block.padded_begin()),
+          panel_bytes(source_.storage, place.block.padded_length())};
+}
+
 void PanelBlocks::begin(const Place& place, std::int64_t parts) {
   if (source_.is_operand() || !source_.is_stored()) return;
   start(place);

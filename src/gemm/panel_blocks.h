@@ -82,6 +82,9 @@ class PanelBlocks {
   // begin() is not expanded again.
   const std::byte* ready(const Place& place);
 
+  // The block's operand where nothing has to be made of it; otherwise empty.
+  std::span<const std::byte> stored_operand(const Place& place) const;
+
   // Says which block comes next; each of `parts` calls of advance() expands a part of it.
   void begin(const Place& place, std::int64_t parts);
   void advance() {

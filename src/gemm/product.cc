@@ -131,10 +131,9 @@ bool Product::is_ready() const {
   return is_operand(storage_, kernel_.operand()) && (packed_ != nullptr || has_panels_);
 }
 
-// A few rows leave the panels no second use: long blocks spare their sums the way to memory.
 std::int64_t Product::step_of(const Job& job) const {
-  if (has_few(job)) return task_.depth.padded();
-  return is_ready() && size(job.rows) <= kernel_.max_rows() ? 4 * blocking_.k : blocking_.k;
+  const bool whole = has_few(job) || (is_ready() && size(job.rows) <= blocking_.few);
+  return whole ? task_.depth.padded() : blocking_.k;
 }
 
 PanelSource Product::source() const {
@@ -176,13 +175,20 @@ void Product::run_job(const Job& job, Workspace::Thread& memory) {
   for (std::int64_t i = 0; i < turns; ++i) {
     Turn turn = {
         .job = job, .place = place(i), .operand = nullptr, .last = i + size(job.panels) >= turns};
+    std::span<const std::byte> next;
     if (few) {
       turn.operand = from.stored(turn.place.panel, 0);
     } else if (memory.cut.size() > 0) {
       turn.operand = blocks.ready(turn.place);
-      if (i + 1 < turns) blocks.begin(place(i + 1), strips);
+      if (i + 1 < turns) {
+        blocks.begin(place(i + 1), strips);
+        next = blocks.stored_operand(place(i + 1));
+      }
     }
+    const std::size_t share = next.size() / static_cast<std::size_t>(strips);
     for (std::int64_t row = job.rows.begin; row < job.rows.end; row += kernel_.max_rows()) {
+      turn.ahead = next.first(share);
+      next = next.subspan(share);
       run_strip(turn, {row, std::min(row + kernel_.max_rows(), job.rows.end)}, memory);
       blocks.advance();
     }
@@ -222,7 +228,8 @@ void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* 
                     .k = piece.padded_length(),
                     .sums = sums,
                     .row_count = static_cast<int>(size(rows)),
-                    .first = piece.starts});
+                    .first = piece.starts,
+                    .ahead = turn.ahead});
 }
 
 void Product::multiply_few(const Turn& turn, const Piece& piece, Range rows, float* sums) const {

@@ -73,9 +73,10 @@ class Product {
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;
-    PanelBlocks::Place place;  // without pieces where k is 0
-    const std::byte* operand;  // as stored, where few rows take it so
-    bool last;                 // of the panel's blocks
+    PanelBlocks::Place place;               // without pieces where k is 0
+    const std::byte* operand;               // as stored, where few rows take it so
+    bool last;                              // of the panel's blocks
+    std::span<const std::byte> ahead = {};  // a strip's share of the next turn's operand
   };
 
   bool is_grouped() const { return task_.depth.group != 0; }

@@ -40,6 +40,27 @@ void copy_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
   }
 }
 
+// The same into tiles, for any length: a row's steps of k lie a tile apart. Rows are read one after
+// another, as memory likes best.
+void copy_rows_to_tiles(const Input& x, const Piece& piece, Dtype operand, std::byte* to) {
+  const std::size_t bytes = size_of(operand);
+  const std::size_t row_bytes = kKStep * bytes;
+  const bool as_is = x.view.dtype == operand;
+  for (std::int64_t i = 0; i < piece.rows; ++i) {
+    std::byte* row = to + static_cast<std::size_t>(i) * row_bytes;
+    for (std::int64_t k = 0; k < piece.length; k += kKStep, row += kRowGroup * row_bytes) {
+      const std::byte* from = element(x.view, piece.begin + i, piece.k + k);
+      const auto n = static_cast<std::size_t>(std::min<std::int64_t>(kKStep, piece.length - k));
+      if (as_is && row_bytes == 64 && n == kKStep) {
+        std::memcpy(row, from, 64);  // a length that the compiler knows
+      } else {
+        convert(from, x.view.dtype, row, operand, n);
+        std::memset(row + n * bytes, 0, row_bytes - n * bytes);
+      }
+    }
+  }
+}
+
 // The same from [k, m]: turned over in words, that is in pairs of k for bf16.
 void turn_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
                std::int64_t to_stride) {
@@ -105,18 +126,21 @@ void pack_group(const Input& x, Range group, const Depth& depth, const TileKerne
   const bool tiles = kernel.row_form() == RowForm::tiles;
   const std::int64_t rows = group.end - group.begin;
   const std::int64_t to_stride = tiles ? kKStep * bytes : packed_row_stride(depth, kernel);
-  // Whole rows at once are what memory likes best; tiles and turned rows are built step by step.
-  const bool by_steps = tiles || x.transposed;
   for (std::int64_t g = 0; g < depth.groups(); ++g) {
     const std::int64_t length = depth.length(g);
-    for (std::int64_t k = 0; k < length; k += by_steps ? kKStep : length) {
+    // Turned rows are built step by step.
+    for (std::int64_t k = 0; k < length; k += x.transposed ? kKStep : length) {
       const Piece piece = {
           .begin = group.begin,
           .rows = rows,
           .k = depth.begin(g) + k,
-          .length = by_steps ? std::min<std::int64_t>(kKStep, length - k) : length};
-      const std::int64_t padded = round_up(piece.length, kKStep);
+          .length = x.transposed ? std::min<std::int64_t>(kKStep, length - k) : length};
       std::byte* at = to + (depth.padded_begin(g) + k) * bytes * (tiles ? kRowGroup : 1);
+      if (tiles && !x.transposed) {
+        copy_rows_to_tiles(x, piece, operand, at);
+        continue;
+      }
+      const std::int64_t padded = round_up(piece.length, kKStep);
       for (std::int64_t i = 0; padded != piece.length && i < rows; ++i)
         std::memset(at + i * to_stride, 0, static_cast<std::size_t>(padded * bytes));
       (x.transposed ? turn_rows : copy_rows)(x, piece, operand, at, to_stride);

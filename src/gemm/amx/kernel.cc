@@ -73,8 +73,30 @@ constexpr std::int64_t kAhead = 8 * 4 * kTileBytes;
   }
 }
 
+// Asks for an equal part of the lines in every step, so that memory works while tiles multiply. Into
+// the second cache: the first is full of the block in use.
+class Ahead {
+ public:
+  Ahead(std::span<const std::byte> bytes, std::int64_t steps)
+      : at_(bytes.data()),
+        end_(at_ + bytes.size()),
+        each_((static_cast<std::int64_t>(bytes.size()) / kLine + steps - 1) / steps * kLine) {}
+
+  [[PLAIT_AMX, gnu::always_inline]] void step() {
+    const std::byte* end = at_ + each_ < end_ ? at_ + each_ : end_;
+    for (; at_ < end; at_ += kLine) _mm_prefetch(at_, _MM_HINT_T1);
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  const std::byte* at_;
+  const std::byte* end_;
+  std::int64_t each_;
+};
+
 // 17 to 32 rows by the 32 columns at `panel` and `sums`.
-[[PLAIT_AMX]] void two_groups(const TileCall& call, const std::byte* panel, float* sums) {
+[[PLAIT_AMX]] void two_groups(const TileCall& call, const std::byte* panel, float* sums,
+                              std::span<const std::byte> ask) {
   float* second = sums + std::int64_t{kGroup} * kPanelColumns;
   if (call.first) {
     _tile_zero(0);
@@ -89,7 +111,9 @@ constexpr std::int64_t kAhead = 8 * 4 * kTileBytes;
   }
   const std::byte* rows = call.rows;
   const std::byte* more_rows = call.rows + call.row_stride;
+  Ahead ahead(ask, call.k / kKStep);
   for (std::int64_t k = 0; k < call.k; k += kKStep) {
+    ahead.step();
     _tile_loadd(6, panel, kPanelRow);
     _tile_loadd(7, panel + 64, kPanelRow);
     _tile_loadd(4, rows, 64);
@@ -153,7 +177,7 @@ class AmxKernel final : public TileKernel {
 
   // 256 k of a panel are 32 KiB, which stay in the first cache while the rows pass by; the rows and
   // the sums of 8 panels are 128 KiB and 512 KiB, which stay in the second.
-  Blocking blocking() const override { return {.rows = 256, .panels = 8, .k = 256}; }
+  Blocking blocking() const override { return {.rows = 256, .panels = 8, .k = 256, .few = kGroup}; }
 
   // Somebody else's code on this thread may have shaped the tiles since.
   void begin() const override { shaped_rows = 0; }
@@ -165,8 +189,9 @@ class AmxKernel final : public TileKernel {
   void multiply(const TileCall& call) const override {
     shape_tiles(call.row_count);
     if (call.row_count <= kGroup) return one_group(call);
-    two_groups(call, call.panel, call.sums);
-    two_groups(call, call.panel + 128, call.sums + 32);
+    const std::size_t half = call.ahead.size() / 128 * 64;
+    two_groups(call, call.panel, call.sums, call.ahead.first(half));
+    two_groups(call, call.panel + 128, call.sums + 32, call.ahead.subspan(half));
   }
 
   FewRows few_rows(int bits) const override {

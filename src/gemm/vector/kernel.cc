@@ -23,7 +23,7 @@ class VectorKernel final : public TileKernel {
   // of their use; the sums are read and written half as often as with 128. Four panels are enough
   // for the rows of X to be read seldom, and leave the cache to the sums of more rows.
   Blocking blocking() const override {
-    return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 256}, Dtype::f32);
+    return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 256, .few = 4}, Dtype::f32);
   }
   void multiply(const TileCall& call) const override { set_.multiply(call); }
   FewRows few_rows(int bits) const override {

@@ -95,7 +95,7 @@ class XsmmKernel final : public TileKernel {
 
   // As for the vector kernel; k of bf16 are half as long.
   Blocking blocking() const override {
-    return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 1024 / element_bytes()},
+    return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 1024 / element_bytes(), .few = 4},
                              operand_);
   }
 
