@@ -6,8 +6,8 @@
 // A repetition is a run of back-to-back calls of one contender that all ranks enter together; its
 // time per call is that of the slowest rank. Contenders take turns, in alternating order, so that
 // what drifts (clock rates, neighbours, the state of the caches) falls on all of them alike.
-// Repetitions in which a rank left its processor measure somebody else: either the kernel gave it to
-// another program, or the rank had to wait so long for one that this happened to that it went to
+// Repetitions in which a rank left its processor measure somebody else: either the kernel gave it
+// to another program, or the rank had to wait so long for one that this happened to that it went to
 // sleep. They are made again, for as long as Effort has patience. Where all were disturbed to the
 // end, the result is of those, and says so: none was kept.
 #pragma once

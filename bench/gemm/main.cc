@@ -2,8 +2,8 @@
 //
 //   plait_bench_gemm --shape square --benchmark_filter='bf16/(plait|onednn)/512'
 //
-// One shape a run: all of its cases share operands, and take turns (give --benchmark_repetitions and
-// --benchmark_enable_random_interleaving=true).
+// One shape a run: all of its cases share operands, and take turns (give --benchmark_repetitions
+// and --benchmark_enable_random_interleaving=true).
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -26,7 +26,8 @@ void report(benchmark::State& state, double operations) {
   state.counters["flops"] = Counter(operations, Counter::kIsIterationInvariantRate);
 }
 
-// Contenders make their operands ready when their first turn comes, so that a filter spares the rest.
+// Contenders make their operands ready when their first turn comes, so that a filter spares the
+// rest.
 void run(benchmark::State& state, const Contender& contender, const Case& one, double operations) {
   std::function<void()> call;
   try {

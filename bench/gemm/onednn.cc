@@ -1,5 +1,5 @@
-// oneDNN as its documentation recommends: the weight in the layout that it asks for, reordered once;
-// and with the weight as it lies.
+// oneDNN as its documentation recommends: the weight in the layout that it asks for, reordered
+// once; and with the weight as it lies.
 #include <dnnl.hpp>
 
 #include <map>

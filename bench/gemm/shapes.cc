@@ -7,8 +7,8 @@ namespace plait::bench {
 namespace {
 
 // Column-parallel layers (qkv, up) have an eighth of the outputs, row-parallel ones (out, down) an
-// eighth of the inputs. LLaMA-2 70B has 64 heads for queries and 8 for keys and values, and its "up"
-// is the gate beside it.
+// eighth of the inputs. LLaMA-2 70B has 64 heads for queries and 8 for keys and values, and its
+// "up" is the gate beside it.
 constexpr std::array kShapes = {
     GemmShape{"square", 4096, 4096},
 

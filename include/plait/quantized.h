@@ -99,10 +99,10 @@ class PLAIT_EXPORT QuantizedWeight {
   friend PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
 };
 
-// Every weight's nearest value, ties to even. The scale is the largest magnitude of its part divided
-// by 127 or 7; with offsets, the range of its part, widened to hold 0, divided by 255 or 15. In
-// either case 0 stays 0, and a part of zeros has the scale 0. Error{invalid_argument} for weights
-// that are not finite.
+// Every weight's nearest value, ties to even. The scale is the largest magnitude of its part
+// divided by 127 or 7; with offsets, the range of its part, widened to hold 0, divided by 255 or
+// 15. In either case 0 stays 0, and a part of zeros has the scale 0. Error{invalid_argument} for
+// weights that are not finite.
 PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
 
 }  // namespace plait

@@ -1,6 +1,6 @@
 // In which order a device does what it is given.
 //
-//   plait::all_reduce(sums, comm, {.handle = cuda_stream});   // behind what the stream holds already
+//   plait::all_reduce(sums, comm, {.handle = cuda_stream});   // behind what the stream holds
 //
 // A stream is the device's own (a cudaStream_t), and opaque here: plait neither makes nor destroys
 // it. A call on a device's memory is queued there and may return before it is done. Memory of the

@@ -1,6 +1,6 @@
 // The weight of a linear layer: k inputs, n outputs, and an explicit word for how it lies.
 //
-//   plait::WeightView w{.view = weight, .layout = WeightLayout::out_in};   // [n, k], as in Megatron
+//   plait::WeightView w{.view = weight, .layout = WeightLayout::out_in};  // [n, k], as in Megatron
 //
 // Nothing is ever guessed from shapes: a square weight has a layout too.
 #pragma once

@@ -12,9 +12,10 @@ namespace plait::base {
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Nanoseconds longest);
 void futex_wake_all(const std::atomic<std::uint32_t>& word);
 
-// An asymmetric fence between processes. The side that runs rarely calls heavy_fence(), the side that
-// runs often needs a compiler's fence only: the kernel makes every processor that runs a registered
-// process pass a full memory fence (membarrier). False where the kernel does not offer it.
+// An asymmetric fence between processes. The side that runs rarely calls heavy_fence(), the side
+// that runs often needs a compiler's fence only: the kernel makes every processor that runs a
+// registered process pass a full memory fence (membarrier). False where the kernel does not offer
+// it.
 bool register_for_heavy_fences();
 bool heavy_fence();
 

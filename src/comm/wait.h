@@ -16,8 +16,8 @@ struct Question {
   base::FunctionRef<Nanoseconds()> due;  // kNever: not known
   base::FunctionRef<Awaited()> awaited;  // who is to blame if it never comes
 
-  // Grows while chunks come and go: what takes long but moves is no reason to give up. Null: what is
-  // waited for is one chunk.
+  // Grows while chunks come and go: what takes long but moves is no reason to give up. Null: what
+  // is waited for is one chunk.
   const std::uint64_t* moves = nullptr;
 };
 

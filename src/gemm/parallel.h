@@ -1,7 +1,8 @@
 // Threads inside a rank, by OpenMP: the pool that torch and oneDNN share.
 //
 // Inside a parallel region of somebody else's, everything runs on the thread that called. Bodies
-// round to nearest and keep denormals, whatever that thread has set and a thread of the pool has not.
+// round to nearest and keep denormals, whatever that thread has set and a thread of the pool has
+// not.
 #pragma once
 
 #include <cstdint>

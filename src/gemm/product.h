@@ -2,8 +2,9 @@
 //
 // Rows of X are packed first, a superblock at a time (unless a kernel can read them in place). Then
 // the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job
-// k advances in blocks; a block of a panel is made ready once, while the rows pass by the one before
-// it, and stays in the first cache while they pass by. When k has come to its end, the tiles go out.
+// k advances in blocks; a block of a panel is made ready once, while the rows pass by the one
+// before it, and stays in the first cache while they pass by. When k has come to its end, the tiles
+// go out.
 //
 // Where scales are per group, each group is summed up by itself, and goes to the sums times its
 // scale when it is complete: sums = (part 0 · scale 0) + (part 1 · scale 1) + ..., each product and

@@ -11,8 +11,8 @@
 
 namespace plait::quant {
 
-// Values begin at a byte: a part of a row that starts at a multiple of kAligned values can be packed
-// and unpacked alone.
+// Values begin at a byte: a part of a row that starts at a multiple of kAligned values can be
+// packed and unpacked alone.
 inline constexpr std::int64_t kAligned = 2;
 
 struct Format {

@@ -1,8 +1,8 @@
 // Copies of what is larger than the caches, where memcpy does not know what lies ahead.
 //
-//   copy_ahead(slot, piece, bytes);    // piece by piece: what follows the piece is on its way
-//   stream_copy(out, slot, bytes);     // `out` is not read first, and drives nothing out of a cache
-//   stream_fence();                    // after the last one
+//   copy_ahead(slot, piece, bytes);  // piece by piece: what follows the piece is on its way
+//   stream_copy(out, slot, bytes);   // `out` is not read first, and drives nothing out of a cache
+//   stream_fence();                  // after the last one
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,8 @@
 namespace plait::comm {
 namespace {
 
-// Threads that wait for different channels of a mailbox each sleep until their own chunk comes: what
-// one is told, none takes from another.
+// Threads that wait for different channels of a mailbox each sleep until their own chunk comes:
+// what one is told, none takes from another.
 TEST(EmulatedMailbox, KnowsWhenEachChannelsChunkIsDue) {
   const auto transport = threads::create({.place = {.rank = 0, .world = 1}});
   // A chunk for oneself travels no link, so the line before it that says when it is due is written

@@ -15,8 +15,8 @@ TEST(FirstAwaited, IsNobodyWhereAllHasCome) {
   EXPECT_EQ(first_awaited({}, Receivers{}, Senders{}).peer, Error::kNobody);
 }
 
-// What a wait asks for may have come between two of its looks. Rank 0 is not to blame then, though it
-// has left.
+// What a wait asks for may have come between two of its looks. Rank 0 is not to blame then, though
+// it has left.
 TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
   run_in_threads(2, [](Communicator& comm) {
     std::optional<Communicator> part = comm.split(0, comm.rank());

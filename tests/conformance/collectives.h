@@ -323,7 +323,7 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
           const bool odd_one = comm.rank() == world() - 1;
           try {
             barrier(comm);  // else one that is still connecting might hear of it there
-            for (;;) {  // a rank whose part is done early hears of it in its next call
+            for (;;) {      // a rank whose part is done early hears of it in its next call
               disagreement.call(comm, own.data(), odd_one);
             }
           } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// Products don't depend on how the caller's thread rounds and treats denormals, which the threads of
-// a team would not share.
+// Products don't depend on how the caller's thread rounds and treats denormals, which the threads
+// of a team would not share.
 #include <gtest/gtest.h>
 
 #include <cstdint>

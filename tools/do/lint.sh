@@ -24,7 +24,20 @@ our_files() {
 }
 
 check_format() {
-  our_files '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format-19 --dry-run -Werror
+  our_files '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format-19 --dry-run -Werror && check_width
+}
+
+# clang-format leaves comments as wide as they are.
+check_width() {
+  local wide
+  wide=$(wider_than 100 '*.cc' '*.h' '*.h.in' '*.cu' '*.cuh'
+    wider_than 120 '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' 'do')
+  [[ -z $wide ]] || { printf 'too wide:\n%s\n' "$wide"; return 1; }
+}
+
+# wider_than COLUMNS PATTERN...: characters count, not bytes.
+wider_than() {
+  our_files "${@:2}" | LC_ALL=C.UTF-8 xargs -r grep -HnE ".{$(($1 + 1))}" || true
 }
 
 check_shell() {

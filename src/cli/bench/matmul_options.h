@@ -18,7 +18,8 @@ struct MatmulOptions {
   std::int64_t k = 0;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
-  // As GemmDesc's text has it ("bf16", "s8:group=128"), packed before; "plain": X's dtype, as it is.
+  // As GemmDesc's text has it ("bf16", "s8:group=128"), packed before; "plain": X's dtype, as it
+  // is.
   std::vector<std::string> weights;
   WeightLayout layout = WeightLayout::out_in;
   int threads = 1;

@@ -12,8 +12,8 @@ namespace plait::cli {
 struct PeakLoop {
   const char* name;  // the instruction's
   bool (*usable)();
-  // Runs so many rounds on this thread, and answers with the operations of one: a multiplication and
-  // an addition are two.
+  // Runs so many rounds on this thread, and answers with the operations of one: a multiplication
+  // and an addition are two.
   double (*run)(std::int64_t rounds);
 };
 

@@ -3,8 +3,8 @@
 //   const auto times = race({[&] { amx.run(call); }, [&] { xsmm.run(call); }}, effort);
 //
 // A repetition is a run of back-to-back calls of one contender. They take turns, in alternating
-// order, so that what drifts (clock rates, neighbours) falls on all of them alike. Each is warmed up
-// before the first turn.
+// order, so that what drifts (clock rates, neighbours) falls on all of them alike. Each is warmed
+// up before the first turn.
 #pragma once
 
 #include <cstdint>

@@ -67,8 +67,8 @@ bool has_variable(pid_t pid, const std::string& wanted) {
 }
 
 // For kernels that cannot signal a group by a pidfd (before 6.9). While its leader has not been
-// waited for, the group's number is nobody else's: who is found in it before that is seen belongs to
-// it.
+// waited for, the group's number is nobody else's: who is found in it before that is seen belongs
+// to it.
 void signal_members(const Group& group, int signal) {
   for (const pid_t pid : all_pids()) {
     const base::Fd pidfd = open_pidfd(pid);

@@ -51,7 +51,8 @@ class MappedGroup final : public Group {
   std::vector<base::Region> regions_;
   std::vector<RankPage*> pages_;
 
-  // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at them.
+  // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at
+  // them.
   std::array<AnnouncedCall, 64> calls_ = {};
 
   std::atomic<std::uint32_t> tickets_{0};  // a bit for each of this rank's waits that is taken
