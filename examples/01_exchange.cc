@@ -1,30 +1,19 @@
-// Every rank sends the next one a greeting through a mailbox; then all add up their numbers.
-//
-//   plait run -n 2 -- 01_exchange
 #include <plait/plait.h>
-
 #include <cstdio>
-#include <cstring>
-#include <string>
 
-int main() try {
+int main() try {  // every rank greets the next one; then all add up their numbers
   plait::Communicator comm = plait::Communicator::connect();
-  const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-  const int next = (comm.rank() + 1) % comm.world();
-  const int previous = (comm.rank() + comm.world() - 1) % comm.world();
-
-  const std::string text = "hello from rank " + std::to_string(comm.rank());
-  std::memcpy(mailbox->outbox(next, 0), text.data(), text.size());
-  mailbox->post(next, 0, {}, text.size());
-
+  const int rank = comm.rank(), world = comm.world();
+  const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
+  const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = sizeof rank});
+  *reinterpret_cast<int*>(mailbox->outbox(next, 0)) = rank;
+  mailbox->post(next, 0, {}, sizeof rank);
   mailbox->wait_arrived(previous, 0, {});
-  const auto* in = reinterpret_cast<const char*>(mailbox->inbox(previous, 0));
-  const std::string heard(in, mailbox->inbox_bytes(previous, 0));
+  const int heard = *reinterpret_cast<const int*>(mailbox->inbox(previous, 0));
   mailbox->release(previous, 0);
-
-  auto sum = static_cast<float>(comm.rank() + 1);
+  auto sum = static_cast<float>(rank + 1);
   plait::all_reduce({&sum, 1}, comm);
-  std::printf("rank %d of %d: %s; sum %g\n", comm.rank(), comm.world(), heard.c_str(), sum);
+  std::printf("rank %d of %d: hello from rank %d; sum %g\n", rank, world, heard, sum);
 } catch (const plait::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
