@@ -23,7 +23,7 @@ usage: ./do VERB
   test asan|tsan     one sanitizer's build and its tests
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
-  bench [NAME ARGS]  all benchmarks, or one of them
+  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, trace
   build [PRESET]     only builds: release, asan or tsan
   gpu                what can only be checked on a GPU
   clean              deletes build/

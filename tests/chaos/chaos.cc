@@ -1,11 +1,14 @@
 // Kills, stops and loses ranks at random moments, and checks what the others make of it: each gets
 // its Error in time, with the right rank in it, and nothing is left on the host.
 //
-//   plait_chaos                    200 kills
-//   plait_chaos --kills 1 --seed 7 one of them again
+//   plait_chaos                      200 kills
+//   plait_chaos --rounds 1 --seed 7  one round again
+//
+// Only SIGKILL and SIGSTOP count as kills. Ranks that exit or throw come on top.
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -22,10 +25,12 @@ namespace plait::chaos {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: plait_chaos [--kills N] [--seed S] [--world P] [--timeout 700ms] [--json FILE]\n";
+    "usage: plait_chaos [--kills N] [--rounds N] [--seed S] [--world P] [--timeout 700ms] [--json "
+    "FILE]\n";
 
 struct Options {
   int kills = 200;
+  int rounds = INT_MAX;  // at most
   std::uint64_t seed = 1;
   std::optional<int> world = {};
   base::Nanoseconds timeout = 700 * base::kMillisecond;
@@ -41,6 +46,8 @@ void read_option(std::string_view option, const std::string& value, Options& opt
   };
   if (option == "--kills") {
     options.kills = static_cast<int>(whole(1, 1'000'000));
+  } else if (option == "--rounds") {
+    options.rounds = static_cast<int>(whole(1, 1'000'000));
   } else if (option == "--seed") {
     options.seed = static_cast<std::uint64_t>(whole(0, INT64_MAX));
   } else if (option == "--world") {
@@ -67,6 +74,7 @@ Options read_options(const std::vector<std::string>& words) {
 
 struct Totals {
   int kills = 0;
+  int farewells = 0;  // by themselves: exits and exceptions
   int hangs = 0;
   int left_over = 0;
   int wrong = 0;
@@ -103,6 +111,7 @@ void write_json(std::ostream& out, const Totals& totals, std::uint64_t seed) {
   };
   const nlohmann::ordered_json found = {{"seed", seed},
                                         {"kills", totals.kills},
+                                        {"exits_and_exceptions", totals.farewells},
                                         {"hangs", totals.hangs},
                                         {"leftovers", totals.left_over},
                                         {"wrong", totals.wrong},
@@ -116,13 +125,13 @@ void tell(const Scene& scene, const Outcome& outcome, const Options& options) {
   std::cout << describe(scene) << '\n';
   for (const std::string& fault : outcome.wrong) std::cout << "  " << fault << '\n';
   for (const std::string& thing : outcome.left_over) std::cout << "  left over: " << thing << '\n';
-  std::cout << "  again: plait_chaos --kills 1 --seed " << scene.seed;
+  std::cout << "  again: plait_chaos --rounds 1 --seed " << scene.seed;
   if (options.world) std::cout << " --world " << *options.world;
   std::cout << " --timeout " << options.timeout / base::kMillisecond << "ms" << std::endl;
 }
 
 void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
-  ++totals.kills;
+  ++(is_kill(scene.manner) ? totals.kills : totals.farewells);
   totals.hangs += outcome.hangs;
   totals.left_over += static_cast<int>(outcome.left_over.size());
   totals.wrong += static_cast<int>(outcome.wrong.size());
@@ -143,8 +152,8 @@ int run(const Options& options) {
   if (!isolated) std::cout << "not isolated: files are recognised by their names\n" << std::flush;
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   Totals totals;
-  for (int i = 0; i < options.kills; ++i) {
-    const Scene scene = make_scene(options.seed + i, options.world, options.timeout);
+  for (int round = 0; totals.kills < options.kills && round < options.rounds; ++round) {
+    const Scene scene = make_scene(options.seed + round, options.world, options.timeout);
     const Outcome outcome = play(scene, isolated);
     count(scene, outcome, totals);
     if (!outcome.wrong.empty() || !outcome.left_over.empty()) tell(scene, outcome, options);
@@ -157,6 +166,7 @@ int run(const Options& options) {
   show_times("stops, with a deadline of " + base::show_duration(options.timeout), totals.stops);
   show_times("ends before a rank had joined", totals.absences);
   if (json.is_open()) write_json(json, totals, options.seed);
+  std::cout << "on top of the kills: " << totals.farewells << " ranks that exited or threw\n";
   std::cout << line(totals) << '\n';
   return totals.hangs + totals.left_over + totals.wrong == 0 ? 0 : 1;
 }

@@ -99,7 +99,7 @@ class Round {
   // Waits for the moment, and lets the victim go. A victim that goes by itself is only awaited.
   void strike() {
     const Nanoseconds give_up = now() + kWatchdog;
-    const bool by_itself = scene_.manner == Manner::leave || scene_.manner == Manner::raise;
+    const bool by_itself = !is_kill(scene_.manner);
     const Seat& seat = seats_[scene_.victim];
     while (by_itself ? seat.gone == 0 : !victim_is_there()) {
       if (now() > give_up || !pending_reports().empty()) break;
@@ -206,8 +206,8 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
   scene.world = world.value_or(2 + below(4));
   scene.victim = below(scene.world);
   const int manner = below(20);
-  scene.manner = manner < 13   ? Manner::kill
-                 : manner < 15 ? Manner::leave
+  scene.manner = manner < 15   ? Manner::kill
+                 : manner < 16 ? Manner::leave
                  : manner < 17 ? Manner::raise
                                : Manner::stop;
   constexpr std::array<Stage, 8> kWhen = {Stage::starting,  Stage::connecting,     Stage::working,
@@ -222,7 +222,7 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
 }
 
 std::string describe(const Scene& scene) {
-  const bool by_itself = scene.manner == Manner::leave || scene.manner == Manner::raise;
+  const bool by_itself = !is_kill(scene.manner);
   return sentence("rank ", scene.victim, " of ", scene.world, ' ',
                   kManners[static_cast<int>(scene.manner)],
                   by_itself ? ""

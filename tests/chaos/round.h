@@ -19,6 +19,7 @@ enum class Manner {
   raise,  // an exception that unwinds the communicators
   stop,   // SIGSTOP until everybody else has given up
 };
+constexpr bool is_kill(Manner manner) { return manner == Manner::kill || manner == Manner::stop; }
 inline constexpr std::array<const char*, 4> kManners = {"is killed", "exits", "throws",
                                                         "is stopped"};
 

@@ -1,5 +1,6 @@
 """What ./do says and counts, without building anything."""
 
+import os
 import re
 import subprocess
 import tempfile
@@ -25,10 +26,34 @@ class DoTest(unittest.TestCase):
         listed = re.findall(r"^  (\w+)", run(ROOT / "do", "help").stdout, re.MULTILINE)
         self.assertEqual(set(listed) | {"help"}, set(verbs))
 
+    def test_help_lists_every_benchmark(self):
+        listed = re.search(r"^  bench .*: (.*)$", run(ROOT / "do", "help").stdout, re.MULTILINE)
+        folders = sorted(folder.name for folder in (ROOT / "bench").iterdir() if folder.is_dir())
+        self.assertEqual(listed[1].split(", "), folders)
+
+    def test_bench_chaos_kills_a_thousand_or_as_many_as_it_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "tests/chaos/plait_chaos"
+            program.parent.mkdir(parents=True)
+            program.write_text('#!/bin/sh\necho "$@"\n')
+            program.chmod(0o755)
+            script = ["env", f"BUILD={folder}", ROOT / "bench/chaos/run.sh"]
+            self.assertEqual(run(*script).stdout, "--kills 1000\n")
+            self.assertEqual(run(*script, "--kills", "3").stdout, "--kills 1000 --kills 3\n")
+
     def test_unknown_verb_is_wrong_usage(self):
         refused = run(ROOT / "do", "fly")
         self.assertEqual(refused.returncode, 2)
         self.assertIn("'fly'", refused.stderr)
+
+    def test_plait_comes_with_its_plugin(self):
+        # The verb builds the command alone, which loads the plugin when it runs.
+        self.assertIn("build_targets release src/cli/plait", (ROOT / "do").read_text())
+        rules = Path(os.environ["PLAIT_BUILD"], "build.ninja")
+        if not rules.exists() or "libplait_mpi_openmpi.so" not in rules.read_text():
+            self.skipTest("not built by ninja, or without MPI")
+        command = re.search(r"^build src/cli/plait: .*$", rules.read_text(), re.MULTILINE)
+        self.assertIn("lib/plait/libplait_mpi_openmpi.so", command[0])
 
     def test_gpu_does_not_claim_to_have_checked(self):
         gpu = run(ROOT / "do", "gpu")
@@ -58,6 +83,22 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("the reason", ran.stdout)
         self.assertIn("build/log/break-it.log", ran.stdout)
         self.assertNotIn("went on", ran.stdout)
+
+
+class WidthTest(unittest.TestCase):
+    def check(self, name, width):
+        with tempfile.TemporaryDirectory() as folder:
+            # Two bytes a letter: it is letters that count.
+            Path(folder, name).write_text("// \n" + "ä" * width + "\n", encoding="utf-8")
+            script = f"cd {folder}; git init -q; source {ROOT}/tools/do/lint.sh; check_width"
+            checked = run("bash", "-c", script)
+            return checked.returncode, checked.stdout.splitlines()[:2]
+
+    def test_wide_lines_are_named(self):
+        self.assertEqual(self.check("a.h", 100), (0, []))
+        self.assertEqual(self.check("a.h", 101), (1, ["too wide:", "a.h:2:" + 101 * "ä"]))
+        self.assertEqual(self.check("a.sh", 120), (0, []))
+        self.assertEqual(self.check("a.sh", 121), (1, ["too wide:", "a.sh:2:" + 121 * "ä"]))
 
 
 class CountTestsTest(unittest.TestCase):
