@@ -166,7 +166,7 @@ int run(const Options& options) {
   show_times("stops, with a deadline of " + base::show_duration(options.timeout), totals.stops);
   show_times("ends before a rank had joined", totals.absences);
   if (json.is_open()) write_json(json, totals, options.seed);
-  std::cout << "on top of the kills: " << totals.farewells << " ranks that exited or threw\n";
+  std::cout << "on top of the kills: " << totals.farewells << " others that exited or threw\n";
   std::cout << line(totals) << '\n';
   return totals.hangs + totals.left_over + totals.wrong == 0 ? 0 : 1;
 }

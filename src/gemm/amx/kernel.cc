@@ -73,8 +73,8 @@ constexpr std::int64_t kAhead = 8 * 4 * kTileBytes;
   }
 }
 
-// Asks for an equal part of the lines in every step, so that memory works while tiles multiply. Into
-// the second cache: the first is full of the block in use.
+// Asks for an equal part of the lines in every step, so that memory works while tiles multiply.
+// Into the second cache: the first is full of the block in use.
 class Ahead {
  public:
   Ahead(std::span<const std::byte> bytes, std::int64_t steps)
