@@ -18,6 +18,8 @@ std::vector<int> started_world() { return {place_from_environment().world}; }
 INSTANTIATE_TEST_SUITE_P(Mpi, TransportConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, MailboxConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesConformance, worlds_of(kMpi, started_world()), case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedMpi, TransportConformance, worlds_of(kLinked, started_world()),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, MailboxConformance, worlds_of(kLinked, started_world()),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, CollectivesConformance, worlds_of(kLinked, started_world()),
