@@ -1,12 +1,14 @@
 // What every mailbox does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "comm/mailbox_base.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
@@ -98,23 +100,81 @@ TEST_P(MailboxConformance, PoisonLeavesNoAnswers) {
   });
 }
 
+// Where chunks are staged, the source has two places of its own before the reader's two.
 TEST_P(MailboxConformance, HoldsTwoChunksOfAChannelAndNoMore) {
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
     const int next = (comm.rank() + 1) % world();
     const int previous = (comm.rank() + world() - 1) % world();
-    EXPECT_TRUE(mailbox->vacant(next, 0));
-    send(*mailbox, comm.rank(), next, 0, 1, 64);
-    EXPECT_TRUE(mailbox->vacant(next, 0));
-    send(*mailbox, comm.rank(), next, 0, 2, 64);
+    const std::uint32_t held = GetParam().maker.sees_calls ? 2 : 4;
+    for (std::uint32_t number = 1; number <= held; ++number) {
+      EXPECT_TRUE(number > 2 || mailbox->vacant(next, 0));
+      send(*mailbox, comm.rank(), next, 0, number, 64);
+    }
     // Neither of the peer's buffers is released before all have looked here.
     mailbox->wait_arrived(previous, 0, {.chunk = 1});
     barrier(comm);
+    EXPECT_FALSE(mailbox->vacant(next, 0));
     barrier(comm);
-    expect_chunk(*mailbox, previous, comm.rank(), 0, 1, 64);
-    expect_chunk(*mailbox, previous, comm.rank(), 0, 2, 64);
-    send(*mailbox, comm.rank(), next, 0, 3, 64);  // waits for room, where the peer is slow
-    expect_chunk(*mailbox, previous, comm.rank(), 0, 3, 64);
+    for (std::uint32_t number = 1; number <= held; ++number)
+      expect_chunk(*mailbox, previous, comm.rank(), 0, number, 64);
+    send(*mailbox, comm.rank(), next, 0, held + 1, 64);  // waits for room, where the peer is slow
+    expect_chunk(*mailbox, previous, comm.rank(), 0, held + 1, 64);
+  });
+}
+
+// Who reads a chunk that it has given back is to notice.
+TEST_P(MailboxConformance, PoisonsWhatIsReleased) {
+  run([&](Communicator& comm) {
+    constexpr std::size_t kBytes = 200;
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes, .poison = true});
+    const int next = (comm.rank() + 1) % world();
+    const int previous = (comm.rank() + world() - 1) % world();
+    for (std::uint32_t number = 0; number < 2; ++number) {  // both buffers
+      send(*mailbox, comm.rank(), next, 0, number, kBytes);
+      mailbox->wait_arrived(previous, 0, {.chunk = number});
+      const std::byte* chunk = mailbox->inbox(previous, 0);
+      EXPECT_NE(chunk[1], chunk[2]);
+      mailbox->release(previous, 0);
+      EXPECT_TRUE(
+          std::all_of(chunk, chunk + kBytes, [](std::byte b) { return b == std::byte{0xA5}; }));
+    }
+    barrier(comm);
+  });
+}
+
+// A sender that sleeps for want of room is woken by the release, and does not merely look again
+// when it examines its peers: here it would do that only when all its patience is gone.
+TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
+  if (world() == 1 || !GetParam().maker.sees_calls) return;  // MPI wakes nobody: its waits poll
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 3, .slot_bytes = 64});
+    enum Slot { kFull, kAsleep, kGoOn };
+    barrier(comm);
+    if (comm.rank() == 0) {
+      send(*mailbox, 0, 1, kFull, 1, 64);
+      send(*mailbox, 0, 1, kFull, 2, 64);
+      const comm::Nanoseconds until = base::now() + 20 * base::kSecond;
+      bool said = false;
+      while (!mailbox->vacant(1, kFull) && base::now() < until) {
+        // What it asks is asked once it counts as asleep: a release that comes now must ring.
+        dynamic_cast<comm::MailboxBase&>(*mailbox).group().doze(until, [&] {
+          if (!said) send(*mailbox, 0, 1, kAsleep, 1, 0);
+          said = true;
+          return false;
+        });
+      }
+      EXPECT_LT(base::now(), until) << "the release woke nobody";
+      for (int peer = 1; peer < world(); ++peer) send(*mailbox, 0, peer, kGoOn, 1, 0);
+    } else {
+      if (comm.rank() == 1) {
+        expect_chunk(*mailbox, 0, 1, kAsleep, 1, 0);
+        expect_chunk(*mailbox, 0, 1, kFull, 1, 64);
+      }
+      // Nobody rings at rank 0's door for any other reason.
+      expect_chunk(*mailbox, 0, comm.rank(), kGoOn, 1, 0);
+    }
+    barrier(comm);
   });
 }
 
