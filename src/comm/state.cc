@@ -47,7 +47,7 @@ Communicator::State::~State() {
 void Communicator::State::open(std::optional<comm::LinkView> link) {
   link_ = std::move(link);
   cursors_.resize(group().world());
-  collective_mailbox_ = build_mailbox({.slots = comm::kSlots, .slot_bytes = comm::kChunkBytes});
+  collective_mailbox_ = build_mailbox(comm::room_for(group().world()).mailbox());
 }
 
 void Communicator::State::check_not_forked() const {

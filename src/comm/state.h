@@ -74,7 +74,10 @@ class Communicator::State {
   // What the collectives send through.
   comm::MailboxBase& mailbox() { return *collective_mailbox_; }
   comm::Channels channels() {
-    return {.mailbox = *collective_mailbox_, .cursors = cursors_, .moves = moves_};
+    return {.mailbox = *collective_mailbox_,
+            .cursors = cursors_,
+            .moves = moves_,
+            .room = comm::room_for(group().world())};
   }
 
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);

@@ -38,8 +38,9 @@ class OneStep final : public Task {
  public:
   OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
       : Task(all_reduce_tag(out)), reducer_(state.channels(), in.data, out) {
+    const Channels channels = state.channels();
     for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(state.channels(), peer, in.data, Pieces(in.count, in.dtype));
+      senders_.emplace_back(channels, peer, in.data, Pieces(in.count, in.dtype, channels.room));
     }
   }
 
@@ -75,10 +76,11 @@ class TwoSteps final : public Task {
     for (const int peer : peers_of(state.group())) {
       const Shard theirs = balanced_shard(out.count, peer, world);
       senders_.emplace_back(channels, peer, in_at(in, theirs.offset),
-                            Pieces(theirs.count, in.dtype));
+                            Pieces(theirs.count, in.dtype, channels.room));
       sum_senders_.emplace_back(channels, peer, out_at(out, own.offset),
-                                Pieces(own.count, out.dtype), Way::sums);
-      sum_receivers_.emplace_back(channels, peer, Pieces(theirs.count, out.dtype), Way::sums);
+                                Pieces(own.count, out.dtype, channels.room), Way::sums);
+      sum_receivers_.emplace_back(channels, peer, Pieces(theirs.count, out.dtype, channels.room),
+                                  Way::sums);
       places_.push_back(out_at(out, theirs.offset));
     }
   }
@@ -121,10 +123,11 @@ class Answered final : public Task {
  public:
   Answered(Communicator::State& state, const ConstElements& in, const Elements& out)
       : Task(all_reduce_tag(out)), reducer_(own_shard(state, in, out)) {
+    const Channels channels = state.channels();
     for (const int peer : peers_of(state.group())) {
       const Shard theirs = balanced_shard(out.count, peer, state.group().world());
-      askers_.emplace_back(state.channels(), peer, in_at(in, theirs.offset),
-                           Pieces(theirs.count, in.dtype));
+      askers_.emplace_back(channels, peer, in_at(in, theirs.offset),
+                           Pieces(theirs.count, in.dtype, channels.room));
       places_.push_back(out_at(out, theirs.offset));
     }
   }

@@ -23,9 +23,10 @@ class AllToAll final : public Task {
     bytes_to_self_ = parts.send.counts[rank] * size;
     for (const int peer : peers_of(state.group())) {
       senders_.emplace_back(channels, peer, from + parts.send.offsets[peer] * size,
-                            Pieces(parts.send.counts[peer], send.dtype));
+                            Pieces(parts.send.counts[peer], send.dtype, channels.room));
       sent_.push_back(static_cast<std::int64_t>(parts.send.counts[peer]));
-      receivers_.emplace_back(channels, peer, Pieces(parts.receive.counts[peer], receive.dtype));
+      receivers_.emplace_back(channels, peer,
+                              Pieces(parts.receive.counts[peer], receive.dtype, channels.room));
       received_.push_back(static_cast<std::int64_t>(parts.receive.counts[peer]));
       places_.push_back(to + parts.receive.offsets[peer] * size);
     }

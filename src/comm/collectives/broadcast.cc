@@ -14,7 +14,7 @@ class Broadcast final : public Task {
         data_(static_cast<std::byte*>(data.data)) {
     const Channels channels = state.channels();
     const Group& group = state.group();
-    const Pieces pieces(data.count, data.dtype);
+    const Pieces pieces(data.count, data.dtype, channels.room);
     if (group.rank() != root) {
       receivers_.emplace_back(channels, root, pieces);
       return;

@@ -19,7 +19,11 @@ inline constexpr std::size_t kLeastChunkBytes = 4 * 1024;
 // Chunks of a stream go through its slots in turn, and go on where the call before left off: a slot
 // that is written again has then left the reader's innermost cache, from which it is dearest to
 // take back. (64 KiB each way in 16 KiB chunks: 6.5 µs through 16 buffers, 10 µs through 2.)
-inline constexpr int kSlotsPerLane = 8;
+inline constexpr std::uint32_t kSlotsPerLane = 8;
+
+// What a rank has room for, from all others together, unless they are so many that it would not be
+// a chunk from each.
+inline constexpr std::size_t kReceivedBytes = std::size_t{16} << 20;
 
 // A stream of so many bytes does not stay in a core's cache: what comes is written past it, and
 // drives nothing else out.
@@ -28,14 +32,28 @@ inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
 // Streams of two kinds can be under way between two ranks: a call's own chunks, and sums that come
 // back while parts still go out.
 enum class Way { parts, sums };
-inline constexpr int kSlots = 2 * kSlotsPerLane;
+
+// How large chunks are and through how many slots each lane's go: all ranks of a world say the same.
+struct Room {
+  std::size_t chunk_bytes = kChunkBytes;
+  std::uint32_t per_lane = kSlotsPerLane;  // a power of two
+
+  MailboxDesc mailbox() const {
+    return {.slots = static_cast<int>(2 * per_lane), .slot_bytes = chunk_bytes};
+  }
+};
+
+// The room of a world: full up to 16 ranks; beyond, chunks are smaller, and then slots fewer.
+Room room_for(int world);
 
 // Elements [0, count) in pieces of a chunk each. Even nothing is one chunk: ranks that disagree
 // about whether there is something would not notice otherwise.
 class Pieces {
  public:
-  Pieces(std::size_t count, Dtype dtype)
-      : count_(count), size_(size_of(dtype)), per_chunk_(chunk_bytes(count * size_) / size_) {}
+  Pieces(std::size_t count, Dtype dtype, const Room& room)
+      : count_(count),
+        size_(size_of(dtype)),
+        per_chunk_(chunk_bytes(count * size_, room.chunk_bytes) / size_) {}
 
   std::uint32_t chunks() const {
     return count_ == 0 ? 1 : static_cast<std::uint32_t>((count_ + per_chunk() - 1) / per_chunk());
@@ -51,9 +69,9 @@ class Pieces {
 
  private:
   // Two chunks at least, where they are not too small: the first is summed while the second comes.
-  static std::size_t chunk_bytes(std::size_t bytes) {
+  static std::size_t chunk_bytes(std::size_t bytes, std::size_t most) {
     const std::size_t half = (bytes / 2 + kLeastChunkBytes - 1) / kLeastChunkBytes;
-    return std::clamp(half * kLeastChunkBytes, kLeastChunkBytes, kChunkBytes);
+    return std::clamp(half * kLeastChunkBytes, kLeastChunkBytes, most);
   }
   std::size_t per_chunk() const { return per_chunk_; }
 
@@ -73,6 +91,7 @@ struct Channels {
   MailboxBase& mailbox;
   std::vector<Cursor>& cursors;  // by peer
   std::uint64_t& moves;          // chunks sent and received in all
+  Room room;
 };
 
 // One end of a stream of chunks between this rank and a peer.
@@ -82,7 +101,8 @@ class Stream {
       : mailbox_(&channels.mailbox),
         moves_(&channels.moves),
         peer_(peer),
-        first_slot_(way == Way::parts ? 0 : kSlotsPerLane),
+        slots_(channels.room.per_lane),
+        first_slot_(way == Way::parts ? 0 : slots_),
         pieces_(pieces),
         chunks_(pieces.chunks()) {}
 
@@ -93,9 +113,9 @@ class Stream {
 
  protected:
   int slot() const { return slot_before(0); }
-  // The slot of the chunk so many before the next; fewer than kSlotsPerLane.
+  // The slot of the chunk so many before the next; fewer than slots_.
   int slot_before(std::uint32_t chunks) const {
-    return first_slot_ + static_cast<int>((*position_ - chunks) % kSlotsPerLane);
+    return static_cast<int>(first_slot_ + ((*position_ - chunks) & (slots_ - 1)));
   }
   // Copies what came for chunk `chunk` to its place in `out`.
   void copy_in(std::byte* out, const std::byte* data, std::uint32_t chunk) const;
@@ -112,7 +132,8 @@ class Stream {
   MailboxBase* mailbox_;
   std::uint64_t* moves_;
   int peer_;
-  int first_slot_;
+  std::uint32_t slots_;
+  std::uint32_t first_slot_;
   Pieces pieces_;
   std::uint32_t chunks_;
   std::uint32_t next_ = 0;
@@ -144,9 +165,7 @@ class Asker : public Sender {
   using Sender::Sender;
 
   // One chunk a slot: the answer is read before the slot is written again.
-  bool send_next(const Tag& tag) {
-    return next() - answered_ < kSlotsPerLane && Sender::send_next(tag);
-  }
+  bool send_next(const Tag& tag) { return next() - answered_ < slots_ && Sender::send_next(tag); }
 
   // Copies the next answer to its place in `out`, where it is here.
   bool receive_next(std::byte* out);

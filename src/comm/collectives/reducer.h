@@ -18,7 +18,7 @@ class Reducer {
         mine_(static_cast<const std::byte*>(mine)),
         out_(static_cast<std::byte*>(out.data)),
         dtype_(out.dtype),
-        pieces_(out.count, out.dtype),
+        pieces_(out.count, out.dtype, channels.room),
         parts_(channels.mailbox.group().world()) {
     receivers_.reserve(parts_.size() - 1);
     for (int peer = 0; peer < static_cast<int>(parts_.size()); ++peer) {

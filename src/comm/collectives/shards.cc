@@ -41,8 +41,10 @@ class AllGather final : public Task {
     mine_ = mine.data;
     bytes_ = mine.count * size_of(mine.dtype);
     for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(channels, peer, mine.data, Pieces(mine.count, mine.dtype));
-      receivers_.emplace_back(channels, peer, Pieces(shards.counts[peer], all.dtype));
+      senders_.emplace_back(channels, peer, mine.data,
+                            Pieces(mine.count, mine.dtype, channels.room));
+      receivers_.emplace_back(channels, peer,
+                              Pieces(shards.counts[peer], all.dtype, channels.room));
       places_.push_back(at(all.data, shards.offsets[peer], all.dtype));
     }
   }
@@ -79,9 +81,10 @@ class ReduceScatter final : public Task {
       : Task(shard_tag(Operation::reduce_scatter, {nullptr, all.count, all.dtype}, shards)),
         reducer_(state.channels(), at(all.data, shards.offsets[state.group().rank()], all.dtype),
                  mine) {
+    const Channels channels = state.channels();
     for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(state.channels(), peer, at(all.data, shards.offsets[peer], all.dtype),
-                            Pieces(shards.counts[peer], all.dtype));
+      senders_.emplace_back(channels, peer, at(all.data, shards.offsets[peer], all.dtype),
+                            Pieces(shards.counts[peer], all.dtype, channels.room));
     }
   }
 
