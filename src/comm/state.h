@@ -37,6 +37,15 @@ class Pending::Task {
   // Whom it waits for.
   virtual comm::Awaited awaited() const = 0;
 
+  // Has it written to a trace as one flight, from now until it is done or abandoned. A blocking
+  // call is a span of its caller's instead.
+  void record(Trace* trace, Label label, std::int64_t bytes) {
+    trace_ = trace;
+    label_ = label;
+    bytes_ = bytes;
+    started_at_ = base::now();
+  }
+
   // Which call this is; the number is given when the task is started.
   const Tag& tag() const { return tag_; }
   void set_call(std::uint32_t call) { tag_.call = call; }
@@ -44,11 +53,21 @@ class Pending::Task {
   // Where a Pending stands that outlives what it belongs to.
   enum class Fate { under_way, done, abandoned };
   Fate fate() const { return fate_; }
-  void set_fate(Fate fate) { fate_ = fate; }
+  void set_fate(Fate fate) {
+    fate_ = fate;
+    if (trace_ == nullptr) return;
+    trace_->flight(Lane::comm, label_, {.begin = started_at_, .end = base::now()},
+                   {.bytes = bytes_});
+  }
 
  private:
   Tag tag_;
   Fate fate_ = Fate::under_way;
+
+  Trace* trace_ = nullptr;
+  Label label_ = "";
+  std::int64_t bytes_ = 0;
+  base::Nanoseconds started_at_ = 0;
 };
 
 class Communicator::State {

@@ -159,6 +159,11 @@ void run(const std::unique_ptr<Task>& task, Communicator& comm, Label label,
   comm.state().run(*task);
 }
 
+Pending start(std::unique_ptr<Task> task, Communicator& comm, Label label, std::int64_t bytes = 0) {
+  task->record(comm.trace(), label, bytes);
+  return {std::move(task), comm};
+}
+
 }  // namespace
 
 Shard balanced_shard(std::size_t elements, int rank, int world) {
@@ -202,29 +207,34 @@ void all_to_all(ConstElements send, Elements receive, Communicator& comm,
   run(checked_all_to_all(send, receive, comm, counts, stream), comm, "all_to_all", bytes_of(send));
 }
 
-Pending start_barrier(Communicator& comm) { return {comm::make_barrier(comm.state()), comm}; }
+Pending start_barrier(Communicator& comm) {
+  return start(comm::make_barrier(comm.state()), comm, "barrier");
+}
 
 Pending start_broadcast(Elements data, int root, Communicator& comm, Stream stream) {
-  return {checked_broadcast(data, root, comm, stream), comm};
+  return start(checked_broadcast(data, root, comm, stream), comm, "broadcast", bytes_of(data));
 }
 
 Pending start_all_gather(ConstElements mine, Elements all, Communicator& comm, Counts counts,
                          Stream stream) {
-  return {checked_all_gather(mine, all, comm, counts, stream), comm};
+  return start(checked_all_gather(mine, all, comm, counts, stream), comm, "all_gather",
+               bytes_of(all));
 }
 
 Pending start_reduce_scatter(ConstElements all, Elements mine, Communicator& comm, Counts counts,
                              Stream stream) {
-  return {checked_reduce_scatter(all, mine, comm, counts, stream), comm};
+  return start(checked_reduce_scatter(all, mine, comm, counts, stream), comm, "reduce_scatter",
+               bytes_of(all));
 }
 
 Pending start_all_reduce(ConstElements in, Elements out, Communicator& comm, Stream stream) {
-  return {checked_all_reduce(in, out, comm, stream), comm};
+  return start(checked_all_reduce(in, out, comm, stream), comm, "all_reduce", bytes_of(in));
 }
 
 Pending start_all_to_all(ConstElements send, Elements receive, Communicator& comm,
                          const AllToAllCounts& counts, Stream stream) {
-  return {checked_all_to_all(send, receive, comm, counts, stream), comm};
+  return start(checked_all_to_all(send, receive, comm, counts, stream), comm, "all_to_all",
+               bytes_of(send));
 }
 
 }  // namespace plait
