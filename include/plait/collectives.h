@@ -29,15 +29,24 @@
 
 namespace plait {
 
+// A pointer to an element type says which dtype it points to; void* is to be told.
 struct Elements {
+  template <Element T>
+  Elements(T* to, std::size_t n, Device where = kCpu) : Elements(to, n, kDtypeOf<T>, where) {}
+  Elements(void* to, std::size_t n, Dtype type, Device where = kCpu)
+      : data(to), count(n), dtype(type), device(where) {}
+
   void* data;
   std::size_t count;
-  Dtype dtype = Dtype::f32;
-  Device device = kCpu;
+  Dtype dtype;
+  Device device;
 };
 
 struct ConstElements {
-  ConstElements(const void* from, std::size_t n, Dtype type = Dtype::f32, Device where = kCpu)
+  template <Element T>
+  ConstElements(const T* from, std::size_t n, Device where = kCpu)
+      : ConstElements(from, n, kDtypeOf<T>, where) {}
+  ConstElements(const void* from, std::size_t n, Dtype type, Device where = kCpu)
       : data(from), count(n), dtype(type), device(where) {}
   ConstElements(const Elements& elements)  // NOLINT(google-explicit-constructor): as T* to const T*
       : ConstElements(elements.data, elements.count, elements.dtype, elements.device) {}

@@ -19,7 +19,7 @@ TEST_P(CollectivesConformance, RefusesBadArgumentsAndGoesOn) {
       return expect_error(Code::invalid_argument, call);
     };
     refuse([&] { broadcast({data.data(), 100}, world(), comm); });
-    refuse([&] { broadcast({nullptr, 100}, 0, comm); });
+    refuse([&] { broadcast({nullptr, 100, Dtype::f32}, 0, comm); });
     refuse([&] { all_reduce({data.data(), 100}, {data.data(), 99}, comm); });
     refuse([&] { all_reduce({data.data(), 50}, {data.data() + 1, 50}, comm); });
     refuse(
@@ -37,7 +37,7 @@ TEST_P(CollectivesConformance, RefusesWhatTheCpuCannotReach) {
     std::vector<float> data(100, 1.0F);
     const ConstElements in = {data.data(), 50};
     const Elements out = {data.data() + 50, 50};
-    const Elements far = {.data = data.data(), .count = 50, .device = Device::cuda(2)};
+    const Elements far = {data.data(), 50, Device::cuda(2)};
     const auto refusal = [&](const auto& call) {
       return std::string(expect_error(Code::invalid_argument, call).what());
     };

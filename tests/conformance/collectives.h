@@ -236,8 +236,9 @@ TEST_P(CollectivesConformance, RunsWhileTheCallerDoesOtherThings) {
     const auto mine = contribution(comm.rank(), kCount, Dtype::f32);
     std::vector<std::byte> sum(mine.size());
     auto broadcasted = contribution(comm.rank() == 0 ? 9 : 8, 1000, Dtype::f32);
-    Pending reducing = start_all_reduce({mine.data(), kCount}, {sum.data(), kCount}, comm);
-    Pending spreading = start_broadcast({broadcasted.data(), 1000}, 0, comm);
+    Pending reducing =
+        start_all_reduce({mine.data(), kCount, Dtype::f32}, {sum.data(), kCount, Dtype::f32}, comm);
+    Pending spreading = start_broadcast({broadcasted.data(), 1000, Dtype::f32}, 0, comm);
     Pending meeting = start_barrier(comm);
     while (!meeting.done()) std::this_thread::yield();  // the last is done: so are those before it
     EXPECT_TRUE(reducing.done());
@@ -246,7 +247,8 @@ TEST_P(CollectivesConformance, RunsWhileTheCallerDoesOtherThings) {
     EXPECT_TRUE(sum == sum_of_all(world(), kCount, Dtype::f32));
     EXPECT_TRUE(broadcasted == contribution(9, 1000, Dtype::f32));
     // A blocking call waits its turn behind those that were started.
-    Pending late = start_all_reduce({mine.data(), kCount}, {sum.data(), kCount}, comm);
+    Pending late =
+        start_all_reduce({mine.data(), kCount, Dtype::f32}, {sum.data(), kCount, Dtype::f32}, comm);
     barrier(comm);
     EXPECT_TRUE(late.done());
   });
@@ -259,8 +261,9 @@ TEST_P(CollectivesConformance, ReadsWhatTheCallBeforeItWrote) {
     const auto part = contribution(comm.rank(), kCount, Dtype::f32);
     std::vector<float> mine(shard.count, -7.0F);
     std::vector<std::byte> all(part.size());
-    Pending first = start_reduce_scatter({part.data(), kCount}, {mine.data(), mine.size()}, comm);
-    all_gather({mine.data(), mine.size()}, {all.data(), kCount}, comm);
+    Pending first =
+        start_reduce_scatter({part.data(), kCount, Dtype::f32}, {mine.data(), mine.size()}, comm);
+    all_gather({mine.data(), mine.size()}, {all.data(), kCount, Dtype::f32}, comm);
     EXPECT_TRUE(all == sum_of_all(world(), kCount, Dtype::f32));
   });
 }
