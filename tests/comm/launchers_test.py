@@ -10,6 +10,7 @@ import uuid
 PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC") or shutil.which("mpirun")
+HAS_MPI = os.environ.get("PLAIT_HAS_MPI")
 PATIENCE = 50  # seconds after which a rank is taken to hang
 
 LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|TORCHELASTIC_|MASTER_|RANK$|WORLD_SIZE$|LOCAL_WORLD_SIZE$)")
@@ -96,6 +97,22 @@ class LaunchersTest(unittest.TestCase):
         out, err, codes = self.start_by_hand(self.torchrun_places(PLAIT_TIMEOUT="500ms")[:2])
         self.assertEqual((codes, out), ([2, 2], ""))
         self.assertEqual(err, 2 * "timeout: rank 2 of 3 has not come within 500 ms\n")
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_a_process_that_never_starts_mpi_is_not_waited_for(self):
+        result = self.run_to_end(MPIEXEC, "-np", "2", "--oversubscribe", "--allow-run-as-root",
+                                 "sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 1000; exec "$0"',
+                                 PROGRAM, PLAIT_TRANSPORT="mpi", PLAIT_TIMEOUT="1s")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("timeout: MPI_Init_thread has not ended within 1 s", result.stderr)
+        self.assertIn("PLAIT_TIMEOUT", result.stderr)
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_mpi_starts_and_ends(self):
+        result = self.run_to_end(MPIEXEC, "-np", "3", "--oversubscribe", "--allow-run-as-root",
+                                 PROGRAM, PLAIT_TRANSPORT="mpi")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.expect_ranks(result.stdout, "Open MPI", "mpi")
 
 
 if __name__ == "__main__":

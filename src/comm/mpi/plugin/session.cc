@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/lifetime.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -67,19 +68,34 @@ bool meet_for_the_last_time() {
 
 void end_mpi() {
   if (!mpi_is_usable() || library().made < kCarriers) return;
-  if (meet_for_the_last_time()) MPI_Finalize();
+  if (meet_for_the_last_time()) Lifetime::instance().end();
 }
 
-void initialise() {
+// How many threads MPI allows, once it has started.
+int start_library(Nanoseconds timeout) {
+  const auto started = Lifetime::instance().start(timeout);
+  if (!started) {
+    throw Error(
+        Code::timeout,
+        base::sentence("MPI_Init_thread has not ended within ", base::show_duration(timeout),
+                       ": not all processes that were started together have called it, or "
+                       "it needs longer than PLAIT_TIMEOUT allows"));
+  }
+  check_mpi(started->result, "MPI_Init_thread");
+  if (std::atexit(end_mpi) != 0) base::fail(Code::system, "cannot register the end of MPI");
+  return started->provided;
+}
+
+void initialise(Nanoseconds timeout) {
   int started = 0;
   MPI_Initialized(&started);
   int provided = 0;
-  if (started != 0) {
+  // What was not started in time may have started since.
+  if (started != 0 && !library().started_here) {
     check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
   } else {
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     library().started_here = true;
-    if (std::atexit(end_mpi) != 0) base::fail(Code::system, "cannot register the end of MPI");
+    provided = start_library(timeout);
   }
   PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED,
               "this MPI library was started for one thread only");
@@ -130,12 +146,12 @@ void check_mpi(int result, const char* what) {
 void start_mpi(Nanoseconds timeout) {
   PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
               "this process was forked from one that uses MPI, and cannot use it itself");
+  const Nanoseconds deadline = base::now() + timeout;
   {
     const auto held = hold_mpi();
     PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
-    if (library().pid == 0) initialise();
+    if (library().pid == 0) initialise(timeout);
   }
-  const Nanoseconds deadline = base::now() + timeout;
   while (library().made < kCarriers && !has_all_carriers()) {
     if (base::now() >= deadline) {
       throw Error(Code::timeout, base::sentence("not all processes of MPI_COMM_WORLD have asked "

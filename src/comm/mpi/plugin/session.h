@@ -1,5 +1,6 @@
 // The MPI library as plait uses it: point-to-point messages over duplicates of MPI_COMM_WORLD that
-// are made once, never a call that blocks, errors thrown, one call at a time.
+// are made once, no call that blocks but MPI's start and end, which have a thread to themselves,
+// errors thrown, one call at a time.
 #pragma once
 
 #include <mpi.h>

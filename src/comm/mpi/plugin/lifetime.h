@@ -1,0 +1,40 @@
+// MPI's beginning and its end. Both block until all processes are there, so they have a thread of
+// their own, for which others wait with a deadline.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace plait::comm::mpi {
+
+class Lifetime {
+ public:
+  // There is one, never destroyed: its thread may be in MPI_Init_thread when the process ends.
+  static Lifetime& instance();
+
+  struct Started {
+    int result;    // of MPI_Init_thread
+    int provided;  // how many threads it allows
+  };
+
+  // Starts MPI, once; nothing where that has not ended within `timeout`. Asking again waits on.
+  std::optional<Started> start(base::Nanoseconds timeout);
+
+  // Ends what start() has started. By the thread that has started it, as MPI asks for.
+  void end();
+
+ private:
+  void live();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool begun_ = false;
+  std::optional<Started> started_;
+  bool to_end_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace plait::comm::mpi
