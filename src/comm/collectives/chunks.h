@@ -33,7 +33,7 @@ inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
 // back while parts still go out.
 enum class Way { parts, sums };
 
-// How large chunks are and through how many slots each lane's go: all ranks of a world say the same.
+// How large chunks are and through how many slots each lane's go; the same on all ranks of a world.
 struct Room {
   std::size_t chunk_bytes = kChunkBytes;
   std::uint32_t per_lane = kSlotsPerLane;  // a power of two
