@@ -27,7 +27,8 @@ void complain(std::string_view speaker, std::string_view sentence) noexcept try 
   Sink sink(STDERR_FILENO);
   sink.queue() = fmt::format("{}: {}\n", speaker, sentence);
   sink.write_within(kPatience);
-} catch (const std::exception&) {  // no memory to say it with
+} catch (const std::exception&) {
+  return;  // no memory to say it with
 }
 
 }  // namespace plait::cli
