@@ -58,7 +58,7 @@ class Team {
 };
 
 // Only passes a reference to threads, in a way that the sanitizer would take for a race.
-[[gnu::no_sanitize("thread")]] void run_team(int threads, Team& team) {
+[[gnu::no_sanitize_thread]] void run_team(int threads, Team& team) {
 #pragma omp parallel num_threads(threads) default(none) shared(team)
   team.run(omp_get_thread_num());
 }
