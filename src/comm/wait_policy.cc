@@ -5,6 +5,12 @@
 #include "base/text.h"
 
 namespace plait::comm {
+namespace {
+
+// Nobody looks around in it, and no deadline passes.
+constexpr base::Nanoseconds kMostSpin = 10 * base::kMillisecond;
+
+}  // namespace
 
 void read_wait_policy(std::string_view text, WaitPolicy& policy) {
   for (const std::string_view part : base::split(text, ',')) {
@@ -15,6 +21,9 @@ void read_wait_policy(std::string_view text, WaitPolicy& policy) {
                            : base::parse_duration(part.substr(equals + 1));
     PLAIT_CHECK(value && (key == "spin" || key == "yield"), "PLAIT_WAIT=", text,
                 " is not like \"spin=20us,yield=200us\"");
+    PLAIT_CHECK(key != "spin" || *value <= kMostSpin, "PLAIT_WAIT=", text, " spins for ",
+                base::show_duration(*value), "; a rank that spins sees no lost peer, so ",
+                base::show_duration(kMostSpin), " is the most");
     (key == "spin" ? policy.spin : policy.yield) = *value;
   }
 }

@@ -63,6 +63,13 @@ TEST(WaitPolicy, RefusesOtherWaits) {
   }
 }
 
+TEST(WaitPolicy, RefusesToSpinForLong) {
+  EXPECT_EQ(refusal_with("PLAIT_WAIT", "spin=10ms,yield=20s"), "taken");
+  EXPECT_EQ(refusal_with("PLAIT_WAIT", "spin=12s"),
+            "PLAIT_WAIT=spin=12s spins for 12 s; a rank that spins sees no lost peer, so 10 ms is "
+            "the most");
+}
+
 TEST(WaitPolicy, ConnectRefusesThemToo) {
   const Environment environment(Environment::Variables{{"PLAIT_TIMEOUT", "soon"}});
   EXPECT_THROW(Communicator::connect(), Error);
