@@ -118,11 +118,16 @@ std::string show_bytes(double bytes) {
 }
 
 std::string show_list(const std::vector<int>& numbers) {
+  constexpr std::size_t kShown = 16;
+  // One more is as long as "and 1 more".
+  const bool all = numbers.size() <= kShown + 1;
+  const std::size_t shown = all ? numbers.size() : kShown;
   std::string text;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (i > 0) text += i + 1 == numbers.size() ? " and " : ", ";
+  for (std::size_t i = 0; i < shown; ++i) {
+    if (i > 0) text += all && i + 1 == shown ? " and " : ", ";
     text += std::to_string(numbers[i]);
   }
+  if (!all) text += " and " + std::to_string(numbers.size() - shown) + " more";
   return text;
 }
 

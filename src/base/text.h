@@ -28,7 +28,7 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 std::string show_duration(Nanoseconds duration);
 std::string show_bytes(double bytes);  // "64 KiB", "1.5 GiB"
 
-// "1", "1 and 4", "0, 2 and 5"
+// "1", "1 and 4", "0, 2 and 5"; of many the first few, "and 123 more".
 std::string show_list(const std::vector<int>& numbers);
 
 }  // namespace plait::base

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <string>
+#include <vector>
+
 namespace plait::base {
 namespace {
 
@@ -43,6 +47,12 @@ TEST(Text, ShowsFiguresForPeople) {
   EXPECT_EQ(show_list({}), "");
   EXPECT_EQ(show_list({1}), "1");
   EXPECT_EQ(show_list({0, 2, 5}), "0, 2 and 5");
+  std::vector<int> many(17);
+  std::iota(many.begin(), many.end(), 2);
+  const std::string first = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17";
+  EXPECT_EQ(show_list(many), first + " and 18");
+  many.resize(20000);
+  EXPECT_EQ(show_list(many), first + " and 19984 more");
 }
 
 }  // namespace
