@@ -44,7 +44,8 @@ struct Tag {
 };
 static_assert(std::is_trivially_copyable_v<Tag> && sizeof(Tag) == 40);
 
-// The first field in which the two differ, for a sentence: "elements: 100 and 120".
+// The first field in which the two differ, for a sentence: "elements: 100 and 120". Of the shards,
+// which a tag has as a fingerprint, only that they differ.
 PLAIT_EXPORT std::string difference(const Tag& a, const Tag& b);
 
 }  // namespace plait

@@ -29,7 +29,7 @@ TEST(Tag, DifferenceNamesTheFirstFieldThatDiffers) {
   other.plan = 9;
   EXPECT_EQ(difference(tag, other), "the plan: 0 and 9");
   other.sizes[1] = 8;
-  EXPECT_EQ(difference(tag, other), "shards: 7 and 8");
+  EXPECT_EQ(difference(tag, other), "the counts of the shards");
   other.sizes[0] = 120;
   EXPECT_EQ(difference(tag, other), "elements: 100 and 120");
   other.wire = Dtype::bf16;
