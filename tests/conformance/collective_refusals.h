@@ -21,6 +21,8 @@ TEST_P(CollectivesConformance, RefusesBadArgumentsAndGoesOn) {
     refuse([&] { broadcast({data.data(), 100}, world(), comm); });
     refuse([&] { broadcast({nullptr, 100, Dtype::f32}, 0, comm); });
     refuse([&] { all_reduce({data.data(), 100}, {data.data(), 99}, comm); });
+    const Error none = refuse([&] { all_reduce({data.data(), 1, static_cast<Dtype>(4)}, comm); });
+    EXPECT_STREQ(none.what(), "all_reduce: the input has the dtype 4, which is none");
     refuse([&] { all_reduce({data.data(), 50}, {data.data() + 1, 50}, comm); });
     refuse(
         [&] { all_reduce({data.data(), 50, Dtype::bf16}, {data.data(), 50, Dtype::f16}, comm); });

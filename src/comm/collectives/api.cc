@@ -22,9 +22,13 @@ const std::byte* end_of(const ConstElements& elements) {
 // Far beyond any memory, and small enough that bytes, chunks and addresses can be counted.
 constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 
+constexpr Dtype kLastDtype = Dtype::s8;
+
 void check_elements(const char* who, const char* what, const ConstElements& elements) {
   PLAIT_CHECK(elements.device == kCpu, who, ": ", what, " is on ", name(elements.device),
               ", whose memory this build cannot reach");
+  PLAIT_CHECK(elements.dtype <= kLastDtype, who, ": ", what, " has the dtype ",
+              static_cast<int>(elements.dtype), ", which is none");
   PLAIT_CHECK(elements.count <= kMostBytes / size_of(elements.dtype), who, ": ", what, " has ",
               elements.count, " elements, more than memory can hold");
   PLAIT_CHECK(elements.data != nullptr || elements.count == 0, who, ": ", what, " has ",
