@@ -19,8 +19,8 @@
 namespace plait {
 
 struct Link {
-  double bytes_per_second;  // infinity: no limit
-  std::int64_t latency_ns = 0;
+  double bytes_per_second;      // 1 at least; infinity: no limit
+  std::int64_t latency_ns = 0;  // an hour at most
 
   bool operator==(const Link&) const = default;
 };

@@ -31,14 +31,10 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
 }
 
 std::optional<Link> wanted_link(const CommunicatorOptions& options) {
-  if (options.link) {
-    PLAIT_CHECK(options.link->bytes_per_second > 0 && options.link->latency_ns >= 0,
-                "connect: a link of ", options.link->bytes_per_second, " bytes/s and ",
-                options.link->latency_ns, " ns");
-    return options.link;
-  }
-  const auto text = base::env("PLAIT_LINK");
-  return text ? std::optional(parse_link(*text)) : std::nullopt;
+  const auto text = options.link ? std::nullopt : base::env("PLAIT_LINK");
+  const std::optional<Link> link = text ? parse_link(*text) : options.link;
+  if (link) comm::check_link(*link);
+  return link;
 }
 
 std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
@@ -56,6 +52,8 @@ comm::Site site_of(const CommunicatorOptions& options) {
   const Place& place = site.place;
   PLAIT_CHECK(place.world > 0 && place.rank >= 0 && place.rank < place.world,
               "connect: there is no rank ", place.rank, " in a world of ", place.world);
+  PLAIT_CHECK(place.world <= comm::kMostRanks, "connect: a world of ", place.world,
+              " ranks; no more than ", comm::kMostRanks, " can meet");
   return site;
 }
 
@@ -111,11 +109,16 @@ class ThreadGroup::Room : public comm::threads::Room {
 
 ThreadGroup::ThreadGroup(int world) {
   PLAIT_CHECK(world > 0, "a group of ", world, " threads; at least one is needed");
+  PLAIT_CHECK(world <= comm::kMostRanks, "a group of ", world, " threads; no more than ",
+              comm::kMostRanks, " can meet");
   room_ = std::make_shared<Room>(world);
 }
 ThreadGroup::~ThreadGroup() = default;
 
 Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) const {
+  PLAIT_CHECK(options.transport.empty() || options.transport == "threads",
+              "join: the ranks of a ThreadGroup meet by the threads transport, not \"",
+              options.transport, '"');
   const comm::WaitPolicy policy = wait_policy(options);
   const auto link = wanted_link(options);
   auto transport =

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/text.h"
+#include "comm/transport.h"
 
 namespace plait {
 namespace {
@@ -55,7 +56,7 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 }};
 
-constexpr std::int64_t kMostRanks = 65536;
+using comm::kMostRanks;
 
 int count_hosts(const Launcher& launcher, int world) {
   if (launcher.hosts != nullptr) {

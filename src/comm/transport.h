@@ -13,6 +13,9 @@
 
 namespace plait::comm {
 
+// Beyond any machine: who asks for more has made a mistake.
+inline constexpr int kMostRanks = 65536;
+
 // The answer to "can you?": empty means yes, anything else says why not.
 struct Availability {
   std::string refusal = {};

@@ -48,6 +48,15 @@ TEST(LinkClock, WithoutALimitOnlyTheLatencyIsLeft) {
   EXPECT_LE(due, now() + 3 * kMicrosecond);
 }
 
+TEST(LinkClock, NoQueueIsLongerThanTheClock) {
+  LinkClock clock({.bytes_per_second = 1}, 2);
+  for (int times = 0; times < 400; ++times) {
+    const auto due = clock.book(1, std::size_t{1} << 40);
+    EXPECT_GE(due, now());
+    EXPECT_LE(due, now() + 366 * 24 * 3600 * kSecond);
+  }
+}
+
 TEST(LinkClock, SeveralThreadsShareTheWire) {
   LinkClock clock({.bytes_per_second = 1e6}, 2);
   const auto before = now();

@@ -86,12 +86,21 @@ TEST(Link, RefusesAnImpossibleOneFromTheCaller) {
     }
     return std::string("taken");
   };
+  const std::string limits = "; it takes 1 byte/s at least, and an hour's latency at most";
   const Environment environment;
-  EXPECT_EQ(refusal({.bytes_per_second = 0}), "connect: a link of 0 bytes/s and 0 ns");
-  EXPECT_EQ(refusal({.bytes_per_second = -1}), "connect: a link of -1 bytes/s and 0 ns");
+  EXPECT_EQ(refusal({.bytes_per_second = 0}), "connect: a link of 0 bytes/s and 0 ns" + limits);
+  EXPECT_EQ(refusal({.bytes_per_second = -1}), "connect: a link of -1 bytes/s and 0 ns" + limits);
   EXPECT_EQ(refusal({.bytes_per_second = 1, .latency_ns = -5}),
-            "connect: a link of 1 bytes/s and -5 ns");
-  EXPECT_EQ(refusal({.bytes_per_second = std::nan("")}), "connect: a link of nan bytes/s and 0 ns");
+            "connect: a link of 1 bytes/s and -5 ns" + limits);
+  EXPECT_EQ(refusal({.bytes_per_second = std::nan("")}),
+            "connect: a link of nan bytes/s and 0 ns" + limits);
+  EXPECT_EQ(refusal({.bytes_per_second = 1e-300}),
+            "connect: a link of 1e-300 bytes/s and 0 ns" + limits);
+  EXPECT_EQ(refusal({.bytes_per_second = 1e9, .latency_ns = INT64_MAX}),
+            "connect: a link of 1e+09 bytes/s and 9223372036854775807 ns" + limits);
+  EXPECT_EQ(refusal({.bytes_per_second = 1, .latency_ns = 3'600'000'000'000}), "taken");
+  const Environment slow(Environment::Variables{{"PLAIT_LINK", "10gbit,2h"}});
+  EXPECT_THROW(Communicator::connect(), Error);
 }
 
 }  // namespace

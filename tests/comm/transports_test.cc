@@ -183,6 +183,8 @@ TEST(Connect, RefusesARankThatIsNone) {
   EXPECT_EQ(connect_as(-1, 2), "connect: there is no rank -1 in a world of 2");
   EXPECT_EQ(connect_as(0, 0), "connect: there is no rank 0 in a world of 0");
   EXPECT_EQ(connect_as(0, -3), "connect: there is no rank 0 in a world of -3");
+  EXPECT_EQ(connect_as(0, 2'000'000'000),
+            "connect: a world of 2000000000 ranks; no more than 65536 can meet");
 }
 
 TEST(ThreadGroup, RefusesARankThatIsNone) {
@@ -190,6 +192,34 @@ TEST(ThreadGroup, RefusesARankThatIsNone) {
   const ThreadGroup group(2);
   EXPECT_EQ(refusal([&] { group.join(2); }), "join: there is no rank 2 in a world of 2");
   EXPECT_EQ(refusal([&] { group.join(-1); }), "join: there is no rank -1 in a world of 2");
+  EXPECT_EQ(refusal([] { ThreadGroup(65537); }),
+            "a group of 65537 threads; no more than 65536 can meet");
+}
+
+TEST(ThreadGroup, MeetsByNoOtherTransport) {
+  const auto sentence = [](const std::string& transport) {
+    return "join: the ranks of a ThreadGroup meet by the threads transport, not \"" + transport +
+           '"';
+  };
+  const auto run_by = [](const std::string& transport) {
+    return refusal([&] { run_in_threads(2, [](Communicator&) {}, {.transport = transport}); });
+  };
+  EXPECT_EQ(run_by("foo"), sentence("foo"));
+  EXPECT_EQ(run_by("shm"), sentence("shm"));
+  EXPECT_EQ(run_by("threads"), "taken");
+  EXPECT_EQ(refusal([] { ThreadGroup(1).join(0, {.transport = "mpi"}); }), sentence("mpi"));
+}
+
+TEST(ThreadGroup, TakesARankOnce) {
+  const ThreadGroup group(2);
+  const CommunicatorOptions hasty = {.timeout = std::chrono::milliseconds(50)};
+  EXPECT_THROW(group.join(0, hasty), Error);
+  EXPECT_EQ(refusal([&] { group.join(0, hasty); }),
+            "join: rank 0 of 2 has joined and left before; a group that failed or was left needs a "
+            "new one");
+  const ThreadGroup alone(1);
+  const Communicator first = alone.join(0);
+  EXPECT_EQ(refusal([&] { alone.join(0); }), "join: two threads claim rank 0 of 1");
 }
 
 }  // namespace

@@ -11,6 +11,9 @@
 
 namespace plait::comm {
 
+// Refuses a link that no clock could time.
+void check_link(const Link& link);
+
 // One clock for each directed link from this rank: all mailboxes and sub-groups that send over a
 // link share its clock, as they would share the wire.
 class LinkClock {

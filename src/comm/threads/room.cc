@@ -20,6 +20,8 @@ void Room::enter(int rank) {
   PLAIT_CHECK(rank >= 0 && rank < world_, "join: there is no rank ", rank, " in a world of ",
               world_);
   const std::lock_guard lock(mutex_);
+  PLAIT_CHECK(!left_[rank], "join: rank ", rank, " of ", world_,
+              " has joined and left before; a group that failed or was left needs a new one");
   PLAIT_CHECK(!seated_[rank], "join: two threads claim rank ", rank, " of ", world_);
   seated_[rank] = true;
 }
