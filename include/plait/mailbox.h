@@ -4,7 +4,7 @@
 //   ... write the chunk ...
 //   mailbox.post(peer, slot, tag, bytes);            // from here on the peer may see it
 //
-//   mailbox.wait_arrived(source, slot, tag);         // or poll arrived(), computing in between
+//   mailbox.wait_arrived(source, slot, tag);         // or poll arrived(), see progress()
 //   const std::byte* in = mailbox.inbox(source, slot);
 //   ... read the chunk ...
 //   mailbox.release(source, slot);                   // the source may write it again
@@ -62,14 +62,17 @@ class PLAIT_EXPORT Mailbox {
   // Whether the channel's next chunk is here. Refuses one with another tag.
   virtual bool arrived(int source, int slot, const Tag& tag) = 0;
 
-  // The chunk that arrived; `bytes` as posted.
+  // The chunk that arrived; `bytes` as posted. Refused before arrived() or wait_arrived() said so.
   virtual const std::byte* inbox(int source, int slot) = 0;
   virtual std::size_t inbox_bytes(int source, int slot) = 0;
 
   virtual void release(int source, int slot) = 0;
 
-  // Moves bytes where the transport needs the caller's help, and notices lost peers. Call it
-  // between tiles, about every 100 µs, while there is something to wait for.
+  // Moves bytes where the transport needs the caller's help, and looks after the peers. Call it
+  // between tiles, about every 100 µs, while there is something to wait for. It gives up as a wait
+  // does: when the time between its calls in which arrived() or vacant() said no (at most 100 ms of
+  // each, so that computing is no waiting) adds up to the communicator's deadline, and this rank
+  // has posted and released nothing in this mailbox meanwhile.
   virtual void progress() = 0;
 
   // Returns when arrived() would say yes; gives up at the communicator's deadline.

@@ -36,18 +36,16 @@ void MailboxBase::wait_arrived(int source, int slot, const Tag& tag) {
 
 void MailboxBase::wait_vacant(int peer, int slot) {
   wait_until(
-      group_, [&] { return vacant(peer, slot); }, [] { return kNever; },
+      group_, [&] { return vacant(peer, slot); }, [&] { return room_due_of(peer, slot); },
       [&] { return Awaited{.peer = peer, .tag = {}, .room = true}; });
 }
 
-// Called between tiles: a cheap look and a clock reading each time, and a careful look at
-// the peers every 50 ms, so that a rank that only computes and polls notices a lost peer as well.
+// Called between tiles: a cheap look and a clock reading each time.
 void MailboxBase::progress() {
+  check_not_forked("progress");
+  help();
   group_.raise_if_failed();
-  const Nanoseconds now = base::now();
-  if (now - looked_at_.load(std::memory_order_relaxed) < 50 * base::kMillisecond) return;
-  looked_at_.store(now, std::memory_order_relaxed);
-  group_.examine(nullptr, [] { return false; });
+  polling_.look();
 }
 
 void MailboxBase::refuse_tag(int source, const Tag& came, const Tag& expected) {
@@ -57,13 +55,22 @@ void MailboxBase::refuse_tag(int source, const Tag& came, const Tag& expected) {
                                         source, " disagree on ", difference(expected, came))});
 }
 
-void MailboxBase::refuse_channel(const char* what, int peer, int slot) const {
+void MailboxBase::check_not_forked(const char* what) const {
   PLAIT_CHECK(!group_.in_child(), what, ": this process was forked from rank ", group_.rank(),
               ", whose mailboxes it cannot use");
+}
+
+void MailboxBase::refuse_channel(const char* what, int peer, int slot) const {
+  check_not_forked(what);
   PLAIT_CHECK(peer >= 0 && peer < group_.world(), what, ": there is no rank ", peer,
               " in a world of ", group_.world());
   base::fail(Code::invalid_argument, what, ": slot ", slot, " is not one of the mailbox's ",
              desc_.slots);
+}
+
+void MailboxBase::refuse_too_early(const char* what, int source, int slot) const {
+  base::fail(Code::invalid_argument, what, ": the chunk in slot ", slot, " from rank ", source,
+             " has not arrived");
 }
 
 void MailboxBase::refuse_bytes(int slot, std::size_t bytes) const {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/group.h"
+#include "comm/polling.h"
 #include "comm/wait.h"
 #include "plait/mailbox.h"
 
@@ -16,12 +17,17 @@ namespace plait::comm {
 // know.
 class MailboxBase : public Mailbox {
  public:
-  MailboxBase(Group& group, const MailboxDesc& desc) : group_(group), desc_(desc) {}
+  MailboxBase(Group& group, const MailboxDesc& desc)
+      : group_(group), desc_(desc), polling_(group, desc.slots) {}
   ~MailboxBase() override;
 
   const MailboxDesc& desc() const final { return desc_; }
   void wait_arrived(int source, int slot, const Tag& tag) final;
   void progress() override;
+
+  // Moves bytes where the transport needs the caller's help: progress() without its patience, for
+  // the collectives, which have their own.
+  virtual void help() {}
 
   Group& group() { return group_; }
 
@@ -35,6 +41,10 @@ class MailboxBase : public Mailbox {
   virtual std::byte* answer_box(int source, int slot);
   virtual const std::byte* answer(int peer, int slot);
 
+  // For a call that ends without a chunk from `source`: refuses the next one where it is here, and
+  // of the same call with another tag. Where ranks see each other's calls that is not needed.
+  virtual void check_next(int /*source*/, int /*slot*/, const Tag& /*tag*/) {}
+
   // Bytes of this rank's memory that the mailbox holds.
   virtual std::size_t held_bytes() const = 0;
 
@@ -45,8 +55,12 @@ class MailboxBase : public Mailbox {
   // known.
   virtual Nanoseconds due_of(int /*source*/, int /*slot*/, const Tag& /*tag*/) { return kNever; }
 
-  // The same of all chunks that arrived() was asked for since the last call: the first of them. For
-  // a mailbox that only one thread uses, as the collectives' own is.
+  // When the peer can have read the chunk whose place the channel's next one takes; kNever when
+  // that is not known, or has been.
+  virtual Nanoseconds room_due_of(int /*peer*/, int /*slot*/) { return kNever; }
+
+  // The same of all that arrived() and vacant() were asked for since the last call: the first of
+  // them. For a mailbox that only one thread uses, as the collectives' own is.
   virtual Nanoseconds take_due() { return kNever; }
 
  protected:
@@ -56,21 +70,41 @@ class MailboxBase : public Mailbox {
       refuse_channel(what, peer, slot);
     }
   }
+  void check_arrived(const char* what, bool has_come, int source, int slot) const {
+    if (!has_come) [[unlikely]]
+      refuse_too_early(what, source, slot);
+  }
   void check_bytes(int slot, std::size_t bytes) const {
     if (bytes > desc_.slot_bytes) [[unlikely]]
       refuse_bytes(slot, bytes);
   }
+  // The answers of arrived() and vacant() where they are no, and what is to be told of post() and
+  // release(): by it progress() knows whether a rank that polls does so in vain.
+  bool not_yet(int source, int slot, const Tag& tag) {
+    polling_.note_refusal(source, slot, tag, false);
+    return false;
+  }
+  bool no_room(int peer, int slot) {
+    polling_.note_refusal(peer, slot, {}, true);
+    return false;
+  }
+  void note_move() { polling_.note_move(); }
+
+  // For the destructor of a mailbox that keeps its group alive.
+  void end_polling() noexcept { polling_.end(); }
+
   void wait_vacant(int peer, int slot);
   [[noreturn]] void refuse_tag(int source, const Tag& came, const Tag& expected);
 
  private:
+  void check_not_forked(const char* what) const;
   [[noreturn]] void refuse_channel(const char* what, int peer, int slot) const;
+  [[noreturn]] void refuse_too_early(const char* what, int source, int slot) const;
   [[noreturn]] void refuse_bytes(int slot, std::size_t bytes) const;
 
   Group& group_;
   MailboxDesc desc_;
-  // Several threads of a rank may poll; how often they look around together matters to nobody.
-  std::atomic<Nanoseconds> looked_at_{0};
+  Polling polling_;
   std::shared_ptr<std::atomic<std::size_t>> account_;
   std::size_t charged_ = 0;
 };

@@ -201,7 +201,7 @@ bool Communicator::State::advance(const Task& task) {
     if (!queue_.empty()) begin(*queue_.front());
   }
   const bool done = !is_queued(task);
-  if (!done) mailbox().progress();
+  if (!done) mailbox().help();
   return done;
 }
 
@@ -228,9 +228,11 @@ void Communicator::State::look_around() {
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
   Task& front = *queue_.front();
+  // Nobody is late whose chunk is known to be on its way.
+  if (!front.step() && mailbox().take_due() != comm::kNever) polled_for_ = 0;
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
-  // Nor has a peer left anything undone whose chunk is known to be on its way.
+  // Nor has such a peer left anything undone.
   const bool waits = awaited.peer != Error::kNobody;
   group().examine(waits ? &awaited : nullptr, [&] {
     return front.step() || front.awaited().peer != awaited.peer ||

@@ -53,6 +53,9 @@ void wait_slowly(Group& group, const Question& question) {
   while (!question.ready()) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
+    const Nanoseconds due = question.due();
+    // Nobody is late before that.
+    if (due != kNever) deadline = std::max(deadline, due + group.policy().timeout);
     if (question.moves != nullptr && *question.moves != moved) {
       moved = *question.moves;
       deadline = now + group.policy().timeout;
@@ -71,7 +74,6 @@ void wait_slowly(Group& group, const Question& question) {
       if (now >= deadline && waits && !question.ready()) group.give_up(awaited);
       examine_at = now + kBetweenExaminations;
     }
-    const Nanoseconds due = question.due();
     if (due != kNever) {
       sit_out(group, due, question.ready);
     } else if (now < nap_from) {

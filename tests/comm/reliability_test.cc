@@ -56,11 +56,24 @@ void wait_in_mailbox(Communicator& comm) {
   }
 }
 
+void poll_mailbox(Communicator& comm) {
+  Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = 64});
+  for (int peer = 0; peer < comm.world(); ++peer) {
+    for (; !mailbox.vacant(peer, 0); mailbox.progress()) std::this_thread::yield();
+    mailbox.post(peer, 0, {}, 1);
+  }
+  for (int peer = 0; peer < comm.world(); ++peer) {
+    for (; !mailbox.arrived(peer, 0, {}); mailbox.progress()) std::this_thread::yield();
+    mailbox.release(peer, 0);
+  }
+}
+
 const Wait kWaits[] = {
     {"barrier", [](Communicator& comm) { barrier(comm); }},
     {"all_reduce", [](Communicator& comm) { sum_of_ones(comm); }},
     {"polling", poll_all_reduce},
     {"mailbox", wait_in_mailbox},
+    {"polling_mailbox", poll_mailbox},
     {"make_mailbox", [](Communicator& comm) { comm.make_mailbox({.slots = 1, .slot_bytes = 64}); }},
     {"split", [](Communicator& comm) { comm.split(0, 0); }},
 };
@@ -251,10 +264,9 @@ TEST(Fork, AChildCannotUseItsParentsCommunicator) {
   run_in_processes(2,
                    [](Communicator& comm) {
                      Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = 64});
-                     static_cast<void>(mailbox);
-                     const std::string refusal = "this process was forked from rank " +
-                                                 std::to_string(comm.rank()) +
-                                                 ", whose communicators it cannot use";
+                     const std::string whose = "this process was forked from rank " +
+                                               std::to_string(comm.rank()) + ", whose ";
+                     const std::string refusal = whose + "communicators it cannot use";
                      const pid_t child = ::fork();
                      if (child == 0) {
                        const std::function<void()> calls[] = {
@@ -268,6 +280,14 @@ TEST(Fork, AChildCannotUseItsParentsCommunicator) {
                        for (const auto& call : calls) {
                          const Error error = expect_error(Code::invalid_argument, call);
                          EXPECT_EQ(std::string(error.what()), refusal);
+                       }
+                       const std::function<void()> looks[] = {
+                           [&] { mailbox.progress(); }, [&] { mailbox.vacant(0, 0); },
+                           [&] { mailbox.arrived(0, 0, {}); }, [&] { mailbox.inbox(0, 0); }};
+                       for (const auto& look : looks) {
+                         const Error error = expect_error(Code::invalid_argument, look);
+                         EXPECT_TRUE(contains(error.what(), whose + "mailboxes it cannot use"))
+                             << error.what();
                        }
                        {
                          const Communicator gone = std::move(comm);

@@ -330,7 +330,7 @@ TEST_P(MailboxConformance, RefusesWhatDoesNotFit) {
       return std::string(expect_error(Code::invalid_argument, call).what());
     };
     EXPECT_EQ(refusal([&] { mailbox->outbox(0, 2); }),
-              "vacant: slot 2 is not one of the mailbox's 2");
+              "outbox: slot 2 is not one of the mailbox's 2");
     EXPECT_EQ(refusal([&] { mailbox->arrived(0, -1, {}); }),
               "arrived: slot -1 is not one of the mailbox's 2");
     EXPECT_EQ(refusal([&] { mailbox->post(world(), 0, {}, 1); }),
@@ -340,6 +340,10 @@ TEST_P(MailboxConformance, RefusesWhatDoesNotFit) {
               "post: a chunk of 65 bytes does not fit slot 1 of 64");
     EXPECT_EQ(refusal([&] { mailbox->release(0, 0); }),
               "release: the chunk in slot 0 from rank 0 has not arrived");
+    EXPECT_EQ(refusal([&] { mailbox->inbox(0, 0); }),
+              "inbox: the chunk in slot 0 from rank 0 has not arrived");
+    EXPECT_EQ(refusal([&] { mailbox->inbox_bytes(0, 1); }),
+              "inbox_bytes: the chunk in slot 1 from rank 0 has not arrived");
     refusal([&] { comm.make_mailbox({.slots = 0, .slot_bytes = 64}); });
     EXPECT_EQ(refusal([&] {
                 comm.make_mailbox({.slots = 1, .slot_bytes = 64, .device = Device::cuda(1)});

@@ -69,10 +69,11 @@ bool MappedMailbox::vacant(int peer, int slot) {
   if (out.posted < out.known_released + 2) return true;
   out.known_released =
       out.released->number.load(std::memory_order_acquire);  // pairs with release()
-  return out.posted < out.known_released + 2;
+  return out.posted < out.known_released + 2 || no_room(peer, slot);
 }
 
 std::byte* MappedMailbox::outbox(int peer, int slot) {
+  check_channel("outbox", peer, slot);
   if (!vacant(peer, slot)) wait_vacant(peer, slot);
   Outgoing& out = outgoing(peer, slot);
   return out.chunks[(out.posted + 1) % 2].payload;
@@ -91,6 +92,7 @@ void MappedMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) 
   header.tag = tag;
   header.number.store(number, std::memory_order_release);  // pairs with arrived()
   group_->ring(peer);
+  note_move();
 }
 
 bool MappedMailbox::arrived(int source, int slot, const Tag& tag) {
@@ -98,16 +100,24 @@ bool MappedMailbox::arrived(int source, int slot, const Tag& tag) {
   const Incoming& in = incoming(source, slot);
   const std::uint64_t next = in.taken + 1;
   const Header& header = *in.chunks[next % 2].header;
-  if (header.number.load(std::memory_order_acquire) != next) return false;  // pairs with post()
+  if (header.number.load(std::memory_order_acquire) != next) {  // pairs with post()
+    return not_yet(source, slot, tag);
+  }
   if (header.tag != tag) [[unlikely]]
     refuse_tag(source, header.tag, tag);
   return true;
 }
 
+// Relaxed: this rank has seen the number already, in arrived().
+bool MappedMailbox::has_come(const Chunk& chunk, int source, int slot) {
+  return chunk.header->number.load(std::memory_order_relaxed) == incoming(source, slot).taken + 1;
+}
+
 const std::byte* MappedMailbox::inbox(int source, int slot) {
   check_channel("inbox", source, slot);
-  const Incoming& in = incoming(source, slot);
-  return in.chunks[(in.taken + 1) % 2].payload;
+  const Chunk& chunk = next_chunk(source, slot);
+  check_arrived("inbox", has_come(chunk, source, slot), source, slot);
+  return chunk.payload;
 }
 
 std::byte* MappedMailbox::answer_box(int source, int slot) {
@@ -130,8 +140,9 @@ const std::byte* MappedMailbox::answer(int peer, int slot) {
 
 std::size_t MappedMailbox::inbox_bytes(int source, int slot) {
   check_channel("inbox_bytes", source, slot);
-  const Incoming& in = incoming(source, slot);
-  return in.chunks[(in.taken + 1) % 2].header->bytes;
+  const Chunk& chunk = next_chunk(source, slot);
+  check_arrived("inbox_bytes", has_come(chunk, source, slot), source, slot);
+  return chunk.header->bytes;
 }
 
 void MappedMailbox::release(int source, int slot) {
@@ -139,13 +150,12 @@ void MappedMailbox::release(int source, int slot) {
   Incoming& in = incoming(source, slot);
   const std::uint64_t number = in.taken + 1;
   const Chunk& chunk = in.chunks[number % 2];
-  // Relaxed: this rank has seen the number already, in arrived().
-  PLAIT_CHECK(chunk.header->number.load(std::memory_order_relaxed) == number,
-              "release: the chunk in slot ", slot, " from rank ", source, " has not arrived");
+  check_arrived("release", has_come(chunk, source, slot), source, slot);
   if (desc().poison) std::memset(chunk.payload, static_cast<int>(kPoison), desc().slot_bytes);
   in.taken = number;
   in.released->number.store(number, std::memory_order_release);  // pairs with vacant()
   group_->ring(source);
+  note_move();
 }
 
 }  // namespace plait::comm

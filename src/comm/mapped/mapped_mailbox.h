@@ -24,6 +24,7 @@ class MappedMailbox final : public MailboxBase {
   // Collective.
   MappedMailbox(std::shared_ptr<MappedGroup> group, const MailboxDesc& desc, Rendezvous& rendezvous,
                 const Rendezvous::Watch& watch);
+  ~MappedMailbox() override { end_polling(); }
 
   bool vacant(int peer, int slot) override;
   std::byte* outbox(int peer, int slot) override;
@@ -71,6 +72,11 @@ class MappedMailbox final : public MailboxBase {
 
   Outgoing& outgoing(int peer, int slot) { return outgoing_[peer * desc().slots + slot]; }
   Incoming& incoming(int source, int slot) { return incoming_[source * desc().slots + slot]; }
+  const Chunk& next_chunk(int source, int slot) {
+    const Incoming& in = incoming(source, slot);
+    return in.chunks[(in.taken + 1) % 2];
+  }
+  bool has_come(const Chunk& chunk, int source, int slot);
   Chunk chunk_in(int owner, int source, int slot, int epoch) const;
   Released* released_in(int owner, int peer, int slot) const;
 

@@ -50,10 +50,11 @@ void MpiMailbox::finish_sends() noexcept try {
 
 bool MpiMailbox::vacant(int peer, int slot) {
   check_channel("vacant", peer, slot);
-  return channels_->test(channels_->outgoing(peer, slot).next());
+  return channels_->test(channels_->outgoing(peer, slot).next()) || no_room(peer, slot);
 }
 
 std::byte* MpiMailbox::outbox(int peer, int slot) {
+  check_channel("outbox", peer, slot);
   if (!vacant(peer, slot)) wait_vacant(peer, slot);
   return channels_->outgoing(peer, slot).next().payload();
 }
@@ -67,41 +68,49 @@ void MpiMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
   *staged.header = {.bytes = bytes, .tag = tag};
   channels_->send(staged, peer, slot);
   ++channel.count;
+  note_move();
 }
 
 bool MpiMailbox::arrived(int source, int slot, const Tag& tag) {
   check_channel("arrived", source, slot);
   Staged& staged = channels_->incoming(source, slot).next();
-  if (!channels_->test(staged)) return false;
+  if (!channels_->test(staged)) return not_yet(source, slot, tag);
   if (staged.header->tag != tag) [[unlikely]]
     refuse_tag(source, staged.header->tag, tag);
   return true;
 }
 
+void MpiMailbox::check_next(int source, int slot, const Tag& tag) {
+  Staged& staged = channels_->incoming(source, slot).next();
+  if (!channels_->test(staged) || staged.header->tag.call != tag.call) return;
+  Tag expected = tag;
+  expected.chunk = staged.header->tag.chunk;
+  if (staged.header->tag != expected) refuse_tag(source, staged.header->tag, expected);
+}
+
 const std::byte* MpiMailbox::inbox(int source, int slot) {
   check_channel("inbox", source, slot);
-  return channels_->incoming(source, slot).next().payload();
+  Staged& staged = channels_->incoming(source, slot).next();
+  check_arrived("inbox", staged.complete, source, slot);
+  return staged.payload();
 }
 
 std::size_t MpiMailbox::inbox_bytes(int source, int slot) {
   check_channel("inbox_bytes", source, slot);
-  return channels_->incoming(source, slot).next().header->bytes;
+  const Staged& staged = channels_->incoming(source, slot).next();
+  check_arrived("inbox_bytes", staged.complete, source, slot);
+  return staged.header->bytes;
 }
 
 void MpiMailbox::release(int source, int slot) {
   check_channel("release", source, slot);
   Channel& channel = channels_->incoming(source, slot);
   Staged& staged = channel.next();
-  PLAIT_CHECK(staged.complete, "release: the chunk in slot ", slot, " from rank ", source,
-              " has not arrived");
+  check_arrived("release", staged.complete, source, slot);
   if (desc().poison) std::memset(staged.payload(), kPoison, desc().slot_bytes);
   ++channel.count;
   channels_->receive_into(staged);
-}
-
-void MpiMailbox::progress() {
-  group_->listen();
-  MailboxBase::progress();
+  note_move();
 }
 
 }  // namespace plait::comm::mpi

@@ -28,7 +28,8 @@ class MpiMailbox final : public MailboxBase {
   const std::byte* inbox(int source, int slot) override;
   std::size_t inbox_bytes(int source, int slot) override;
   void release(int source, int slot) override;
-  void progress() override;
+  void check_next(int source, int slot, const Tag& tag) override;
+  void help() override { group_->listen(); }
   std::size_t held_bytes() const override { return channels_->bytes(); }
 
  private:

@@ -1,0 +1,58 @@
+// The patience of a rank that polls a mailbox instead of waiting in it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "comm/group.h"
+
+namespace plait::comm {
+
+// What the wait loop does for a rank that sleeps, done for one that asks arrived() or vacant() again
+// and again with progress() in between: says for whom it waits, notices who has died, has left or
+// is in another call, and gives up at the deadline. Several threads of a rank may poll at once.
+class Polling {
+ public:
+  Polling(Group& group, int slots) : group_(group), slots_(slots), known_(group) {}
+
+  // "Not yet" was the answer. Only the first since the last look() is kept: all are asked again.
+  void note_refusal(int peer, int slot, const Tag& tag, bool room) {
+    if (refused_.load(std::memory_order_relaxed) == 0) [[unlikely]]
+      refused_.store(packed(peer, slot, tag, room), std::memory_order_relaxed);
+  }
+
+  // A chunk was posted or released: what moves is no reason to give up.
+  void note_move() {
+    if (waited_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      waited_.store(0, std::memory_order_relaxed);
+  }
+
+  // Cheap: for every progress(). Looks at the peers with care now and then.
+  void look();
+
+  // Tells the peers that nobody is waited for; before the group may go.
+  void end() noexcept { known_.end(); }
+
+ private:
+  std::uint64_t packed(int peer, int slot, const Tag& tag, bool room) const;
+  Awaited unpacked(std::uint64_t refused) const;
+  void look_carefully();
+
+  Group& group_;
+  int slots_;
+
+  // Memory ordering of all: relaxed. They say how long and for whom; nothing is read because of
+  // them, and what one thread overwrites for another is asked and counted again.
+  std::atomic<std::uint64_t> refused_{0};  // what was asked for in vain since the last look
+  std::atomic<std::uint64_t> missing_{0};  // the same, since the last careful one
+  std::atomic<Nanoseconds> waited_{0};     // in vain, since the last move
+  std::atomic<Nanoseconds> polled_at_{0};
+  std::atomic<Nanoseconds> looked_at_{0};
+
+  std::mutex looking_;  // for what follows
+  KnownWait known_;
+  std::uint64_t given_up_ = 0;  // what was missing when its peer was seen to have left
+};
+
+}  // namespace plait::comm

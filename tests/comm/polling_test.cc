@@ -1,0 +1,97 @@
+// How long a rank may poll a mailbox in vain, and what is no polling in vain.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+#include "comm/milestones.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+
+constexpr std::chrono::milliseconds kShort{300};
+constexpr MailboxDesc kOneSlot = {.slots = 1, .slot_bytes = 8};
+
+void rest(int microseconds = 50) {
+  std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+}
+
+// Two ranks with a short deadline, as processes and as threads. Rank 1 does nothing in time.
+void expect_timeout(const std::function<void(Mailbox&)>& poll, const std::string& sentence) {
+  for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+    Milestones given_up;
+    const auto body = [&](Communicator& comm) {
+      const auto mailbox = comm.make_mailbox(kOneSlot);
+      barrier(comm);
+      if (comm.rank() == 1) given_up.await(0);
+      const Error error = expect_error(Code::timeout, [&] {
+        if (comm.rank() == 1) barrier(comm);
+        poll(*mailbox);
+      });
+      given_up.reach(0);
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(contains(error.what(), sentence)) << error.what();
+    };
+    runner(2, body, {.timeout = kShort});
+  }
+}
+
+TEST(PollingAMailbox, EndsAtTheDeadline) {
+  const Tag tag = {.operation = Operation::all_gather, .chunk = 70000};
+  expect_timeout(
+      [&](Mailbox& mailbox) {
+        while (!mailbox.arrived(1, 0, tag)) mailbox.progress();
+      },
+      "all_gather: rank 0 waits for chunk 70000 from rank 1 since 300 ms");
+}
+
+TEST(PollingAMailbox, EndsAtTheDeadlineForRoomToo) {
+  expect_timeout(
+      [](Mailbox& mailbox) {
+        for (;;) {
+          if (mailbox.vacant(1, 0)) mailbox.post(1, 0, {}, 0);
+          rest();
+          mailbox.progress();
+        }
+      },
+      "outbox: rank 0 waits for rank 1 to release a chunk since 300 ms");
+}
+
+// What moves is no reason to give up, and time in which nobody is asked is none of waiting.
+TEST(PollingAMailbox, TakesItsTime) {
+  const auto body = [](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox(kOneSlot);
+    barrier(comm);
+    for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
+      if (comm.rank() == 1) {
+        std::this_thread::sleep_for(kShort / 2);
+        mailbox->post(0, 0, {.chunk = chunk}, 0);
+        continue;
+      }
+      while (!mailbox->arrived(1, 0, {.chunk = chunk})) {
+        rest();
+        mailbox->progress();
+      }
+      mailbox->release(1, 0);
+    }
+    EXPECT_FALSE(mailbox->arrived(1 - comm.rank(), 0, {}));
+    const auto end = std::chrono::steady_clock::now() + 2 * kShort;
+    while (std::chrono::steady_clock::now() < end) {
+      rest();
+      mailbox->progress();
+    }
+    barrier(comm);
+  };
+  conformance::run_in_processes(2, body, {.timeout = kShort});
+  conformance::run_as_threads(2, body, {.timeout = kShort});
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,81 @@
+// Emulated links that take longer than the deadline: nobody is late whose chunks are on their way.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+constexpr std::chrono::milliseconds kDeadline{150};
+constexpr std::chrono::milliseconds kLatency{500};
+
+void run_linked(const std::function<void(Communicator&)>& body) {
+  const Link link = {.bytes_per_second = 1e12,
+                     .latency_ns = std::chrono::nanoseconds(kLatency).count()};
+  EXPECT_NO_THROW(run_in_threads(2, body, {.link = link, .timeout = kDeadline}));
+}
+
+// More chunks than there is room for: the root waits for peers who can't have them yet.
+constexpr std::size_t kManyChunks = 200000;
+
+TEST(SlowLink, IsNoReasonToGiveUpAWait) {
+  run_linked([](Communicator& comm) {
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 2);
+    std::vector<float> data(kManyChunks, comm.rank() == 0 ? 3.0F : 0.0F);
+    broadcast({data.data(), data.size()}, 0, comm);
+    EXPECT_EQ(data, std::vector<float>(kManyChunks, 3.0F));
+  });
+}
+
+TEST(SlowLink, IsNoReasonToGiveUpPolling) {
+  run_linked([](Communicator& comm) {
+    std::vector<float> data(kManyChunks, comm.rank() == 0 ? 3.0F : 0.0F);
+    Pending pending = start_broadcast({data.data(), data.size()}, 0, comm);
+    while (!pending.done()) std::this_thread::yield();
+    EXPECT_EQ(data, std::vector<float>(kManyChunks, 3.0F));
+  });
+}
+
+TEST(SlowLink, IsNoReasonToGiveUpAMailbox) {
+  run_linked([](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+    const int peer = 1 - comm.rank();
+    for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
+      if (comm.rank() == 0) {
+        mailbox->outbox(peer, 0);
+        mailbox->post(peer, 0, {.chunk = chunk}, 1);
+      } else {
+        mailbox->wait_arrived(peer, 0, {.chunk = chunk});
+        mailbox->release(peer, 0);
+      }
+    }
+  });
+}
+
+// The peer is there but never does its part: patience begins when its chunk should have come.
+TEST(SlowLink, DoesNotHideWhoIsLate) {
+  const Link link = {.bytes_per_second = 1e12, .latency_ns = 1000};
+  const auto body = [](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+    if (comm.rank() == 1) mailbox->wait_arrived(1, 0, {});
+    for (;;) mailbox->post(1, 0, {}, 0);
+  };
+  try {
+    run_in_threads(2, body, {.link = link, .timeout = kDeadline});
+    ADD_FAILURE() << "no timeout was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::timeout) << error.what();
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace plait
