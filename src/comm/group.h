@@ -93,6 +93,11 @@ class Group {
   // Tells the peers which call this rank is in.
   virtual void announce(const Tag& tag) noexcept = 0;
 
+  // For a call that ends without hearing from its peers: fails the group where one of them has
+  // announced another call under this one's number. Of two ranks that disagree and both look at
+  // their end, one at least sees it. Where announcements can't be seen, nothing is.
+  virtual void compare_calls() {}
+
   // A careful look, about 1 µs a peer: fails the group where a peer has died, or where the one that
   // is waited for has left or is in another call. `ready` is asked once more before a peer that has
   // left is blamed: its last chunk may have come just now. `awaited` is null when nothing is.

@@ -2,6 +2,7 @@
 // Behaviour is defined in conformance/; this says who else behaves so.
 #include <cstdlib>
 
+#include "conformance/collective_roots.h"
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 #include "conformance/transport.h"
@@ -18,6 +19,7 @@ std::vector<int> started_world() { return {place_from_environment().world}; }
 INSTANTIATE_TEST_SUITE_P(Mpi, TransportConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, MailboxConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesConformance, worlds_of(kMpi, started_world()), case_name);
+INSTANTIATE_TEST_SUITE_P(Mpi, RootsConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, TransportConformance, worlds_of(kLinked, started_world()),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, MailboxConformance, worlds_of(kLinked, started_world()),

@@ -1,4 +1,5 @@
 // Behaviour is defined in conformance/; this says who else behaves so.
+#include "conformance/collective_roots.h"
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 #include "conformance/transport.h"
@@ -10,6 +11,7 @@ const RankMaker kShm = {.name = "shm", .run = run_in_processes};
 INSTANTIATE_TEST_SUITE_P(Shm, TransportConformance, worlds_of(kShm, {1, 2, 3, 5, 8}), case_name);
 INSTANTIATE_TEST_SUITE_P(Shm, MailboxConformance, worlds_of(kShm, {1, 2, 3, 5, 8}), case_name);
 INSTANTIATE_TEST_SUITE_P(Shm, CollectivesConformance, worlds_of(kShm, {1, 2, 3, 5, 8}), case_name);
+INSTANTIATE_TEST_SUITE_P(Shm, RootsConformance, worlds_of(kShm, {2, 3}), case_name);
 
 const RankMaker kLinked = {.name = "linked_shm", .run = run_in_processes, .link = "10gbit,20us"};
 
@@ -19,5 +21,6 @@ INSTANTIATE_TEST_SUITE_P(LinkedShm, MailboxConformance, worlds_of(kLinked, {1, 2
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedShm, CollectivesConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedShm, RootsConformance, worlds_of(kLinked, {2, 3}), case_name);
 
 }  // namespace plait::conformance

@@ -1,4 +1,5 @@
 // Behaviour is defined in conformance/; this says who else behaves so.
+#include "conformance/collective_roots.h"
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 #include "conformance/transport.h"
@@ -13,6 +14,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, MailboxConformance, worlds_of(kThreads, {1, 2,
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Threads, CollectivesConformance, worlds_of(kThreads, {1, 2, 3, 5, 8}),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Threads, RootsConformance, worlds_of(kThreads, {2, 3}), case_name);
 
 const RankMaker kLinked = {.name = "linked_threads", .run = run_as_threads, .link = "10gbit,20us"};
 
@@ -22,5 +24,6 @@ INSTANTIATE_TEST_SUITE_P(LinkedThreads, MailboxConformance, worlds_of(kLinked, {
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedThreads, CollectivesConformance, worlds_of(kLinked, {1, 2, 3, 5, 8}),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedThreads, RootsConformance, worlds_of(kLinked, {2, 3}), case_name);
 
 }  // namespace plait::conformance

@@ -88,6 +88,11 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
   }
 }
 
+void MappedGroup::compare_calls() {
+  page(rank()).call.settle();
+  for (int peer = 0; peer < world(); ++peer) examine_call(peer);
+}
+
 // A peer may be in another call than this rank was, or is: then somebody waits for what will never
 // come, and the two tags say why. Of a peer that is ahead nothing can be said; it will say it.
 void MappedGroup::examine_call(int peer) {

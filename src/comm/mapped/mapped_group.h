@@ -21,6 +21,7 @@ class MappedGroup final : public Group {
     calls_[tag.call % calls_.size()].write(tag);
     page(rank()).call.write(tag);
   }
+  void compare_calls() override;
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
   void end_waiting(int ticket) noexcept override;

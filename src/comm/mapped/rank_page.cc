@@ -53,9 +53,16 @@ void AnnouncedCall::write(const Tag& tag) {
   version_.store(version + 2, std::memory_order_release);  // pairs with read()
 }
 
+// Memory ordering: writes the version once more, now in the single order of all such operations
+// (seq_cst) in which read() looks at it: of two ranks' exchanges one is the later, and that rank
+// then reads what the other has exchanged.
+void AnnouncedCall::settle() {
+  version_.exchange(version_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+}
+
 bool AnnouncedCall::read(Tag& tag) const {
   const std::uint64_t before =
-      version_.load(std::memory_order_acquire);  // pairs with write()'s last store
+      version_.load(std::memory_order_seq_cst);  // pairs with write()'s last store, and settle()
   if (before == 0 || before % 2 != 0) return false;
   Words words;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -49,6 +49,10 @@ class alignas(kLine) AnnouncedCall {
  public:
   void write(const Tag& tag);
 
+  // Of two ranks that each write(), settle() and then read() the other's, one at least reads what
+  // the other wrote.
+  void settle();
+
   // False when none was ever written, or the owner is writing just now (or died writing).
   bool read(Tag& tag) const;
 

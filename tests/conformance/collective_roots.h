@@ -1,0 +1,50 @@
+// Broadcasts whose ranks name different roots.
+#pragma once
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "conformance/collectives_suite.h"
+#include "plait/collectives.h"
+
+namespace plait::conformance {
+
+class RootsConformance : public RanksTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RootsConformance);
+
+// A single call, after which all leave: whether it ended with a mismatch.
+inline bool notices(Communicator& whole, int root) {
+  auto part = whole.split(0, whole.rank());
+  std::vector<float> data(16, 1.0F);
+  try {
+    broadcast({data.data(), data.size()}, root, *part);
+    return false;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::mismatch) << error.what();
+    EXPECT_TRUE(contains(error.what(), "broadcast")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "on root: ")) << error.what();
+    return true;
+  }
+}
+
+// Roots hear from nobody, and each may be done before another has begun. They look at each other
+// when they have sent all, all at once or one behind the other.
+TEST_P(RootsConformance, SomebodyNoticesTwoRoots) {
+  if (world() == 1) return;
+  run([&](Communicator& comm) {
+    for (int round = 0; round < 20; ++round) {
+      // Rank 0 is a root of its own; the others follow rank 1, or each is a root as well.
+      const bool all_are_roots = round % 2 == 1;
+      const int root = comm.rank() == 0 || all_are_roots ? comm.rank() : 1;
+      barrier(comm);
+      const bool in_turn = round % 4 < 2 || !GetParam().maker.sees_calls;
+      if (in_turn) std::this_thread::sleep_for(std::chrono::milliseconds(3 * comm.rank()));
+      float noticed = notices(comm, root) ? 1 : 0;
+      all_reduce({&noticed, 1}, comm);
+      EXPECT_GE(noticed, 1) << "round " << round;
+    }
+  });
+}
+
+}  // namespace plait::conformance
