@@ -9,8 +9,8 @@
 
 namespace plait::comm {
 
-// What the wait loop does for a rank that sleeps, done for one that asks arrived() or vacant() again
-// and again with progress() in between: says for whom it waits, notices who has died, has left or
+// What the wait loop does for a rank that sleeps, for one that asks arrived() or vacant() again and
+// again with progress() in between: it says for whom it waits, notices who has died, has left or
 // is in another call, and gives up at the deadline. Several threads of a rank may poll at once.
 class Polling {
  public:
