@@ -190,9 +190,8 @@ constexpr int kBeatsWithoutProcessor = 50;
 }  // namespace
 
 // Goes on beating meanwhile: others may be looking for the culprit too.
-int MappedGroup::find_culprit(int awaited_peer) {
+int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
   const auto before = waits_of_all();
-  KnownWait known(*this);
   int culprit = awaited_peer;
   for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -206,7 +205,10 @@ int MappedGroup::find_culprit(int awaited_peer) {
 }
 
 void MappedGroup::give_up(const Awaited& awaited) {
-  const int culprit = find_culprit(awaited.peer);
+  // Known to wait until all know why it does no more: another, who looks for the culprit at the same
+  // time, would else find this rank waiting for nobody.
+  KnownWait known(*this);
+  const int culprit = find_culprit(awaited.peer, known);
   raise_if_failed();
   std::string blame;
   if (culprit != awaited.peer) {

@@ -45,7 +45,7 @@ class MappedGroup final : public Group {
   RankPage& page(int rank) const { return *pages_[rank]; }
   bool has_left(int peer) const;
   void examine_call(int peer);
-  int find_culprit(int awaited_peer);
+  int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<RankPage::Waits> waits_of_all() const;
 
   std::shared_ptr<Rendezvous> rendezvous_;
