@@ -166,14 +166,31 @@ def promises(results: Results) -> list[list[str]]:
         ],
         0.92,
     )
-    for m, bar in ((512, 0.95), (1, 1.8)):
-        for who in ("plait_s8", "plait_s8_group"):
-            promise(
-                f"{who.replace('plait_', '').replace('_', ' per ')}, square, M = {m}: bf16 over quantised",
-                [results.speed_up(Case("square", "bf16", who, m), ("plait",))],
-                bar,
-            )
+    for text, who, rival, m, bar in PROMISES:
+        promise(
+            f"bf16, square, M = {m}: {text}",
+            [results.speed_up(Case("square", "bf16", who, m), (rival,))],
+            bar,
+        )
     return rows
+
+
+# What is compared, who is, with whom, for how many rows, and how many times as fast it should be at least.
+PROMISES = [
+    ("the rate of oneDNN packed", "plait", "onednn", 16, 0.9),
+    ("the rate of oneDNN packed", "plait", "onednn", 4, 0.9),
+    ("the rate of oneDNN packed", "plait", "onednn", 1, 0.9),
+    ("plain beside packed", "plait_plain", "plait", 512, 0.96),
+    ("plain beside packed", "plait_plain", "plait", 2048, 0.98),
+    ("windows of 256 columns beside the whole", "plait_windows", "plait", 512, 0.97),
+    ("with a hook beside without", "plait_hook", "plait", 512, 0.98),
+    ("dYᵀ·X beside oneDNN's", "plait_gradient", "onednn_gradient", 2048, 0.9),
+    ("s8 beside bf16", "plait_s8", "plait", 512, 0.95),
+    ("s8 beside bf16", "plait_s8", "plait", 1, 1.8),
+    ("s8:group=128 beside bf16", "plait_s8_group", "plait", 512, 0.85),
+    ("s8:group=128 beside bf16", "plait_s8_group", "plait", 1, 1.6),
+    ("s4:group=64 beside bf16", "plait_s4_group", "plait", 1, 2.6),
+]
 
 
 COLUMNS = [
