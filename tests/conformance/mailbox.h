@@ -149,7 +149,9 @@ TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
   if (world() == 1 || !GetParam().maker.sees_calls) return;  // MPI wakes nobody: its waits poll
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 3, .slot_bytes = 64});
-    enum Slot { kFull, kAsleep, kGoOn };
+    constexpr int kFull = 0;
+    constexpr int kAsleep = 1;
+    constexpr int kGoOn = 2;
     barrier(comm);
     if (comm.rank() == 0) {
       send(*mailbox, 0, 1, kFull, 1, 64);

@@ -205,8 +205,8 @@ int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
 }
 
 void MappedGroup::give_up(const Awaited& awaited) {
-  // Known to wait until all know why it does no more: another, who looks for the culprit at the same
-  // time, would else find this rank waiting for nobody.
+  // Known to wait until all know why it does no more: another, who looks for the culprit at the
+  // same time, would else find this rank waiting for nobody.
   KnownWait known(*this);
   const int culprit = find_culprit(awaited.peer, known);
   raise_if_failed();
