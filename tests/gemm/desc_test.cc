@@ -67,24 +67,6 @@ TEST(QuantDesc, IsServedAsWideAsXIs) {
   }
 }
 
-void mutate(std::string& text, Chance& chance) {
-  const auto at =
-      static_cast<std::size_t>(chance.below(static_cast<std::int64_t>(text.size()) + 1));
-  switch (chance.below(4)) {
-    case 0:
-      text.insert(at, 1, static_cast<char>(chance.below(256)));
-      break;
-    case 1:
-      if (at < text.size()) text.erase(at, 1);
-      break;
-    case 2:
-      if (at < text.size()) text[at] = static_cast<char>(chance.below(256));
-      break;
-    default:
-      text += text.substr(at);
-  }
-}
-
 // Random input, the same in every run: what is accepted is what name() writes of it, the rest is
 // refused with a sentence.
 TEST(FuzzDesc, AcceptsWhatItCanSayAgain) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace plait {
@@ -27,5 +28,24 @@ class Chance {
  private:
   std::mt19937_64 random_;
 };
+
+// Inserts, removes or changes a byte, or says the end of the text twice.
+inline void mutate(std::string& text, Chance& chance) {
+  const auto at =
+      static_cast<std::size_t>(chance.below(static_cast<std::int64_t>(text.size()) + 1));
+  switch (chance.below(4)) {
+    case 0:
+      text.insert(at, 1, static_cast<char>(chance.below(256)));
+      break;
+    case 1:
+      if (at < text.size()) text.erase(at, 1);
+      break;
+    case 2:
+      if (at < text.size()) text[at] = static_cast<char>(chance.below(256));
+      break;
+    default:
+      text += text.substr(at);
+  }
+}
 
 }  // namespace plait

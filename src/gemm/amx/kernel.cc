@@ -15,18 +15,14 @@
 #include <array>
 
 #include "gemm/amx/stored.h"
+#include "gemm/amx/tiles.h"
 #include "gemm/few_rows.h"
 
 namespace plait::gemm::amx {
 namespace {
 
-#define PLAIT_AMX gnu::target("amx-tile,amx-bf16,avx512f")
-
 constexpr int kGroup = 16;  // rows of a tile
 constexpr int kMaxRows = 2 * kGroup;
-constexpr std::int64_t kTileBytes = 1024;     // 16 rows of 64 bytes
-constexpr int kPanelRow = kPanelColumns * 4;  // bytes of a row of pairs, or of a row of sums
-constexpr int kSumsRow = kPanelColumns * 4;
 
 // What LDTILECFG reads: the first palette, with rows and bytes of a row for each of 8 tiles.
 struct alignas(64) Shapes {
@@ -98,17 +94,8 @@ class Ahead {
 [[PLAIT_AMX]] void two_groups(const TileCall& call, const std::byte* panel, float* sums,
                               std::span<const std::byte> ask) {
   float* second = sums + std::int64_t{kGroup} * kPanelColumns;
-  if (call.first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, kSumsRow);
-    _tile_loadd(1, sums + kGroup, kSumsRow);
-    _tile_loadd(2, second, kSumsRow);
-    _tile_loadd(3, second + kGroup, kSumsRow);
-  }
+  const SumTiles tiles = {{sums, sums + kGroup, second, second + kGroup}};
+  load_sums(tiles, call.first);
   const std::byte* rows = call.rows;
   const std::byte* more_rows = call.rows + call.row_stride;
   Ahead ahead(ask, call.k / kKStep);
@@ -126,46 +113,22 @@ class Ahead {
     more_rows += kTileBytes;
     panel += 4 * kTileBytes;
   }
-  _tile_stored(0, sums, kSumsRow);
-  _tile_stored(1, sums + kGroup, kSumsRow);
-  _tile_stored(2, second, kSumsRow);
-  _tile_stored(3, second + kGroup, kSumsRow);
+  store_sums(tiles);
 }
 
 // 1 to 16 rows by all columns of the panel.
 [[PLAIT_AMX]] void one_group(const TileCall& call) {
-  float* sums = call.sums;
-  if (call.first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, kSumsRow);
-    _tile_loadd(1, sums + 16, kSumsRow);
-    _tile_loadd(2, sums + 32, kSumsRow);
-    _tile_loadd(3, sums + 48, kSumsRow);
-  }
+  const SumTiles tiles = tiles_of_group(call.sums);
+  load_sums(tiles, call.first);
   const std::byte* rows = call.rows;
   const std::byte* panel = call.panel;
   for (std::int64_t k = 0; k < call.k; k += kKStep) {
     prefetch_ahead(panel);
-    _tile_loadd(4, rows, 64);
-    _tile_loadd(6, panel, kPanelRow);
-    _tile_loadd(7, panel + 64, kPanelRow);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(6, panel + 128, kPanelRow);
-    _tile_loadd(7, panel + 192, kPanelRow);
-    _tile_dpbf16ps(2, 4, 6);
-    _tile_dpbf16ps(3, 4, 7);
+    multiply_step(rows, panel);
     rows += kTileBytes;
     panel += 4 * kTileBytes;
   }
-  _tile_stored(0, sums, kSumsRow);
-  _tile_stored(1, sums + 16, kSumsRow);
-  _tile_stored(2, sums + 32, kSumsRow);
-  _tile_stored(3, sums + 48, kSumsRow);
+  store_sums(tiles);
 }
 
 class AmxKernel final : public TileKernel {

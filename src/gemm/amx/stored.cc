@@ -9,15 +9,12 @@
 #include <bit>
 #include <cstdint>
 
-#define PLAIT_AMX gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+#include "gemm/amx/tiles.h"
 
 namespace plait::gemm::amx {
 namespace {
 
 constexpr std::int64_t kStepBytes = kKStep * kPanelColumns * 2;  // of bf16
-constexpr int kPanelRow = kPanelColumns * 4;
-constexpr int kSumsRow = kPanelColumns * 4;
-constexpr std::int64_t kTileBytes = 1024;
 constexpr int kPairs = kKStep / 2;
 constexpr std::int64_t kLanes = 16;
 
@@ -126,34 +123,12 @@ template <class Format>
   }
 }
 
-[[PLAIT_AMX, gnu::always_inline]] inline void multiply_step(const std::byte* rows,
-                                                            const std::byte* panel) {
-  _tile_loadd(4, rows, 64);
-  _tile_loadd(6, panel, kPanelRow);
-  _tile_loadd(7, panel + 64, kPanelRow);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_loadd(6, panel + 128, kPanelRow);
-  _tile_loadd(7, panel + 192, kPanelRow);
-  _tile_dpbf16ps(2, 4, 6);
-  _tile_dpbf16ps(3, 4, 7);
-}
-
 template <class Format>
 [[PLAIT_AMX, gnu::always_inline]] inline void multiply(const StoredTileCall& call) {
   const Format format(call.offsets);
   alignas(64) std::array<std::byte, 2 * kStepBytes> steps;  // NOLINT(*-member-init): see below
-  if (call.first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, call.sums, kSumsRow);
-    _tile_loadd(1, call.sums + 16, kSumsRow);
-    _tile_loadd(2, call.sums + 32, kSumsRow);
-    _tile_loadd(3, call.sums + 48, kSumsRow);
-  }
+  const SumTiles sums = tiles_of_group(call.sums);
+  load_sums(sums, call.first);
   const std::int8_t* panel = call.panel;
   const std::byte* rows = call.rows;
   expand_step(format, panel, steps.data());
@@ -163,10 +138,7 @@ template <class Format>
     multiply_step(rows, steps.data() + (step + 1) % 2 * kStepBytes);
   }
   multiply_step(rows, steps.data() + (call.k / kKStep + 1) % 2 * kStepBytes);
-  _tile_stored(0, call.sums, kSumsRow);
-  _tile_stored(1, call.sums + 16, kSumsRow);
-  _tile_stored(2, call.sums + 32, kSumsRow);
-  _tile_stored(3, call.sums + 48, kSumsRow);
+  store_sums(sums);
 }
 
 }  // namespace
