@@ -9,11 +9,13 @@ Reads what plait_bench_comm and plait_bench_comm_mpi wrote with --json. Of sever
 is taken from the one in which MPI was faster, with plait's time and the ratio of that same run.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
 from typing import NamedTuple, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import page  # noqa: E402, beside this folder
 
 BEGIN = "<!-- begin: bench/comm/report.py -->"
 END = "<!-- end: bench/comm/report.py -->"
@@ -179,52 +181,8 @@ class Results:
         ]
 
 
-def markdown(results: Results) -> str:
-    lines = [results.conditions(), ""]
-    for title, columns, rows in results.tables():
-        if not rows:
-            continue
-        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |"]
-        lines += ["|---|" + "---:|" * (len(columns) - 1)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
-    return "\n".join(lines)
-
-
-def text(results: Results) -> str:
-    lines = []
-    for title, columns, rows in results.tables()[:2]:
-        if not rows:
-            continue
-        table = [columns] + [[cell.replace("*", "") for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*table)]
-        lines += ["", title, ""]
-        for cells in table:
-            first = cells[0].ljust(widths[0])
-            rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))
-            lines.append("  ".join([first, *rest]).rstrip())
-    return "\n".join([*lines, "", results.conditions()])
-
-
-def update(page: Path, block: str) -> None:
-    before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not found or not end:
-        sys.exit(f"{page} has no place for the tables: {BEGIN} and {END}, each on a line")
-    page.write_text(f"{before}{BEGIN}\n{block}{END}{after}", encoding="utf-8")
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Sums up what the comm benchmarks measured.")
-    parser.add_argument("--markdown", action="store_true", help="print all tables as Markdown")
-    parser.add_argument("--update", type=Path, metavar="PAGE", help="put them into this page")
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    arguments = parser.parse_args()
-    results = Results(arguments.files)
-    if arguments.update:
-        update(arguments.update, markdown(results))
-    else:
-        print(markdown(results) if arguments.markdown else text(results))
-    return 0
+    return page.main("comm", Results, (BEGIN, END), shown=slice(2))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ Reads what plait_bench_gemm and torch_linear.py wrote; a file gemm_SHAPE_3.json 
 round's repetitions; ratios are taken within a round, and the median round is shown.
 """
 
-import argparse
 import json
 import math
 import re
@@ -17,6 +16,9 @@ import statistics
 import sys
 from pathlib import Path
 from typing import NamedTuple, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import page  # noqa: E402, beside this folder
 
 BEGIN = "<!-- begin: bench/gemm/report.py -->"
 END = "<!-- end: bench/gemm/report.py -->"
@@ -127,6 +129,14 @@ class Results:
             f"{'; beside ' + ' and '.join(versions) if versions else ''}. Backends: {backends}. Peak: {peaks}. "
             f"{'One round.' if rounds == 1 else f'Median of {rounds} rounds.'}{load}"
         )
+
+    def tables(self) -> list[page.Table]:
+        found = [("Promised", ["figure", "worst", "geometric mean", "at least", "met"], promises(self))]
+        for dtype in ("bf16", "f32"):
+            found.append(square(self, dtype))
+        for dtype in ("bf16", "f32"):
+            found.append(layers(self, dtype))
+        return found
 
 
 def number(value: Optional[float], digits: int = 0) -> str:
@@ -246,57 +256,8 @@ def layers(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]
     return f"{dtype}, linear layers split over 8 ranks, GFLOP/s", ["layer", "N x K", *heads], rows
 
 
-def tables(results: Results) -> list[tuple[str, list[str], list[list[str]]]]:
-    found = [("Promised", ["figure", "worst", "geometric mean", "at least", "met"], promises(results))]
-    for dtype in ("bf16", "f32"):
-        found.append(square(results, dtype))
-    for dtype in ("bf16", "f32"):
-        found.append(layers(results, dtype))
-    return [table for table in found if table[2]]
-
-
-def markdown(results: Results) -> str:
-    lines = [results.conditions(), ""]
-    for title, columns, rows in tables(results):
-        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |"]
-        lines += ["|---|" + "---:|" * (len(columns) - 1)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
-    return "\n".join(lines)
-
-
-def text(results: Results) -> str:
-    lines = []
-    for title, columns, rows in tables(results):
-        table = [columns] + [[cell.replace("*", "") for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*table)]
-        lines += ["", title, ""]
-        for cells in table:
-            first = cells[0].ljust(widths[0])
-            rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))
-            lines.append("  ".join([first, *rest]).rstrip())
-    return "\n".join([*lines, "", results.conditions()])
-
-
-def update(page: Path, block: str) -> None:
-    before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not found or not end:
-        sys.exit(f"{page} has no place for the tables: {BEGIN} and {END}, each on a line")
-    page.write_text(f"{before}{BEGIN}\n{block}{END}{after}", encoding="utf-8")
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Sums up what the gemm benchmarks measured.")
-    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
-    parser.add_argument("--update", type=Path, metavar="PAGE", help="put them into this page")
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    arguments = parser.parse_args()
-    results = Results(arguments.files)
-    if arguments.update:
-        update(arguments.update, markdown(results))
-    else:
-        print(markdown(results) if arguments.markdown else text(results))
-    return 0
+    return page.main("gemm", Results, (BEGIN, END))
 
 
 if __name__ == "__main__":
