@@ -100,24 +100,6 @@ TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
   });
 }
 
-// Rank 0 finds all of them at once, as they are there before it.
-TEST(Rendezvous, WhoComesTogetherWithAStrangerHearsOfItToo) {
-  const std::string job = fresh_job();
-  Fd listener = comm::shm::listen_as_leader(name_of_job(job));
-  fork_ranks(6, [&](int rank) {
-    if (rank != 0) {
-      const Error error =
-          error_of(options_for({.rank = rank, .world = rank == 3 ? 7 : 6, .job = job}, kLong));
-      EXPECT_EQ(error.code(), Code::mismatch) << error.what();
-      EXPECT_EQ(error.culprit(), 3) << error.what();
-      return;
-    }
-    ::usleep(200'000);
-    const comm::shm::Seat seat = {.rank = 0, .world = 6, .timeout = 30 * base::kSecond};
-    EXPECT_THROW(comm::shm::assemble(std::move(listener), seat), Error);
-  });
-}
-
 TEST(Rendezvous, TwoProcessesThatClaimOneRankAreRefused) {
   const std::string job = fresh_job();
   fork_ranks(3, [&](int index) {

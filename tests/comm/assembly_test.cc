@@ -1,0 +1,47 @@
+// How rank 0 seats the others (comm/shm/assembly.h), where they come in an order that only a test
+// can arrange; tests/comm/rendezvous_test.cc has the rest.
+#include "comm/shm/assembly.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "conformance/ranks.h"
+#include "plait/communicator.h"
+
+namespace plait::comm::shm {
+namespace {
+
+std::optional<Error> error_of(const Place& place) {
+  try {
+    Communicator::connect(
+        {.transport = "shm", .place = place, .timeout = std::chrono::seconds(30)});
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+// Rank 0 finds all of them at once, as they are there before it.
+TEST(Assembly, TellsThoseWhoCameTogetherWithAStranger) {
+  const std::string job = conformance::fresh_job();
+  base::Fd listener = listen_as_leader(name_of_job(job));
+  conformance::fork_ranks(6, [&](int rank) {
+    if (rank != 0) {
+      const auto error = error_of({.rank = rank, .world = rank == 3 ? 7 : 6, .job = job});
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->code(), Code::mismatch) << error->what();
+      EXPECT_EQ(error->culprit(), 3) << error->what();
+      return;
+    }
+    ::usleep(200'000);
+    const Seat seat = {.rank = 0, .world = 6, .timeout = 30 * base::kSecond};
+    EXPECT_THROW(assemble(std::move(listener), seat), Error);
+  });
+}
+
+}  // namespace
+}  // namespace plait::comm::shm
