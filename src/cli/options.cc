@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
 
 #include "base/check.h"
 #include "cli/nearest.h"
@@ -38,16 +38,28 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 }  // namespace
 
 Options::Options(const About& about)
-    : app_(std::string(about.purpose), fmt::format("plait {}", about.verb)) {
-  app_.formatter(std::make_shared<Page>(fmt::format("plait {} {}", about.verb, about.usage)));
-  app_.footer(std::string(about.examples));
-  app_.set_help_flag("-h,--help", "print this page");
+    : app_(std::make_unique<CLI::App>(std::string(about.purpose),
+                                      fmt::format("plait {}", about.verb))) {
+  app_->formatter(std::make_shared<Page>(fmt::format("plait {} {}", about.verb, about.usage)));
+  app_->footer(std::string(about.examples));
+  app_->set_help_flag("-h,--help", "print this page");
+}
+
+Options::~Options() = default;
+
+void Options::add(const std::string& names, const std::string& value, std::string& into,
+                  const std::string& purpose) {
+  app_->add_option(names, into, purpose)->option_text(value);
+}
+
+void Options::add_flag(const std::string& names, bool& into, const std::string& purpose) {
+  app_->add_flag(names, into, purpose);
 }
 
 const CLI::Option& Options::find(const std::string& name) const {
-  if (const CLI::Option* option = app_.get_option_no_throw(name)) return *option;
+  if (const CLI::Option* option = app_->get_option_no_throw(name)) return *option;
   std::vector<std::string> names;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
   }
   base::fail(Code::invalid_argument, "unknown option ", name, did_you_mean(name, names));
@@ -82,12 +94,12 @@ std::size_t Options::leading(Words words) const {
 bool Options::parse(Words words) {
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
-    app_.parse(reversed);
+    app_->parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    answer(app_.help());
+    answer(app_->help());
     return false;
   } catch (const CLI::ParseError& error) {
-    for (const CLI::Option* option : app_.get_options()) {
+    for (const CLI::Option* option : app_->get_options()) {
       PLAIT_CHECK(option->count() < 2, "--", option->get_lnames().at(0),
                   " is given more than once");
     }

@@ -6,13 +6,19 @@
 //   if (!options.parse(words.first(options.leading(words)))) return kDone;   // help was printed
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/verbs.h"
+
+// Seen by options.cc alone: it takes long to compile.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace plait::cli {
 
@@ -26,16 +32,12 @@ class Options {
   };
 
   explicit Options(const About& about);
+  ~Options();
 
-  // An option with a value, shown as `value` in the help.
-  template <class Value>
-  void add(const std::string& names, const std::string& value, Value& into,
-           const std::string& purpose) {
-    app_.add_option(names, into, purpose)->option_text(value);
-  }
-  void add_flag(const std::string& names, bool& into, const std::string& purpose) {
-    app_.add_flag(names, into, purpose);
-  }
+  // An option with a value, shown as `value` in the help, and kept as it was typed.
+  void add(const std::string& names, const std::string& value, std::string& into,
+           const std::string& purpose);
+  void add_flag(const std::string& names, bool& into, const std::string& purpose);
 
   // How many of the words come before the first that is neither an option nor an option's value.
   // Refuses an option that does not exist or lacks its value.
@@ -48,7 +50,7 @@ class Options {
   const CLI::Option& find(const std::string& name) const;
   std::size_t length_of_option(Words words) const;
 
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
 };
 
 }  // namespace plait::cli

@@ -2,7 +2,6 @@
 // Behaviour is defined in conformance/; this says who else behaves so.
 #include <cstdlib>
 
-#include "conformance/collective_roots.h"
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 #include "conformance/transport.h"

@@ -1,5 +1,4 @@
 // Behaviour is defined in conformance/; this says who else behaves so.
-#include "conformance/collective_roots.h"
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 #include "conformance/transport.h"

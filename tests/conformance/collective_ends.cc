@@ -1,7 +1,4 @@
-// How a collective ends that is dropped, abandoned, or whose peers go first; a part of
-// collectives.h.
-#pragma once
-
+// How a collective ends that is dropped, abandoned, or whose peers go first.
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -9,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "conformance/collectives_suite.h"
+#include "conformance/collectives.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {

@@ -1,20 +1,20 @@
 // Broadcasts whose ranks name different roots.
-#pragma once
-
 #include <chrono>
 #include <thread>
 #include <vector>
 
-#include "conformance/collectives_suite.h"
+#include "conformance/collectives.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {
 
-class RootsConformance : public RanksTest {};
+// A program may link all suites and run some.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RootsConformance);
 
+namespace {
+
 // A single call, after which all leave: whether it ended with a mismatch.
-inline bool notices(Communicator& whole, int root) {
+bool notices(Communicator& whole, int root) {
   auto part = whole.split(0, whole.rank());
   std::vector<float> data(16, 1.0F);
   try {
@@ -27,6 +27,8 @@ inline bool notices(Communicator& whole, int root) {
     return true;
   }
 }
+
+}  // namespace
 
 // Roots hear from nobody, and each may be done before another has begun. They look at each other
 // when they have sent all, all at once or one behind the other.

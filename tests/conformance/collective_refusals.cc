@@ -1,13 +1,11 @@
-// What the collectives refuse; a part of collectives.h.
-#pragma once
-
+// What the collectives refuse.
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
-#include "conformance/collectives_suite.h"
+#include "conformance/collectives.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {
