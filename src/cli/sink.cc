@@ -44,7 +44,7 @@ void Sink::write_some() {
     const ssize_t sent = write_now(fd(), queue_.data() + sent_, piece);
     if (sent < 0 && errno == EAGAIN) break;
     if (sent < 0 && errno != EINTR) {
-      broken_ = true;
+      failure_ = errno;
       return drop();
     }
     if (sent > 0) sent_ += sent;

@@ -2,6 +2,7 @@
 // without ever waiting for him.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <string>
 
@@ -20,8 +21,9 @@ class Sink {
   int fd() const { return own_ ? own_.get() : fd_; }  // to poll for POLLOUT
   bool pending() const { return sent_ < queue_.size(); }
   bool full() const { return queue_.size() - sent_ > kFull; }
-  bool broken() const { return broken_; }     // the reader has gone
-  void write_some();                          // as much as can be written now
+  bool broken() const { return failure_ != 0; }     // the reader has gone
+  bool hung_up() const { return failure_ == EIO; }  // and he was a terminal
+  void write_some();                                // as much as can be written now
   void write_within(base::Nanoseconds time);  // all of it, or what the reader takes in this time
   void drop();
 
@@ -34,7 +36,7 @@ class Sink {
   base::Fd own_;  // the same pipe or terminal, opened once more so as not to block
   std::string queue_;
   std::size_t sent_ = 0;
-  bool broken_ = false;
+  int failure_ = 0;  // of the write that no reader took
 };
 
 }  // namespace plait::cli

@@ -51,8 +51,9 @@ void Output::add_to(std::vector<pollfd>& polls) {
     polled_sinks_.push_back(sink.get());
   }
   for (Stream& stream : streams_) {
-    // Where our own reader has gone, the rank is to find that out as it would without us.
-    if (stream.sink->broken()) stream.pipe.reset();
+    // Where our own reader has gone, the rank is to find that out as it would without us: by a
+    // pipe that breaks. But a terminal that has gone kills nobody who writes to it.
+    if (stream.sink->broken() && !stream.sink->hung_up()) stream.pipe.reset();
     // A full queue stops the ranks, just as a full pipe would without us.
     if (!stream.pipe || stream.sink->full()) continue;
     polls.push_back({.fd = stream.pipe.get(), .events = POLLIN, .revents = 0});
@@ -76,6 +77,7 @@ bool Output::read_some(Stream& stream) {
   if (got < 0) return errno == EINTR;
   if (got > 0) {
     stream.lines.take({bytes.data(), static_cast<std::size_t>(got)}, stream.sink->queue());
+    if (stream.sink->broken()) stream.sink->drop();
     return true;
   }
   stream.lines.finish(stream.sink->queue());
