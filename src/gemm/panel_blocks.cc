@@ -1,7 +1,6 @@
 #include "gemm/panel_blocks.h"
 
 #include <algorithm>
-#include <variant>
 
 namespace plait::gemm {
 namespace {
@@ -42,22 +41,16 @@ std::int64_t Cut::longest() const {
   return longest;
 }
 
-const std::byte* PanelSource::stored(std::int64_t panel, std::int64_t padded_begin) const {
-  const std::size_t begin = panel_bytes(storage, padded_begin);
-  if (packed != nullptr) return packed->panel(panel) + begin;
-  return kept_block(panel, padded_begin);
-}
-
-std::byte* PanelSource::kept_block(std::int64_t panel, std::int64_t padded_begin) const {
-  return kept +
-         static_cast<std::size_t>(panel - first_panel) * panel_bytes(storage, depth.padded()) +
-         panel_bytes(storage, padded_begin);
+const std::byte* PanelSource::stored(std::int64_t panel, std::int64_t at) const {
+  if (packed != nullptr) return packed->panel(panel) + panel_bytes(storage, at);
+  const std::size_t before = panel_bytes(storage, k.end - k.begin);
+  return panels + static_cast<std::size_t>(panel - first_panel) * before +
+         panel_bytes(storage, at - k.begin);
 }
 
 std::size_t PanelBlocks::bytes(const PanelSource& source, std::int64_t longest) {
-  if (source.is_operand() && source.is_stored()) return 0;
-  const auto elements = static_cast<std::size_t>(longest * kPanelColumns);
-  return 2 * elements * size_of(source.operand) + panel_bytes(source.storage, longest);
+  if (source.is_operand()) return 0;
+  return 2 * static_cast<std::size_t>(longest * kPanelColumns) * size_of(source.operand);
 }
 
 PanelBlocks::PanelBlocks(const PanelSource& source, std::int64_t longest, std::byte* memory)
@@ -66,7 +59,7 @@ PanelBlocks::PanelBlocks(const PanelSource& source, std::int64_t longest, std::b
       memory_(memory) {}
 
 const std::byte* PanelBlocks::ready(const Place& place) {
-  if (source_.is_operand()) return stored_block(place);
+  if (source_.is_operand()) return source_.stored(place.panel, place.block.padded_begin());
   if (length_ == 0) start(place);
   expand_until(length_);
   length_ = 0;
@@ -75,34 +68,22 @@ const std::byte* PanelBlocks::ready(const Place& place) {
 }
 
 std::span<const std::byte> PanelBlocks::stored_operand(const Place& place) const {
-  if (!source_.is_operand() || !source_.is_stored()) return {};
+  if (!source_.is_operand()) return {};
   return {source_.stored(place.panel, place.block.padded_begin()),
           panel_bytes(source_.storage, place.block.padded_length())};
 }
 
 void PanelBlocks::begin(const Place& place, std::int64_t parts) {
-  if (source_.is_operand() || !source_.is_stored()) return;
+  if (source_.is_operand()) return;
   start(place);
   part_ = round_up(ceil_div(length_, parts), kExpandedAtOnce);
 }
 
 void PanelBlocks::start(const Place& place) {
   next_ = place;
-  stored_ = stored_block(place);
+  stored_ = source_.stored(place.panel, place.block.padded_begin());
   length_ = place.block.padded_length();
   done_ = 0;
-}
-
-// A view's k are one group, whose pieces are blocks.
-const std::byte* PanelBlocks::stored_block(const Place& place) {
-  const std::int64_t begin = place.block.padded_begin();
-  if (source_.is_stored()) return source_.stored(place.panel, begin);
-  std::byte* to = source_.kept != nullptr ? source_.kept_block(place.panel, begin)
-                                          : memory_ + 2 * operand_bytes_;
-  const Piece& piece = place.block.pieces.front();
-  pack_panel(std::get<WeightView>(source_.call.weight),
-             {.panel = place.panel, .begin = piece.begin, .length = piece.length}, to);
-  return to;
 }
 
 void PanelBlocks::expand_until(std::int64_t k) {

@@ -48,22 +48,18 @@ class Cut {
   bool whole_groups_ = true;
 };
 
-// Where a product's panels come from.
+// Where a product's panels come from. k is counted with the padding.
 struct PanelSource {
-  const GemmCall& call;
-  const PackedWeight* packed;  // or the call has a view
+  const PackedWeight* packed;  // or else:
   Storage storage;
   Dtype operand;
-  Depth depth;
-  std::int64_t first_panel;  // of those that are kept
-  std::byte* kept;           // panels packed on the fly; nullptr: they are not kept
-  bool has_kept;             // they are there
+  // Of a view, packed for this call: these k of the panels from `first_panel` on.
+  const std::byte* panels;
+  std::int64_t first_panel;
+  Range k;
 
   bool is_operand() const { return gemm::is_operand(storage, operand); }
-  // Whether stored panels are there to be read.
-  bool is_stored() const { return packed != nullptr || has_kept; }
-  const std::byte* stored(std::int64_t panel, std::int64_t padded_begin) const;
-  std::byte* kept_block(std::int64_t panel, std::int64_t padded_begin) const;
+  const std::byte* stored(std::int64_t panel, std::int64_t at) const;
 };
 
 // Makes blocks of panels ready for one thread, each while the one before is used.
@@ -92,7 +88,6 @@ class PanelBlocks {
   }
 
  private:
-  const std::byte* stored_block(const Place& place);
   void start(const Place& place);
   void expand_until(std::int64_t k);
   std::byte* operand(int which) {
@@ -101,7 +96,7 @@ class PanelBlocks {
 
   const PanelSource& source_;
   std::size_t operand_bytes_;
-  std::byte* memory_;  // two operands, and a block packed on the fly
+  std::byte* memory_;  // two operands
   Place next_ = {};
   const std::byte* stored_ = nullptr;  // of the next block
   std::int64_t length_ = 0;            // of the next block; 0: none has begun

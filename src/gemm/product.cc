@@ -14,6 +14,13 @@ namespace {
 // few enough that a transposed X is never copied as a whole.
 constexpr std::int64_t kSuperblockRows = 1024;
 
+// So much of a view is packed before it is multiplied: enough that memory is read in long runs, and
+// little enough that it is still at hand when it is used.
+constexpr std::size_t kPackedAtOnce = 128 * 1024;
+
+// Rows that stay in the second cache are read again for each panel at no cost.
+constexpr std::int64_t kRowsAtHand = 1024 * 1024;
+
 const WeightView* plain_weight(const GemmCall& call) {
   return std::get_if<WeightView>(&call.weight);
 }
@@ -108,13 +115,15 @@ void Product::pack_superblock(Range rows) {
   packed_from_ = rows.begin;
 }
 
-// A weight that is not ready is made so by every job that reads it: then a job takes all rows.
+// What is made of a weight is made by every job that reads it: then a job takes all rows.
 std::vector<Product::Job> Product::jobs_of(Range rows) const {
-  const std::int64_t row_step = is_ready() ? blocking_.rows : size(rows);
+  const bool takes_all = packs() || !is_operand(storage_, kernel_.operand());
+  const std::int64_t row_step = takes_all ? size(rows) : blocking_.rows;
   std::int64_t panel_step = blocking_.panels;
   while (panel_step > 1 &&
          row_step * panel_step > std::int64_t{2} * blocking_.rows * blocking_.panels)
     panel_step /= 2;
+  if (packs()) panel_step = std::min(panel_step, panels_at_once(size(rows)));
   const std::int64_t fair = ceil_div(size(panels_), 2 * std::int64_t{task_.threads});
   if (task_.threads > 1) panel_step = std::clamp<std::int64_t>(fair, 1, panel_step);
   std::vector<Job> jobs;
@@ -127,28 +136,60 @@ std::vector<Product::Job> Product::jobs_of(Range rows) const {
   return jobs;
 }
 
-bool Product::is_ready() const {
-  return is_operand(storage_, kernel_.operand()) && (packed_ != nullptr || has_panels_);
+// Few panels of a view, so that long runs of them can be packed at once; but more where there are
+// more rows to be read again for each job.
+std::int64_t Product::panels_at_once(std::int64_t rows) const {
+  const auto row_bytes =
+      static_cast<std::int64_t>(size_of(kernel_.operand())) * task_.depth.padded();
+  if (rows * row_bytes <= kRowsAtHand) return 1;
+  return rows <= blocking_.rows ? 2 : 4;
 }
 
 std::int64_t Product::step_of(const Job& job) const {
-  const bool whole = has_few(job) || (is_ready() && size(job.rows) <= blocking_.few);
+  const bool is_ready = is_operand(storage_, kernel_.operand());
+  const bool whole = has_few(job) || (is_ready && size(job.rows) <= blocking_.few);
   return whole ? task_.depth.padded() : blocking_.k;
 }
 
-PanelSource Product::source() const {
-  return {.call = task_.call,
-          .packed = packed_,
-          .storage = storage_,
-          .operand = kernel_.operand(),
-          .depth = task_.depth,
-          .first_panel = panels_.begin,
-          .kept = keeps_panels_ ? workspace_.panels.data() : nullptr,
-          .has_kept = has_panels_};
+// What is made of a block of a panel is used for all rows; what has to be made of none is not.
+std::int64_t Product::rows_at_once(const Job& job) const {
+  return is_operand(storage_, kernel_.operand()) ? blocking_.rows : size(job.rows);
+}
+
+// The panels of a view are packed here: of those that are kept all k, of others the blocks' alone.
+PanelSource Product::source_for(const Job& job, Range blocks, Workspace::Thread& memory) {
+  PanelSource from = {.packed = packed_,
+                      .storage = storage_,
+                      .operand = kernel_.operand(),
+                      .panels = workspace_.panels.data(),
+                      .first_panel = panels_.begin,
+                      .k = {0, task_.depth.padded()}};
+  if (packed_ != nullptr || size(blocks) == 0) return from;
+  std::byte* to =
+      workspace_.panels.data() + static_cast<std::size_t>(job.panels.begin - panels_.begin) *
+                                     panel_bytes(storage_, task_.depth.padded());
+  if (!keeps_panels_) {
+    const Cut::Block last = memory.cut.block(blocks.end - 1);
+    from.k = {memory.cut.block(blocks.begin).padded_begin(),
+              last.padded_begin() + last.padded_length()};
+    from.first_panel = job.panels.begin;
+    to = Workspace::at_least(memory.panels, static_cast<std::size_t>(size(job.panels)) *
+                                                panel_bytes(storage_, size(from.k)));
+    from.panels = to;
+  }
+  if (packs()) pack_view(job.panels, from.k, to);
+  return from;
+}
+
+void Product::pack_view(Range panels, Range k, std::byte* to) const {
+  const std::int64_t length = std::min(k.end, task_.depth.k) - k.begin;
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    pack_panel(*plain_weight(task_.call), {.panel = panel, .begin = k.begin, .length = length}, to);
+    to += panel_bytes(storage_, size(k));
+  }
 }
 
 void Product::make_room(const Job& job, Workspace::Thread& memory) const {
-  memory.cut.make(task_.depth, step_of(job));
   const std::size_t row_bytes = kPanelColumns * sizeof(float);
   const std::size_t bytes = static_cast<std::size_t>(size(job.rows) * size(job.panels)) * row_bytes;
   std::byte* sums = Workspace::at_least(memory.sums, bytes);
@@ -158,27 +199,55 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
   Workspace::at_least(memory.parts, memory.cut.has_whole_groups() ? strip_bytes : bytes);
 }
 
+// Panels that are read once, by few rows, need not be there as a whole.
+std::int64_t Product::blocks_at_once(const Job& job, const Cut& cut) const {
+  const bool once = packs() && !keeps_panels_ && size(job.rows) <= rows_at_once(job);
+  if (!once || cut.size() == 0) return cut.size();
+  const std::size_t bytes =
+      static_cast<std::size_t>(size(job.panels)) * panel_bytes(storage_, cut.longest());
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(kPackedAtOnce / bytes), 1, cut.size());
+}
+
 void Product::run_job(const Job& job, Workspace::Thread& memory) {
+  memory.cut.make(task_.depth, step_of(job));
+  const std::int64_t all = memory.cut.size();
+  const std::int64_t at_once = blocks_at_once(job, memory.cut);
+  const std::int64_t row_step = rows_at_once(job);
+  Range blocks = {0, 0};
+  do {
+    blocks = {blocks.end, std::min(blocks.end + at_once, all)};
+    const PanelSource from = source_for(job, blocks, memory);
+    for (std::int64_t row = job.rows.begin; row < job.rows.end; row += row_step) {
+      const Range rows = {row, std::min(row + row_step, job.rows.end)};
+      run_blocks({.rows = rows, .panels = job.panels}, blocks, from, memory);
+    }
+  } while (blocks.end < all);
+}
+
+void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
+                         Workspace::Thread& memory) {
   make_room(job, memory);
   const bool few = has_few(job);
-  const PanelSource from = source();
   const std::int64_t longest = few ? 0 : memory.cut.longest();
   PanelBlocks blocks(from, longest,
                      Workspace::at_least(memory.blocks, PanelBlocks::bytes(from, longest)));
   const std::int64_t strips = ceil_div(size(job.rows), kernel_.max_rows());
-  const std::int64_t turns = std::max<std::int64_t>(memory.cut.size(), 1) * size(job.panels);
+  const std::int64_t turns = std::max<std::int64_t>(size(k_blocks), 1) * size(job.panels);
   const auto place = [&](std::int64_t turn) -> PanelBlocks::Place {
     const std::int64_t panel = job.panels.begin + turn % size(job.panels);
-    if (memory.cut.size() == 0) return {.panel = panel, .block = {}};
-    return {.panel = panel, .block = memory.cut.block(turn / size(job.panels))};
+    if (size(k_blocks) == 0) return {.panel = panel, .block = {}};
+    return {.panel = panel, .block = memory.cut.block(k_blocks.begin + turn / size(job.panels))};
   };
+  const bool ends = k_blocks.end == memory.cut.size();
   for (std::int64_t i = 0; i < turns; ++i) {
-    Turn turn = {
-        .job = job, .place = place(i), .operand = nullptr, .last = i + size(job.panels) >= turns};
+    Turn turn = {.job = job,
+                 .place = place(i),
+                 .operand = nullptr,
+                 .last = ends && i + size(job.panels) >= turns};
     std::span<const std::byte> next;
     if (few) {
       turn.operand = from.stored(turn.place.panel, 0);
-    } else if (memory.cut.size() > 0) {
+    } else if (size(k_blocks) > 0) {
       turn.operand = blocks.ready(turn.place);
       if (i + 1 < turns) {
         blocks.begin(place(i + 1), strips);

@@ -4,7 +4,8 @@
 // the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job
 // k advances in blocks; a block of a panel is made ready once, while the rows pass by the one
 // before it, and stays in the first cache while they pass by. When k has come to its end, the tiles
-// go out.
+// go out. The panels of a view are packed by the job that reads them: as a whole where its rows
+// pass by several times, and otherwise as many blocks as stay in the second cache.
 //
 // Where scales are per group, each group is summed up by itself, and goes to the sums times its
 // scale when it is complete: sums = (part 0 · scale 0) + (part 1 · scale 1) + ..., each product and
@@ -35,11 +36,12 @@ class Workspace {
     Buffer sums;
     Buffer parts;   // of groups
     Buffer blocks;  // of panels
+    Buffer panels;  // of a view, for one job
     Cut cut;
   };
 
   Buffer rows;
-  Buffer panels;
+  Buffer panels;  // of a view, for all superblocks
   Buffer bias;
   std::vector<Thread> threads;
 };
@@ -81,12 +83,19 @@ class Product {
   };
 
   bool is_grouped() const { return task_.depth.group != 0; }
-  bool is_ready() const;
+  // Whether the panels have to be packed by whoever reads them.
+  bool packs() const { return packed_ == nullptr && !has_panels_; }
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   std::int64_t step_of(const Job& job) const;
-  PanelSource source() const;
+  std::int64_t rows_at_once(const Job& job) const;
+  std::int64_t panels_at_once(std::int64_t rows) const;
+  std::int64_t blocks_at_once(const Job& job, const Cut& cut) const;
+  PanelSource source_for(const Job& job, Range blocks, Workspace::Thread& memory);
+  void pack_view(Range panels, Range k, std::byte* to) const;
   void make_room(const Job& job, Workspace::Thread& memory) const;
   void run_job(const Job& job, Workspace::Thread& memory);
+  void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
+                  Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
   void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
   void multiply_few(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
@@ -102,7 +111,7 @@ class Product {
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
   FewRows few_;        // for the weight's bits
-  bool keeps_panels_;  // packed on the fly by the first superblock, read by the others
+  bool keeps_panels_;  // packed by the first superblock, read by the others
   bool has_panels_ = false;
 };
 
