@@ -11,6 +11,9 @@ namespace {
 // instead of two, for (world - 1) times the bytes. Two ranks send the same bytes either way.
 constexpr std::size_t kOneStepBytes = 32 * 1024;
 
+// The same where chunks can be answered: a second step is then cheap.
+constexpr std::size_t kAnsweredBytes = 1024;
+
 Tag all_reduce_tag(const Elements& out) {
   return {.operation = Operation::all_reduce,
           .dtype = out.dtype,
@@ -164,7 +167,7 @@ class Answered final : public Task {
 std::unique_ptr<Task> make_all_reduce(Communicator::State& state, const ConstElements& in,
                                       const Elements& out) {
   const std::size_t bytes = in.count * size_of(in.dtype);
-  if (state.group().world() > 1 && bytes > kOneStepBytes && state.mailbox().takes_answers()) {
+  if (state.group().world() > 1 && bytes > kAnsweredBytes && state.mailbox().takes_answers()) {
     return std::make_unique<Answered>(state, in, out);
   }
   if (state.group().world() <= 2 || bytes <= kOneStepBytes) {
