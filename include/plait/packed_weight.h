@@ -40,8 +40,9 @@ class PLAIT_EXPORT PackedWeight {
   // Panel p, its columns 64·p and on; for backends.
   const std::byte* panel(std::int64_t p) const;
 
-  // Those of the panel's 64 columns in group g, which is 0 where there are none; beyond the last
-  // column of the weight they are 0. nullptr: the scheme has no offsets.
+  // Those of the panel's 64 columns in group g, which is 0 where there are none; the next group's
+  // are behind them. Beyond the last column of the weight they are 0. nullptr: the scheme has no
+  // offsets.
   const float* scales(std::int64_t g, std::int64_t p) const;
   const std::int8_t* offsets(std::int64_t g, std::int64_t p) const;
 
@@ -50,6 +51,7 @@ class PLAIT_EXPORT PackedWeight {
   std::optional<QuantScheme> scheme_;
   std::int64_t n_;
   std::int64_t k_;
+  std::int64_t groups_ = 1;  // of scales and offsets
   std::size_t panel_bytes_;
   Buffer panels_;
   Buffer scales_;

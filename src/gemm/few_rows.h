@@ -10,6 +10,20 @@
 
 namespace plait::gemm {
 
+// Calls `one` with each group of the call.
+template <int Bits, class One>
+void for_each_group(const StoredTileCall& call, const One& one) {
+  StoredTileCall group = call;
+  group.groups = 1;
+  for (int g = 0; g < call.groups; ++g) {
+    one(group);
+    group.rows += call.k / kKStep * call.step_stride;
+    group.panel += call.k * kPanelColumns * Bits / 8;
+    if (call.offsets != nullptr) group.offsets += kPanelColumns;
+    group.sums += std::int64_t{call.row_count} * kPanelColumns;
+  }
+}
+
 // One fused multiply-add after another, as every f32 kernel that fuses has it.
 FewRows few_rows_in_sequence(int bits);
 

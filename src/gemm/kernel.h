@@ -56,11 +56,12 @@ struct StoredTileCall {
   std::int64_t row_stride;     // bytes from one row to the next
   std::int64_t step_stride;    // bytes from one kKStep of a row to the next
   const std::int8_t* panel;    // 64-byte aligned
-  const std::int8_t* offsets;  // of the panel's 64 columns; nullptr: none
-  std::int64_t k;              // a multiple of kKStep, at least one
-  float* sums;                 // [row_count][64], 64-byte aligned
+  const std::int8_t* offsets;  // [groups][64], of the panel's columns; nullptr: none
+  std::int64_t k;              // of a group; a multiple of kKStep, at least one
+  float* sums;                 // [groups][row_count][64], 64-byte aligned
   int row_count;               // 1 to FewRows::max_rows
   bool first;                  // the sums start from 0; otherwise from what `sums` holds
+  int groups = 1;              // of k, one behind the other, each summed up by itself
 };
 
 // Who multiplies few rows without writing the panel's operand to memory, if anybody does.

@@ -87,10 +87,10 @@ void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets
   }
 }
 
-void add_scaled(const float* part, const float* scales, int rows, float* sums) {
-  for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < kPanelColumns; ++j) {
-      sums[i * kPanelColumns + j] += part[i * kPanelColumns + j] * scales[j];
+void add_scaled(const float* parts, const float* scales, int groups, int rows, float* sums) {
+  for (int g = 0; g < groups; ++g, scales += kPanelColumns) {
+    for (int i = 0; i < rows; ++i, parts += kPanelColumns) {
+      for (int j = 0; j < kPanelColumns; ++j) sums[i * kPanelColumns + j] += parts[j] * scales[j];
     }
   }
 }

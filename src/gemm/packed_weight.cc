@@ -1,5 +1,6 @@
 #include "plait/packed_weight.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -20,17 +21,21 @@ Buffer room_for_panels(std::int64_t n, std::size_t panel_bytes) {
   return Buffer(static_cast<std::size_t>(gemm::panels_of(n)) * panel_bytes, {.huge_pages = true});
 }
 
-// [groups, n] with zeros up to whole panels.
-Buffer padded_columns(const ConstTensorView& view) {
-  const std::size_t row_bytes = static_cast<std::size_t>(gemm::panels_of(view.cols)) *
-                                gemm::kPanelColumns * size_of(view.dtype);
-  Buffer padded(static_cast<std::size_t>(view.rows) * row_bytes);
-  if (padded.bytes() > 0) std::memset(padded.data(), 0, padded.bytes());
-  for (std::int64_t g = 0; g < view.rows && view.cols > 0; ++g) {
-    std::memcpy(padded.data() + static_cast<std::size_t>(g) * row_bytes, view.row(g),
-                view.row_bytes());
+// [groups, n] panel by panel: [panels][groups][64], with zeros behind the last column.
+Buffer by_panels(const ConstTensorView& view) {
+  const std::int64_t panels = gemm::panels_of(view.cols);
+  const std::size_t row_bytes = gemm::kPanelColumns * size_of(view.dtype);
+  Buffer ordered(static_cast<std::size_t>(panels * view.rows) * row_bytes);
+  if (ordered.bytes() > 0) std::memset(ordered.data(), 0, ordered.bytes());
+  for (std::int64_t g = 0; g < view.rows; ++g) {
+    const auto* row = static_cast<const std::byte*>(view.row(g));
+    for (std::int64_t p = 0; p < panels; ++p) {
+      const std::size_t begin = static_cast<std::size_t>(p) * row_bytes;
+      std::memcpy(ordered.data() + static_cast<std::size_t>(p * view.rows + g) * row_bytes,
+                  row + begin, std::min(row_bytes, view.row_bytes() - begin));
+    }
   }
-  return padded;
+  return ordered;
 }
 
 }  // namespace
@@ -66,8 +71,9 @@ PackedWeight::PackedWeight(const QuantizedWeight& weight, int threads)
       gemm::pack_panel(weight, part, to + gemm::panel_bytes(storage, depth.padded_begin(g)));
     }
   });
-  scales_ = padded_columns(weight.scales());
-  if (scheme_->offsets) offsets_ = padded_columns(weight.offsets());
+  groups_ = weight.scales().rows;
+  scales_ = by_panels(weight.scales());
+  if (scheme_->offsets) offsets_ = by_panels(weight.offsets());
 }
 
 const std::byte* PackedWeight::panel(std::int64_t p) const {
@@ -75,14 +81,13 @@ const std::byte* PackedWeight::panel(std::int64_t p) const {
 }
 
 const float* PackedWeight::scales(std::int64_t g, std::int64_t p) const {
-  return reinterpret_cast<const float*>(scales_.data()) +
-         (g * gemm::panels_of(n_) + p) * gemm::kPanelColumns;
+  return reinterpret_cast<const float*>(scales_.data()) + (p * groups_ + g) * gemm::kPanelColumns;
 }
 
 const std::int8_t* PackedWeight::offsets(std::int64_t g, std::int64_t p) const {
   if (!scheme_ || !scheme_->offsets) return nullptr;
   return reinterpret_cast<const std::int8_t*>(offsets_.data()) +
-         (g * gemm::panels_of(n_) + p) * gemm::kPanelColumns;
+         (p * groups_ + g) * gemm::kPanelColumns;
 }
 
 }  // namespace plait

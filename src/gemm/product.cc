@@ -21,6 +21,13 @@ constexpr std::size_t kPackedAtOnce = 128 * 1024;
 // Rows that stay in the second cache are read again for each panel at no cost.
 constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 
+// The sums of so many groups stay in the first cache until they are added up.
+std::size_t groups_at_once(std::int64_t rows) {
+  constexpr std::int64_t kBytes = 16 * 1024;
+  constexpr std::int64_t kRowBytes = kPanelColumns * sizeof(float);
+  return static_cast<std::size_t>(std::max<std::int64_t>(kBytes / (rows * kRowBytes), 1));
+}
+
 const WeightView* plain_weight(const GemmCall& call) {
   return std::get_if<WeightView>(&call.weight);
 }
@@ -196,7 +203,11 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
   if (is_grouped() || task_.depth.k == 0) std::fill_n(sums, bytes, std::byte{0});
   if (!is_grouped()) return;
   const auto strip_bytes = static_cast<std::size_t>(kernel_.max_rows()) * row_bytes;
-  Workspace::at_least(memory.parts, memory.cut.has_whole_groups() ? strip_bytes : bytes);
+  const std::size_t few_bytes =
+      groups_at_once(size(job.rows)) * static_cast<std::size_t>(size(job.rows)) * row_bytes;
+  Workspace::at_least(memory.parts, !memory.cut.has_whole_groups() ? bytes
+                                    : has_few(job)                 ? few_bytes
+                                                                   : strip_bytes);
 }
 
 // Panels that are read once, by few rows, need not be there as a whole.
@@ -275,17 +286,21 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
     part =
         reinterpret_cast<float*>(memory.parts.data()) + (memory.cut.has_whole_groups() ? 0 : place);
   }
-  for (const Piece& piece : turn.place.block.pieces) {
-    if (has_few(job)) {
-      multiply_few(turn, piece, rows, part);
-    } else {
+  if (has_few(job)) {
+    multiply_few(turn, rows, part, sums);
+  } else {
+    for (const Piece& piece : turn.place.block.pieces) {
       multiply(turn, piece, rows, part);
+      if (is_grouped() && piece.ends) add_scaled(turn, {&piece, 1}, rows, part, sums);
     }
-    if (!is_grouped() || !piece.ends) continue;
-    loops().add_scaled(part, packed_->scales(piece.group, panel), static_cast<int>(size(rows)),
-                       sums);
   }
   if (turn.last) finish_strip(turn, rows, sums);
+}
+
+void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows,
+                         const float* parts, float* sums) const {
+  loops().add_scaled(parts, packed_->scales(groups.front().group, turn.place.panel),
+                     static_cast<int>(groups.size()), static_cast<int>(size(rows)), sums);
 }
 
 void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const {
@@ -301,19 +316,37 @@ void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* 
                     .ahead = turn.ahead});
 }
 
-void Product::multiply_few(const Turn& turn, const Piece& piece, Range rows, float* sums) const {
-  const std::byte* panel = turn.operand + panel_bytes(storage_, piece.padded_begin);
+// As many groups at once as there is room for their sums in `parts`.
+void Product::multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const {
+  std::span<const Piece> pieces = turn.place.block.pieces;
+  const std::size_t most = is_grouped() ? groups_at_once(size(rows)) : 1;
+  while (!pieces.empty()) {
+    std::size_t count = 1;
+    while (count < std::min(most, pieces.size()) &&
+           pieces[count].padded_length() == pieces[0].padded_length())
+      ++count;
+    multiply_groups(turn, pieces.first(count), rows, parts);
+    if (is_grouped()) add_scaled(turn, pieces.first(count), rows, parts, sums);
+    pieces = pieces.subspan(count);
+  }
+}
+
+void Product::multiply_groups(const Turn& turn, std::span<const Piece> groups, Range rows,
+                              float* sums) const {
+  const Piece& first = groups.front();
+  const std::byte* panel = turn.operand + panel_bytes(storage_, first.padded_begin);
   const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
   const bool plain = kernel_.row_form() == RowForm::plain;
-  few_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
+  few_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, first.padded_begin),
                  .row_stride = plain ? rows_.row_stride : step,
                  .step_stride = plain ? step : step * kRowGroup,
                  .panel = reinterpret_cast<const std::int8_t*>(panel),
-                 .offsets = packed_->offsets(piece.group, turn.place.panel),
-                 .k = piece.padded_length(),
+                 .offsets = packed_->offsets(first.group, turn.place.panel),
+                 .k = first.padded_length(),
                  .sums = sums,
                  .row_count = static_cast<int>(size(rows)),
-                 .first = piece.starts});
+                 .first = first.starts,
+                 .groups = static_cast<int>(groups.size())});
 }
 
 void Product::finish_strip(const Turn& turn, Range rows, const float* sums) {

@@ -98,7 +98,11 @@ class Product {
                   Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
   void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
-  void multiply_few(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
+  void multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const;
+  void multiply_groups(const Turn& turn, std::span<const Piece> groups, Range rows,
+                       float* sums) const;
+  void add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows, const float* parts,
+                  float* sums) const;
   void finish_strip(const Turn& turn, Range rows, const float* sums);
 
   const TileKernel& kernel_;

@@ -102,13 +102,19 @@ TEST_P(Loop, ReadsQuantisedValues) {
 }
 
 TEST_P(Loop, AddsScaledParts) {
-  const auto part = floats(5 * kPanelColumns);
-  const auto scales = floats(kPanelColumns);
-  auto got = floats(5 * kPanelColumns);
-  auto want = got;
-  set().add_scaled(part.data(), scales.data(), 5, got.data());
-  portable_loops().add_scaled(part.data(), scales.data(), 5, want.data());
-  EXPECT_EQ(got, want);
+  for (const int rows : {1, 5}) {
+    const std::int64_t each = std::int64_t{rows} * kPanelColumns;
+    const auto parts = floats(3 * each);
+    const auto scales = floats(3 * kPanelColumns);
+    auto got = floats(each);
+    auto want = got;
+    set().add_scaled(parts.data(), scales.data(), 3, rows, got.data());
+    for (std::int64_t g = 0; g < 3; ++g) {
+      portable_loops().add_scaled(parts.data() + g * each, scales.data() + g * kPanelColumns, 1,
+                                  rows, want.data());
+    }
+    EXPECT_EQ(got, want) << rows;
+  }
 }
 
 TEST_P(Loop, FinishesRows) {

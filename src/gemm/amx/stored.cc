@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "gemm/amx/tiles.h"
+#include "gemm/few_rows.h"
 
 namespace plait::gemm::amx {
 namespace {
@@ -124,7 +125,7 @@ template <class Format>
 }
 
 template <class Format>
-[[PLAIT_AMX, gnu::always_inline]] inline void multiply(const StoredTileCall& call) {
+[[PLAIT_AMX]] void multiply(const StoredTileCall& call) {
   const Format format(call.offsets);
   alignas(64) std::array<std::byte, 2 * kStepBytes> steps;  // NOLINT(*-member-init): see below
   const SumTiles sums = tiles_of_group(call.sums);
@@ -143,7 +144,7 @@ template <class Format>
 
 }  // namespace
 
-[[PLAIT_AMX]] void multiply_stored_s8(const StoredTileCall& call) { multiply<S8>(call); }
-[[PLAIT_AMX]] void multiply_stored_s4(const StoredTileCall& call) { multiply<S4>(call); }
+void multiply_stored_s8(const StoredTileCall& call) { for_each_group<8>(call, multiply<S8>); }
+void multiply_stored_s4(const StoredTileCall& call) { for_each_group<4>(call, multiply<S4>); }
 
 }  // namespace plait::gemm::amx

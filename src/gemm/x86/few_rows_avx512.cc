@@ -194,7 +194,7 @@ template <int Bits>
 
 // The second half finds the panel in the second cache. 7 → 4 + 3
 template <int Bits>
-void in_sequence(const StoredTileCall& call) {
+void group_in_sequence(const StoredTileCall& call) {
   StoredTileCall part = call;
   if (call.row_count > kRowsAtOnce) {
     part.row_count = (call.row_count + 1) / 2;
@@ -204,6 +204,11 @@ void in_sequence(const StoredTileCall& call) {
     part.row_count = call.row_count - part.row_count;
   }
   up_to_six_in_sequence<Bits>(part);
+}
+
+template <int Bits>
+void in_sequence(const StoredTileCall& call) {
+  for_each_group<Bits>(call, group_in_sequence<Bits>);
 }
 
 // Compilers may change the operands' places, but where both are not numbers the first one is the
@@ -310,12 +315,13 @@ template <int Bits>
 // Rounds to nearest, denormals are 0, no exception is raised: what AMX does whatever a thread says.
 constexpr unsigned kAmxFloats = 0x9fc0;
 
-// The row is a function of its own, which no compiler computes parts of outside.
+// For all groups at once: setting it takes as long as a group of 32 k. The row is a function of its
+// own, which no compiler computes parts of outside.
 template <int Bits>
 [[PLAIT_AVX512]] void in_chains(const StoredTileCall& call) {
   const unsigned before = _mm_getcsr();
   _mm_setcsr(kAmxFloats);
-  row_in_chains<Bits>(call);
+  for_each_group<Bits>(call, row_in_chains<Bits>);
   _mm_setcsr(before);
 }
 

@@ -205,7 +205,23 @@ template <int Bits>
   }
 }
 
-[[PLAIT_AVX512]] void add_scaled(const float* part, const float* scales, int rows, float* sums) {
+// The sums of a row alone stay in registers from group to group, ...
+[[PLAIT_AVX512]] void add_scaled_row(const float* parts, const float* scales, int groups,
+                                     float* sums) {
+  __m512 sum[4];  // NOLINT(*-avoid-c-arrays)
+  for (std::int64_t j = 0; j < 4; ++j) sum[j] = _mm512_loadu_ps(sums + j * kLanes);
+  for (int g = 0; g < groups; ++g, parts += kPanelColumns, scales += kPanelColumns) {
+    for (std::int64_t j = 0; j < 4; ++j) {
+      const __m512 scale = _mm512_loadu_ps(scales + j * kLanes);
+      sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(_mm512_loadu_ps(parts + j * kLanes), scale));
+    }
+  }
+  for (std::int64_t j = 0; j < 4; ++j) _mm512_storeu_ps(sums + j * kLanes, sum[j]);
+}
+
+// ... and the scales of a group alone from row to row.
+[[PLAIT_AVX512]] void add_scaled_group(const float* part, const float* scales, int rows,
+                                       float* sums) {
   __m512 scale[4];  // NOLINT(*-avoid-c-arrays)
   for (std::int64_t j = 0; j < 4; ++j) scale[j] = _mm512_loadu_ps(scales + j * kLanes);
   for (int i = 0; i < rows; ++i, part += kPanelColumns, sums += kPanelColumns) {
@@ -215,6 +231,12 @@ template <int Bits>
                        _mm512_add_ps(_mm512_loadu_ps(sums + j * kLanes), product));
     }
   }
+}
+
+void add_scaled(const float* parts, const float* scales, int groups, int rows, float* sums) {
+  if (rows == 1) return add_scaled_row(parts, scales, groups, sums);
+  for (std::int64_t g = 0; g < groups; ++g)
+    add_scaled_group(parts + g * rows * kPanelColumns, scales + g * kPanelColumns, rows, sums);
 }
 
 [[PLAIT_AVX512, gnu::always_inline]] inline __m256i to_bf16(__m512 value) {
