@@ -64,7 +64,8 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, int>> {
   // A random problem: what both ways to multiply are given.
   struct Problem {
     int rows = 1;
-    std::int64_t k = kKStep;
+    std::int64_t groups = 1;
+    std::int64_t k = kKStep;  // of a group
     bool first = true;
     std::unique_ptr<Fenced> x = {};
     std::unique_ptr<Fenced> panel = {};
@@ -76,58 +77,68 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, int>> {
   Problem problem(Numbers kind) {
     const std::int64_t most = below(3) == 0 ? 1 : few_.max_rows;  // a row alone is often special
     Problem p = {.rows = 1 + static_cast<int>(below(most)),
+                 .groups = 1 + below(2) * below(4),
                  .k = kKStep * (1 + below(9)),
                  .first = below(2) == 0};
+    const std::int64_t all_k = p.k * p.groups;
     p.x = std::make_unique<Fenced>(static_cast<std::size_t>(x_bytes(p)));
     std::memset(p.x->data(), 0xff, static_cast<std::size_t>(x_bytes(p)));
     for (std::int64_t row = 0; row < p.rows; ++row) {
-      for (std::int64_t k = 0; k < p.k; ++k) {
+      for (std::int64_t k = 0; k < all_k; ++k) {
         const float value = number(kind);
         convert(&value, Dtype::f32, p.x->data() + place(p, row, k), kernel_->operand(), 1);
       }
     }
-    p.panel = std::make_unique<Fenced>(panel_bytes(storage(), p.k));
-    for (std::size_t i = 0; i < panel_bytes(storage(), p.k); ++i)
+    p.panel = std::make_unique<Fenced>(panel_bytes(storage(), all_k));
+    for (std::size_t i = 0; i < panel_bytes(storage(), all_k); ++i)
       p.panel->data()[i] = static_cast<std::byte>(below(256));
     if (below(2) == 0) {
-      for (int j = 0; j < kPanelColumns; ++j)
+      for (int j = 0; j < p.groups * kPanelColumns; ++j)
         p.offsets.push_back(static_cast<std::int8_t>(below(1 << bits()) - (1 << (bits() - 1))));
     }
     p.operand =
-        std::make_unique<Fenced>(static_cast<std::size_t>(p.k * kPanelColumns * operand_bytes()));
-    expand(storage(), p.panel->data(), p.k, offsets(p), kernel_->operand(), p.operand->data());
-    for (std::int64_t i = 0; i < std::int64_t{p.rows} * kPanelColumns; ++i)
+        std::make_unique<Fenced>(static_cast<std::size_t>(p.groups * operand_bytes_of_group(p)));
+    for (std::int64_t g = 0; g < p.groups; ++g) {
+      expand(storage(), p.panel->data() + panel_bytes(storage(), g * p.k), p.k, offsets(p, g),
+             kernel_->operand(), p.operand->data() + g * operand_bytes_of_group(p));
+    }
+    for (std::int64_t i = 0; i < p.groups * p.rows * kPanelColumns; ++i)
       p.before.push_back(number(kind));
     return p;
   }
 
-  static const std::int8_t* offsets(const Problem& p) {
-    return p.offsets.empty() ? nullptr : p.offsets.data();
+  static const std::int8_t* offsets(const Problem& p, std::int64_t group) {
+    return p.offsets.empty() ? nullptr : p.offsets.data() + group * kPanelColumns;
+  }
+  std::int64_t operand_bytes_of_group(const Problem& p) const {
+    return p.k * kPanelColumns * operand_bytes();
   }
 
   bool plain() const { return kernel_->row_form() == RowForm::plain; }
   std::int64_t row_stride(const Problem& p) const {
-    return plain() ? (p.k + 3) * operand_bytes() : kKStep * operand_bytes();
+    return plain() ? (p.groups * p.k + 3) * operand_bytes() : kKStep * operand_bytes();
   }
   std::int64_t step_stride() const { return kKStep * operand_bytes() * (plain() ? 1 : 16); }
   std::int64_t place(const Problem& p, std::int64_t row, std::int64_t k) const {
     return row * row_stride(p) + k / kKStep * step_stride() + k % kKStep * operand_bytes();
   }
   std::int64_t x_bytes(const Problem& p) const {
-    return place(p, p.rows - 1, p.k - 1) + operand_bytes();
+    return place(p, p.rows - 1, p.groups * p.k - 1) + operand_bytes();
   }
 
   // The sums, in memory that ends where they do.
   std::vector<float> expanded(const Problem& p) const {
     const Fenced sums(p.before.size() * sizeof(float));
     std::memcpy(sums.data(), p.before.data(), p.before.size() * sizeof(float));
-    kernel_->multiply({.rows = p.x->data(),
-                       .row_stride = plain() ? row_stride(p) : 0,
-                       .panel = p.operand->data(),
-                       .k = p.k,
-                       .sums = reinterpret_cast<float*>(sums.data()),
-                       .row_count = p.rows,
-                       .first = p.first});
+    for (std::int64_t g = 0; g < p.groups; ++g) {
+      kernel_->multiply({.rows = p.x->data() + place(p, 0, g * p.k),
+                         .row_stride = plain() ? row_stride(p) : 0,
+                         .panel = p.operand->data() + g * operand_bytes_of_group(p),
+                         .k = p.k,
+                         .sums = reinterpret_cast<float*>(sums.data()) + g * p.rows * kPanelColumns,
+                         .row_count = p.rows,
+                         .first = p.first});
+    }
     return values(sums, p.before.size());
   }
   std::vector<float> stored(const Problem& p) const {
@@ -137,11 +148,12 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, int>> {
                    .row_stride = row_stride(p),
                    .step_stride = step_stride(),
                    .panel = reinterpret_cast<const std::int8_t*>(p.panel->data()),
-                   .offsets = offsets(p),
+                   .offsets = offsets(p, 0),
                    .k = p.k,
                    .sums = reinterpret_cast<float*>(sums.data()),
                    .row_count = p.rows,
-                   .first = p.first});
+                   .first = p.first,
+                   .groups = static_cast<int>(p.groups)});
     return values(sums, p.before.size());
   }
   static std::vector<float> values(const Fenced& sums, std::size_t n) {
@@ -160,8 +172,8 @@ TEST_P(FewRowsOf, HaveTheBitsOfTheExpandedPanel) {
     const std::vector<float> want = expanded(p);
     const std::vector<float> got = stored(p);
     ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
-        << p.rows << " rows, k " << p.k << " first " << p.first << " offsets "
-        << !p.offsets.empty();
+        << p.rows << " rows, " << p.groups << " groups of k " << p.k << " first " << p.first
+        << " offsets " << !p.offsets.empty();
   }
 }
 
