@@ -93,7 +93,8 @@ struct GemmCall {
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding
   bool accumulate = false;                // adds to what `out` holds
   const PackedInput* packed_x = nullptr;  // what pack() has made of x
-  // Called by the thread that has finished the tile; several may call at once.
+  // Called by the thread that has finished the tile; several may call at once. It may multiply by
+  // another Gemm. What it throws is thrown by run(), when some tiles have been written.
   std::function<void(const Tile&)> on_tile = {};
 };
 
@@ -109,11 +110,12 @@ class PLAIT_EXPORT Gemm {
   const GemmDesc& desc() const;
   std::string_view backend() const;
 
-  // Error{invalid_argument}, with the operator and the values, before anything is written.
+  // Error{invalid_argument}, with the operator and the values, before anything is written. Where
+  // memory runs out or a hook throws, `out` holds nothing to rely on.
   void run(const GemmCall& call);
 
-  // Makes x ready for several runs, all of its rows; for this product or one of the same backend
-  // and weight dtype.
+  // Makes x ready for several runs, all of its rows; for this product or one of the same backend,
+  // weight dtype and groups. What x holds must stay until the last of them.
   void pack(const Input& x, PackedInput& to) const;
 
  private:

@@ -32,11 +32,24 @@ Span span_of(const ConstTensorView& view) {
   return {begin, static_cast<const std::byte*>(view.row(view.rows - 1)) + view.row_bytes()};
 }
 
+// Columns of one matrix, some of them here and others there.
+bool are_columns_apart(const ConstTensorView& one, const ConstTensorView& other) {
+  const auto bytes = [](const ConstTensorView& view, std::int64_t elements) {
+    return elements * static_cast<std::int64_t>(size_of(view.dtype));
+  };
+  const std::int64_t stride = bytes(one, one.row_stride);
+  if (stride == 0 || stride != bytes(other, other.row_stride)) return false;
+  const std::int64_t between =
+      static_cast<const std::byte*>(other.data) - static_cast<const std::byte*>(one.data);
+  const std::int64_t begin = (between % stride + stride) % stride;  // of the other, in a row of one
+  return bytes(one, one.cols) <= begin && begin + bytes(other, other.cols) <= stride;
+}
+
 void check_apart(const ConstTensorView& out, const ConstTensorView& other, const char* what) {
   const Span a = span_of(out);
   const Span b = span_of(other);
   const bool apart = a.begin == a.end || b.begin == b.end || a.end <= b.begin || b.end <= a.begin;
-  PLAIT_CHECK(apart, "matmul: out overlaps ", what);
+  PLAIT_CHECK(apart || are_columns_apart(out, other), "matmul: out overlaps ", what);
 }
 
 void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
@@ -55,6 +68,7 @@ std::string kind_of(const PackedWeight& weight) {
 void check_weight(const GemmDesc& desc, const GemmCall& call) {
   if (const auto* plain = std::get_if<WeightView>(&call.weight)) {
     tensor::validate_on_cpu(plain->view, "matmul: weight");
+    quant::check_layout(plain->layout, "matmul: the weight");
     PLAIT_CHECK(plain->view.dtype != Dtype::s8, "matmul: weight is an s8 view of ",
                 plain->view.rows, " x ", plain->view.cols,
                 ", which needs scales: QuantizedWeight::from_parts() takes both");
@@ -70,6 +84,8 @@ void check_weight(const GemmDesc& desc, const GemmCall& call) {
   }
   const PackedWeight& packed =
       std::get<std::reference_wrapper<const PackedWeight>>(call.weight).get();
+  PLAIT_CHECK(packed.bytes() > 0 || packed.n() == 0 || packed.k() == 0,
+              "matmul: weight has been moved to another PackedWeight");
   PLAIT_CHECK(packed.scheme() == desc.quant, "matmul: weight is ", kind_of(packed),
               " but the product was made for ",
               desc.quant ? name(*desc.quant) : std::string(name(desc.weight)));
@@ -87,6 +103,9 @@ Range resolved(Range range, std::int64_t count) {
 void check(const GemmDesc& desc) {
   PLAIT_CHECK(desc.m >= 0 && desc.n >= 0 && desc.k >= 0, "matmul: m=", desc.m, " n=", desc.n,
               " k=", desc.k, " has a negative size");
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // what is counted of them can be counted
+  PLAIT_CHECK(desc.m <= kMost && desc.n <= kMost && desc.k <= kMost, "matmul: m=", desc.m,
+              " n=", desc.n, " k=", desc.k, " has a size beyond 2^48");
   if (desc.quant) quant::check_scheme(*desc.quant, "matmul");
   const Dtype weight = desc.quant ? Dtype::bf16 : desc.weight;
   PLAIT_CHECK(weight != Dtype::s8, "matmul: weight is s8, which needs a scheme such as s8:channel");

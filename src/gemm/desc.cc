@@ -1,5 +1,7 @@
 // A product's description as text.
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -42,11 +44,15 @@ std::string name(const GemmDesc& desc) {
 
 GemmDesc parse_gemm(std::string_view text) {
   GemmDesc desc = {.m = -1, .n = -1, .k = -1};
+  std::vector<std::string_view> known;
   for (const std::string_view word : base::split(text, ' ')) {
     if (word.empty()) continue;
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string_view key = word.substr(0, equals);
     const std::string_view value = word.substr(std::min(equals + 1, word.size()));
+    PLAIT_CHECK(std::find(known.begin(), known.end(), key) == known.end(), "matmul: \"", text,
+                "\" says ", key, "= more than once");
+    known.push_back(key);
     if (key == "m") {
       desc.m = read_size(word, value);
     } else if (key == "n") {

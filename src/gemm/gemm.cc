@@ -1,6 +1,7 @@
 #include "plait/gemm.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/check.h"
 #include "base/default_floats.h"
@@ -26,6 +27,7 @@ class Gemm::State {
 
   void run(const GemmCall& call) {
     gemm::check(desc_, call);
+    const Running running(is_running_);
     const base::DefaultFloats floats;
     const gemm::Depth depth = gemm::depth_of(desc_);
     if (call.packed_x != nullptr) call.packed_x->state().check(call.x, depth, kernel_.get());
@@ -47,6 +49,22 @@ class Gemm::State {
   }
 
  private:
+  // Memory ordering: relaxed. It only tells of a mistake, which need not be found every time.
+  class Running {
+   public:
+    explicit Running(std::atomic<bool>& flag) : flag_(flag) {
+      PLAIT_CHECK(!flag.exchange(true, std::memory_order_relaxed),
+                  "matmul: this Gemm is running: it is for one thread at a time, and a hook "
+                  "multiplies by another one");
+    }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() { flag_.store(false, std::memory_order_relaxed); }
+
+   private:
+    std::atomic<bool>& flag_;
+  };
+
   static const gemm::Rows* rows_of(const PackedInput* input) {
     return input == nullptr ? nullptr : input->state().rows();
   }
@@ -64,6 +82,7 @@ class Gemm::State {
   std::unique_ptr<gemm::TileKernel> kernel_;
   int threads_;
   gemm::Workspace workspace_;
+  std::atomic<bool> is_running_{false};
 };
 
 Gemm::Gemm(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -78,7 +97,7 @@ void Gemm::pack(const Input& x, PackedInput& to) const { state_->pack(x, to); }
 
 Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
   gemm::check(desc);
-  PLAIT_CHECK(options.threads >= 0, "matmul: threads=", options.threads, " is negative");
+  gemm::check_threads(options.threads, "matmul");
   std::string names;
   const char* refusal = nullptr;
   for (const gemm::Backend& backend : gemm::backends()) {

@@ -6,10 +6,15 @@
 #include <atomic>
 #include <exception>
 
+#include "base/check.h"
 #include "base/default_floats.h"
+#include "base/process.h"
 
 namespace plait::gemm {
 namespace {
+
+// OpenMP ends the process where it can't start as many as it is asked for.
+constexpr int kMostThreads = 1024;
 
 // The first exception of several threads. Memory ordering: the winner writes first_ after its
 // exchange, and it is read after the region's end, which orders it after all that ran inside.
@@ -63,11 +68,30 @@ class Team {
   team.run(omp_get_thread_num());
 }
 
+// Memory ordering: the guard is made before its address is stored (release), which pool_is_lost()
+// loads (acquire).
+std::atomic<const base::ForkGuard*> pool{nullptr};
+
+void remember_pool() {
+  static const auto* const guard = new base::ForkGuard;  // threads may outlive everything else
+  pool.store(guard, std::memory_order_release);
+}
+
+bool pool_is_lost() {
+  const base::ForkGuard* guard = pool.load(std::memory_order_acquire);
+  return guard != nullptr && guard->in_child();
+}
+
 }  // namespace
 
+void check_threads(int threads, std::string_view who) {
+  PLAIT_CHECK(threads >= 0 && threads <= kMostThreads, who, ": threads=", threads,
+              " is not between 0 and ", kMostThreads);
+}
+
 int thread_count(int wanted) {
-  if (omp_in_parallel() != 0) return 1;
-  return wanted > 0 ? wanted : std::max(1, omp_get_max_threads());
+  if (omp_in_parallel() != 0 || pool_is_lost()) return 1;
+  return wanted > 0 ? wanted : std::clamp(omp_get_max_threads(), 1, kMostThreads);
 }
 
 void on_threads(int threads, base::FunctionRef<void(int)> body) {
@@ -76,6 +100,7 @@ void on_threads(int threads, base::FunctionRef<void(int)> body) {
     body(0);
     return;
   }
+  remember_pool();
   Team team(body);
   team.fork();
   run_team(threads, team);

@@ -6,12 +6,18 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/function_ref.h"
 
 namespace plait::gemm {
 
+// Refuses a number of threads that nobody can mean.
+void check_threads(int threads, std::string_view who);
+
 // How many threads `wanted` comes to here: 0 is what OpenMP would use, which OMP_NUM_THREADS sets.
+// In a process that was forked after threads had worked here, it is one: the pool stayed behind,
+// and OpenMP would wait for it.
 int thread_count(int wanted);
 
 // body(i) for every i in [0, n), in any order, by up to `threads` threads (0: as above). The first

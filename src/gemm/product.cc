@@ -4,6 +4,7 @@
 #include <atomic>
 #include <variant>
 
+#include "base/default_floats.h"
 #include "gemm/parallel.h"
 #include "gemm/quant_panels.h"
 
@@ -21,11 +22,12 @@ constexpr std::size_t kPackedAtOnce = 128 * 1024;
 // Rows that stay in the second cache are read again for each panel at no cost.
 constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 
-// The sums of so many groups stay in the first cache until they are added up.
+// So many bytes of groups' sums stay in the first cache until they are added up.
+constexpr std::size_t kPartsAtOnce = 16 * 1024;
+
 std::size_t groups_at_once(std::int64_t rows) {
-  constexpr std::int64_t kBytes = 16 * 1024;
-  constexpr std::int64_t kRowBytes = kPanelColumns * sizeof(float);
-  return static_cast<std::size_t>(std::max<std::int64_t>(kBytes / (rows * kRowBytes), 1));
+  const std::size_t group_bytes = static_cast<std::size_t>(rows) * kPanelColumns * sizeof(float);
+  return std::max<std::size_t>(kPartsAtOnce / group_bytes, 1);
 }
 
 const WeightView* plain_weight(const GemmCall& call) {
@@ -84,7 +86,10 @@ void Product::run_superblock(Range rows) {
   const std::vector<Job> jobs = jobs_of(rows);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
-  on_threads(task_.threads, [&](int thread) {
+  // A thread without a job would only have to be woken.
+  const auto most = static_cast<std::int64_t>(jobs.size());
+  const auto threads = static_cast<int>(std::clamp<std::int64_t>(most, 1, task_.threads));
+  on_threads(threads, [&](int thread) {
     Workspace::Thread& memory = workspace_.threads[static_cast<std::size_t>(thread)];
     kernel_.begin();
     try {
@@ -172,10 +177,11 @@ PanelSource Product::source_for(const Job& job, Range blocks, Workspace::Thread&
                       .first_panel = panels_.begin,
                       .k = {0, task_.depth.padded()}};
   if (packed_ != nullptr || size(blocks) == 0) return from;
-  std::byte* to =
-      workspace_.panels.data() + static_cast<std::size_t>(job.panels.begin - panels_.begin) *
-                                     panel_bytes(storage_, task_.depth.padded());
-  if (!keeps_panels_) {
+  std::byte* to = nullptr;
+  if (keeps_panels_) {
+    to = workspace_.panels.data() + static_cast<std::size_t>(job.panels.begin - panels_.begin) *
+                                        panel_bytes(storage_, task_.depth.padded());
+  } else {
     const Cut::Block last = memory.cut.block(blocks.end - 1);
     from.k = {memory.cut.block(blocks.begin).padded_begin(),
               last.padded_begin() + last.padded_length()};
@@ -202,12 +208,9 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
   std::byte* sums = Workspace::at_least(memory.sums, bytes);
   if (is_grouped() || task_.depth.k == 0) std::fill_n(sums, bytes, std::byte{0});
   if (!is_grouped()) return;
-  const auto strip_bytes = static_cast<std::size_t>(kernel_.max_rows()) * row_bytes;
-  const std::size_t few_bytes =
-      groups_at_once(size(job.rows)) * static_cast<std::size_t>(size(job.rows)) * row_bytes;
-  Workspace::at_least(memory.parts, !memory.cut.has_whole_groups() ? bytes
-                                    : has_few(job)                 ? few_bytes
-                                                                   : strip_bytes);
+  const std::size_t strip = static_cast<std::size_t>(kernel_.max_rows()) * row_bytes;
+  Workspace::at_least(memory.parts,
+                      memory.cut.has_whole_groups() ? std::max(strip, kPartsAtOnce) : bytes);
 }
 
 // Panels that are read once, by few rows, need not be there as a whole.
@@ -369,7 +372,10 @@ void Product::finish_strip(const Turn& turn, Range rows, const float* sums) {
     set.finish(how, sums, size(tile.columns), out.row(row - task_.rows.begin));
   if (!call.on_tile) return;
   call.on_tile(tile);
-  kernel_.begin();  // the caller's code may have used what the kernel keeps in the processor
+  // The caller's code may have set what the thread rounds by, or used what the kernel keeps in the
+  // processor.
+  base::set_default_floats();
+  kernel_.begin();
 }
 
 }  // namespace plait::gemm

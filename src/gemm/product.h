@@ -55,7 +55,7 @@ struct Task {
   Range columns;
   Depth depth;
   const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
-  const float* bias;        // of all columns, padded to whole panels; nullptr: none
+  const float* bias;        // of all columns; nullptr: none
   int threads;
 };
 

@@ -1,5 +1,7 @@
 #include "gemm/reference.h"
 
+#include "base/default_floats.h"
+
 #include <array>
 #include <cstring>
 #include <variant>
@@ -95,7 +97,9 @@ void run_reference(const Task& task) {
           call.out.column_range(j - task.columns.begin, j - task.columns.begin + 1);
       portable_loops().finish(how, &total, 1, out.row(i - task.rows.begin));
     }
-    if (call.on_tile) call.on_tile({.rows = {i, i + 1}, .columns = task.columns});
+    if (!call.on_tile) continue;
+    call.on_tile({.rows = {i, i + 1}, .columns = task.columns});
+    base::set_default_floats();  // whatever the caller's code has set
   }
 }
 

@@ -287,6 +287,10 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
        "matmul: the window's columns 2 to 9 are not within the product's 6");
   says([&](GemmCall& c) { c.bias = p.x.view.row_range(0, 1); }, "matmul: bias is 1 x 5");
   says([&](GemmCall& c) { c.out.data = p.x.view.data; }, "matmul: out overlaps x");
+  says([&](GemmCall& c) { c.on_tile = [&](const Tile&) { gemm.run(good); }; },
+       "matmul: this Gemm is running");
+  says([&](GemmCall& c) { c.weight = WeightView{p.w.view, static_cast<WeightLayout>(7)}; },
+       "matmul: the weight");
   PackedInput packed;
   says([&](GemmCall& c) { c.packed_x = &packed; },
        "matmul: packed_x has 0 rows of k=0 but x has 4 of k=5");
@@ -322,7 +326,8 @@ TEST(Gemm, IsDescribedByText) {
   EXPECT_EQ(parse_gemm("k=11 w=f32  m=8 x=f16 n=4096"), desc);
   for (const char* bad :
        {"", "m=1 n=2", "m=1 n=2 k=x", "m=1 n=2 k=-3", "m=1 n=2 k=3 x=s8", "m=1 n=2 k=3 x=f64",
-        "m=1 n=2 k=3 q", "m n k", "m=1 n=2 k=3 =", "m=99999999999999999999 n=1 k=1"}) {
+        "m=1 n=2 k=3 q", "m=1 n=2 k=3 m=4", "m=1 n=562949953421312 k=1", "m n k",
+        "m=1 n=2 k=3 =", "m=99999999999999999999 n=1 k=1"}) {
     EXPECT_NE(refusal_of([&] { parse_gemm(bad); }), "nothing was refused") << bad;
   }
 }

@@ -25,15 +25,16 @@ GemmDesc describe(const MatmulOptions& options, std::int64_t m, const std::strin
 // Their names, in the order of the walk.
 std::vector<std::string> backends_of(const MatmulOptions& options, const GemmDesc& desc) {
   std::vector<std::string> names;
+  const auto list = [&](std::string_view name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  };
   for (const std::string& wanted : options.backends) {
     if (wanted != "all") {
-      names.emplace_back(select_gemm(desc, {.backend = wanted}).backend());
+      list(select_gemm(desc, {.backend = wanted}).backend());
       continue;
     }
     for (const GemmChoice& choice : explain_gemm(desc)) {
-      const bool listed = std::find(names.begin(), names.end(), choice.backend) != names.end();
-      if (choice.refusal.empty() && choice.backend != gemm::kReference && !listed)
-        names.push_back(choice.backend);
+      if (choice.refusal.empty() && choice.backend != gemm::kReference) list(choice.backend);
     }
   }
   return names;

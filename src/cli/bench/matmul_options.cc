@@ -134,6 +134,10 @@ MatmulOptions understand(const Wishes& wishes) {
   options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
   options.weights =
       read_list("--weight", wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight);
+  for (const std::string& weight : options.weights) {
+    PLAIT_CHECK(weight.find(' ') == std::string::npos, "--weight ", weight,
+                " is no kind of weight: there is a space in it");
+  }
   options.layout = read_layout(wishes.layout);
   options.threads = wishes.threads.empty()
                         ? gemm::thread_count(0)
