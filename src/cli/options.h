@@ -15,7 +15,7 @@
 #include "cli/verbs.h"
 
 // Seen by options.cc alone: it takes long to compile.
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): theirs
 class App;
 class Option;
 }  // namespace CLI
