@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -65,6 +66,16 @@ class Examples(unittest.TestCase):
             self.assertRegex(line, r"^peer_lost, culprit 2: all_reduce: rank [01] waits for ")
             self.assertRegex(line, r"; rank 2 \(pid \d+\) has died$")
         self.assertEqual(heard[0], heard[1])
+
+    def test_matmul(self):
+        done = run(EXAMPLES / "04_matmul")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = re.fullmatch(
+            r"\w+: 768 KiB of weight; \w+: 193 KiB, off by (\d\.\d\d) %\n", done.stdout
+        )
+        self.assertIsNotNone(said, done.stdout)
+        self.assertGreater(float(said[1]), 0.05)
+        self.assertLess(float(said[1]), 0.6)  # a step of 1/127 is off by a 250th at most
 
 
 if __name__ == "__main__":
