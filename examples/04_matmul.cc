@@ -2,6 +2,7 @@
 #include <plait/plait.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -16,6 +17,7 @@ constexpr std::int64_t kOutputs = 384;
 // Numbers from -1 to 1 that look like noise.
 std::vector<float> noise(std::int64_t count, double seed) {
   std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i)
     values.push_back(static_cast<float>(std::sin(seed + 1.7 * static_cast<double>(i * i % 9973))));
   return values;
@@ -50,7 +52,7 @@ int main() {
 
   // A quarter of the bytes, packed once for all calls. The columns are made in two windows.
   const plait::PackedWeight packed(
-      plait::quantize(weight, *plait::parse_quant_scheme("s8:channel")));
+      plait::quantize(weight, {.bits = 8, .per = plait::QuantPer::channel}));
   plait::Gemm quantised =
       plait::select_gemm(plait::parse_gemm("m=8 n=384 k=512 x=f32 w=s8:channel out=f32"));
   const plait::TensorView out = matrix(small, kRows, kOutputs);
