@@ -4,8 +4,9 @@
 #include <plait/plait.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
-#include <memory>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -42,14 +43,24 @@ void overlap(plait::Communicator& comm, plait::Trace& trace) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  plait::run_in_threads(kWorld, [&](plait::Communicator& comm) {
-    plait::Trace trace(comm.rank());
-    overlap(comm, trace);
-    if (argc > 1) plait::write_timeline(argv[1], trace, comm);
-  });
+int main(int argc, char** argv) {
+  const plait::ThreadGroup group(kWorld);
+  std::atomic<int> failures{0};
+  const auto be_rank = [&](int rank) {
+    try {
+      plait::Trace trace(rank);  // which the rank's collectives write to as well
+      plait::Communicator comm = group.join(rank, {.trace = &trace});
+      overlap(comm, trace);
+      if (argc > 1) plait::write_timeline(argv[1], trace, comm);
+    } catch (const plait::Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      ++failures;
+    }
+  };
+  std::vector<std::thread> ranks;
+  ranks.reserve(kWorld);
+  for (int rank = 0; rank < kWorld; ++rank) ranks.emplace_back(be_rank, rank);
+  for (std::thread& rank : ranks) rank.join();
+  if (failures > 0) return 1;
   std::printf("%d ranks gathered %zu elements each beside their tiles\n", kWorld, kShard * kWorld);
-} catch (const plait::Error& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
 }

@@ -56,6 +56,8 @@ class Examples(unittest.TestCase):
             events = json.loads(timeline.read_text(encoding="utf-8"))["traceEvents"]
         tiles = {event["pid"] for event in events if event.get("name") == "tile"}
         self.assertEqual(len(tiles), 4)
+        gathers = {event["pid"] for event in events if "all_gather" in event.get("name", "")}
+        self.assertEqual(len(gathers), 4)
 
     def test_lost_rank(self):
         done = run_ranks(3, "03_lost_rank")

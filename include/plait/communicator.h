@@ -115,7 +115,8 @@ class PLAIT_EXPORT ThreadGroup {
 };
 
 // Runs `body` as `world` ranks, each in a thread of its own; when a rank throws, the others are
-// told and the first Error is thrown here once all have ended.
+// told and the first Error is thrown here once all have ended. All record into one trace, if it is
+// given; for a timeline each rank joins a ThreadGroup with its own.
 PLAIT_EXPORT void run_in_threads(int world, const std::function<void(Communicator&)>& body,
                                  const CommunicatorOptions& options = {});
 

@@ -32,9 +32,14 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
 
 std::optional<Link> wanted_link(const CommunicatorOptions& options) {
   const auto text = options.link ? std::nullopt : base::env("PLAIT_LINK");
-  const std::optional<Link> link = text ? parse_link(*text) : options.link;
-  if (link) comm::check_link(*link);
-  return link;
+  try {
+    const std::optional<Link> link = text ? parse_link(*text) : options.link;
+    if (link) comm::check_link(*link);
+    return link;
+  } catch (const Error& error) {
+    if (!text) throw;
+    base::fail(error.code(), "PLAIT_LINK: ", error.what());
+  }
 }
 
 std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {

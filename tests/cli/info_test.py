@@ -67,7 +67,7 @@ class InfoTest(InfoCase):
         self.environment["PLAIT_PLUGIN_PATH"] = "/nowhere"
         mpi = self.json()["transports"][2]
         self.assertFalse(mpi["available"])
-        self.assertIn("is not installed", mpi["refusal"])
+        self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", mpi["refusal"])
         self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
 
     def test_its_place(self):

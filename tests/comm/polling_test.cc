@@ -49,7 +49,7 @@ TEST(PollingAMailbox, EndsAtTheDeadline) {
       [&](Mailbox& mailbox) {
         while (!mailbox.arrived(1, 0, tag)) mailbox.progress();
       },
-      "all_gather: rank 0 waits for chunk 70000 from rank 1 since 300 ms");
+      "all_gather: rank 0 waits for chunk 70000 from rank 1 for 300 ms");
 }
 
 TEST(PollingAMailbox, EndsAtTheDeadlineForRoomToo) {
@@ -61,7 +61,7 @@ TEST(PollingAMailbox, EndsAtTheDeadlineForRoomToo) {
           mailbox.progress();
         }
       },
-      "outbox: rank 0 waits for rank 1 to release a chunk since 300 ms");
+      "outbox: rank 0 waits for rank 1 to release a chunk for 300 ms");
 }
 
 // What moves is no reason to give up, and time in which nobody is asked is none of waiting.

@@ -114,9 +114,9 @@ TEST(Transports, ShmJoinsOneHostOnly) {
 
 TEST(Transports, AMissingPluginIsNamed) {
   const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
-  EXPECT_EQ(
-      refusal_to_select("mpi", site_of(2)),
-      "no transport for rank 0 of 2: mpi: its plugin libplait_mpi_openmpi.so is not installed");
+  EXPECT_EQ(refusal_to_select("mpi", site_of(2)),
+            "no transport for rank 0 of 2: mpi: its plugin libplait_mpi_openmpi.so is not in "
+            "PLAIT_PLUGIN_PATH, /nonexistent");
   EXPECT_STREQ(select_transport("", site_of(2)).name, "shm");
 }
 
@@ -126,7 +126,8 @@ TEST(Transports, EveryRefusalIsToldWhereNoneCan) {
             "no transport for rank 0 of 4: "
             "threads: joins threads of one process (run_in_threads, ThreadGroup), not processes; "
             "shm: shares the memory of one host; these ranks are on 2; "
-            "mpi: its plugin libplait_mpi_openmpi.so is not installed");
+            "mpi: its plugin libplait_mpi_openmpi.so is not in "
+            "PLAIT_PLUGIN_PATH, /nonexistent");
 }
 
 TEST(Transports, ACorruptPluginIsRefused) {

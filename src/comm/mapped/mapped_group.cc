@@ -216,7 +216,7 @@ void MappedGroup::give_up(const Awaited& awaited) {
   }
   fail_and_raise(
       {Code::timeout, culprit,
-       sentence(describe(awaited, rank()), " since ", base::show_duration(policy().timeout), blame,
+       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame,
                 " (", rendezvous_->describe(culprit), ")")});
 }
 

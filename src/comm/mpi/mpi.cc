@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <errno.h>
 
 #include <filesystem>
 #include <vector>
@@ -25,7 +26,10 @@ std::vector<fs::path> plugin_folders() {
   std::error_code failure;
   // Any address of this binary will do.
   if (::dladdr(reinterpret_cast<const void*>(&plugin_folders), &self) == 0) return folders;
-  fs::path folder = fs::canonical(self.dli_fname, failure).parent_path();
+  // Of the program itself only the word is known by which it was started.
+  const bool is_program = std::string_view(self.dli_fname) == program_invocation_name;
+  const char* const binary = is_program ? "/proc/self/exe" : self.dli_fname;
+  fs::path folder = fs::canonical(binary, failure).parent_path();
   if (failure) return folders;
   folders.push_back(folder / "plait");
   for (int up = 0; up < 3; ++up, folder = folder.parent_path())
@@ -58,7 +62,12 @@ Loaded load() {
     }
     return {.plugin = plugin};
   }
-  return {.refusal = base::sentence("its plugin ", kFile, " is not installed")};
+  const auto path = base::env("PLAIT_PLUGIN_PATH");
+  return {.refusal =
+              path ? base::sentence("its plugin ", kFile, " is not in PLAIT_PLUGIN_PATH, ", *path)
+                   : base::sentence("its plugin ", kFile,
+                                    " is not in lib/plait/ beside this "
+                                    "program or library; PLAIT_PLUGIN_PATH can name its folder")};
 }
 
 }  // namespace

@@ -236,7 +236,7 @@ void MpiGroup::look_around(const Awaited* awaited) {
 void MpiGroup::give_up(const Awaited& awaited) {
   fail_and_raise(
       {Code::timeout, awaited.peer,
-       sentence(describe(awaited, rank()), " since ", base::show_duration(policy().timeout))});
+       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
 }
 
 // Nobody rings: MPI must be called for anything to move. 20 µs keep the core mostly free, and are
