@@ -1,5 +1,5 @@
 #include <dlfcn.h>
-#include <errno.h>
+#include <cerrno>
 
 #include <filesystem>
 #include <vector>
