@@ -1,12 +1,18 @@
-// Products don't depend on how the caller's thread rounds and treats denormals, which the threads
-// of a team would not share.
+// Products don't depend on how the caller's thread rounds and treats denormals, nor on how the
+// threads of a team do, which are as the thread was that made them.
 #include <gtest/gtest.h>
+#include <omp.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "gemm/matrix.h"
 #include "plait/gemm.h"
+#include "tensor/compare.h"
 #include "tensor/float_modes.h"
 
 namespace plait {
@@ -17,57 +23,110 @@ constexpr std::int64_t kColumns = 70;
 constexpr std::int64_t kDepth = 50;
 
 // Thirds, some of them small enough for products that are denormal.
-std::vector<float> thirds(std::int64_t count) {
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i)
-    values.push_back(static_cast<float>(i % 7 + 1) / 3 * (i % 5 == 0 ? 0x1p-70F : 1));
-  return values;
-}
-
-TensorView view_of(std::vector<float>& values, std::int64_t cols) {
-  const auto rows = static_cast<std::int64_t>(values.size()) / cols;
-  return {
-      .data = values.data(), .dtype = Dtype::f32, .rows = rows, .cols = cols, .row_stride = cols};
+void fill_thirds(const TensorView& view) {
+  for (std::int64_t i = 0; i < view.rows; ++i) {
+    for (std::int64_t j = 0; j < view.cols; ++j) {
+      const std::int64_t at = i * view.cols + j;
+      const float value = static_cast<float>(at % 7 + 1) / 3 * (at % 5 == 0 ? 0x1p-70F : 1);
+      convert(&value, Dtype::f32, view.column_range(j, j + 1).row(i), view.dtype, 1);
+    }
+  }
 }
 
 // Made before any mode is entered.
 struct Operands {
-  std::vector<float> x = thirds(kRows * kDepth);
-  std::vector<float> w = thirds(kColumns * kDepth);
-  std::vector<float> bias = thirds(kColumns);
+  explicit Operands(const GemmDesc& description)
+      : desc(description),
+        x(desc.x, desc.m, desc.k),
+        w(desc.quant ? Dtype::f32 : desc.weight, desc.n, desc.k),
+        bias(Dtype::f32, 1, desc.n) {
+    for (const Matrix* matrix : {&x, &w, &bias}) fill_thirds(matrix->view);
+    if (desc.quant) quantised = quantize(weight(), *desc.quant);
+  }
+  WeightView weight() const { return {.view = w.view, .layout = WeightLayout::out_in}; }
+
+  GemmDesc desc;
+  Matrix x;
+  Matrix w;
+  Matrix bias;
+  std::optional<QuantizedWeight> quantised;
 };
 
-std::vector<float> product(const std::string& backend, int threads, Operands& operands) {
-  std::vector<float> y(kRows * kColumns);
-  select_gemm({.m = kRows,
-               .n = kColumns,
-               .k = kDepth,
-               .x = Dtype::f32,
-               .weight = Dtype::f32,
-               .out = Dtype::f32},
-              {.backend = backend, .threads = threads})
-      .run({.x = {view_of(operands.x, kDepth)},
-            .weight = WeightView{view_of(operands.w, kDepth), WeightLayout::out_in},
-            .out = view_of(y, kColumns),
-            .bias = view_of(operands.bias, kColumns)});
+// All that a caller does, in its own mode.
+Matrix product(const Operands& operands, const GemmOptions& options) {
+  const GemmDesc& desc = operands.desc;
+  Matrix y(desc.out, desc.m, desc.n);
+  Gemm gemm = select_gemm(desc, options);
+  const PackedWeight packed = operands.quantised
+                                  ? PackedWeight(*operands.quantised, options.threads)
+                                  : PackedWeight(operands.weight(), options.threads);
+  PackedInput ready;
+  gemm.pack({operands.x.view}, ready);
+  gemm.run({.x = {operands.x.view},
+            .weight = packed,
+            .out = y.view,
+            .bias = operands.bias.view,
+            .packed_x = &ready});
   return y;
 }
 
-TEST(FloatModes, OfTheCallerChangeNoBit) {
-  Operands operands;
-  for (const std::string backend : {"vector", "reference"}) {
+// OpenMP keeps a pool of threads for each thread that asks for a team, and they stay in the mode in
+// which they were made; plait's own teams come from the same pool.
+void make_pool(int threads) {
+#pragma omp parallel num_threads(threads) default(none)
+  (void)omp_get_thread_num();
+}
+
+std::vector<GemmDesc> descs() {
+  const GemmDesc floats = {.m = kRows,
+                           .n = kColumns,
+                           .k = kDepth,
+                           .x = Dtype::f32,
+                           .weight = Dtype::f32,
+                           .out = Dtype::f32};
+  std::vector<GemmDesc> all(4, floats);
+  all[1].x = all[1].weight = Dtype::bf16;
+  all[2].quant = parse_quant_scheme("s8:group=16");
+  all[3].x = Dtype::bf16;
+  all[3].out = Dtype::bf16;
+  all[3].quant = parse_quant_scheme("s4:offsets");
+  return all;
+}
+
+class FloatModes : public testing::TestWithParam<std::string> {};
+
+TEST_P(FloatModes, OfTheCallerChangeNoBit) {
+  int done = 0;
+  for (const GemmDesc& desc : descs()) {
+    const auto walk = explain_gemm(desc);
+    if (std::none_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
+          return choice.backend == GetParam() && choice.refusal.empty();
+        }))
+      continue;
+    ++done;
+    const Operands operands(desc);
+    const Matrix usual = product(operands, {.backend = GetParam(), .threads = 1});
     for (const int threads : {1, 2}) {
-      const std::vector<float> usual = product(backend, threads, operands);
       for (const FloatMode& mode : float_modes()) {
-        mode.enter();
-        const std::vector<float> y = product(backend, threads, operands);
-        mode.leave();
-        EXPECT_EQ(std::memcmp(y.data(), usual.data(), y.size() * sizeof(float)), 0)
-            << backend << " on " << threads << " threads, " << mode.name;
+        Matrix y(desc.out, desc.m, desc.n);
+        // A new thread has no pool yet.
+        std::thread caller([&] {
+          mode.enter();
+          make_pool(threads);
+          y = product(operands, {.backend = GetParam(), .threads = threads});
+          mode.leave();
+        });
+        caller.join();
+        EXPECT_TRUE(tensor::same_bits(y.view, usual.view))
+            << name(desc) << " on " << threads << " threads, " << mode.name;
       }
     }
   }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, FloatModes,
+                         testing::Values("amx", "xsmm", "vector", "reference"));
 
 }  // namespace
 }  // namespace plait

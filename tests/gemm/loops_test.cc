@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <random>
@@ -135,6 +138,60 @@ TEST_P(Loop, FinishesRows) {
         portable_loops().finish(how, sums.data(), n, want.data());
         EXPECT_EQ(got, want) << name(dtype) << " variant " << variant << " n " << n;
         EXPECT_EQ(n > 0, got != std::vector<std::uint16_t>(got.size(), 0x3c00));
+      }
+    }
+  }
+}
+
+// What rounding has a rule of its own for: beside 0 and beyond the largest number, ties, and all
+// kinds of not a number, of which the roundings' carries would make infinities, or zeros.
+std::vector<float> extremes() {
+  std::vector<float> values;
+  for (const std::uint32_t bits : {
+           0x00000000U, 0x00000001U, 0x00008000U, 0x00008001U, 0x00018000U,
+           0x007fffffU,  // denormal
+           0x33000000U, 0x33000001U, 0x33400000U, 0x387fe000U, 0x387fffffU,
+           0x38800000U,                                                      // in f16
+           0x3f808000U, 0x3f818000U, 0x3f801000U, 0x3f803000U,               // ties
+           0x477fe000U, 0x477fefffU, 0x477ff000U, 0x47800000U,               // the end of f16
+           0x7f7f0000U, 0x7f7f7fffU, 0x7f7f8000U, 0x7f7fffffU,               // the end of bf16
+           0x7f800000U,                                                      // infinity
+           0x7f800001U, 0x7fc00000U, 0x7fc01234U, 0x7fff8000U, 0x7fffffffU,  // not a number
+       }) {
+    for (const std::uint32_t sign : {0U, 0x80000000U})
+      values.push_back(std::bit_cast<float>(bits | sign));
+  }
+  values.resize(kPanelColumns, 1);
+  return values;
+}
+
+// The operations before the rounding meet the same. Where two that are not numbers meet, which of
+// them is kept is the compiler's choice: so all but the sums are finite or infinite.
+TEST_P(Loop, FinishesWhatIsNotFinite) {
+  const std::vector<float> sums = extremes();
+  std::vector<float> others = sums;
+  std::rotate(others.begin(), others.begin() + 21, others.end());
+  for (float& other : others) other = std::isnan(other) ? 2 : other;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    std::vector<std::byte> before(kPanelColumns * size_of(dtype));
+    convert(others.data(), Dtype::f32, before.data(), dtype, others.size());
+    for (int variant = 0; variant < 8; ++variant) {
+      const Finish how = {.scales = (variant & 1) != 0 ? others.data() : nullptr,
+                          .bias = (variant & 2) != 0 ? others.data() : nullptr,
+                          .accumulate = (variant & 4) != 0,
+                          .dtype = dtype};
+      std::vector<std::byte> got = before;
+      std::vector<std::byte> want = before;
+      set().finish(how, sums.data(), kPanelColumns, got.data());
+      portable_loops().finish(how, sums.data(), kPanelColumns, want.data());
+      for (std::size_t j = 0; j < kPanelColumns; ++j) {
+        const std::size_t at = j * size_of(dtype);
+        EXPECT_EQ(std::memcmp(&got[at], &want[at], size_of(dtype)), 0)
+            << name(dtype) << " variant " << variant << " of " << std::hex
+            << std::bit_cast<std::uint32_t>(sums[j]);
+        float finished = 0;
+        convert(&want[at], dtype, &finished, Dtype::f32, 1);
+        EXPECT_TRUE(!std::isnan(sums[j]) || std::isnan(finished));
       }
     }
   }

@@ -1,0 +1,117 @@
+// Products that a caller runs on the threads of an OpenMP team of its own.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "gemm/matrix.h"
+#include "plait/error.h"
+#include "plait/gemm.h"
+#include "tensor/compare.h"
+
+namespace plait {
+namespace {
+
+constexpr int kThreads = 2;
+
+// OpenMP orders a team's fork and join; the atomics say so again, because the thread sanitizer
+// can't see into its library.
+struct Team {
+  explicit Team(std::function<void(int)> all_do) : body(std::move(all_do)) {}
+  void run(int thread) {
+    (void)forked.load(std::memory_order_acquire);  // pairs with run_team()'s caller
+    body(thread);
+    ended.fetch_add(1, std::memory_order_release);  // pairs with run_team()'s caller
+  }
+
+  std::function<void(int)> body;
+  std::atomic<bool> forked{false};
+  std::atomic<int> ended{0};
+};
+
+// Only passes a reference to threads, in a way that the sanitizer would take for a race.
+[[gnu::no_sanitize_thread]] void run_team(Team& team) {
+#pragma omp parallel num_threads(kThreads) default(none) shared(team)
+  team.run(omp_get_thread_num());
+}
+
+class CallerTeam : public testing::TestWithParam<std::string> {
+ protected:
+  // Inner teams are not made, whether OpenMP would give them threads or not.
+  void SetUp() override { omp_set_max_active_levels(2); }
+  void TearDown() override { omp_set_max_active_levels(levels_); }
+
+ private:
+  int levels_ = omp_get_max_active_levels();
+};
+
+// What one thread has seen of its products.
+struct Seen {
+  int tiles = 0;
+  int elsewhere = 0;  // tiles of another thread, or of a team inside the caller's
+  int wrong = 0;
+};
+
+TEST_P(CallerTeam, RunsEachProductOnItsOwnThread) {
+  const std::int64_t columns = GetParam() == "reference" ? 80 : 400;  // which takes its time
+  const GemmDesc desc = {.m = 90, .n = columns, .k = 70, .out = Dtype::f32};
+  try {
+    select_gemm(desc, {.backend = GetParam()});
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  const WeightView weight = {w.view, WeightLayout::out_in};
+  const Matrix x(desc.x, kThreads * desc.m, desc.k, 1);
+  const Matrix whole(Dtype::f32, kThreads * desc.m, desc.n);
+  select_gemm(desc, {.backend = GetParam(), .threads = 1})
+      .run({.x = {x.view}, .weight = weight, .out = whole.view});
+
+  std::array<Seen, kThreads> seen = {};
+  Team team([&](int thread) {
+    Seen& mine = seen.at(static_cast<std::size_t>(thread));
+    const Range rows = {thread * desc.m, (thread + 1) * desc.m};
+    const std::thread::id self = std::this_thread::get_id();
+    for (const int threads : {0, 3}) {
+      Gemm gemm = select_gemm(desc, {.backend = GetParam(), .threads = threads});
+      const PackedWeight packed(weight, threads);
+      PackedInput ready;
+      gemm.pack({x.view.row_range(rows.begin, rows.end)}, ready);
+      const Matrix y(Dtype::f32, desc.m, desc.n, 9);
+      std::atomic<int> tiles{0};
+      std::atomic<int> elsewhere{0};
+      gemm.run({.x = {x.view.row_range(rows.begin, rows.end)},
+                .weight = packed,
+                .out = y.view,
+                .packed_x = &ready,
+                .on_tile = [&](const Tile&) {
+                  ++tiles;
+                  const bool here = std::this_thread::get_id() == self && omp_get_level() == 1;
+                  if (!here) ++elsewhere;
+                }});
+      mine.tiles += tiles;
+      mine.elsewhere += elsewhere;
+      if (!tensor::same_bits(y.view, whole.view.row_range(rows.begin, rows.end))) ++mine.wrong;
+    }
+  });
+  team.forked.store(true, std::memory_order_release);  // pairs with Team::run()
+  run_team(team);
+  ASSERT_EQ(team.ended.load(std::memory_order_acquire), kThreads);  // pairs with Team::run()
+  for (const Seen& mine : seen) {
+    EXPECT_GT(mine.tiles, 0);
+    EXPECT_EQ(mine.elsewhere, 0);
+    EXPECT_EQ(mine.wrong, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, CallerTeam,
+                         testing::Values("amx", "xsmm", "vector", "reference"));
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,147 @@
+// Parts and ways of a product that give the bits of the whole one (plait/gemm.h), for every backend
+// that has blocks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gemm/matrix.h"
+#include "plait/gemm.h"
+#include "tensor/compare.h"
+
+namespace plait {
+namespace {
+
+constexpr Dtype kFloats[] = {Dtype::f32, Dtype::bf16, Dtype::f16};  // NOLINT(*-avoid-c-arrays)
+
+class ProductParts : public testing::TestWithParam<std::string> {
+ protected:
+  Gemm select(const GemmDesc& desc, int threads) const {
+    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
+  }
+  bool can(const GemmDesc& desc) const {
+    const auto walk = explain_gemm(desc);
+    return std::any_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
+      return choice.backend == GetParam() && choice.refusal.empty();
+    });
+  }
+  std::int64_t below(std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
+  }
+  Range range(std::int64_t count) {
+    const std::int64_t begin = below(count);
+    return {begin, begin + 1 + below(count - begin)};
+  }
+  // Every other window begins at one of the two ends, where the other does not.
+  Window window(const GemmDesc& desc, int round) {
+    Window window = {.rows = range(desc.m), .columns = range(desc.n)};
+    if (round % 4 == 1) window.rows.begin = 0;
+    if (round % 4 == 3) window.columns.begin = 0;
+    return window;
+  }
+
+ private:
+  std::mt19937 random_{23};
+};
+
+ConstTensorView part_of(const Matrix& whole, const Window& window) {
+  return whole.view.row_range(window.rows.begin, window.rows.end)
+      .column_range(window.columns.begin, window.columns.end);
+}
+
+void copy(const ConstTensorView& from, const TensorView& to) {
+  for (std::int64_t i = 0; i < from.rows; ++i)
+    std::memcpy(to.row(i), from.row(i), from.row_bytes());
+}
+
+// The bias counts from the product's first column, what is added to from the window's first
+// element.
+TEST_P(ProductParts, WindowsTakeTheirOwnBiasAndWhatIsThere) {
+  const std::int64_t share = GetParam() == "reference" ? 3 : 1;
+  int done = 0;
+  for (const Dtype dtype : kFloats) {
+    for (const Dtype out : kFloats) {
+      const GemmDesc desc = {
+          .m = 75 / share, .n = 210, .k = 37, .x = dtype, .weight = dtype, .out = out};
+      if (!can(desc)) continue;
+      const Matrix x(dtype, desc.m, desc.k, 1);
+      const Matrix w(dtype, desc.n, desc.k, 2);
+      const Matrix bias(done++ % 2 == 0 ? Dtype::f32 : Dtype::bf16, 1, desc.n, 3);
+      const Matrix before(out, desc.m, desc.n, 4);
+      const PackedWeight packed(WeightView{w.view, WeightLayout::out_in}, 1);
+      for (const bool accumulate : {false, true}) {
+        const Matrix whole(out, desc.m, desc.n, 4);
+        GemmCall call = {.x = {x.view},
+                         .weight = packed,
+                         .out = whole.view,
+                         .bias = bias.view,
+                         .accumulate = accumulate};
+        select(desc, 1).run(call);
+        for (int round = 0; round < 12; ++round) {
+          call.window = window(desc, round);
+          const ConstTensorView want = part_of(whole, call.window);
+          const Matrix part(out, want.rows, want.cols);
+          copy(part_of(before, call.window), part.view);
+          call.out = part.view;
+          if (round % 2 == 0) call.weight = packed;
+          if (round % 2 == 1) call.weight = WeightView{w.view, WeightLayout::out_in};
+          select(desc, 1 + round % 3).run(call);
+          ASSERT_TRUE(tensor::same_bits(part.view, want))
+              << name(desc) << " accumulate " << accumulate << " from row "
+              << call.window.rows.begin << ", column " << call.window.columns.begin;
+        }
+      }
+    }
+  }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+}
+
+// A view is packed in chunks of k for few rows, as a whole for some, and once for more than a
+// superblock. Here k is long enough for three chunks of the largest, and its last pair is half
+// empty. Rows are those of one whole product, whose packed weight is read as it is; they take every
+// path with as little work as will do, because a sanitizer makes much of it.
+TEST_P(ProductParts, ViewsOfAWeightGiveTheBitsOfAPackedOne) {
+  if (GetParam() == "reference") GTEST_SKIP() << "has no blocks";
+  constexpr std::int64_t kColumns = 130;
+  constexpr std::int64_t kDepth = 2499;
+  const std::vector<std::int64_t> rows_by_outputs = {1, 130, 300, 1100};
+  const std::vector<std::int64_t> rows_by_inputs = {1, 40, 600};
+  int done = 0;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out}) {
+      const bool out_in = layout == WeightLayout::out_in;
+      const std::vector<std::int64_t>& all_rows = out_in ? rows_by_outputs : rows_by_inputs;
+      const GemmDesc desc = {.m = all_rows.back(),
+                             .n = kColumns,
+                             .k = kDepth,
+                             .x = dtype,
+                             .weight = dtype,
+                             .out = Dtype::f32};
+      if (!can(desc)) continue;
+      ++done;
+      const Matrix x(dtype, desc.m, kDepth, 1);
+      const Matrix w(dtype, out_in ? kColumns : kDepth, out_in ? kDepth : kColumns, 2);
+      const WeightView weight = {.view = w.view, .layout = layout};
+      const Matrix whole(Dtype::f32, desc.m, kColumns);
+      const PackedWeight packed(weight, 2);
+      select(desc, 2).run({.x = {x.view}, .weight = packed, .out = whole.view});
+      for (const std::int64_t rows : all_rows) {
+        const Matrix y(Dtype::f32, rows, kColumns);
+        select(desc, rows == 40 ? 2 : 1)
+            .run({.x = {x.view.row_range(0, rows)}, .weight = weight, .out = y.view});
+        ASSERT_TRUE(tensor::same_bits(y.view, whole.view.row_range(0, rows)))
+            << name(dtype) << ' ' << name(layout) << ' ' << rows << " rows";
+      }
+    }
+  }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ProductParts,
+                         testing::Values("amx", "xsmm", "vector", "reference"));
+
+}  // namespace
+}  // namespace plait
