@@ -1,4 +1,4 @@
-// A layer's product with its weight as it came, and with the same weight in 8 bits: y = x·wᵀ + bias.
+// y = x·wᵀ + bias with a weight as it came, and with the same weight in 8 bits.
 #include <plait/plait.h>
 
 #include <cmath>

@@ -55,8 +55,8 @@ struct Loops {
   void (*s4_to_bf16)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                      std::uint32_t* to);
 
-  // sums[i][j] += parts[g][i][j] · scales[g][j] for each group g in turn, the product rounded before
-  // it is added; 64 columns.
+  // sums[i][j] += parts[g][i][j] · scales[g][j] for each group g in turn, the product rounded
+  // before it is added; 64 columns.
   void (*add_scaled)(const float* parts, const float* scales, int groups, int rows, float* sums);
 
   // Elements [0, n) of a row, n <= 64.

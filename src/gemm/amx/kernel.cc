@@ -139,8 +139,8 @@ class AmxKernel final : public TileKernel {
   int max_rows() const override { return kMaxRows; }
 
   // 192 k of a panel are 24 KiB, which stay in the first cache beside the strip of rows that passes
-  // by, 12 KiB, and its sums, 8 KiB; the rows and the sums of 8 panels are 96 KiB and 512 KiB, which
-  // stay in the second.
+  // by, 12 KiB, and its sums, 8 KiB; the rows and the sums of 8 panels are 96 KiB and 512 KiB,
+  // which stay in the second.
   Blocking blocking() const override { return {.rows = 256, .panels = 8, .k = 192, .few = kGroup}; }
 
   // Somebody else's code on this thread may have shaped the tiles since.
