@@ -125,6 +125,8 @@ class WhyTest(InfoCase):
         self.assertIsNone(found["chosen"])
         self.assertFalse(any(step["can"] for step in found["walk"]))
         page = self.plait("info", "--why", "ranks=4,hosts=2").stdout
+        # plait run, which is taken for ranks of one host, can't have started them.
+        self.assertIn("The transport for 4 ranks on 2 hosts, started by Open MPI", page)
         self.assertIn("  shm      no   shares the memory of one host; these ranks are on 2\n", page)
         self.assertTrue(page.endswith("None can be used: connect() will refuse.\n"))
 

@@ -83,7 +83,9 @@ Problem parse_problem(const std::vector<std::string>& words) {
                      .transport = base::env("PLAIT_TRANSPORT").value_or("")};
   for (const std::string& word : words) read_word(word, problem);
   Place& place = problem.place;
-  if (place.launcher.empty() && place.world > 1) place.launcher = "plait run";
+  // Who could have started them, where nobody says who did.
+  if (place.launcher.empty() && place.world > 1)
+    place.launcher = place.hosts > 1 ? "Open MPI" : "plait run";
   place.rank = std::min(place.rank, place.world - 1);
   PLAIT_CHECK(place.hosts <= place.world, "--why: ", show_count(place.world, "rank"),
               " cannot be on ", place.hosts, " hosts");
