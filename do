@@ -34,13 +34,14 @@ TEXT
 
 verb_demo() {
   need_packages build
+  tell_of_first_build release
   step 'build release' build release
   build/release/src/cli/plait info
   exec build/release/bench/comm/exchange_demo
 }
 
 verb_plait() {
-  [[ -x build/release/src/cli/plait ]] || need_packages build >&2
+  [[ -x build/release/src/cli/plait ]] || { need_packages build; tell_of_first_build release; } >&2
   quietly build_targets release src/cli/plait
   command=$PWD/build/release/src/cli/plait
   cd "$caller"
@@ -48,7 +49,9 @@ verb_plait() {
 }
 
 verb_bench() {
+  check_bench_name "$@"
   need_packages build
+  tell_of_first_build release
   step 'build release' build release
   run_benches "$@"
 }

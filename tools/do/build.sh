@@ -6,6 +6,12 @@ personality=()  # put before what builds and runs instrumented programs
 # build PRESET: everything in it.
 build() { build_targets "$1" all; }
 
+# tell_of_first_build PRESET: for who waits in front of it.
+tell_of_first_build() {
+  [[ -f build/$1/build.ninja ]] ||
+    say "The first build takes five to fifteen minutes; what it does is in build/log/ meanwhile."
+}
+
 # build_targets PRESET TARGET...: under a lock, because two ninjas in one folder break each other.
 build_targets() {
   local preset=$1
@@ -43,9 +49,13 @@ run_bench() {
     "bench/$name/run.sh" "${@:2}"
   elif [[ -x build/release/bench/$name/${name}_bench ]]; then
     "build/release/bench/$name/${name}_bench" "${@:2}"
-  else
-    usage_error "no benchmark is called '$name'; there are: $(bench_names | xargs)"
   fi
+}
+
+# check_bench_name [NAME ARGS...]: before anything is built for it.
+check_bench_name() {
+  [[ $# == 0 || -d bench/$1 ]] ||
+    usage_error "no benchmark is called '$1'; there are: $(bench_names | xargs)"
 }
 
 bench_names() {

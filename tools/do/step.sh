@@ -27,13 +27,34 @@ show_log() {
   say "--- the whole log: $log"
 }
 
+# show_progress NAME LOG: on a terminal, how far ninja or ctest says it is, for as long as this shell lives.
+progress=
+show_progress() {
+  local far
+  while sleep 1 && kill -0 $$ 2>/dev/null; do
+    far=$(tail -c 2000 "$2" | grep -oE '^(\[[0-9]+/[0-9]+\]| *[0-9]+/[0-9]+ Test)' | tail -n 1 | tr -d '[] Tes') || continue
+    printf '\r%-24s%s ' "$1" "$far"
+  done
+}
+
+stop_progress() {
+  [[ -n $progress ]] || return 0
+  kill "$progress" 2>/dev/null || true
+  wait "$progress" 2>/dev/null || true
+  progress=
+  printf '\r\033[K%-24s' "$1"
+}
+
 # run_logged NAME COMMAND...: sets `seconds`; the exit status is the command's.
 run_logged() {
   local log status=0 start=$SECONDS
   log=$(log_of "$1")
   mkdir -p build/log
   printf '%-24s' "$1"
+  : >"$log"
+  [[ ! -t 1 ]] || { show_progress "$1" "$log" & progress=$!; }
   "${@:2}" >"$log" 2>&1 </dev/null || status=$?
+  stop_progress "$1"
   seconds=$((SECONDS - start))
   if ((status == 0)); then
     say "ok      ${seconds} s"
