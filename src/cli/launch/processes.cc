@@ -1,13 +1,13 @@
 #include "cli/launch/processes.h"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -20,9 +20,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// As much of it as there is: a process that ends meanwhile makes a read fail, at which a file
+// stream would throw.
 std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> bytes;  // NOLINT(*-member-init): read() fills it
+  ssize_t got = 0;
+  while (file && (got = ::read(file.get(), bytes.data(), bytes.size())) != 0) {
+    if (got > 0) text.append(bytes.data(), static_cast<std::size_t>(got));
+    if (got < 0 && errno != EINTR) break;
+  }
+  return text;
 }
 
 std::vector<pid_t> all_pids() {

@@ -7,12 +7,26 @@
 
 #include <algorithm>
 #include <csignal>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "cli/launch/guard.h"
 
 namespace plait::cli {
 namespace {
+
+// One may end between the moments in which its file is opened and read, which is no error.
+TEST(Processes, MayEndWhileTheyAreLookedAt) {
+  const std::jthread births([](const std::stop_token& enough) {
+    while (!enough.stop_requested()) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(0);
+      ::waitpid(child, nullptr, 0);
+    }
+  });
+  for (int look = 0; look < 1000; ++look) EXPECT_LE(processes_below(::getpid()).size(), 1U);
+}
 
 // A child in a group of its own, that sleeps until it is killed or the test is over.
 class Sleeper {
