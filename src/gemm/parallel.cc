@@ -13,9 +13,6 @@
 namespace plait::gemm {
 namespace {
 
-// OpenMP ends the process where it can't start as many as it is asked for.
-constexpr int kMostThreads = 1024;
-
 // The first exception of several threads. Memory ordering: the winner writes first_ after its
 // exchange, and it is read after the region's end, which orders it after all that ran inside.
 class FirstError {

@@ -12,6 +12,9 @@
 
 namespace plait::gemm {
 
+// OpenMP ends the process where it can't start as many as it is asked for.
+inline constexpr int kMostThreads = 1024;
+
 // Refuses a number of threads that nobody can mean.
 void check_threads(int threads, std::string_view who);
 

@@ -4,7 +4,9 @@ import json
 import os
 import platform
 import re
+import subprocess
 import unittest
+from pathlib import Path
 
 from command import CommandTest
 
@@ -69,6 +71,14 @@ class InfoTest(InfoCase):
         self.assertFalse(mpi["available"])
         self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", mpi["refusal"])
         self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
+
+    def test_the_plugin_is_found_however_the_command_is_started(self):
+        command = Path(os.environ["PLAIT_COMMAND"]).resolve()
+        by_path = self.json()["transports"]
+        self.environment["PATH"] = f"{command.parent}:{os.environ['PATH']}"
+        by_name = subprocess.run([command.name, "info", "--json"], env=self.environment, cwd="/",
+                                 capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(json.loads(by_name.stdout)["transports"], by_path)
 
     def test_its_place(self):
         self.assertIsNone(self.json()["place"]["launcher"])

@@ -63,6 +63,17 @@ TEST(Link, RefusesAnythingElse) {
   }
 }
 
+TEST(Link, OfTheEnvironmentIsRefusedByTheVariablesName) {
+  const Environment environment(Environment::Variables{{"PLAIT_LINK", "nonsense"}});
+  try {
+    run_in_threads(1, [](Communicator&) {});
+    ADD_FAILURE() << "took it";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("PLAIT_LINK: the link \"nonsense\"", 0), 0U)
+        << error.what();
+  }
+}
+
 TEST(Link, SaysThatItIsEmulated) {
   EXPECT_EQ(describe(parse_link("25gbit,5us")), "emulated link, 25 Gbit/s, 5 us");
   EXPECT_EQ(describe(parse_link("5us")), "emulated link, 5 us");

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "gemm/backend_test.h"
 #include "gemm/matrix.h"
 #include "plait/gemm.h"
 #include "tensor/compare.h"
@@ -98,11 +99,7 @@ class FloatModes : public testing::TestWithParam<std::string> {};
 TEST_P(FloatModes, OfTheCallerChangeNoBit) {
   int done = 0;
   for (const GemmDesc& desc : descs()) {
-    const auto walk = explain_gemm(desc);
-    if (std::none_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
-          return choice.backend == GetParam() && choice.refusal.empty();
-        }))
-      continue;
+    if (!backend_can(GetParam(), desc)) continue;
     ++done;
     const Operands operands(desc);
     const Matrix usual = product(operands, {.backend = GetParam(), .threads = 1});

@@ -5,12 +5,15 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "gemm/backend_test.h"
 #include "gemm/matrix.h"
 #include "plait/error.h"
 #include "tensor/compare.h"
@@ -88,20 +91,10 @@ void expect_product(const Problem& p, const ConstTensorView& got, const ConstTen
                            << " transposed " << p.x_transposed;
 }
 
-class Products : public testing::TestWithParam<std::string> {
+class Products : public BackendTest {
  protected:
-  // Skips where the backend can't, with its own words.
-  Gemm select(const GemmDesc& desc, int threads = 1) const {
-    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
-  }
   // A dtype that the backend takes, if it takes any.
   Dtype dtype() const { return GetParam() == "amx" ? Dtype::bf16 : Dtype::f32; }
-  bool can(const GemmDesc& desc) const {
-    for (const GemmChoice& choice : explain_gemm(desc)) {
-      if (choice.backend == GetParam() && choice.refusal.empty()) return true;
-    }
-    return false;
-  }
 };
 
 constexpr std::array kFloats = {Dtype::f32, Dtype::bf16, Dtype::f16};
@@ -292,6 +285,10 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
        "matmul: the window's columns 2 to 9 are not within the product's 6");
   says([&](GemmCall& c) { c.bias = p.x.view.row_range(0, 1); }, "matmul: bias is 1 x 5");
   says([&](GemmCall& c) { c.out.data = p.x.view.data; }, "matmul: out overlaps x");
+  PackedWeight left({.view = p.w.view, .layout = WeightLayout::out_in});
+  const PackedWeight moved = std::move(left);
+  // NOLINTNEXTLINE(bugprone-use-after-move): that is the mistake
+  says([&](GemmCall& c) { c.weight = std::cref(left); }, "matmul: weight has been moved");
   says([&](GemmCall& c) { c.on_tile = [&](const Tile&) { gemm.run(good); }; },
        "matmul: this Gemm is running");
   says([&](GemmCall& c) { c.weight = WeightView{p.w.view, static_cast<WeightLayout>(7)}; },
@@ -335,6 +332,25 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
             std::string::npos);
   EXPECT_NE(refusal_of([] { select_gemm({.m = 1, .n = -1, .k = 1}); }).find("n=-1"),
             std::string::npos);
+}
+
+TEST(Gemm, TakesColumnsOfOneMatrixForXAndForOut) {
+  const GemmDesc desc = {
+      .m = 7, .n = 5, .k = 6, .x = Dtype::f32, .weight = Dtype::f32, .out = Dtype::f32};
+  const Problem p(desc);
+  const Matrix apart(Dtype::f32, 7, 5);
+  Gemm gemm = select_gemm(desc);
+  GemmCall call = {.x = p.input(), .weight = p.weight(), .out = apart.view};
+  gemm.run(call);
+  const Matrix both(Dtype::f32, 7, 11);
+  const TensorView x = both.view.column_range(5, 11);
+  for (std::int64_t i = 0; i < desc.m; ++i) std::memcpy(x.row(i), p.x.view.row(i), x.row_bytes());
+  call.x = {x};
+  call.out = both.view.column_range(0, 5);
+  gemm.run(call);
+  EXPECT_TRUE(tensor::same_bits(call.out, apart.view));
+  call.out = both.view.column_range(1, 6);  // x's first column too
+  EXPECT_EQ(refusal_of([&] { gemm.run(call); }), "matmul: out overlaps x");
 }
 
 TEST(Gemm, IsDescribedByText) {

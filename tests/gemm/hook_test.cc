@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cfenv>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "gemm/backend_test.h"
 #include "gemm/matrix.h"
 #include "plait/gemm.h"
 #include "tensor/compare.h"
@@ -54,11 +56,7 @@ class Hooks : public testing::TestWithParam<std::string> {
     // The reference takes its time, above all under a sanitizer.
     const std::int64_t columns = GetParam() == "reference" ? 80 : 400;
     desc_ = {.m = 100, .n = columns, .k = 70, .x = dtype, .weight = dtype, .out = Dtype::f32};
-    const auto walk = explain_gemm(desc_);
-    if (std::none_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
-          return choice.backend == GetParam() && choice.refusal.empty();
-        }))
-      GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!backend_can(GetParam(), desc_)) GTEST_SKIP() << "this machine has no " << GetParam();
     x_ = std::make_unique<Matrix>(dtype, desc_.m, desc_.k, 1);
     w_ = std::make_unique<Matrix>(dtype, desc_.n, desc_.k, 2);
     whole_ = std::make_unique<Matrix>(Dtype::f32, desc_.m, desc_.n);
@@ -147,6 +145,13 @@ TEST_P(Hooks, MayRunOtherProducts) {
 }
 
 // As another library does on the caller's thread, which plait can't know of.
+// As a framework's switch for denormals does: the next tile's are kept again.
+TEST_P(Hooks, MaySetHowTheThreadRounds) {
+  Gemm gemm = select();
+  expect_right(gemm, [](const Tile&) { std::fesetround(FE_TOWARDZERO); });
+  EXPECT_EQ(std::fegetround(), FE_TONEAREST) << "run() leaves the caller's mode";
+}
+
 TEST_P(Hooks, MayShapeTheTiles) {
   const auto walk = explain_gemm({.m = 1, .n = 1, .k = 1});
   if (!walk.front().refusal.empty()) GTEST_SKIP() << walk.front().refusal;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gemm/backend_test.h"
 #include "gemm/matrix.h"
 #include "plait/gemm.h"
 #include "tensor/compare.h"
@@ -17,20 +18,10 @@ namespace {
 
 constexpr Dtype kFloats[] = {Dtype::f32, Dtype::bf16, Dtype::f16};  // NOLINT(*-avoid-c-arrays)
 
-class ProductParts : public testing::TestWithParam<std::string> {
+class ProductParts : public BackendTest {
  protected:
-  Gemm select(const GemmDesc& desc, int threads) const {
-    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
-  }
-  bool can(const GemmDesc& desc) const {
-    const auto walk = explain_gemm(desc);
-    return std::any_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
-      return choice.backend == GetParam() && choice.refusal.empty();
-    });
-  }
-  std::int64_t below(std::int64_t n) {
-    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
-  }
+  ProductParts() : BackendTest(23) {}
+
   Range range(std::int64_t count) {
     const std::int64_t begin = below(count);
     return {begin, begin + 1 + below(count - begin)};
@@ -42,9 +33,6 @@ class ProductParts : public testing::TestWithParam<std::string> {
     if (round % 4 == 3) window.columns.begin = 0;
     return window;
   }
-
- private:
-  std::mt19937 random_{23};
 };
 
 ConstTensorView part_of(const Matrix& whole, const Window& window) {

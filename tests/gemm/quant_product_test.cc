@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gemm/backend_test.h"
 #include "gemm/depth.h"
 #include "gemm/loops.h"
 #include "gemm/matrix.h"
@@ -67,6 +68,7 @@ struct Problem {
   // The weights of a column.
   std::vector<double> column(std::int64_t j) const {
     std::vector<double> all;
+    all.reserve(static_cast<std::size_t>(desc.k));
     for (std::int64_t k = 0; k < desc.k; ++k)
       all.push_back(double(weight.value(j, k) + weight.offset(j, k)) * double{weight.scale(j, k)});
     return all;
@@ -94,23 +96,13 @@ struct Problem {
   std::vector<double> rows;  // x, one after another
 };
 
-class QuantProducts : public testing::TestWithParam<std::string> {
+class QuantProducts : public BackendTest {
  protected:
+  QuantProducts() : BackendTest(3) {}
+
   void SetUp() override {
     // Small problems are enough for the reference, which takes its time under a sanitizer.
     share_ = GetParam() == "reference" ? 4 : 1;
-  }
-  Gemm select(const GemmDesc& desc, int threads = 1) const {
-    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
-  }
-  bool can(const GemmDesc& desc) const {
-    const auto walk = explain_gemm(desc);
-    return std::any_of(walk.begin(), walk.end(), [](const GemmChoice& choice) {
-      return choice.backend == GetParam() && choice.refusal.empty();
-    });
-  }
-  std::int64_t below(std::int64_t n) {
-    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
   }
   // One of every kind of scheme, groups of any size.
   QuantScheme scheme() {
@@ -178,7 +170,6 @@ class QuantProducts : public testing::TestWithParam<std::string> {
   std::int64_t share_ = 1;
 
  private:
-  std::mt19937 random_{3};
 };
 
 constexpr Dtype kFloats[] = {Dtype::f32, Dtype::bf16, Dtype::f16};  // NOLINT(*-avoid-c-arrays)

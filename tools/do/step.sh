@@ -32,9 +32,8 @@ progress=
 show_progress() {
   local far
   while sleep 1 && kill -0 $$ 2>/dev/null; do
-    far=$(tail -c 2000 "$2" | grep -oE '^(\[[0-9]+/[0-9]+\]| *[0-9]+/[0-9]+ Test)' | tail -n 1 |
-      tr -d '[] Tes') || continue
-    printf '\r%-24s%s ' "$1" "$far"
+    far=$(tail -c 2000 "$2" | sed -nE 's#^ *\[?([0-9]+/[0-9]+)[] ].*#\1#p' | tail -n 1)
+    [[ -z $far ]] || printf '\r%-24s%s ' "$1" "$far"
   done
 }
 

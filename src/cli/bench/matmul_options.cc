@@ -9,7 +9,6 @@ namespace plait::cli {
 namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 24;
-constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostRepetitions = 100000;
 constexpr double kMostSeconds = 3600;
 
@@ -139,9 +138,10 @@ MatmulOptions understand(const Wishes& wishes) {
                 " is no kind of weight: there is a space in it");
   }
   options.layout = read_layout(wishes.layout);
-  options.threads = wishes.threads.empty()
-                        ? gemm::thread_count(0)
-                        : static_cast<int>(read_count("--threads", wishes.threads, kMostThreads));
+  options.threads =
+      wishes.threads.empty()
+          ? gemm::thread_count(0)
+          : static_cast<int>(read_count("--threads", wishes.threads, gemm::kMostThreads));
   if (wishes.backend.empty())
     options.backends = {""};
   else

@@ -1,0 +1,38 @@
+// What the tests of every backend share: the suite's parameter is a backend's name.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "plait/gemm.h"
+
+namespace plait {
+
+inline bool backend_can(const std::string& backend, const GemmDesc& desc) {
+  const auto walk = explain_gemm(desc);
+  return std::any_of(walk.begin(), walk.end(), [&](const GemmChoice& choice) {
+    return choice.backend == backend && choice.refusal.empty();
+  });
+}
+
+class BackendTest : public testing::TestWithParam<std::string> {
+ protected:
+  explicit BackendTest(unsigned seed = 1) : random_(seed) {}
+
+  static bool can(const GemmDesc& desc) { return backend_can(GetParam(), desc); }
+  static Gemm select(const GemmDesc& desc, int threads = 1) {
+    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
+  }
+  std::int64_t below(std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+}  // namespace plait
