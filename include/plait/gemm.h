@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -88,11 +89,13 @@ struct Tile {
 struct GemmCall {
   Input x;
   std::variant<WeightView, std::reference_wrapper<const PackedWeight>> weight;
-  TensorView out;  // [rows, columns] of the window
+  TensorView out = {};  // [rows, columns] of the window
   Window window = {};
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding
   bool accumulate = false;                // adds to what `out` holds
   const PackedInput* packed_x = nullptr;  // what pack() has made of x
+  // In place of `out`, where the window's rows go to several places: the first rows to the first.
+  std::span<const TensorView> outs = {};
   // Called by the thread that has finished the tile; several may call at once. It may multiply by
   // another Gemm. What it throws is thrown by run(), when some tiles have been written.
   std::function<void(const Tile&)> on_tile = {};

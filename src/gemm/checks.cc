@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "gemm/places.h"
 #include "quant/scheme.h"
 #include "tensor/validate.h"
 
@@ -52,6 +53,25 @@ void check_apart(const ConstTensorView& out, const ConstTensorView& other, const
   PLAIT_CHECK(apart || are_columns_apart(out, other), "matmul: out overlaps ", what);
 }
 
+void check_apart(const GemmCall& call, const ConstTensorView& other, const char* what) {
+  for (const TensorView& out : outs_of(call)) check_apart(out, other, what);
+}
+
+// `rows` by `columns` is what the window comes to.
+void check_outs(const GemmDesc& desc, const GemmCall& call, std::int64_t rows,
+                std::int64_t columns) {
+  std::int64_t all_rows = 0;
+  for (const TensorView& out : outs_of(call)) {
+    tensor::validate_on_cpu(out, "matmul: out");
+    check_dtype(out.dtype, desc.out, "out");
+    PLAIT_CHECK(out.cols == columns && (!call.outs.empty() || out.rows == rows), "matmul: out is ",
+                out.rows, " x ", out.cols, " but the window is ", rows, " x ", columns);
+    all_rows += out.rows;
+  }
+  PLAIT_CHECK(all_rows == rows, "matmul: the ", call.outs.size(), " outs have ", all_rows,
+              " rows together but the window has ", rows);
+}
+
 void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
   if (bias.data == nullptr && bias.rows == 0) return;
   tensor::validate_on_cpu(bias, "matmul: bias");
@@ -79,7 +99,7 @@ void check_weight(const GemmDesc& desc, const GemmCall& call) {
     PLAIT_CHECK(plain->n() == desc.n && plain->k() == desc.k, "matmul: weight is ",
                 plain->view.rows, " x ", plain->view.cols, " (", name(plain->layout),
                 ") but the product was made for n=", desc.n, " k=", desc.k);
-    check_apart(call.out, plain->view, "weight");
+    check_apart(call, plain->view, "weight");
     return;
   }
   const PackedWeight& packed =
@@ -130,15 +150,10 @@ void check(const GemmDesc& desc, const GemmCall& call) {
   check_range(call.window.columns, desc.n, "columns");
   const Range rows = resolved(call.window.rows, call.x.rows());
   const Range columns = resolved(call.window.columns, desc.n);
-  tensor::validate_on_cpu(call.out, "matmul: out");
-  check_dtype(call.out.dtype, desc.out, "out");
-  PLAIT_CHECK(
-      call.out.rows == rows.end - rows.begin && call.out.cols == columns.end - columns.begin,
-      "matmul: out is ", call.out.rows, " x ", call.out.cols, " but the window is ",
-      rows.end - rows.begin, " x ", columns.end - columns.begin);
+  check_outs(desc, call, rows.end - rows.begin, columns.end - columns.begin);
   check_bias(desc, call.bias);
-  check_apart(call.out, call.x.view, "x");
-  check_apart(call.out, call.bias, "bias");
+  check_apart(call, call.x.view, "x");
+  check_apart(call, call.bias, "bias");
 }
 
 }  // namespace plait::gemm

@@ -38,7 +38,7 @@ class Gemm::State {
                              .packed_rows = rows_of(call.packed_x),
                              .bias = bias_of(call),
                              .threads = gemm::thread_count(threads_)};
-    if (call.out.rows == 0 || call.out.cols == 0) return;
+    if (gemm::size(task.rows) == 0 || gemm::size(task.columns) == 0) return;
     if (kernel_ == nullptr) return gemm::run_reference(task);
     gemm::Product(*kernel_, task, workspace_).run();
   }

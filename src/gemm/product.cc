@@ -6,6 +6,7 @@
 
 #include "base/default_floats.h"
 #include "gemm/parallel.h"
+#include "gemm/places.h"
 #include "gemm/quant_panels.h"
 
 namespace plait::gemm {
@@ -363,13 +364,12 @@ void Product::finish_strip(const Turn& turn, Range rows, const float* sums) {
   const Finish how = {.scales = scaled ? packed_->scales(0, turn.place.panel) + column : nullptr,
                       .bias = task_.bias == nullptr ? nullptr : task_.bias + tile.columns.begin,
                       .accumulate = call.accumulate,
-                      .dtype = call.out.dtype};
+                      .dtype = outs_of(call).front().dtype};
   const Loops& set = loops();
-  const TensorView out = call.out.column_range(tile.columns.begin - task_.columns.begin,
-                                               tile.columns.end - task_.columns.begin);
+  Places places(call, rows.begin - task_.rows.begin, tile.columns.begin - task_.columns.begin);
   sums += column;
   for (std::int64_t row = rows.begin; row < rows.end; ++row, sums += kPanelColumns)
-    set.finish(how, sums, size(tile.columns), out.row(row - task_.rows.begin));
+    set.finish(how, sums, size(tile.columns), places.next());
   if (!call.on_tile) return;
   call.on_tile(tile);
   // The caller's code may have set what the thread rounds by, or used what the kernel keeps in the

@@ -1,10 +1,11 @@
 #include "gemm/reference.h"
 
-#include "base/default_floats.h"
-
 #include <array>
 #include <cstring>
 #include <variant>
+
+#include "base/default_floats.h"
+#include "gemm/places.h"
 
 namespace plait::gemm {
 namespace {
@@ -92,10 +93,9 @@ void run_reference(const Task& task) {
       const Finish how = {.scales = task.depth.group == 0 ? scales_of(call, 0, j) : nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
                           .accumulate = call.accumulate,
-                          .dtype = call.out.dtype};
-      const TensorView out =
-          call.out.column_range(j - task.columns.begin, j - task.columns.begin + 1);
-      portable_loops().finish(how, &total, 1, out.row(i - task.rows.begin));
+                          .dtype = outs_of(call).front().dtype};
+      Places places(call, i - task.rows.begin, j - task.columns.begin);
+      portable_loops().finish(how, &total, 1, places.next());
     }
     if (!call.on_tile) continue;
     call.on_tile({.rows = {i, i + 1}, .columns = task.columns});
