@@ -79,6 +79,10 @@ class PLAIT_EXPORT Communicator {
   // A negative color joins none and gets nullopt.
   std::optional<Communicator> split(int color, int key);
 
+  // Collective. The same ranks as a group of their own, whose chunks travel over this emulated
+  // link; nullopt: over none.
+  Communicator with_link(const std::optional<Link>& link);
+
   // Collective. Mailboxes are costly to make and cheap to use: keep them, or ask for a shared one
   // by its description; cached_mailbox makes it at the first call.
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);

@@ -26,6 +26,12 @@ enum class Operation : std::uint16_t {
   all_to_all,
   make_mailbox,  // set-up calls are announced like any other
   split,
+  matmul_all_reduce,
+  matmul_reduce_scatter,
+  matmul_all_gather,
+  all_gather_matmul,
+  reduce_scatter_matmul,
+  all_reduce_matmul,
 };
 
 PLAIT_EXPORT std::string_view name(Operation operation);

@@ -99,6 +99,11 @@ std::optional<Communicator> Communicator::split(int color, int key) {
   return Communicator(std::move(state));
 }
 
+Communicator Communicator::with_link(const std::optional<Link>& link) {
+  if (link) comm::check_link(*link);
+  return Communicator(state_->split(0, rank(), whole_view(link, world())));
+}
+
 std::unique_ptr<Mailbox> Communicator::make_mailbox(const MailboxDesc& desc) {
   return state_->make_mailbox(desc);
 }

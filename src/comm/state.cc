@@ -38,6 +38,7 @@ Communicator::State::~State() {
     let_go(std::move(transport_));
     return;
   }
+  kept_.clear();
   // Mailboxes first: they see to it that what was posted goes out.
   cache_.clear();
   collective_mailbox_.reset();
@@ -117,23 +118,23 @@ Claim claim_in(const std::string& bytes) {
 
 }  // namespace
 
-std::pair<std::vector<int>, std::optional<comm::LinkView>> Communicator::State::members_of(
-    const std::vector<std::string>& claims, int color) const {
+std::vector<int> Communicator::State::members_of(const std::vector<std::string>& claims,
+                                                 int color) {
   std::vector<int> members;
   for (int rank = 0; color >= 0 && rank < static_cast<int>(claims.size()); ++rank) {
     if (claim_in(claims[rank]).color == color) members.push_back(rank);
   }
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return claim_in(claims[a]).key < claim_in(claims[b]).key; });
-  std::optional<comm::LinkView> view;
-  if (link_) {
-    view = comm::LinkView{.clock = link_->clock, .ranks = {}};
-    for (const int member : members) view->ranks.push_back(link_->ranks[member]);
-  }
-  return {members, view};
+  return members;
 }
 
 std::unique_ptr<Communicator::State> Communicator::State::split(int color, int key) {
+  return split(color, key, link_);
+}
+
+std::unique_ptr<Communicator::State> Communicator::State::split(
+    int color, int key, std::optional<comm::LinkView> link) {
   check_usable();
   drain();
   announce({.operation = Operation::split, .call = ++calls_});
@@ -148,7 +149,12 @@ std::unique_ptr<Communicator::State> Communicator::State::split(int color, int k
       const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};
       group().examine(&nobody, [] { return true; });
     }
-    auto [members, view] = members_of(claims, color);
+    const std::vector<int> members = members_of(claims, color);
+    std::optional<comm::LinkView> view;
+    if (link) {
+      view = comm::LinkView{.clock = link->clock, .ranks = {}};
+      for (const int member : members) view->ranks.push_back(link->ranks[member]);
+    }
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
@@ -168,6 +174,18 @@ void Communicator::State::begin(Task& task) {
   polled_at_ = base::now();
   polled_for_ = 0;
   task.begin();
+}
+
+Tag Communicator::State::begin_call(Tag tag) {
+  check_usable();
+  drain();
+  tag.call = ++calls_;
+  announce(tag);
+  return tag;
+}
+
+comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc) {
+  return static_cast<comm::MailboxBase&>(cached_mailbox(desc));  // build_mailbox() makes no others
 }
 
 void Communicator::State::run(Task& task) {

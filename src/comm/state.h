@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeindex>
 #include <utility>
 #include <vector>
 
@@ -103,6 +105,16 @@ class Communicator::State {
   Mailbox& cached_mailbox(const MailboxDesc& desc);
   std::unique_ptr<State> split(int color, int key);
 
+  // The same, over a link of its own, or none: `link` is a view of all this group's ranks.
+  std::unique_ptr<State> split(int color, int key, std::optional<comm::LinkView> link);
+
+  // The beginning of an operator's call, after what was started before: gives it its number, and
+  // tells the peers what this rank is in.
+  Tag begin_call(Tag tag);
+
+  // cached_mailbox() as the operators see it.
+  comm::MailboxBase& operator_mailbox(const MailboxDesc& desc);
+
   // Runs a task to its end, after those that were started before.
   void run(Task& task);
 
@@ -116,6 +128,9 @@ class Communicator::State {
 
   void abort(std::string_view reason);
 
+  // What a module above keeps with the communicator; it ends before the mailboxes do.
+  std::shared_ptr<void>& kept(const std::type_info& what) { return kept_[what]; }
+
  private:
   bool advance(const Task& task);
   void look_around();
@@ -126,8 +141,7 @@ class Communicator::State {
   void drain();
   bool is_queued(const Task& task) const;
   std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
-  std::pair<std::vector<int>, std::optional<comm::LinkView>> members_of(
-      const std::vector<std::string>& claims, int color) const;
+  static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
 
   std::string transport_name_;
   std::unique_ptr<comm::Transport> transport_;
@@ -139,6 +153,7 @@ class Communicator::State {
   std::vector<comm::Cursor> cursors_;
   std::uint64_t moves_ = 0;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
+  std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
 

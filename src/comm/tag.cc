@@ -13,7 +13,7 @@ struct Names {
 constexpr std::string_view kShards = "shards";
 
 // Indexed by Operation.
-constexpr std::array<Names, 9> kNames = {{
+constexpr std::array<Names, 15> kNames = {{
     {"custom", {"m", "n", "k"}},
     {"barrier", {"elements", kShards, "root"}},
     {"broadcast", {"elements", kShards, "root"}},
@@ -23,6 +23,12 @@ constexpr std::array<Names, 9> kNames = {{
     {"all_to_all", {"elements between them", kShards, "root"}},
     {"make_mailbox", {"slots", "slot bytes", "k"}},
     {"split", {"m", "n", "k"}},
+    {"matmul_all_reduce", {"m", "n", "k"}},
+    {"matmul_reduce_scatter", {"m", "n", "k"}},
+    {"matmul_all_gather", {"m", "n", "k"}},
+    {"all_gather_matmul", {"m", "n", "k"}},
+    {"reduce_scatter_matmul", {"m", "n", "k"}},
+    {"all_reduce_matmul", {"m", "n", "k"}},
 }};
 
 const Names& names(Operation operation) {
