@@ -1,0 +1,96 @@
+// How an operator's product and its communication interleave. It changes the time, never a bit.
+//
+//   plait::Plan plan = plait::parse_plan("pipelined parts=8 axis=columns");
+//   plait::matmul_all_reduce(x, w, y, comm, {.plan = plan});
+//
+// serial     the whole product, then the whole collective (or the other way round)
+// pipelined  the product in parts: a part's collective runs beside the next part's product
+// fused      chunk by chunk: tiles are written where their owner reads them
+//
+// All ranks of a call hold the same plan; where they don't, the call raises Error{mismatch}.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "plait/dtype.h"
+#include "plait/export.h"
+#include "plait/operator.h"
+
+namespace plait {
+
+enum class Schedule : std::uint8_t { serial, pipelined, fused };
+
+PLAIT_EXPORT std::string_view name(Schedule schedule);
+
+// Along what a product is cut. `natural`: its columns where it comes first, because they cost
+// nothing to cut; its rows where it comes last, because they are what arrives.
+enum class Axis : std::uint8_t { natural, rows, columns };
+
+PLAIT_EXPORT std::string_view name(Axis axis);
+
+struct Plan {
+  Schedule schedule = Schedule::fused;
+
+  // Of pipelined: how many parts (1 to 64), along what, and how large the first and the last are,
+  // in percent of the others: a short one hides what nothing else can hide.
+  int parts = 4;
+  Axis axis = Axis::natural;
+  int first = 100;
+  int last = 100;
+
+  // Of fused: how many columns (compute first) or rows of a shard (comm first) make a chunk; 0: as
+  // many as suit the product. Chunks at both ends are smaller.
+  std::int64_t chunk = 0;
+
+  // How long a product goes on, in microseconds, before it is asked to look after the
+  // communication that runs beside it.
+  std::int64_t poll = 200;
+
+  bool operator==(const Plan&) const = default;
+};
+
+// "serial", "pipelined parts=8", "fused chunk=256 poll=100": what differs from the defaults.
+PLAIT_EXPORT std::string name(const Plan& plan);
+
+// The inverse of name(), in any order. Error{invalid_argument} says which word can't be read.
+PLAIT_EXPORT Plan parse_plan(std::string_view text);
+
+// Refuses a plan that no operator could follow, in one sentence that begins with `who`.
+PLAIT_EXPORT void check(const Plan& plan, std::string_view who);
+
+// The same number for the same plan, on every machine.
+PLAIT_EXPORT std::uint32_t fingerprint(const Plan& plan);
+
+// Whether the operator exists in the schedule.
+constexpr bool has_schedule(Operator op, Schedule schedule) {
+  if (schedule == Schedule::serial) return true;
+  if (schedule == Schedule::pipelined) return op != Operator::matmul;
+  return op == Operator::matmul_all_reduce || op == Operator::matmul_reduce_scatter ||
+         op == Operator::all_gather_matmul;
+}
+
+// What a plan may depend on: all that the ranks of a call have in common.
+struct PlanKey {
+  Operator op;
+  std::int64_t m, n, k;  // as this rank multiplies, but m of all ranks together
+  Dtype x = Dtype::bf16;
+  std::string weight = {};  // "bf16", "s8:group=128"
+  int world = 1;
+  std::string transport = {};
+};
+
+// Who knows a plan for a problem.
+class PLAIT_EXPORT PlanSource {
+ public:
+  virtual ~PlanSource();
+  // nullopt: this source knows none.
+  virtual std::optional<Plan> find(const PlanKey& key) const = 0;
+};
+
+// The plan that is taken where nobody says another: fused where the operator has it, else serial.
+PLAIT_EXPORT Plan default_plan(Operator op);
+
+}  // namespace plait

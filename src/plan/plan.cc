@@ -1,0 +1,146 @@
+#include "plait/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait {
+namespace {
+
+constexpr std::array<std::string_view, 3> kSchedules = {"serial", "pipelined", "fused"};
+constexpr std::array<std::string_view, 3> kAxes = {"natural", "rows", "columns"};
+
+constexpr int kMostParts = 64;
+constexpr std::int64_t kMostChunk = std::int64_t{1} << 40;
+constexpr std::int64_t kLongestPoll = 1'000'000;  // a second
+
+// Who writes a number of a plan as a word, and where it stands.
+struct Number {
+  std::string_view word;
+  std::int64_t (*get)(const Plan&);
+  void (*set)(Plan&, std::int64_t);
+};
+
+constexpr std::array<Number, 5> kNumbers = {{
+    {"parts", [](const Plan& plan) -> std::int64_t { return plan.parts; },
+     [](Plan& plan, std::int64_t value) { plan.parts = static_cast<int>(value); }},
+    {"first", [](const Plan& plan) -> std::int64_t { return plan.first; },
+     [](Plan& plan, std::int64_t value) { plan.first = static_cast<int>(value); }},
+    {"last", [](const Plan& plan) -> std::int64_t { return plan.last; },
+     [](Plan& plan, std::int64_t value) { plan.last = static_cast<int>(value); }},
+    {"chunk", [](const Plan& plan) { return plan.chunk; },
+     [](Plan& plan, std::int64_t value) { plan.chunk = value; }},
+    {"poll", [](const Plan& plan) { return plan.poll; },
+     [](Plan& plan, std::int64_t value) { plan.poll = value; }},
+}};
+
+template <class Names>
+int index_of(const Names& names, std::string_view word) {
+  const auto* const found = std::find(names.begin(), names.end(), word);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
+void read_word(Plan& plan, std::string_view word) {
+  const std::size_t equals = word.find('=');
+  PLAIT_CHECK(equals != std::string_view::npos, "plan: ", word,
+              " is neither a schedule (serial, pipelined or fused) nor NAME=VALUE");
+  const std::string_view key = word.substr(0, equals);
+  const std::string_view value = word.substr(equals + 1);
+  if (key == "axis") {
+    const int axis = index_of(kAxes, value);
+    PLAIT_CHECK(axis >= 0, "plan: ", word, " is no axis; there are rows, columns and natural");
+    plan.axis = static_cast<Axis>(axis);
+    return;
+  }
+  const auto* const number = std::find_if(kNumbers.begin(), kNumbers.end(),
+                                          [&](const Number& one) { return one.word == key; });
+  PLAIT_CHECK(number != kNumbers.end(), "plan: there is nothing called ", key,
+              "; there are parts, axis, first, last, chunk and poll");
+  const auto parsed = base::parse_int(value);
+  PLAIT_CHECK(parsed && *parsed >= 0 && *parsed <= kMostChunk, "plan: ", word, " is no number");
+  // What is too large for an int is far too large for a plan.
+  number->set(plan, std::min<std::int64_t>(*parsed, key == "chunk" ? kMostChunk : INT32_MAX));
+}
+
+}  // namespace
+
+std::string_view name(Schedule schedule) { return kSchedules[static_cast<std::size_t>(schedule)]; }
+std::string_view name(Axis axis) { return kAxes[static_cast<std::size_t>(axis)]; }
+
+std::string name(const Plan& plan) {
+  std::string text(name(plan.schedule));
+  const Plan usual;
+  if (plan.axis != usual.axis) text += base::sentence(" axis=", name(plan.axis));
+  for (const Number& number : kNumbers) {
+    // How many parts a pipelined plan has is the first thing to know of it.
+    const bool is_asked = number.word == "parts" && plan.schedule == Schedule::pipelined;
+    if (is_asked || number.get(plan) != number.get(usual))
+      text += base::sentence(' ', number.word, '=', number.get(plan));
+  }
+  return text;
+}
+
+Plan parse_plan(std::string_view text) {
+  Plan plan;
+  bool has_schedule = false;
+  std::vector<std::string_view> known;
+  for (const std::string_view word : base::split(text, ' ')) {
+    if (word.empty()) continue;
+    const std::string_view key = word.substr(0, word.find('='));
+    PLAIT_CHECK(std::find(known.begin(), known.end(), key) == known.end(), "plan: \"", text,
+                "\" says ", key, " more than once");
+    known.push_back(key);
+    const int schedule = index_of(kSchedules, word);
+    if (schedule < 0) {
+      read_word(plan, word);
+      continue;
+    }
+    PLAIT_CHECK(!has_schedule, "plan: \"", text, "\" names two schedules");
+    has_schedule = true;
+    plan.schedule = static_cast<Schedule>(schedule);
+  }
+  PLAIT_CHECK(has_schedule, "plan: \"", text,
+              "\" names no schedule; there are serial, pipelined and fused");
+  check(plan, "plan");
+  return plan;
+}
+
+void check(const Plan& plan, std::string_view who) {
+  const auto refuse_unless = [&](bool holds, std::string_view what, std::int64_t value,
+                                 std::string_view range) {
+    PLAIT_CHECK(holds, who, ": ", what, "=", value, " is not ", range);
+  };
+  PLAIT_CHECK(plan.schedule <= Schedule::fused, who, ": the plan's schedule ",
+              static_cast<int>(plan.schedule), " is none");
+  PLAIT_CHECK(plan.axis <= Axis::columns, who, ": the plan's axis ", static_cast<int>(plan.axis),
+              " is none");
+  refuse_unless(plan.parts >= 1 && plan.parts <= kMostParts, "parts", plan.parts,
+                "between 1 and 64");
+  refuse_unless(plan.first >= 1 && plan.first <= 1000, "first", plan.first,
+                "between 1 and 1000 percent");
+  refuse_unless(plan.last >= 1 && plan.last <= 1000, "last", plan.last,
+                "between 1 and 1000 percent");
+  refuse_unless(plan.chunk >= 0 && plan.chunk <= kMostChunk, "chunk", plan.chunk,
+                "between 0 and 2^40");
+  refuse_unless(plan.poll >= 0 && plan.poll <= kLongestPoll, "poll", plan.poll,
+                "between 0 and 1000000 microseconds");
+}
+
+std::uint32_t fingerprint(const Plan& plan) {
+  std::uint32_t hash = 0x811c9dc5U;  // FNV-1a
+  for (const char letter : name(plan)) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x01000193U;
+  }
+  return hash;
+}
+
+PlanSource::~PlanSource() = default;
+
+Plan default_plan(Operator op) {
+  return {.schedule = has_schedule(op, Schedule::fused) ? Schedule::fused : Schedule::serial};
+}
+
+}  // namespace plait
