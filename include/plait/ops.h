@@ -1,0 +1,132 @@
+// The operators: a matrix product and the collective that needs it or makes it, as one call in
+// which the one hides the other.
+//
+//   plait::Communicator comm = plait::Communicator::connect();
+//   const plait::PackedWeight w({.view = weight, .layout = plait::WeightLayout::out_in});
+//   plait::matmul_all_reduce(x, w, y, comm);          // y = the sum over ranks of x·w
+//
+// P ranks, this one is r; X is [rows, k]; W is [k, n], lying as its layout says. Rows are cut in
+// balanced shards: the first (m mod P) ranks own one more (see balanced_shard()).
+//
+//   matmul_all_reduce      X [m, k_r]    W [k_r, n]   out [m, n]: the sum over ranks
+//   matmul_reduce_scatter  X [m, k_r]    W [k_r, n]   out: this rank's rows of the sum
+//   matmul_all_gather      X own rows    W [k, n]     out [m, n]: everybody's rows
+//   all_gather_matmul      X own rows    W [k, n_r]   out [m, n_r]; also X [m, k] where asked for
+//   reduce_scatter_matmul  X [m, k]      W [k, n]     out: this rank's rows of (sum of X)·W
+//   all_reduce_matmul      X [m, k]      W [k, n]     out [m, n]: (sum of X)·W
+//
+// Partial products are summed over k in f32, rounded to the wire, summed over ranks 0, 1, ... in
+// f32, a bias is added, and the result is rounded once. So every plan, every transport, every
+// number of threads and every run gives the same bits, on every rank.
+//
+// Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. A call
+// that is refused has written nothing; one that fails because a peer was lost leaves `out`
+// undefined.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "plait/communicator.h"
+#include "plait/export.h"
+#include "plait/operator.h"
+#include "plait/packed_weight.h"
+#include "plait/plan.h"
+#include "plait/tensor_view.h"
+#include "plait/weight.h"
+
+namespace plait {
+
+using OpWeight = std::variant<WeightView, std::reference_wrapper<const PackedWeight>>;
+
+struct OpOptions {
+  // f32, bf16 or f16: in what partial products travel. Narrower is less to send, and rounds each
+  // once more. Sums that come first travel as X is.
+  Dtype wire = Dtype::f32;
+  std::optional<Plan> plan = {};  // empty: what `plans` knows, else the default
+  const PlanSource* plans = nullptr;
+  int threads = 0;           // 0: as many as OpenMP would use
+  std::string backend = {};  // of the product; empty: the best
+};
+
+// What one call adds to its operands.
+struct OpExtras {
+  ConstTensorView bias = {};  // [1, n]; the same on all ranks where the result is summed
+  TensorView gathered = {};   // all_gather_matmul: takes X [m, k]
+  OpOptions options = {};
+};
+
+// Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared.
+PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const OpWeight& weight,
+                                    const TensorView& out, Communicator& comm,
+                                    const OpExtras& extras = {});
+PLAIT_EXPORT void matmul_reduce_scatter(const ConstTensorView& x, const OpWeight& weight,
+                                        const TensorView& out, Communicator& comm,
+                                        const OpExtras& extras = {});
+PLAIT_EXPORT void matmul_all_gather(const ConstTensorView& x, const OpWeight& weight,
+                                    const TensorView& out, Communicator& comm,
+                                    const OpExtras& extras = {});
+PLAIT_EXPORT void all_gather_matmul(const ConstTensorView& x, const OpWeight& weight,
+                                    const TensorView& out, Communicator& comm,
+                                    const OpExtras& extras = {});
+PLAIT_EXPORT void reduce_scatter_matmul(const ConstTensorView& x, const OpWeight& weight,
+                                        const TensorView& out, Communicator& comm,
+                                        const OpExtras& extras = {});
+PLAIT_EXPORT void all_reduce_matmul(const ConstTensorView& x, const OpWeight& weight,
+                                    const TensorView& out, Communicator& comm,
+                                    const OpExtras& extras = {});
+
+// The same product without communication: what the others are compared with.
+PLAIT_EXPORT void matmul(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
+                         Communicator& comm, const OpExtras& extras = {});
+
+// What is known of an operator before its operands are.
+struct OpDesc {
+  Operator op;
+  std::int64_t m;  // rows of all ranks together
+  Dtype x = Dtype::bf16;
+  Dtype out = Dtype::bf16;
+  bool gathered = false;  // all_gather_matmul: X is asked for too
+
+  bool operator==(const OpDesc&) const = default;
+};
+
+struct OpCall {
+  ConstTensorView x;
+  TensorView out;
+  ConstTensorView bias = {};
+  TensorView gathered = {};
+};
+
+// An operator ready to run many times: with its memory, its mailbox and its plan, so that a call
+// negotiates nothing. Must not outlive its communicator, nor the weight that it was prepared with.
+class PLAIT_EXPORT Op {
+ public:
+  class State;
+  explicit Op(std::unique_ptr<State> state);
+  Op(Op&&) noexcept;
+  Op& operator=(Op&&) noexcept;
+  ~Op();
+
+  const OpDesc& desc() const;
+  const Plan& plan() const;
+
+  // Bytes that it keeps from call to call, without the mailbox, which others may share.
+  std::size_t held_bytes() const;
+
+  // Collective.
+  void run(const OpCall& call);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// Collective. The weight is borrowed; its values may change from call to call.
+PLAIT_EXPORT Op prepare(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+                        const OpOptions& options = {});
+
+}  // namespace plait

@@ -1,0 +1,133 @@
+#include "ops/checks.h"
+
+#include <variant>
+
+#include "base/check.h"
+#include "ops/shapes.h"
+#include "tensor/validate.h"
+
+namespace plait::ops {
+namespace {
+
+const PackedWeight* packed(const OpWeight& weight) {
+  const auto* reference = std::get_if<std::reference_wrapper<const PackedWeight>>(&weight);
+  return reference == nullptr ? nullptr : &reference->get();
+}
+
+const WeightView& plain(const OpWeight& weight) { return std::get<WeightView>(weight); }
+
+bool is_float(Dtype dtype) {
+  return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16;
+}
+
+struct Wanted {
+  std::int64_t rows;
+  std::int64_t cols;
+  Dtype dtype;
+};
+
+void check_matrix(Operator op, const char* what, const ConstTensorView& view,
+                  const Wanted& wanted) {
+  tensor::validate_on_cpu(view, base::sentence(name(op), ": ", what));
+  PLAIT_CHECK(view.dtype == wanted.dtype, name(op), ": ", what, " is ", name(view.dtype),
+              " but was said to be ", name(wanted.dtype));
+  PLAIT_CHECK(view.rows == wanted.rows && view.cols == wanted.cols, name(op), ": ", what, " is ",
+              view.rows, " x ", view.cols, ", not ", wanted.rows, " x ", wanted.cols);
+}
+
+void check_apart(Operator op, const char* what, const TensorView& out, const char* other_what,
+                 const ConstTensorView& other) {
+  if (out.rows == 0 || out.cols == 0 || other.rows == 0 || other.cols == 0) return;
+  const auto* a = static_cast<const std::byte*>(out.data);
+  const auto* b = static_cast<const std::byte*>(other.data);
+  const auto* a_end = static_cast<const std::byte*>(out.row(out.rows - 1)) + out.row_bytes();
+  const auto* b_end = static_cast<const std::byte*>(other.row(other.rows - 1)) + other.row_bytes();
+  PLAIT_CHECK(a_end <= b || b_end <= a, name(op), ": ", what, " overlaps ", other_what);
+}
+
+}  // namespace
+
+std::int64_t n_of(const OpWeight& weight) {
+  const PackedWeight* ready = packed(weight);
+  return ready == nullptr ? plain(weight).n() : ready->n();
+}
+std::int64_t k_of(const OpWeight& weight) {
+  const PackedWeight* ready = packed(weight);
+  return ready == nullptr ? plain(weight).k() : ready->k();
+}
+Dtype dtype_of(const OpWeight& weight) {
+  const PackedWeight* ready = packed(weight);
+  return ready == nullptr ? plain(weight).view.dtype : ready->dtype();
+}
+std::optional<QuantScheme> scheme_of(const OpWeight& weight) {
+  const PackedWeight* ready = packed(weight);
+  return ready == nullptr ? std::nullopt : ready->scheme();
+}
+std::string kind_of(const OpWeight& weight) {
+  const auto scheme = scheme_of(weight);
+  return scheme ? name(*scheme) : std::string(name(dtype_of(weight)));
+}
+
+void check_plan(Operator op, const Plan& plan) {
+  check(plan, name(op));
+  PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), ": there is no ", name(plan.schedule),
+              " schedule of it; there ",
+              op == Operator::matmul ? "is serial" : "are serial and pipelined");
+  const bool by_columns = plan.schedule == Schedule::pipelined && plan.axis == Axis::columns;
+  PLAIT_CHECK(!by_columns || is_compute_first(op), name(op),
+              ": axis=columns would cut the k of a product; what comes first here is cut in rows");
+}
+
+void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {
+  PLAIT_CHECK(static_cast<int>(desc.op) < kOperators, "there is no operator ",
+              static_cast<int>(desc.op));
+  PLAIT_CHECK(desc.m >= 0 && desc.m <= std::int64_t{1} << 48, name(desc.op), ": m=", desc.m,
+              " is not between 0 and 2^48");
+  for (const auto& [dtype, what] :
+       {std::pair{desc.x, "x"}, std::pair{desc.out, "out"}, std::pair{options.wire, "the wire"}}) {
+    PLAIT_CHECK(is_float(dtype), name(desc.op), ": ", what, " is ", name(dtype),
+                "; there are f32, bf16 and f16");
+  }
+  PLAIT_CHECK(!desc.gathered || desc.op == Operator::all_gather_matmul, name(desc.op),
+              ": gathers no x; all_gather_matmul does");
+  if (const PackedWeight* ready = packed(weight)) {
+    PLAIT_CHECK(ready->bytes() > 0 || ready->n() == 0 || ready->k() == 0, name(desc.op),
+                ": weight has been moved to another PackedWeight");
+  } else {
+    tensor::validate_on_cpu(plain(weight).view, base::sentence(name(desc.op), ": weight"));
+  }
+  if (options.plan) check_plan(desc.op, *options.plan);
+}
+
+void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Communicator& comm) {
+  const Operator op = desc.op;
+  const Shapes shapes = shapes_of(op);
+  const std::int64_t n = n_of(weight);
+  const std::int64_t k = k_of(weight);
+  const int rank = comm.rank();
+  const int world = comm.world();
+  check_matrix(op, "x", call.x,
+               {.rows = count(shapes.x, desc.m, rank, world), .cols = k, .dtype = desc.x});
+  check_matrix(op, "out", call.out,
+               {.rows = count(shapes.out, desc.m, rank, world), .cols = n, .dtype = desc.out});
+  const bool has_bias = call.bias.data != nullptr || call.bias.rows != 0;
+  if (has_bias) {
+    PLAIT_CHECK(is_float(call.bias.dtype), name(op), ": bias is ", name(call.bias.dtype),
+                "; there are f32, bf16 and f16");
+    check_matrix(op, "bias", call.bias, {.rows = 1, .cols = n, .dtype = call.bias.dtype});
+    check_apart(op, "out", call.out, "bias", call.bias);
+  }
+  check_apart(op, "out", call.out, "x", call.x);
+  if (packed(weight) == nullptr) check_apart(op, "out", call.out, "weight", plain(weight).view);
+  PLAIT_CHECK(desc.gathered || call.gathered.data == nullptr, name(op),
+              ": was not prepared to gather x");
+  if (!desc.gathered) return;
+  check_matrix(op, "gathered", call.gathered, {.rows = desc.m, .cols = k, .dtype = desc.x});
+  check_apart(op, "gathered", call.gathered, "x", call.x);
+  check_apart(op, "gathered", call.gathered, "out", call.out);
+  if (has_bias) check_apart(op, "gathered", call.gathered, "bias", call.bias);
+  if (packed(weight) == nullptr)
+    check_apart(op, "gathered", call.gathered, "weight", plain(weight).view);
+}
+
+}  // namespace plait::ops

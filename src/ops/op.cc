@@ -1,0 +1,139 @@
+// An operator ready to run.
+#include <utility>
+
+#include "base/check.h"
+#include "gemm/parallel.h"
+#include "ops/checks.h"
+#include "ops/prepared.h"
+#include "ops/shapes.h"
+#include "plait/buffer.h"
+
+namespace plait {
+namespace {
+
+bool makes_partial_sums(Operator op) { return is_compute_first(op) && sums_over_ranks(op); }
+
+Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+              const OpOptions& options) {
+  if (options.plan) return *options.plan;
+  if (options.plans != nullptr) {
+    const auto found = options.plans->find({.op = desc.op,
+                                            .m = desc.m,
+                                            .n = ops::n_of(weight),
+                                            .k = ops::k_of(weight),
+                                            .x = desc.x,
+                                            .weight = ops::kind_of(weight),
+                                            .world = comm.world(),
+                                            .transport = std::string(comm.transport())});
+    if (found) {
+      ops::check_plan(desc.op, *found);
+      return *found;
+    }
+  }
+  return default_plan(desc.op);
+}
+
+// What travels first is X itself, or sums of it: rounding it to anything else would change it.
+Dtype wire_of(const OpDesc& desc, const OpOptions& options) {
+  return makes_partial_sums(desc.op) ? options.wire : desc.x;
+}
+
+// Alone in the world, a rank has only the wire's rounding to do besides the product.
+bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
+  const bool rounds = makes_partial_sums(desc.op) && wire != Dtype::f32;
+  return desc.op == Operator::matmul || (comm.world() == 1 && !rounds);
+}
+
+}  // namespace
+
+namespace ops {
+
+Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+                   const OpOptions& options)
+    : desc_(desc), plan_(plan_for(desc, weight, comm, options)) {
+  const std::int64_t n = n_of(weight);
+  const std::int64_t k = k_of(weight);
+  const Dtype wire = wire_of(desc, options);
+  const Rows rows = is_compute_first(desc.op) ? shapes_of(desc.op).x : shapes_of(desc.op).out;
+  const bool alone = needs_nobody(desc, wire, comm);
+  // Partial sums leave the product as they travel; whatever else leaves it is the result.
+  const Dtype product = makes_partial_sums(desc.op) && !alone ? wire : desc.out;
+  Gemm gemm = select_gemm({.m = count(rows, desc.m, comm.rank(), comm.world()),
+                           .n = n,
+                           .k = k,
+                           .x = desc.x,
+                           .weight = scheme_of(weight) ? Dtype::bf16 : dtype_of(weight),
+                           .out = product,
+                           .quant = scheme_of(weight)},
+                          {.backend = options.backend, .threads = options.threads});
+  overlap::Setting setting = {.problem = {.op = desc.op,
+                                          .m = desc.m,
+                                          .n = n,
+                                          .k = k,
+                                          .x = desc.x,
+                                          .wire = wire,
+                                          .out = desc.out,
+                                          .gathered = desc.gathered},
+                              .plan = plan_,
+                              .threads = gemm::thread_count(options.threads),
+                              .gemm = std::move(gemm)};
+  if (alone) {
+    operation_ = overlap::make_plain(std::move(setting));
+  } else if (is_compute_first(desc.op)) {
+    operation_ = overlap::make_compute_first(std::move(setting), comm);
+  } else {
+    operation_ = overlap::make_comm_first(std::move(setting), comm);
+  }
+  bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
+}
+
+void Prepared::run(const OpWeight& weight, const OpCall& call) {
+  const float* bias = nullptr;
+  if (call.bias.data != nullptr && call.bias.cols > 0) {
+    convert(call.bias.data, call.bias.dtype, bias_.data(), Dtype::f32,
+            static_cast<std::size_t>(call.bias.cols));
+    bias = reinterpret_cast<const float*>(bias_.data());
+  }
+  operation_->run({.operands = {.x = call.x, .weight = weight, .bias = call.bias},
+                   .out = call.out,
+                   .bias = bias,
+                   .gathered = call.gathered});
+}
+
+}  // namespace ops
+
+class Op::State {
+ public:
+  State(const OpDesc& desc, OpWeight weight, Communicator& comm, const OpOptions& options)
+      : weight_(std::move(weight)), prepared_(desc, weight_, comm, options), comm_(&comm) {}
+
+  const ops::Prepared& prepared() const { return prepared_; }
+
+  void run(const OpCall& call) {
+    ops::check(prepared_.desc(), weight_, call, *comm_);
+    prepared_.run(weight_, call);
+  }
+
+ private:
+  OpWeight weight_;
+  ops::Prepared prepared_;
+  Communicator* comm_;
+};
+
+Op::Op(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Op::Op(Op&&) noexcept = default;
+Op& Op::operator=(Op&&) noexcept = default;
+Op::~Op() = default;
+
+const OpDesc& Op::desc() const { return state_->prepared().desc(); }
+const Plan& Op::plan() const { return state_->prepared().plan(); }
+std::size_t Op::held_bytes() const { return state_->prepared().held_bytes(); }
+void Op::run(const OpCall& call) { state_->run(call); }
+
+Op prepare(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+           const OpOptions& options) {
+  ops::check(desc, weight, options);
+  return Op(std::make_unique<Op::State>(desc, weight, comm, options));
+}
+
+}  // namespace plait

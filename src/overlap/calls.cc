@@ -1,0 +1,38 @@
+#include "overlap/calls.h"
+
+namespace plait::overlap {
+namespace {
+
+plait::Operation name_of(Operator op) {
+  switch (op) {
+    case Operator::matmul:
+      return plait::Operation::custom;
+    case Operator::matmul_all_reduce:
+      return plait::Operation::matmul_all_reduce;
+    case Operator::matmul_reduce_scatter:
+      return plait::Operation::matmul_reduce_scatter;
+    case Operator::matmul_all_gather:
+      return plait::Operation::matmul_all_gather;
+    case Operator::all_gather_matmul:
+      return plait::Operation::all_gather_matmul;
+    case Operator::reduce_scatter_matmul:
+      return plait::Operation::reduce_scatter_matmul;
+    case Operator::all_reduce_matmul:
+      return plait::Operation::all_reduce_matmul;
+  }
+  return plait::Operation::custom;
+}
+
+}  // namespace
+
+// What travels is m by n where the product comes first, and m by k where it comes last.
+Tag tag_of(const Problem& problem, const Plan& plan) {
+  const bool first = is_compute_first(problem.op);
+  return {.operation = name_of(problem.op),
+          .dtype = problem.x,
+          .wire = problem.wire,
+          .plan = fingerprint(plan),
+          .sizes = {problem.m, first ? problem.n : 0, first ? 0 : problem.k}};
+}
+
+}  // namespace plait::overlap

@@ -1,0 +1,228 @@
+// The operators whose product comes last: rows of x are gathered, or summed, and multiplied as they
+// come: all at once (serial), part by part (pipelined), or as many as are there (fused).
+#include <algorithm>
+#include <vector>
+
+#include "overlap/calls.h"
+#include "overlap/copy_block.h"
+#include "overlap/operation.h"
+#include "overlap/spread.h"
+#include "overlap/sums.h"
+#include "plait/buffer.h"
+
+namespace plait::overlap {
+namespace {
+
+// What travels at once.
+constexpr std::int64_t kChunkBytes = 256 * 1024;
+
+Cut cut_of(const Problem& problem, const Plan& plan, int world) {
+  const Ownership owners = Ownership::sharded(problem.m, problem.k, world);
+  const auto size = static_cast<std::int64_t>(size_of(problem.x));
+  const int parts = plan.schedule == Schedule::pipelined ? plan.parts : 1;
+  const Plan whole = {.schedule = Schedule::serial};
+  const Cut cut = Cut::by_rows(owners, parts, parts > 1 ? plan : whole);
+  // Whole rows: a part of one can't be multiplied.
+  const std::int64_t row = std::max<std::int64_t>(problem.k, 1);
+  if (plan.schedule == Schedule::fused && plan.chunk > 0) return cut.in_chunks_of(plan.chunk * row);
+  return cut.in_chunks_of(std::max(row, kChunkBytes / size));
+}
+
+class CommFirst final : public Operation {
+ public:
+  CommFirst(Setting setting, Cut cut, Communicator& comm)
+      : problem_(setting.problem),
+        fused_(setting.plan.schedule == Schedule::fused),
+        tag_(tag_of(setting.problem, setting.plan)),
+        state_(comm.state()),
+        cut_(std::move(cut)),
+        owners_(Ownership::sharded(problem_.m, problem_.k, comm.world())),
+        multiplier_(std::move(setting.gemm), setting.plan.poll, comm.trace()),
+        exchange_(mailbox(comm), ways()),
+        computed_(static_cast<std::size_t>(comm.world())),
+        blocks_(static_cast<std::size_t>(comm.world())) {
+    if (sums()) sums_.emplace(exchange_, cut_, problem_.x, setting.threads);
+    if (spreads()) spread_.emplace(exchange_, cut_, sums() ? Way::back : Way::out, problem_.x);
+    if (!problem_.gathered) {
+      const std::int64_t rows = spreads() ? problem_.m : length(own());
+      memory_ = Buffer::for_tensor(problem_.x, rows, problem_.k, {.huge_pages = true});
+    }
+  }
+
+  void run(const Call& call) override {
+    run_call(state_, tag_, [&](const Tag& tag) { run_numbered(call, tag); });
+  }
+
+  std::size_t held_bytes() const override { return memory_.bytes(); }
+
+ private:
+  bool sums() const { return problem_.op != Operator::all_gather_matmul; }
+  bool spreads() const { return problem_.op != Operator::reduce_scatter_matmul; }
+  int ways() const { return sums() && spreads() ? 2 : 1; }
+  Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
+
+  comm::MailboxBase& mailbox(Communicator& comm) const {
+    return comm.state().operator_mailbox(Exchange::mailbox_for(
+        ways(), static_cast<std::size_t>(cut_.largest_block()) * size_of(problem_.x)));
+  }
+
+  void run_numbered(const Call& call, const Tag& tag) {
+    exchange_.begin(tag);
+    multiplier_.begin(call.operands);
+    out_ = call.out;
+    // The whole x, or this rank's rows of the sum.
+    first_row_ = spreads() ? 0 : own().begin;
+    rows_ = problem_.gathered
+                ? call.gathered
+                : memory_.view(problem_.x, spreads() ? problem_.m : length(own()), problem_.k);
+    const ConstTensorView& x = call.operands.x;
+    if (sums_) {
+      begin_sums(x);
+    } else {
+      spread_->begin({.own = x, .first_row = own().begin, .all = rows_});
+      spread_->made(cut_.chunks());
+    }
+    step();
+    if (fused_) {
+      multiply_what_is_there(x);
+    } else {
+      multiply_parts(x);
+    }
+    exchange_.wait([&] { return finish(); }, [&] { return awaited(); });
+  }
+
+  void begin_sums(const ConstTensorView& x) {
+    sums_->begin({.out = rows_, .first_row = first_row_});
+    if (spread_) spread_->begin({.own = rows_, .first_row = 0, .all = rows_});
+    for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
+      for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
+        const Range rows = cut_.parts()[part].rows[owner];
+        blocks_[owner] = x.row_range(rows.begin, rows.end);
+      }
+      sums_->made(static_cast<int>(part), blocks_);
+    }
+  }
+
+  // This rank's rows of x go where the others' go.
+  void take_own(const ConstTensorView& x, Range rows) {
+    const TensorView to = rows_.row_range(rows.begin, rows.end);
+    const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
+    for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
+      std::memcpy(to.row(row), from.row(row), to.row_bytes());
+  }
+
+  void step() {
+    if (sums_) sums_->step();
+    if (spread_ && sums_) spread_->made(sums_->summed());
+    if (spread_) spread_->step();
+  }
+  void look() {
+    step();
+    exchange_.look_after();
+  }
+  bool finish() {
+    step();
+    return (!sums_ || sums_->done()) && (!spread_ || spread_->done());
+  }
+  comm::Awaited awaited() const {
+    if (sums_ && !sums_->done()) return sums_->awaited();
+    return spread_ ? spread_->awaited() : exchange_.nobody();
+  }
+
+  // Whether all rows of the chunks before `end` are here.
+  bool has(std::uint32_t end) const {
+    return (!sums_ || sums_->summed() >= end) && (!spread_ || spread_->received() >= end);
+  }
+
+  void multiply_parts(const ConstTensorView& x) {
+    for (const Cut::Part& part : cut_.parts()) {
+      if (!sums_) take_own(x, part.rows[static_cast<std::size_t>(exchange_.rank())]);
+      exchange_.wait(
+          [&] {
+            step();
+            return has(part.end_chunk());
+          },
+          [&] { return awaited(); });
+      if (!spreads()) {
+        multiply(part.rows[static_cast<std::size_t>(exchange_.rank())]);
+        continue;
+      }
+      // As few products as there are runs of rows.
+      for (std::size_t first = 0; first < part.rows.size();) {
+        std::size_t end = first + 1;
+        while (end < part.rows.size() && part.rows[end].begin == part.rows[end - 1].end) ++end;
+        multiply({part.rows[first].begin, part.rows[end - 1].end});
+        first = end;
+      }
+    }
+  }
+
+  void multiply(Range rows) {
+    multiplier_.multiply_rows(rows_.row_range(rows.begin - first_row_, rows.end - first_row_),
+                              out_.row_range(rows.begin - first_row_, rows.end - first_row_),
+                              [&] { look(); });
+  }
+
+  // This rank's own rows first; then, again and again, the longest run of rows that have come.
+  void multiply_what_is_there(const ConstTensorView& x) {
+    if (problem_.gathered) take_own(x, own());
+    multiplier_.multiply_rows(x, out_.row_range(own().begin, own().end), [&] { look(); });
+    std::fill(computed_.begin(), computed_.end(), 0U);
+    for (std::size_t left = exchange_.peers().size() * cut_.chunks(); left > 0;) {
+      int longest = -1;
+      exchange_.wait(
+          [&] {
+            step();
+            longest = longest_run();
+            return longest >= 0;
+          },
+          [&] { return awaited(); });
+      std::uint32_t& computed = computed_[static_cast<std::size_t>(longest)];
+      const std::uint32_t end = spread_->received(longest);
+      multiply({cut_.block(computed, longest).rows.begin, cut_.block(end - 1, longest).rows.end});
+      left -= end - computed;
+      computed = end;
+    }
+  }
+
+  // The peer of whom the most chunks have come that were not multiplied yet, where there is one.
+  int longest_run() const {
+    int longest = -1;
+    std::uint32_t most = 0;
+    for (const int peer : exchange_.peers()) {
+      const std::uint32_t come =
+          spread_->received(peer) - computed_[static_cast<std::size_t>(peer)];
+      if (come > most) {
+        most = come;
+        longest = peer;
+      }
+    }
+    return longest;
+  }
+
+  Problem problem_;
+  bool fused_;
+  Tag tag_;
+  Communicator::State& state_;
+  Cut cut_;
+  Ownership owners_;
+  Multiplier multiplier_;
+  Exchange exchange_;
+  std::optional<Sums> sums_;
+  std::optional<Spread> spread_;
+  Buffer memory_;
+  std::vector<std::uint32_t> computed_;  // chunks, by peer
+  std::vector<ConstTensorView> blocks_;
+  TensorView rows_;  // what is multiplied, from `first_row_` of the whole on
+  TensorView out_;
+  std::int64_t first_row_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm) {
+  Cut cut = cut_of(setting.problem, setting.plan, comm.world());
+  return std::make_unique<CommFirst>(std::move(setting), std::move(cut), comm);
+}
+
+}  // namespace plait::overlap

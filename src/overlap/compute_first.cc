@@ -1,0 +1,291 @@
+// The operators whose product comes first: one loop, whose step is the whole product (serial), a
+// part of it (pipelined) or a chunk (fused).
+#include <algorithm>
+#include <vector>
+
+#include "overlap/calls.h"
+#include "overlap/operation.h"
+#include "overlap/spread.h"
+#include "overlap/sums.h"
+#include "plait/buffer.h"
+
+namespace plait::overlap {
+namespace {
+
+// Where partial sums are few, everybody gets all of them and adds them up alone: one step instead
+// of two. Two ranks send no more that way than they would with f32 in both steps.
+constexpr std::int64_t kOneStepBytes = 256 * 1024;
+
+// A chunk that is copied into its slot: enough to hide what it costs to hand one over.
+constexpr std::int64_t kCopiedBytes = 256 * 1024;
+
+// Of a fused chunk: enough rows times columns that the product runs at full speed.
+constexpr std::int64_t kChunkColumns = 256;
+constexpr std::int64_t kChunkElements = 64 * 1024;
+
+struct Shape {
+  Cut cut;
+  bool one_step;  // of all-reduce
+  bool direct;    // parts are chunks, written into the slots
+};
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// Few rows make few bytes: then chunks are wider, but at least four.
+std::int64_t chunk_columns(const Problem& problem, const Plan& plan) {
+  if (plan.chunk > 0) return plan.chunk;
+  const std::int64_t rows = std::max<std::int64_t>(problem.m, 1);
+  const std::int64_t wide = std::max(kChunkColumns, round_up(kChunkElements / rows, 64));
+  return std::clamp<std::int64_t>(round_up(problem.n / 4, 64), 64, wide);
+}
+
+Shape shape_of(const Problem& problem, const Plan& plan, int world) {
+  const auto wire_bytes = static_cast<std::int64_t>(size_of(problem.wire));
+  const bool all_reduce = problem.op == Operator::matmul_all_reduce;
+  const bool one_step =
+      all_reduce && (problem.m < world || problem.m * problem.n * wire_bytes <= kOneStepBytes);
+  const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
+                                    : Ownership::sharded(problem.m, problem.n, world);
+  const std::int64_t copied = kCopiedBytes / wire_bytes;
+  switch (plan.schedule) {
+    case Schedule::serial:
+      break;
+    case Schedule::pipelined:
+      if (plan.axis == Axis::rows)
+        return {.cut = Cut::by_rows(owners, plan.parts, plan).in_chunks_of(copied),
+                .one_step = one_step,
+                .direct = false};
+      return {.cut = Cut::by_columns(owners, ranges_of(problem.n, plan, 64)).in_chunks_of(copied),
+              .one_step = one_step,
+              .direct = false};
+    case Schedule::fused:
+      return {.cut = Cut::by_columns(owners, ramped(problem.n, chunk_columns(problem, plan))),
+              .one_step = one_step,
+              .direct = !one_step};
+  }
+  return {.cut = Cut::by_rows(owners, 1, {.first = 100, .last = 100}).in_chunks_of(copied),
+          .one_step = one_step,
+          .direct = false};
+}
+
+class ComputeFirst final : public Operation {
+ public:
+  ComputeFirst(Setting setting, Shape shape, Communicator& comm)
+      : problem_(setting.problem),
+        tag_(tag_of(setting.problem, setting.plan)),
+        state_(comm.state()),
+        cut_(std::move(shape.cut)),
+        direct_(shape.direct),
+        one_step_(shape.one_step),
+        multiplier_(std::move(setting.gemm), setting.plan.poll, comm.trace()),
+        exchange_(mailbox(comm), ways()),
+        own_rows_(Ownership::sharded(problem_.m, problem_.n, comm.world())
+                      .of_rank[static_cast<std::size_t>(comm.rank())]),
+        blocks_(static_cast<std::size_t>(comm.world())),
+        sources_(blocks_.size()) {
+    if (reduces()) sums_.emplace(exchange_, cut_, problem_.wire, setting.threads);
+    if (spreads()) spread_.emplace(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
+    make_buffers();
+  }
+
+  void run(const Call& call) override {
+    run_call(state_, tag_, [&](const Tag& tag) { run_numbered(call, tag); });
+  }
+
+  std::size_t held_bytes() const override { return memory_.bytes(); }
+
+ private:
+  bool reduces() const { return problem_.op != Operator::matmul_all_gather; }
+  bool spreads() const {
+    return problem_.op == Operator::matmul_all_gather ||
+           (problem_.op == Operator::matmul_all_reduce && !one_step_);
+  }
+
+  int ways() const { return reduces() && spreads() ? 2 : 1; }
+
+  comm::MailboxBase& mailbox(Communicator& comm) const {
+    const std::size_t bytes = std::max(size_of(problem_.wire), size_of(problem_.out));
+    return comm.state().operator_mailbox(
+        Exchange::mailbox_for(ways(), static_cast<std::size_t>(cut_.largest_block()) * bytes));
+  }
+
+  // A partial sum is kept until all its chunks have been sent and summed. Where blocks are written
+  // into the peers' slots it is only this rank's own.
+  void make_buffers() {
+    if (!reduces()) return;
+    std::int64_t largest = 0;
+    for (const Cut::Part& part : cut_.parts())
+      largest = std::max(largest, kept_rows(part) * length(part.columns));
+    const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
+    buffers_ = std::min(parts, direct_ || one_step_ ? kDepth : 2U);
+    buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
+    buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
+    memory_ = Buffer(buffer_bytes_ * buffers_, {.huge_pages = true});
+  }
+
+  std::int64_t kept_rows(const Cut::Part& part) const {
+    const auto rank = static_cast<std::size_t>(exchange_.rank());
+    return direct_ || one_step_ ? length(part.rows[rank]) : part.all_rows();
+  }
+
+  void run_numbered(const Call& call, const Tag& tag) {
+    exchange_.begin(tag);
+    Operands operands = call.operands;
+    if (reduces()) {
+      operands.bias = {};
+      const bool shard = problem_.op == Operator::matmul_reduce_scatter;
+      sums_->begin({.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
+    }
+    if (spreads()) spread_->begin({.own = call.out, .first_row = 0, .all = call.out});
+    multiplier_.begin(operands);
+    if (cut_.parts().size() > 1) multiplier_.pack();
+    for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
+      if (!reduces()) {
+        make_rows(part, call.out);
+      } else if (direct_) {
+        make_in_slots(part);
+      } else {
+        make_in_buffer(part);
+      }
+      step();
+    }
+    exchange_.wait([&] { return finish(); }, [&] { return awaited(); });
+  }
+
+  // Does what can be done now beside the product.
+  void step() {
+    if (sums_) sums_->step();
+    if (spread_ && sums_) spread_->made(sums_->summed());
+    if (spread_) spread_->step();
+  }
+  void look() {
+    step();
+    exchange_.look_after();
+  }
+
+  bool finish() {
+    step();
+    return (!sums_ || sums_->done()) && (!spread_ || spread_->done());
+  }
+  comm::Awaited awaited() const {
+    if (sums_ && !sums_->done()) return sums_->awaited();
+    return spread_ ? spread_->awaited() : exchange_.nobody();
+  }
+
+  // Until the place of the part before the last few is free again.
+  void wait_for_buffer(std::size_t part) {
+    if (part < buffers_) return;
+    const std::uint32_t end = cut_.parts()[part - buffers_].end_chunk();
+    exchange_.wait(
+        [&] {
+          step();
+          return sums_->past() >= end;
+        },
+        [&] { return awaited(); });
+  }
+
+  std::byte* buffer(std::size_t part) const {
+    return memory_.data() + (part % buffers_) * buffer_bytes_;
+  }
+
+  // Straight into the slots of those who add them up.
+  void make_in_slots(std::size_t index) {
+    const Cut::Part& part = cut_.parts()[index];
+    wait_for_buffer(index);
+    exchange_.wait(
+        [&] {
+          step();
+          return sums_->has_room();
+        },
+        [&] { return awaited(); });
+    const auto rank = static_cast<std::size_t>(exchange_.rank());
+    const std::int64_t columns = length(part.columns);
+    for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
+      if (owner == rank) {
+        blocks_[owner] = {.data = buffer(index),
+                          .dtype = problem_.wire,
+                          .rows = length(part.rows[rank]),
+                          .cols = columns,
+                          .row_stride = columns};
+      } else {
+        blocks_[owner] = sums_->box(static_cast<int>(owner));
+      }
+    }
+    multiplier_.multiply({.rows = {0, problem_.m}, .columns = part.columns, .outs = blocks_},
+                         [&] { look(); });
+    sums_->posted(blocks_[rank]);
+  }
+
+  // Into memory of this rank, from where it is sent on.
+  void make_in_buffer(std::size_t index) {
+    const Cut::Part& part = cut_.parts()[index];
+    wait_for_buffer(index);
+    const std::int64_t columns = length(part.columns);
+    const std::int64_t row_bytes = columns * static_cast<std::int64_t>(size_of(problem_.wire));
+    std::byte* to = buffer(index);
+    for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
+      const std::int64_t rows = length(part.rows[owner]);
+      blocks_[owner] = {
+          .data = to, .dtype = problem_.wire, .rows = rows, .cols = columns, .row_stride = columns};
+      sources_[owner] = blocks_[owner];
+      if (!one_step_) to += rows * row_bytes;
+    }
+    multiply_blocks(part);
+    sums_->made(static_cast<int>(index), sources_);
+  }
+
+  // As few products as there are runs of rows.
+  void multiply_blocks(const Cut::Part& part) {
+    const std::size_t owners = one_step_ ? 1 : blocks_.size();
+    for (std::size_t first = 0; first < owners;) {
+      std::size_t end = first + 1;
+      while (end < owners && part.rows[end].begin == part.rows[end - 1].end) ++end;
+      multiplier_.multiply({.rows = {part.rows[first].begin, part.rows[end - 1].end},
+                            .columns = part.columns,
+                            .outs = std::span(blocks_).subspan(first, end - first)},
+                           [&] { look(); });
+      first = end;
+    }
+  }
+
+  // This rank's rows of the result, which the others get a copy of.
+  void make_rows(std::size_t index, const TensorView& out) {
+    const Cut::Part& part = cut_.parts()[index];
+    const Range rows = part.rows[static_cast<std::size_t>(exchange_.rank())];
+    const TensorView place =
+        out.row_range(rows.begin, rows.end).column_range(part.columns.begin, part.columns.end);
+    multiplier_.multiply({.rows = {rows.begin - own_rows_.begin, rows.end - own_rows_.begin},
+                          .columns = part.columns,
+                          .outs = std::span(&place, 1)},
+                         [&] { look(); });
+    spread_->made(part.end_chunk());
+  }
+
+  Problem problem_;
+  Tag tag_;
+  Communicator::State& state_;
+  Cut cut_;
+  bool direct_;
+  bool one_step_;
+  Multiplier multiplier_;
+  Exchange exchange_;
+  Range own_rows_;
+  std::optional<Sums> sums_;
+  std::optional<Spread> spread_;
+  Buffer memory_;
+  std::uint32_t buffers_ = 0;
+  std::size_t buffer_bytes_ = 0;
+  std::vector<TensorView> blocks_;  // of a part, by owner
+  std::vector<ConstTensorView> sources_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm) {
+  Shape shape = shape_of(setting.problem, setting.plan, comm.world());
+  return std::make_unique<ComputeFirst>(std::move(setting), std::move(shape), comm);
+}
+
+}  // namespace plait::overlap

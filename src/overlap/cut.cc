@@ -1,0 +1,160 @@
+#include "overlap/cut.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plait/collectives.h"
+
+namespace plait::overlap {
+namespace {
+
+// What a product is best cut at: the width of a weight's panel.
+constexpr std::int64_t kPanel = 64;
+
+// Part `index` of `range` cut evenly in `count`.
+Range piece(Range range, std::int64_t index, std::int64_t count) {
+  const std::int64_t size = length(range);
+  return {range.begin + size * index / count, range.begin + size * (index + 1) / count};
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Ownership Ownership::sharded(std::int64_t rows, std::int64_t columns, int world) {
+  Ownership owners = {.rows = rows, .columns = columns, .of_rank = {}};
+  for (int rank = 0; rank < world; ++rank) {
+    const Shard shard = balanced_shard(static_cast<std::size_t>(rows), rank, world);
+    const auto begin = static_cast<std::int64_t>(shard.offset);
+    owners.of_rank.push_back({begin, begin + static_cast<std::int64_t>(shard.count)});
+  }
+  return owners;
+}
+
+Ownership Ownership::everybodys(std::int64_t rows, std::int64_t columns, int world) {
+  return {.rows = rows,
+          .columns = columns,
+          .of_rank = std::vector<Range>(static_cast<std::size_t>(world), Range{0, rows})};
+}
+
+std::int64_t Cut::Part::all_rows() const {
+  std::int64_t all = 0;
+  for (const Range& range : rows) all += length(range);
+  return all;
+}
+
+void Cut::add(Part part) {
+  part.first_chunk = chunks();
+  part.chunks = 1;
+  for (const Range& rows : part.rows) blocks_.push_back({.rows = rows, .columns = part.columns});
+  part_of_.push_back(static_cast<int>(parts_.size()));
+  parts_.push_back(std::move(part));
+}
+
+Cut Cut::by_columns(const Ownership& owners, const std::vector<Range>& columns) {
+  Cut cut(static_cast<int>(owners.of_rank.size()));
+  for (const Range& range : columns)
+    cut.add({.columns = range, .rows = owners.of_rank, .first_chunk = 0, .chunks = 0});
+  return cut;
+}
+
+Cut Cut::by_rows(const Ownership& owners, int parts, const Plan& plan) {
+  Cut cut(static_cast<int>(owners.of_rank.size()));
+  Plan sized = plan;
+  sized.parts = parts;
+  std::vector<std::vector<Range>> of_rank;
+  for (const Range& rows : owners.of_rank)
+    of_rank.push_back(ranges_of(length(rows), sized, /*unit=*/1));
+  for (int i = 0; i < parts; ++i) {
+    Part part = {.columns = {0, owners.columns}, .rows = {}, .first_chunk = 0, .chunks = 0};
+    for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+      const std::int64_t begin = owners.of_rank[rank].begin;
+      const Range& rows = of_rank[rank][static_cast<std::size_t>(i)];
+      part.rows.push_back({begin + rows.begin, begin + rows.end});
+    }
+    cut.add(std::move(part));
+  }
+  return cut;
+}
+
+Cut Cut::in_chunks_of(std::int64_t elements) const {
+  Cut cut(static_cast<int>(world_));
+  for (Part part : parts_) {
+    std::int64_t most_rows = 0;
+    for (const Range& rows : part.rows) most_rows = std::max(most_rows, length(rows));
+    const std::int64_t columns = length(part.columns);
+    // Whole rows where a chunk has room for one: they lie together.
+    const std::int64_t across = std::max<std::int64_t>(1, ceil_div(columns, elements));
+    const std::int64_t width = std::max<std::int64_t>(1, ceil_div(columns, across));
+    const std::int64_t room = std::max<std::int64_t>(1, elements / width);
+    const std::int64_t down = std::max<std::int64_t>(1, ceil_div(most_rows, room));
+    part.first_chunk = cut.chunks();
+    for (std::int64_t i = 0; i < down; ++i) {
+      for (std::int64_t j = 0; j < across; ++j) {
+        for (const Range& rows : part.rows) {
+          cut.blocks_.push_back(
+              {.rows = piece(rows, i, down), .columns = piece(part.columns, j, across)});
+        }
+        cut.part_of_.push_back(static_cast<int>(cut.parts_.size()));
+      }
+    }
+    part.chunks = cut.chunks() - part.first_chunk;
+    cut.parts_.push_back(std::move(part));
+  }
+  return cut;
+}
+
+std::int64_t Cut::largest_block() const {
+  std::int64_t largest = 0;
+  for (const Block& block : blocks_) largest = std::max(largest, block.elements());
+  return largest;
+}
+
+// 1000 in parts=4 first=50 last=50: 50 + 100 + 100 + 50 percent → 0 166 500 833 1000
+std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit) {
+  std::int64_t all = 0;
+  const auto weight = [&](int i) -> std::int64_t {
+    if (i == 0) return plan.first;
+    return i + 1 == plan.parts ? plan.last : 100;
+  };
+  for (int i = 0; i < plan.parts; ++i) all += weight(i);
+  const std::int64_t step = total >= unit * plan.parts ? unit : 1;
+  std::vector<Range> ranges;
+  std::int64_t so_far = 0;
+  std::int64_t begin = 0;
+  for (int i = 0; i < plan.parts; ++i) {
+    so_far += weight(i);
+    // In two steps: sizes may be so large that their product with a percentage can't be counted.
+    const std::int64_t exact = total / all * so_far + total % all * so_far / all;
+    const std::int64_t end =
+        i + 1 == plan.parts ? total : std::max(begin, (exact + step / 2) / step * step);
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+// 1024 in 256: 64 + 128 + 256 + 256 + 192 + 128; the ends are what nothing hides.
+std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
+  std::vector<std::int64_t> head;
+  std::vector<std::int64_t> tail;
+  std::int64_t left = columns;
+  for (std::int64_t size = kPanel; size < width && left >= 2 * size + 2 * width; size *= 2) {
+    head.push_back(size);
+    tail.push_back(size);
+    left -= 2 * size;
+  }
+  std::vector<Range> ranges;
+  std::int64_t begin = 0;
+  const auto take = [&](std::int64_t size) {
+    ranges.push_back({begin, begin + size});
+    begin += size;
+  };
+  for (const std::int64_t size : head) take(size);
+  for (; left > 0; left -= std::min(left, width)) take(std::min(left, width));
+  for (auto size = tail.rbegin(); size != tail.rend(); ++size) take(*size);
+  if (ranges.empty()) ranges.push_back({0, 0});
+  return ranges;
+}
+
+}  // namespace plait::overlap

@@ -1,0 +1,92 @@
+// How a matrix is cut: in parts, which are multiplied at once, and chunks, which travel at once.
+//
+// Every rank has rows of the matrix (its shard, or all of them where everybody owns everything). A
+// part is some columns, and of every rank some rows; a chunk is a piece of a part, and each rank's
+// block of it goes its own way. All ranks cut alike, so that chunk i of one is chunk i of all.
+//
+//   columns      0    64        192               448
+//   rank 0's   ┌────┬─────────┬─────────────────┬──       a matrix in parts of columns, each one
+//   rows       │ 0  │    1    │        2        │         chunk: small ones come first, so that
+//   rank 1's   ├────┼─────────┼─────────────────┼──       something travels soon
+//   rows       │ 0  │    1    │        2        │
+//              └────┴─────────┴─────────────────┴──
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plait/dtype.h"
+#include "plait/gemm.h"
+#include "plait/plan.h"
+
+namespace plait::overlap {
+
+inline std::int64_t length(Range range) { return range.end - range.begin; }
+
+struct Block {
+  Range rows;
+  Range columns;
+
+  std::int64_t elements() const { return length(rows) * length(columns); }
+};
+
+// A matrix, and whose rows are whose.
+struct Ownership {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::vector<Range> of_rank;  // rows
+
+  // The first (rows mod world) ranks have one row more.
+  static Ownership sharded(std::int64_t rows, std::int64_t columns, int world);
+  static Ownership everybodys(std::int64_t rows, std::int64_t columns, int world);
+};
+
+class Cut {
+ public:
+  struct Part {
+    Range columns;
+    std::vector<Range> rows;  // by rank
+    std::uint32_t first_chunk;
+    std::uint32_t chunks;
+
+    std::uint32_t end_chunk() const { return first_chunk + chunks; }
+    std::int64_t all_rows() const;  // of all ranks together
+  };
+
+  // A part for each range of columns, a chunk for each part.
+  static Cut by_columns(const Ownership& owners, const std::vector<Range>& columns);
+
+  // A part for each range of promilles of everybody's rows, in chunks of at most so many elements.
+  // One part alone is all rows.
+  static Cut by_rows(const Ownership& owners, int parts, const Plan& plan);
+
+  // Cuts parts that are larger into chunks of at most `elements` a block.
+  Cut in_chunks_of(std::int64_t elements) const;
+
+  const std::vector<Part>& parts() const { return parts_; }
+  std::uint32_t chunks() const { return static_cast<std::uint32_t>(blocks_.size() / world_); }
+  int part_of(std::uint32_t chunk) const { return part_of_[chunk]; }
+  const Block& block(std::uint32_t chunk, int rank) const { return blocks_[chunk * world_ + rank]; }
+
+  // Elements of the largest block.
+  std::int64_t largest_block() const;
+
+ private:
+  explicit Cut(int world) : world_(static_cast<std::size_t>(world)) {}
+  void add(Part part);
+
+  std::size_t world_;
+  std::vector<Part> parts_;
+  std::vector<Block> blocks_;  // [chunk][rank]
+  std::vector<int> part_of_;   // [chunk]
+};
+
+// [0, total) in `parts` ranges, the first and the last so many percent of the others; borders are
+// multiples of `unit`, where there is enough for each part to have one. Some may be empty.
+std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit);
+
+// [0, columns) in chunks of `width`, with smaller ones at both ends.
+std::vector<Range> ramped(std::int64_t columns, std::int64_t width);
+
+}  // namespace plait::overlap

@@ -1,0 +1,106 @@
+// What the chunks of one call go through: a mailbox, and a lane to and from every peer.
+//
+// A lane is a run of slots that chunks take in turn. Two ranks use the lanes between them in the
+// same order, so that chunk i of a call is always in the same slot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/mailbox_base.h"
+#include "comm/wait.h"
+#include "plait/mailbox.h"
+#include "plait/tag.h"
+
+namespace plait::overlap {
+
+// Parts go to whom they belong to, and what was made of them comes back beside them.
+enum class Way : std::uint8_t { out, back };
+
+// Chunks that may be on their way to a peer before it has released the first: enough that neither
+// the link nor the reader runs dry.
+inline constexpr int kSlotsPerWay = 4;
+inline constexpr std::uint32_t kDepth = 2 * kSlotsPerWay;  // a slot has room for two
+
+class Exchange {
+ public:
+  Exchange(comm::MailboxBase& mailbox, int ways);
+
+  static MailboxDesc mailbox_for(int ways, std::size_t chunk_bytes);
+
+  int rank() const { return mailbox_->group().rank(); }
+  int world() const { return mailbox_->group().world(); }
+
+  // The other ranks, from this one's successor on, so that not all talk to one at once.
+  const std::vector<int>& peers() const { return peers_; }
+
+  void begin(const Tag& tag);
+
+  // Of the channel's next chunk.
+  bool vacant(Way way, int peer) const { return mailbox_->vacant(peer, slot(way, out(way, peer))); }
+  std::byte* box(Way way, int peer) { return mailbox_->outbox(peer, slot(way, out(way, peer))); }
+  void post(Way way, int peer, std::size_t bytes);
+
+  bool arrived(Way way, int source) const {
+    return mailbox_->arrived(source, slot(way, in(way, source)), tag_of(way, in(way, source)));
+  }
+  const std::byte* inbox(Way way, int source) const {
+    return mailbox_->inbox(source, slot(way, in(way, source)));
+  }
+  void release(Way way, int source);
+
+  // How many chunks have gone to the peer, and how many of the peer's have been released.
+  std::uint32_t posted(Way way, int peer) const { return out(way, peer); }
+  std::uint32_t taken(Way way, int peer) const { return in(way, peer); }
+
+  comm::Awaited chunk_from(Way way, int source) const {
+    return {.peer = source, .tag = tag_of(way, in(way, source))};
+  }
+  comm::Awaited room_at(Way way, int peer) const {
+    return {.peer = peer, .tag = tag_of(way, out(way, peer)), .room = true};
+  }
+  comm::Awaited nobody() const { return comm::nobody(tag_); }
+
+  // Between tiles: moves what the transport can't move alone, and notices who is lost.
+  void look_after() { mailbox_->progress(); }
+
+  // Returns when ready() says yes; it is asked again and again, and does what can be done.
+  template <class Ready, class AwaitedNow>
+  void wait(Ready&& ready, AwaitedNow&& awaited) {
+    comm::wait_until(
+        mailbox_->group(),
+        [&] {
+          if (ready()) return true;
+          mailbox_->help();
+          return false;
+        },
+        [&] { return mailbox_->take_due(); }, awaited, &moves_);
+  }
+
+ private:
+  int slot(Way way, std::uint32_t chunk) const {
+    return static_cast<int>(way) * kSlotsPerWay + static_cast<int>(chunk % kSlotsPerWay);
+  }
+  // The chunks of the way back are counted behind all others.
+  Tag tag_of(Way way, std::uint32_t chunk) const {
+    Tag tag = tag_;
+    tag.chunk = chunk + (way == Way::back ? 1U << 31 : 0U);
+    return tag;
+  }
+  std::size_t index(Way way, int peer) const {
+    return static_cast<std::size_t>(way) * static_cast<std::size_t>(world()) +
+           static_cast<std::size_t>(peer);
+  }
+  std::uint32_t out(Way way, int peer) const { return posted_[index(way, peer)]; }
+  std::uint32_t in(Way way, int peer) const { return taken_[index(way, peer)]; }
+
+  comm::MailboxBase* mailbox_;
+  std::vector<int> peers_;
+  std::vector<std::uint32_t> posted_;  // by way and peer
+  std::vector<std::uint32_t> taken_;
+  Tag tag_;
+  std::uint64_t moves_ = 0;
+};
+
+}  // namespace plait::overlap

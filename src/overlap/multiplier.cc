@@ -1,0 +1,59 @@
+#include "overlap/multiplier.h"
+
+#include <thread>
+
+namespace plait::overlap {
+
+void Multiplier::begin(const Operands& operands) {
+  operands_ = operands;
+  is_packed_ = false;
+}
+
+void Multiplier::pack() {
+  if (operands_.x.rows == 0) return;
+  const Span span(trace_, Lane::compute, "pack",
+                  {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
+  gemm_.pack({.view = operands_.x}, packed_);
+  is_packed_ = true;
+}
+
+void Multiplier::multiply(const Piece& piece, Look look) {
+  GemmCall call = {.x = {.view = operands_.x},
+                   .weight = operands_.weight,
+                   .window = {.rows = piece.rows, .columns = piece.columns},
+                   .bias = operands_.bias,
+                   .packed_x = is_packed_ ? &packed_ : nullptr,
+                   .outs = piece.outs};
+  run(call, look);
+}
+
+void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look) {
+  GemmCall call = {
+      .x = {.view = rows}, .weight = operands_.weight, .out = out, .bias = operands_.bias};
+  run(call, look);
+}
+
+void Multiplier::run(GemmCall& call, Look look) {
+  struct Watch {
+    Look look;
+    base::Nanoseconds poll;
+    base::Nanoseconds next;
+    std::thread::id caller;
+  } watch = {.look = look,
+             .poll = poll_,
+             .next = base::now() + poll_,
+             .caller = std::this_thread::get_id()};
+  // Of the threads that share the product only the caller's owns the lanes.
+  call.on_tile = [&watch](const Tile& /*tile*/) {
+    if (std::this_thread::get_id() != watch.caller || base::now() < watch.next) return;
+    watch.look();
+    watch.next = base::now() + watch.poll;
+  };
+  const Range columns = call.window.columns;
+  const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
+  const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
+  const Span span(trace_, Lane::compute, "product", {.flops = 2 * rows * width * gemm_.desc().k});
+  gemm_.run(call);
+}
+
+}  // namespace plait::overlap

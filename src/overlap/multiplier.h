@@ -1,0 +1,60 @@
+// The product of an operator, window by window, with a look at the communication now and then.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "base/clock.h"
+#include "base/function_ref.h"
+#include "overlap/cut.h"
+#include "plait/gemm.h"
+#include "plait/trace.h"
+
+namespace plait::overlap {
+
+// What a product is made of, for one call.
+struct Operands {
+  ConstTensorView x;
+  std::variant<WeightView, std::reference_wrapper<const PackedWeight>> weight;
+  ConstTensorView bias = {};
+};
+
+class Multiplier {
+ public:
+  // Called about every `poll` microseconds from within a product, on the thread that multiplies.
+  using Look = base::FunctionRef<void()>;
+
+  Multiplier(Gemm gemm, std::int64_t poll, Trace* trace)
+      : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), trace_(trace) {}
+
+  void begin(const Operands& operands);
+
+  // Where x is multiplied in several windows of columns: makes it ready for them.
+  void pack();
+
+  // Some rows of x by some columns of the weight.
+  struct Piece {
+    Range rows;
+    Range columns;
+    std::span<const TensorView> outs;  // the first rows go to the first
+  };
+  void multiply(const Piece& piece, Look look);
+
+  // All columns by rows of x that are elsewhere than in the operands' x.
+  void multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look);
+
+ private:
+  void run(GemmCall& call, Look look);
+
+  Gemm gemm_;
+  base::Nanoseconds poll_;
+  Trace* trace_;
+  Operands operands_ = {.x = {}, .weight = WeightView{}};
+  PackedInput packed_;
+  bool is_packed_ = false;
+};
+
+}  // namespace plait::overlap

@@ -1,0 +1,59 @@
+// An operator ready to run: its plan turned into parts and chunks, its memory and its mailbox.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "overlap/multiplier.h"
+#include "plait/communicator.h"
+#include "plait/plan.h"
+
+namespace plait::overlap {
+
+// What a rank multiplies, and with whom.
+struct Problem {
+  Operator op;
+  std::int64_t m;  // rows of all ranks together
+  std::int64_t n;  // columns of this rank's weight
+  std::int64_t k;  // of this rank's weight
+  Dtype x = Dtype::bf16;
+  Dtype wire = Dtype::f32;
+  Dtype out = Dtype::bf16;
+  bool gathered = false;
+};
+
+// One call. The rows of `x` and `out` are those that the operator asks of this rank.
+struct Call {
+  Operands operands;
+  TensorView out;
+  const float* bias = nullptr;  // the operands' bias in f32
+  TensorView gathered = {};     // [m, k]; no data: not asked for
+};
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  // Collective. What fails in it fails on every rank.
+  virtual void run(const Call& call) = 0;
+
+  // Bytes that the operation keeps for itself from call to call.
+  virtual std::size_t held_bytes() const = 0;
+};
+
+struct Setting {
+  Problem problem;
+  Plan plan;
+  int threads;
+  Gemm gemm;  // whose output is the wire where partial sums travel from it
+};
+
+// Collective: mailboxes are made, where there is none that fits.
+std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm);
+std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm);
+
+// Nobody's help is needed: a product without communication, or a world of one whose partial sums
+// are not rounded on the way.
+std::unique_ptr<Operation> make_plain(Setting setting);
+
+}  // namespace plait::overlap

@@ -1,0 +1,77 @@
+// Partial sums on their way to their owners, who add them up.
+//
+// Each rank has a partial matrix, part by part; each block of a chunk belongs to a rank (see Cut).
+// Blocks are sent to their owners as soon as they are made, and summed in rank order where all
+// ranks' blocks of a chunk have come:
+//
+//   sums.begin(result);
+//   for each part:  sums.made(part, where its blocks are);  sums.step();
+//   exchange.wait([&] { sums.step(); return sums.done(); }, ...)
+//
+// A rank may also write its blocks straight into the owners' slots: room(), box(), posted().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "overlap/cut.h"
+#include "overlap/exchange.h"
+#include "plait/tensor_view.h"
+
+namespace plait::overlap {
+
+// Where this rank's sums go: the owner's rows, beginning with `first_row`.
+struct Result {
+  TensorView out;
+  std::int64_t first_row = 0;
+  const float* bias = nullptr;  // of all columns; nullptr: none
+};
+
+class Sums {
+ public:
+  Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads);
+
+  void begin(const Result& result);
+
+  // The part's blocks can be read until all its chunks are past(): of each rank, where its block
+  // begins.
+  void made(int part, const std::vector<ConstTensorView>& blocks);
+
+  // Writing into the slots: whether the owners have room for the next chunk, where a peer's block
+  // is to be written, and that all are there. `own` is this rank's own block.
+  bool has_room() const;
+  TensorView box(int peer);
+  void posted(const ConstTensorView& own);
+
+  // Sends and sums what can be now.
+  void step();
+
+  std::uint32_t summed() const { return summed_; }
+
+  // Chunks that have been sent to everybody and summed.
+  std::uint32_t past() const;
+  bool done() const { return past() == cut_.chunks(); }
+
+  comm::Awaited awaited() const;
+
+ private:
+  bool send_next(int peer);
+  bool sum_next();
+  void sum_rows(const Block& block, const ConstTensorView& own, Range rows, const void** at);
+  ConstTensorView source(std::uint32_t chunk, int rank) const;
+  std::size_t wire_bytes(std::uint32_t chunk, int rank) const;
+
+  Exchange& exchange_;
+  const Cut& cut_;
+  Dtype wire_;
+  int threads_;
+  Result result_;
+  std::vector<ConstTensorView> sources_;  // [part][rank]
+  std::vector<const std::byte*> parts_;   // of the chunk that is summed, by rank
+  std::vector<const void*> places_;       // in them, [thread][rank]
+  std::uint32_t made_ = 0;                // chunks that can be read
+  std::uint32_t summed_ = 0;
+};
+
+}  // namespace plait::overlap
