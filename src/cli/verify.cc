@@ -1,0 +1,274 @@
+// plait verify: random problems, every schedule, bit for bit.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "cli/bench/progress.h"
+#include "cli/options.h"
+#include "cli/speech.h"
+#include "cli/verbs.h"
+#include "cli/verify/rounds.h"
+#include "plait/ops.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kMostCases = 100'000'000;
+constexpr std::int64_t kMostRanks = 64;
+
+// How a rank that was started for it is told so: see be_rank().
+constexpr const char* kRankWord = "--as-rank";
+
+constexpr Options::About kAbout = {
+    .verb = "verify",
+    .usage = "[OPTIONS]",
+    .purpose =
+        "Runs the operators on random problems: odd, tiny and empty sizes, all dtypes and "
+        "weights,\n"
+        "emulated links, ranks that come late. Every plan's result is compared byte by byte with\n"
+        "the serial one's on every rank, and that one with sums in f64 within a derived bound.\n"
+        "Nothing around the results may have been written. A case that fails is printed with the\n"
+        "command that runs it again.",
+    .examples =
+        "Exit status: 0 when all passed; 1 when one failed; 2 for wrong usage; 3 when a rank was "
+        "lost.\n\n"
+        "Examples:\n"
+        "  plait verify\n"
+        "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
+        "  plait verify --op matmul-all-reduce --transport shm\n"};
+
+struct Wishes {
+  std::string cases = "200";
+  std::string seed = "1";
+  std::string ranks = "1,2,3,5";
+  std::string transports = "threads,shm";
+  std::string ops;
+  std::string only;
+  std::string json;
+};
+
+void add_options(Options& options, Wishes& wishes) {
+  options.add("-c,--cases", "N", wishes.cases, "how many problems (default: 200)");
+  options.add("-s,--seed", "S", wishes.seed, "which problems (default: 1)");
+  options.add("-n,--ranks", "N[,N...]", wishes.ranks,
+              "worlds, which take turns (default: 1,2,3,5)");
+  options.add("-t,--transport", "NAME[,...]", wishes.transports,
+              "threads and shm, which take turns (default: both)");
+  options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
+  options.add("--only", "I", wishes.only, "problem number I alone, as a failure says it");
+  options.add("--json", "FILE", wishes.json, "write the counts as JSON too; - : print only those");
+}
+
+struct World {
+  int ranks;
+  std::string transport;
+};
+
+struct Verification {
+  std::uint64_t seed = 1;
+  std::int64_t cases = 0;
+  std::optional<std::int64_t> only;
+  std::vector<World> worlds;
+  std::vector<Operator> ops;
+  std::string ops_text;
+  std::string json;
+
+  // The cases that fall to a world.
+  std::vector<std::int64_t> numbers_of(std::size_t world) const {
+    if (only) return {*only};
+    std::vector<std::int64_t> numbers;
+    for (auto i = static_cast<std::int64_t>(world); i < cases;
+         i += static_cast<std::int64_t>(worlds.size()))
+      numbers.push_back(i);
+    return numbers;
+  }
+};
+
+std::int64_t read_number(const char* option, std::string_view text, std::int64_t least,
+                         std::int64_t most) {
+  const auto number = base::parse_int(text);
+  PLAIT_CHECK(number && *number >= least && *number <= most, option, " ", text,
+              " is not a whole number from ", least, " to ", most);
+  return *number;
+}
+
+std::vector<Operator> read_ops(const std::string& text) {
+  std::vector<Operator> ops;
+  if (text.empty()) {
+    for (int i = 0; i < kOperators; ++i) ops.push_back(static_cast<Operator>(i));
+    return ops;
+  }
+  for (const std::string_view word : base::split(text, ',')) {
+    const auto op = parse_operator(word);
+    PLAIT_CHECK(op, "--op ", word, " is no operator; there are matmul, matmul-all-reduce, ",
+                "matmul-reduce-scatter, matmul-all-gather, all-gather-matmul, ",
+                "reduce-scatter-matmul and all-reduce-matmul");
+    ops.push_back(*op);
+  }
+  return ops;
+}
+
+Verification understand(const Wishes& wishes) {
+  Verification what;
+  what.seed = static_cast<std::uint64_t>(read_number("--seed", wishes.seed, 0, INT32_MAX));
+  what.cases = read_number("--cases", wishes.cases, 1, kMostCases);
+  if (!wishes.only.empty()) what.only = read_number("--only", wishes.only, 0, kMostCases);
+  what.ops = read_ops(wishes.ops);
+  what.ops_text = wishes.ops;
+  what.json = wishes.json;
+  for (const std::string_view transport : base::split(wishes.transports, ',')) {
+    PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
+                " is neither threads nor shm; plait verify under mpirun takes mpi");
+    for (const std::string_view ranks : base::split(wishes.ranks, ',')) {
+      what.worlds.push_back(
+          {.ranks = static_cast<int>(read_number("--ranks", ranks, 1, kMostRanks)),
+           .transport = std::string(transport)});
+    }
+  }
+  return what;
+}
+
+// The command that runs one case again.
+std::string again(const Verification& what, const World& world, std::int64_t number) {
+  std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
+                                 what.seed, number, world.ranks, world.transport);
+  if (!what.ops_text.empty()) text += " --op " + what.ops_text;
+  return text;
+}
+
+RoundsHooks hooks_of(const Verification& what, const World& world, Progress& progress,
+                     std::int64_t before) {
+  return {.progress = [&progress, &what,
+                       before](std::int64_t done) { progress.show(before + done, what.cases); },
+          .failure =
+              [&what, world](std::int64_t number, const std::string& sentence) {
+                complain("plait verify", sentence);
+                complain("plait verify", "again: " + again(what, world, number));
+              }};
+}
+
+// Memory by which the ranks of another process tell what they have counted.
+class Board {
+ public:
+  Board() : fd_(memfd_create("plait-verify", 0)) {
+    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(Tally)) == 0,
+                "no memory for the ranks' counts");
+  }
+  std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_.get()); }
+  Tally read() const {
+    Tally tally;
+    PLAIT_CHECK(pread(fd_.get(), &tally, sizeof(tally), 0) == sizeof(tally),
+                "the ranks' counts can't be read");
+    return tally;
+  }
+
+ private:
+  base::Fd fd_;
+};
+
+void write_board(const std::string& path, const Tally& tally) {
+  const base::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  PLAIT_CHECK(fd.get() >= 0 && pwrite(fd.get(), &tally, sizeof(tally), 0) == sizeof(tally),
+              "the counts can't be told to who started the ranks");
+}
+
+// What a rank of another process is started with: --as-rank BOARD WORLD and the user's own words.
+int be_rank(Words words) {
+  Wishes wishes;
+  Options options(kAbout);
+  add_options(options, wishes);
+  options.parse(words.subspan(3));
+  const Verification what = understand(wishes);
+  const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
+  const World& world = what.worlds.at(index);
+  Communicator comm = Communicator::connect({.transport = world.transport});
+  Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
+  RoundsHooks hooks = hooks_of(what, world, progress, 0);
+  if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
+  const Tally tally = run_rounds(
+      {.seed = what.seed, .numbers = what.numbers_of(index), .ops = what.ops}, comm, hooks);
+  if (comm.rank() == 0) write_board(words[1], tally);
+  return kDone;
+}
+
+struct Outcome {
+  Tally tally;
+  int status = kDone;
+};
+
+Outcome run_processes(const Verification& what, std::size_t index, Words words) {
+  const Board board;
+  std::vector<std::string> launch = {"-n",         std::to_string(what.worlds[index].ranks),
+                                     "--bind",     "none",
+                                     "--",         "/proc/self/exe",
+                                     "verify",     kRankWord,
+                                     board.path(), std::to_string(index)};
+  launch.insert(launch.end(), words.begin(), words.end());
+  const int status = run(launch);
+  return {.tally = board.read(), .status = status};
+}
+
+Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {
+  const World& world = what.worlds[index];
+  Progress progress("verifying, problem");
+  Outcome outcome;
+  run_in_threads(world.ranks, [&](Communicator& comm) {
+    RoundsHooks hooks = hooks_of(what, world, progress, before);
+    if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
+    const Tally tally = run_rounds(
+        {.seed = what.seed, .numbers = what.numbers_of(index), .ops = what.ops}, comm, hooks);
+    if (comm.rank() == 0) outcome.tally = tally;
+  });
+  return outcome;
+}
+
+void tell(const Verification& what, const Tally& tally) {
+  const std::string line = fmt::format("{} passed, {} failed\n", tally.passed, tally.failed);
+  if (what.json.empty()) return answer(line);
+  const nlohmann::ordered_json json = {
+      {"seed", what.seed}, {"passed", tally.passed}, {"failed", tally.failed}};
+  if (what.json == "-") return answer(json.dump(2) + "\n");
+  base::AtomicFile file(what.json);
+  file.append(json.dump(2) + "\n");
+  file.commit();
+  answer(line);
+}
+
+}  // namespace
+
+int verify(Words words) {
+  if (!words.empty() && words[0] == kRankWord && words.size() >= 3) return be_rank(words);
+  Wishes wishes;
+  Options options(kAbout);
+  add_options(options, wishes);
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait verify --help)");
+  if (!options.parse(words)) return kDone;
+  const Verification what = understand(wishes);
+  Tally all;
+  for (std::size_t i = 0; i < what.worlds.size(); ++i) {
+    if (what.numbers_of(i).empty()) continue;
+    const Outcome outcome = what.worlds[i].transport == "threads"
+                                ? run_threads(what, i, all.passed + all.failed)
+                                : run_processes(what, i, words);
+    if (outcome.status != kDone) return outcome.status;
+    all.passed += outcome.tally.passed;
+    all.failed += outcome.tally.failed;
+  }
+  tell(what, all);
+  return all.failed == 0 ? kDone : kCheckFailed;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,46 @@
+// A random problem for the operators, the same on all ranks.
+//
+// It depends on the seed, its number and the world alone, so that a failing one can be run again by
+// itself.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plait/link.h"
+#include "plait/ops.h"
+#include "plait/quantized.h"
+
+namespace plait::cli {
+
+struct VerifyCase {
+  std::uint64_t seed = 0;  // of its operands
+  Operator op = Operator::matmul;
+  std::int64_t m = 0;              // of all ranks together
+  std::vector<std::int64_t> n, k;  // of each rank's weight
+  Dtype x = Dtype::f32;
+  Dtype weight = Dtype::f32;
+  Dtype out = Dtype::f32;
+  Dtype wire = Dtype::f32;
+  std::optional<QuantScheme> scheme = {};
+  WeightLayout layout = WeightLayout::out_in;
+  bool packed = false;
+  bool bias = false;
+  bool gathered = false;
+  std::vector<Plan> plans;  // each is compared with the serial one
+  std::vector<int> threads;
+  bool delays = false;  // ranks come late, at random
+};
+
+// `ops`: of which one is chosen.
+VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
+                       const std::vector<Operator>& ops);
+
+// Links for cases of a world: some have none.
+std::optional<Link> random_link(std::uint64_t seed, std::int64_t number);
+
+std::string describe(const VerifyCase& one);
+
+}  // namespace plait::cli

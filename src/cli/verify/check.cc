@@ -1,0 +1,237 @@
+#include "cli/verify/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/verify/operands.h"
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "tensor/compare.h"
+#include "tensor/tolerance.h"
+
+namespace plait::cli {
+namespace {
+
+// Elements of a result that are compared with sums in f64: all of a small one.
+constexpr std::int64_t kMostSamples = 200;
+
+class Check {
+ public:
+  Check(const VerifyCase& one, Communicator& comm)
+      : case_(one),
+        comm_(comm),
+        rank_(static_cast<std::size_t>(comm.rank())),
+        mine_(one, comm.rank(), comm.world()),
+        out_rows_(ops::count(ops::shapes_of(one.op).out, one.m, comm.rank(), comm.world())),
+        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {}
+
+  std::string run() {
+    const Guarded serial(case_.out, out_rows_, case_.n[rank_]);
+    const Guarded gathered(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_]);
+    const Plan first = {.schedule = Schedule::serial};
+    std::string failure = call(first, case_.threads[0], {serial.view(), gathered.view()});
+    note(failure, guards(serial, gathered));
+    note(failure, against_reference(serial.view(), gathered.view()));
+    for (std::size_t i = 0; i < case_.plans.size(); ++i) {
+      const Guarded out(case_.out, out_rows_, case_.n[rank_]);
+      const Guarded also(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_]);
+      const std::string plan = name(case_.plans[i]);
+      note(failure, call(case_.plans[i], case_.threads[i + 1], {out.view(), also.view()}));
+      note(failure, guards(out, also), plan);
+      note(failure, same("out", out.view(), serial.view()), plan);
+      if (case_.gathered) note(failure, same("gathered", also.view(), gathered.view()), plan);
+    }
+    return failure;
+  }
+
+ private:
+  struct Places {
+    TensorView out;
+    TensorView gathered;
+  };
+
+  // The first that goes wrong is enough.
+  static void note(std::string& failure, const std::string& found, const std::string& plan = {}) {
+    if (!failure.empty() || found.empty()) return;
+    failure = plan.empty() ? found : "with the plan \"" + plan + "\": " + found;
+  }
+
+  // Blocking or prepared, in turn.
+  std::string call(const Plan& plan, int threads, const Places& places) {
+    if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+    const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = threads};
+    const OpWeight weight = mine_.weight();
+    const TensorView gathered = case_.gathered ? places.gathered : TensorView{};
+    if (case_.seed % 2 == 0) {
+      Op op = prepare({.op = case_.op,
+                       .m = case_.m,
+                       .x = case_.x,
+                       .out = case_.out,
+                       .gathered = case_.gathered},
+                      weight, comm_, options);
+      op.run({.x = mine_.x(), .out = places.out, .bias = mine_.bias(), .gathered = gathered});
+      return {};
+    }
+    const OpExtras extras = {.bias = mine_.bias(), .gathered = gathered, .options = options};
+    blocking(weight, places.out, extras);
+    return {};
+  }
+
+  void blocking(const OpWeight& weight, const TensorView& out, const OpExtras& extras) {
+    switch (case_.op) {
+      case Operator::matmul:
+        return matmul(mine_.x(), weight, out, comm_, extras);
+      case Operator::matmul_all_reduce:
+        return matmul_all_reduce(mine_.x(), weight, out, comm_, extras);
+      case Operator::matmul_reduce_scatter:
+        return matmul_reduce_scatter(mine_.x(), weight, out, comm_, extras);
+      case Operator::matmul_all_gather:
+        return matmul_all_gather(mine_.x(), weight, out, comm_, extras);
+      case Operator::all_gather_matmul:
+        return all_gather_matmul(mine_.x(), weight, out, comm_, extras);
+      case Operator::reduce_scatter_matmul:
+        return reduce_scatter_matmul(mine_.x(), weight, out, comm_, extras);
+      case Operator::all_reduce_matmul:
+        return all_reduce_matmul(mine_.x(), weight, out, comm_, extras);
+    }
+  }
+
+  static std::string guards(const Guarded& out, const Guarded& gathered) {
+    if (!out.is_intact()) return "bytes around out were written";
+    if (!gathered.is_intact()) return "bytes around gathered were written";
+    return {};
+  }
+
+  static std::string same(const char* what, const ConstTensorView& got,
+                          const ConstTensorView& want) {
+    const tensor::BitComparison result = tensor::same_bits(got, want);
+    return result ? std::string()
+                  : std::string(what) + " differs from serial: " + result.describe();
+  }
+
+  std::string against_reference(const ConstTensorView& out, const ConstTensorView& gathered) {
+    // Every rank's operands: the reference needs nobody's help.
+    for (int rank = 0; rank < comm_.world(); ++rank)
+      all_.push_back(std::make_unique<VerifyOperands>(case_, rank, comm_.world()));
+    const std::int64_t elements = out.rows * out.cols;
+    const std::int64_t samples = std::min(elements, kMostSamples);
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t at =
+          samples == elements
+              ? i
+              : static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(elements));
+      const std::int64_t row = at / out.cols;
+      const std::int64_t col = at % out.cols;
+      const Exact want = exact(row, col);
+      const double got = element(out, row, col);
+      if (!(std::abs(got - want.value) <= want.allowed)) {
+        return base::sentence("out[", row, ", ", col, "] is ", got, " but the sum is ", want.value,
+                              " and it may be off by ", want.allowed);
+      }
+    }
+    return case_.gathered ? against_shards(gathered) : std::string();
+  }
+
+  std::string against_shards(const ConstTensorView& gathered) {
+    std::int64_t row = 0;
+    for (const auto& operands : all_) {
+      const std::int64_t rows = operands->x().rows;
+      const auto result = tensor::same_bits(gathered.row_range(row, row + rows), operands->x());
+      if (!result) return "gathered differs from the shards: " + result.describe();
+      row += rows;
+    }
+    return {};
+  }
+
+  struct Exact {
+    double value;
+    double allowed;
+  };
+
+  // Of this rank's element (row, col).
+  Exact exact(std::int64_t row, std::int64_t col) const {
+    const int world = comm_.world();
+    const std::int64_t row_of_m =
+        ops::shapes_of(case_.op).out == ops::Rows::all ? row : row + first_row_of(comm_.rank());
+    double value = 0;
+    double magnitude = 0;
+    std::int64_t terms = 0;
+    const auto add = [&](double x, double w) {
+      value += x * w;
+      magnitude += std::abs(x * w);
+    };
+    const bool sums_products = sums_over_ranks(case_.op) && is_compute_first(case_.op);
+    for (std::size_t rank = 0; sums_products && rank < all_.size(); ++rank) {
+      for (std::int64_t k = 0; k < case_.k[rank]; ++k)
+        add(all_[rank]->x_at(row_of_m, k), all_[rank]->weight_at(k, col));
+      terms = std::max(terms, case_.k[rank]);
+    }
+    if (!sums_products) {
+      const std::size_t maker = maker_of(row_of_m);
+      for (std::int64_t k = 0; k < case_.k[rank_]; ++k)
+        add(multiplied_x(row_of_m, k), all_[maker]->weight_at(k, col));
+      terms = case_.k[rank_];
+    }
+    value += mine_.bias_at(col);
+    magnitude += std::abs(mine_.bias_at(col));
+    const std::int64_t groups =
+        case_.scheme && case_.scheme->per == QuantPer::group ? terms / case_.scheme->group + 1 : 1;
+    const tensor::Roundings way = {.terms = terms + (case_.scheme ? 2 * groups + 2 : 0),
+                                   .world = sums_products ? world : 1,
+                                   .wire = sums_products ? case_.wire : Dtype::f32,
+                                   .out = case_.out};
+    return {.value = value, .allowed = tensor::tolerance(way, magnitude)};
+  }
+
+  std::int64_t first_row_of(int rank) const {
+    return static_cast<std::int64_t>(
+        balanced_shard(static_cast<std::size_t>(case_.m), rank, comm_.world()).offset);
+  }
+
+  std::size_t owner_of(std::int64_t row) const {
+    int rank = comm_.world() - 1;
+    while (first_row_of(rank) > row) --rank;
+    return static_cast<std::size_t>(rank);
+  }
+
+  // Whose weight made the row.
+  std::size_t maker_of(std::int64_t row) const {
+    return case_.op == Operator::matmul_all_gather ? owner_of(row) : rank_;
+  }
+
+  // What a product without partial results multiplied: a gathered x, or a sum that was rounded.
+  double multiplied_x(std::int64_t row, std::int64_t k) const {
+    if (case_.op == Operator::matmul) return mine_.x_at(row, k);
+    if (!sums_over_ranks(case_.op)) {
+      const std::size_t owner = owner_of(row);
+      return all_[owner]->x_at(row - first_row_of(static_cast<int>(owner)), k);
+    }
+    auto sum = static_cast<float>(all_[0]->x_at(row, k));
+    for (std::size_t rank = 1; rank < all_.size(); ++rank)
+      sum += static_cast<float>(all_[rank]->x_at(row, k));
+    const Buffer rounded(sizeof(float));
+    convert(&sum, Dtype::f32, rounded.data(), case_.x, 1);
+    return element(
+        {.data = rounded.data(), .dtype = case_.x, .rows = 1, .cols = 1, .row_stride = 1}, 0, 0);
+  }
+
+  const VerifyCase& case_;
+  Communicator& comm_;
+  std::size_t rank_;
+  VerifyOperands mine_;
+  std::int64_t out_rows_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<VerifyOperands>> all_;
+};
+
+}  // namespace
+
+std::string failure_of(const VerifyCase& one, Communicator& comm) { return Check(one, comm).run(); }
+
+}  // namespace plait::cli

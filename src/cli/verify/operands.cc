@@ -1,0 +1,113 @@
+#include "cli/verify/operands.h"
+
+#include <cstring>
+
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "tensor/fill.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kGap = 3;     // columns behind a row
+constexpr std::int64_t kAround = 2;  // rows before and behind
+constexpr int kPoison = 0xA5;
+
+constexpr std::uint64_t kSeedOfX = 1;
+constexpr std::uint64_t kSeedOfWeight = 2;
+constexpr std::uint64_t kSeedOfBias = 3;
+
+}  // namespace
+
+Guarded::Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols)
+    : whole_rows_(rows + 2 * kAround),
+      whole_cols_(cols + kGap),
+      memory_(Buffer::for_tensor(dtype, whole_rows_, whole_cols_)) {
+  view_ = memory_.view(dtype, whole_rows_, whole_cols_)
+              .row_range(kAround, kAround + rows)
+              .column_range(0, cols);
+  poison();
+}
+
+void Guarded::poison() { std::memset(memory_.data(), kPoison, memory_.bytes()); }
+
+bool Guarded::is_intact() const {
+  const auto is_poison = [](const std::byte* from, const std::byte* to) {
+    for (; from != to; ++from) {
+      if (*from != std::byte{kPoison}) return false;
+    }
+    return true;
+  };
+  const TensorView whole = memory_.view(view_.dtype, whole_rows_, whole_cols_);
+  for (std::int64_t row = 0; row < whole_rows_; ++row) {
+    const auto* begin = static_cast<const std::byte*>(whole.row(row));
+    const bool inside = row >= kAround && row < kAround + view_.rows;
+    if (!is_poison(begin + (inside ? view_.row_bytes() : 0), begin + whole.row_bytes()))
+      return false;
+  }
+  return true;
+}
+
+double element(const ConstTensorView& view, std::int64_t row, std::int64_t col) {
+  float value = 0;
+  convert(view.column_range(col, col + 1).row(row), view.dtype, &value, Dtype::f32, 1);
+  return double{value};
+}
+
+VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : case_(one) {
+  const auto index = static_cast<std::size_t>(rank);
+  const std::int64_t n = one.n[index];
+  const std::int64_t k = one.k[index];
+  const ops::Rows rows = ops::shapes_of(one.op).x;
+  const std::int64_t first =
+      rows == ops::Rows::all
+          ? 0
+          : static_cast<std::int64_t>(
+                balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
+  x_ = Guarded(one.x, ops::count(rows, one.m, rank, world), k);
+  // Shards of one matrix, or a matrix of each rank's own.
+  const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
+  tensor::fill_random(x_.view(), seed + kSeedOfX, {.row = first});
+  const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
+  const bool out_in = one.layout == WeightLayout::out_in;
+  weight_ = Guarded(dtype, out_in ? n : k, out_in ? k : n);
+  tensor::fill_random(weight_.view(), one.seed * 16 + index * 4 + kSeedOfWeight);
+  const WeightView view = {.view = weight_.view(), .layout = one.layout};
+  if (one.scheme) {
+    quantized_ = quantize(view, *one.scheme);
+    packed_.emplace(*quantized_);
+  } else if (one.packed) {
+    packed_.emplace(view);
+  }
+  if (!one.bias) return;
+  bias_ = Guarded(one.out, 1, n);
+  tensor::fill_random(bias_.view(), one.seed * 16 + kSeedOfBias);
+}
+
+ConstTensorView VerifyOperands::bias() const {
+  return case_.bias ? ConstTensorView(bias_.view()) : ConstTensorView{};
+}
+
+OpWeight VerifyOperands::weight() const {
+  if (packed_) return std::cref(*packed_);
+  return WeightView{.view = weight_.view(), .layout = case_.layout};
+}
+
+double VerifyOperands::x_at(std::int64_t row, std::int64_t k) const {
+  return element(x_.view(), row, k);
+}
+
+double VerifyOperands::weight_at(std::int64_t k, std::int64_t column) const {
+  if (quantized_) {
+    return (quantized_->value(column, k) + quantized_->offset(column, k)) *
+           double{quantized_->scale(column, k)};
+  }
+  const bool out_in = case_.layout == WeightLayout::out_in;
+  return element(weight_.view(), out_in ? column : k, out_in ? k : column);
+}
+
+double VerifyOperands::bias_at(std::int64_t column) const {
+  return case_.bias ? element(bias_.view(), 0, column) : 0.0;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,56 @@
+// The operands of a case: every rank can make those of all ranks, for the reference.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cli/verify/case.h"
+#include "plait/buffer.h"
+#include "plait/packed_weight.h"
+
+namespace plait::cli {
+
+// A matrix with something between its rows, and something around it that nobody may write.
+class Guarded {
+ public:
+  Guarded() = default;
+  Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols);
+
+  const TensorView& view() const { return view_; }
+  void poison();           // every byte of it
+  bool is_intact() const;  // whether all around the matrix is as poison() left it
+
+ private:
+  std::int64_t whole_rows_ = 0;
+  std::int64_t whole_cols_ = 0;
+  Buffer memory_;
+  TensorView view_;
+};
+
+// Of one rank.
+class VerifyOperands {
+ public:
+  VerifyOperands(const VerifyCase& one, int rank, int world);
+
+  ConstTensorView x() const { return x_.view(); }
+  ConstTensorView bias() const;
+  OpWeight weight() const;
+
+  // Numbers as they are multiplied, in f64.
+  double x_at(std::int64_t row, std::int64_t k) const;
+  double weight_at(std::int64_t k, std::int64_t column) const;
+  double bias_at(std::int64_t column) const;
+
+ private:
+  const VerifyCase& case_;
+  Guarded x_;
+  Guarded weight_;
+  Guarded bias_;
+  std::optional<QuantizedWeight> quantized_;
+  std::optional<PackedWeight> packed_;
+};
+
+double element(const ConstTensorView& view, std::int64_t row, std::int64_t col);
+
+}  // namespace plait::cli

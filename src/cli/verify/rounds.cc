@@ -1,0 +1,39 @@
+#include "cli/verify/rounds.h"
+
+#include <optional>
+
+#include "cli/verify/case.h"
+#include "cli/verify/check.h"
+#include "plait/collectives.h"
+
+namespace plait::cli {
+namespace {
+
+// So many cases share a group, and with it mailboxes and what was prepared; then there is a new
+// one, over another link.
+constexpr std::int64_t kCasesPerGroup = 12;
+
+}  // namespace
+
+Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks) {
+  Tally tally;
+  std::optional<Communicator> group;
+  std::int64_t block = -1;
+  for (const std::int64_t number : rounds.numbers) {
+    if (number / kCasesPerGroup != block) {
+      block = number / kCasesPerGroup;
+      group.reset();
+      group = comm.with_link(random_link(rounds.seed, block));
+    }
+    const VerifyCase one = random_case(rounds.seed, number, comm.world(), rounds.ops);
+    const std::string failure = failure_of(one, *group);
+    if (!failure.empty()) hooks.failure(number, describe(one) + ": " + failure);
+    float failed = failure.empty() ? 0.0F : 1.0F;
+    all_reduce({&failed, 1}, comm);
+    (failed > 0 ? tally.failed : tally.passed) += 1;
+    hooks.progress(tally.passed + tally.failed);
+  }
+  return tally;
+}
+
+}  // namespace plait::cli

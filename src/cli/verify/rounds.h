@@ -1,0 +1,33 @@
+// The cases that one world of ranks runs, one after another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plait/communicator.h"
+#include "plait/operator.h"
+
+namespace plait::cli {
+
+struct Rounds {
+  std::uint64_t seed = 1;
+  std::vector<std::int64_t> numbers;  // of the cases
+  std::vector<Operator> ops;
+};
+
+struct Tally {
+  std::int64_t passed = 0;
+  std::int64_t failed = 0;
+};
+
+struct RoundsHooks {
+  std::function<void(std::int64_t done)> progress;
+  std::function<void(std::int64_t number, const std::string& sentence)> failure;
+};
+
+// Collective; the tally is the same on all ranks. Failures are told on the rank that found them.
+Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks);
+
+}  // namespace plait::cli
