@@ -16,14 +16,21 @@ namespace plait::cli {
 namespace {
 
 struct Measurement {
-  const char* name;
+  const char* name;  // operators are called as in C++, with hyphens
   const char* summary;
-  int (*run)(Words);
+  Operator op;
 };
 
-// Operators are called as in C++, with hyphens.
-constexpr std::array<Measurement, 1> kMeasurements = {{
-    {"matmul", "a matrix product, without communication", bench_matmul},
+constexpr std::array<Measurement, 7> kMeasurements = {{
+    {"matmul", "a matrix product, without communication", Operator::matmul},
+    {"matmul-all-reduce", "a product whose sum over ranks everybody gets",
+     Operator::matmul_all_reduce},
+    {"matmul-reduce-scatter", "a product whose sum is cut in shards",
+     Operator::matmul_reduce_scatter},
+    {"matmul-all-gather", "a product of shards that everybody gets", Operator::matmul_all_gather},
+    {"all-gather-matmul", "a product with gathered rows", Operator::all_gather_matmul},
+    {"reduce-scatter-matmul", "a product with rows of a sum", Operator::reduce_scatter_matmul},
+    {"all-reduce-matmul", "a product with a sum", Operator::all_reduce_matmul},
 }};
 
 void print_help() {
@@ -32,12 +39,13 @@ void print_help() {
       "Usage: plait bench WHAT [OPTIONS]\n\n"
       "What:\n";
   for (const Measurement& one : kMeasurements)
-    page += fmt::format("  {:<10} {}\n", one.name, one.summary);
+    page += fmt::format("  {:<21}  {}\n", one.name, one.summary);
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after WHAT, its own\n\n"
-      "Exit status: 0; 2 for wrong usage.\n\n"
+      "Exit status: 0; 1 when results differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
       "Examples:\n"
+      "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
       "  plait bench matmul --m 1,16,512 --n 4096 --k 4096\n"
       "  plait bench matmul --help\n";
   answer(page);
@@ -54,7 +62,10 @@ int bench(Words words) {
   }
   std::vector<std::string> names;
   for (const Measurement& one : kMeasurements) {
-    if (first == one.name) return one.run(words.subspan(1));
+    if (first == one.name) {
+      return one.op == Operator::matmul ? bench_matmul(words.subspan(1))
+                                        : bench_operator(one.op, first, words.subspan(1));
+    }
     names.emplace_back(one.name);
   }
   base::fail(Code::invalid_argument, "cannot measure ", first, did_you_mean(first, names),

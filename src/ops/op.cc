@@ -87,7 +87,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
 }
 
-void Prepared::run(const OpWeight& weight, const OpCall& call) {
+void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Work work) {
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
     convert(call.bias.data, call.bias.dtype, bias_.data(), Dtype::f32,
@@ -97,7 +97,8 @@ void Prepared::run(const OpWeight& weight, const OpCall& call) {
   operation_->run({.operands = {.x = call.x, .weight = weight, .bias = call.bias},
                    .out = call.out,
                    .bias = bias,
-                   .gathered = call.gathered});
+                   .gathered = call.gathered,
+                   .work = work});
 }
 
 }  // namespace ops

@@ -4,13 +4,14 @@
 
 namespace plait::overlap {
 
-void Multiplier::begin(const Operands& operands) {
+void Multiplier::begin(const Operands& operands, bool idle) {
   operands_ = operands;
+  idle_ = idle;
   is_packed_ = false;
 }
 
 void Multiplier::pack() {
-  if (operands_.x.rows == 0) return;
+  if (idle_ || operands_.x.rows == 0) return;
   const Span span(trace_, Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
@@ -34,6 +35,7 @@ void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& ou
 }
 
 void Multiplier::run(GemmCall& call, Look look) {
+  if (idle_) return;
   struct Watch {
     Look look;
     base::Nanoseconds poll;

@@ -30,7 +30,8 @@ class Multiplier {
   Multiplier(Gemm gemm, std::int64_t poll, Trace* trace)
       : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), trace_(trace) {}
 
-  void begin(const Operands& operands);
+  // `idle`: nothing is multiplied.
+  void begin(const Operands& operands, bool idle = false);
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
@@ -55,6 +56,7 @@ class Multiplier {
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
   bool is_packed_ = false;
+  bool idle_ = false;
 };
 
 }  // namespace plait::overlap

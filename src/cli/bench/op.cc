@@ -1,0 +1,80 @@
+// plait bench OPERATOR: what hiding the collective brings, beside what it could bring at best.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "cli/bench/measurements.h"
+#include "cli/bench/op_measure.h"
+#include "cli/bench/op_report.h"
+#include "cli/speech.h"
+
+namespace plait::cli {
+namespace {
+
+// One problem is an object, several are a list of them.
+nlohmann::ordered_json show_json(const OpBenchOptions& options,
+                                 const std::vector<OpMeasurement>& results) {
+  if (results.size() == 1) return show_json(options, results.front());
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const OpMeasurement& result : results) list.push_back(show_json(options, result));
+  return list;
+}
+
+void write(const OpBenchOptions& options, const std::vector<OpMeasurement>& results) {
+  if (options.json.empty()) return;
+  const std::string text = show_json(options, results).dump(2) + "\n";
+  if (options.json == "-") return answer(text);
+  base::AtomicFile file(options.json);
+  file.append(text);
+  file.commit();
+}
+
+// Rank 0 speaks, table by table.
+int be_rank(const OpBenchOptions& options, Communicator& comm) {
+  std::vector<OpMeasurement> results;
+  for (const OpSize& size : options.sizes) {
+    results.push_back(measure(options, size, comm));
+    if (comm.rank() != 0 || options.json == "-") continue;
+    if (results.size() > 1) answer("\n");
+    answer(show_text(options, results.back()));
+  }
+  if (comm.rank() == 0) write(options, results);
+  for (const OpMeasurement& result : results) {
+    for (const PlanTimes& one : result.plans) {
+      if (!one.bits_equal) return kCheckFailed;
+    }
+  }
+  return kDone;
+}
+
+int run_threads(const OpBenchOptions& options) {
+  int status = kDone;
+  run_in_threads(options.ranks, [&](Communicator& comm) {
+    const int mine = be_rank(options, comm);
+    if (comm.rank() == 0) status = mine;
+  });
+  return status;
+}
+
+// This very command, once for each rank.
+int run_processes(const OpBenchOptions& options, const std::string& verb, Words words) {
+  std::vector<std::string> launch = {
+      "-n", std::to_string(options.ranks), "--", "/proc/self/exe", "bench", verb};
+  launch.insert(launch.end(), words.begin(), words.end());
+  return run(launch);
+}
+
+}  // namespace
+
+int bench_operator(Operator op, const std::string& verb, Words words) {
+  const auto options = read_op_options(op, words);
+  if (!options) return kDone;
+  if (options->transport == "threads") return run_threads(*options);
+  if (place_from_environment().launcher.empty()) return run_processes(*options, verb, words);
+  Communicator comm = Communicator::connect({.transport = options->transport});
+  return be_rank(*options, comm);
+}
+
+}  // namespace plait::cli

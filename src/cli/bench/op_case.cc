@@ -1,0 +1,151 @@
+#include "cli/bench/op_case.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/host/memory.h"
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "tensor/fill.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::uint64_t kSeedOfX = 1;
+constexpr std::uint64_t kSeedOfWeight = 2;
+
+std::int64_t share(std::int64_t whole, int rank, int world) {
+  return static_cast<std::int64_t>(
+      balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
+}
+
+void check_memory(const OpSize& size, int world) {
+  const auto elements = [](std::int64_t rows, std::int64_t cols) {
+    return static_cast<double>(rows) * static_cast<double>(cols);
+  };
+  // Operands, the weight as it came and packed, and what plans keep of rows and sums.
+  const double rank = elements(size.m, size.k) * 6 + elements(size.m, size.n) * 16 +
+                      elements(size.n, size.k) / world * 8;
+  const double needed = rank * world;
+  PLAIT_CHECK(needed <= static_cast<double>(read_memory().available), "m=", size.m, " n=", size.n,
+              " k=", size.k, " may take ", base::show_bytes(needed), " for ", world,
+              " ranks and there are ",
+              base::show_bytes(static_cast<double>(read_memory().available)));
+}
+
+}  // namespace
+
+OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communicator& comm)
+    : options_(options),
+      size_(size),
+      rank_(comm.rank()),
+      world_(comm.world()),
+      n_(size.n),
+      k_(size.k) {
+  check_memory(size, world_);
+  if (options.op == Operator::all_gather_matmul) {
+    n_ = share(size.n, rank_, world_);
+  } else if (is_compute_first(options.op) && sums_over_ranks(options.op)) {
+    k_ = share(size.k, rank_, world_);
+  }
+  const auto seed = static_cast<std::uint64_t>(rank_) * 16;
+  x_ = Buffer::for_tensor(options.x, size.m, k_, {.huge_pages = true});
+  tensor::fill_random(x_.view(options.x, size.m, k_), seed + kSeedOfX);
+  out_ = Buffer::for_tensor(options.out, size.m, n_, {.huge_pages = true});
+  std::memset(out_.data(), 0, out_.bytes());
+  const bool plain = options.weight == "plain";
+  const auto scheme = parse_quant_scheme(options.weight);
+  const Dtype dtype = plain || scheme ? options.x : *parse_dtype(options.weight);
+  const bool out_in = options.layout == WeightLayout::out_in;
+  weight_ = Buffer::for_tensor(dtype, out_in ? n_ : k_, out_in ? k_ : n_, {.huge_pages = true});
+  const TensorView view = weight_.view(dtype, out_in ? n_ : k_, out_in ? k_ : n_);
+  tensor::fill_random(view, seed + kSeedOfWeight);
+  if (plain) return;
+  const WeightView lying = {.view = view, .layout = options.layout};
+  if (scheme) {
+    packed_.emplace(quantize(lying, *scheme), options.threads);
+  } else {
+    packed_.emplace(lying, options.threads);
+  }
+  weight_ = Buffer();
+}
+
+OpWeight OpCase::weight() const {
+  if (packed_) return std::cref(*packed_);
+  const bool out_in = options_.layout == WeightLayout::out_in;
+  return WeightView{.view = weight_.view(options_.x, out_in ? n_ : k_, out_in ? k_ : n_),
+                    .layout = options_.layout};
+}
+
+// Of an operator's parts, a rank sends each peer the peer's shard, or its own, or both.
+double OpCase::bytes_on_link() const {
+  const auto shard = static_cast<double>(share(size_.m, 0, world_));
+  const auto n = static_cast<double>(size_.n);
+  const auto k = static_cast<double>(size_.k);
+  const auto wire = static_cast<double>(size_of(options_.wire));
+  const auto out = static_cast<double>(size_of(options_.out));
+  const auto x = static_cast<double>(size_of(options_.x));
+  switch (options_.op) {
+    case Operator::matmul:
+      return 0;
+    case Operator::matmul_all_reduce:
+      return shard * n * (wire + out);
+    case Operator::matmul_reduce_scatter:
+      return shard * n * wire;
+    case Operator::matmul_all_gather:
+      return shard * n * out;
+    case Operator::all_gather_matmul:
+    case Operator::reduce_scatter_matmul:
+      return shard * k * x;
+    case Operator::all_reduce_matmul:
+      return shard * k * 2 * x;
+  }
+  return 0;
+}
+
+// Rows that this rank's product has.
+std::int64_t OpCase::multiplied_rows() const {
+  const ops::Shapes shapes = ops::shapes_of(options_.op);
+  return ops::count(is_compute_first(options_.op) ? shapes.x : shapes.out, size_.m, rank_, world_);
+}
+
+TensorView OpCase::x_of(Operator op) const {
+  const std::int64_t rows = op == Operator::matmul
+                                ? multiplied_rows()
+                                : ops::count(ops::shapes_of(op).x, size_.m, rank_, world_);
+  return x_.view(options_.x, size_.m, k_).row_range(0, rows);
+}
+
+TensorView OpCase::out_of(Operator op) const {
+  const std::int64_t rows = op == Operator::matmul
+                                ? multiplied_rows()
+                                : ops::count(ops::shapes_of(op).out, size_.m, rank_, world_);
+  return out_.view(options_.out, size_.m, n_).row_range(0, rows);
+}
+
+ConstTensorView OpCase::out() const { return out_of(options_.op); }
+
+OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm)
+    : weight_(one.weight()),
+      call_({.x = one.x_of(op), .out = one.out_of(op)}),
+      prepared_({.op = op,
+                 .m = op == Operator::matmul ? one.multiplied_rows() : one.size_.m,
+                 .x = one.options_.x,
+                 .out = one.options_.out},
+                weight_, comm,
+                {.wire = one.options_.wire, .plan = plan, .threads = one.options_.threads}) {}
+
+void OpCase::Runner::run() { prepared_.run(weight_, call_); }
+void OpCase::Runner::communicate() { prepared_.run(weight_, call_, overlap::Work::communication); }
+
+std::unique_ptr<OpCase::Runner> OpCase::product(Communicator& comm) const {
+  return std::make_unique<Runner>(*this, Operator::matmul, Plan{.schedule = Schedule::serial},
+                                  comm);
+}
+
+std::unique_ptr<OpCase::Runner> OpCase::runner(const Plan& plan, Communicator& comm) const {
+  return std::make_unique<Runner>(*this, options_.op, plan, comm);
+}
+
+}  // namespace plait::cli

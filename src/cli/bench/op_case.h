@@ -1,0 +1,60 @@
+// One operator on one rank, ready to be measured: its operands, and whoever runs it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "cli/bench/op_options.h"
+#include "ops/prepared.h"
+#include "plait/buffer.h"
+#include "plait/communicator.h"
+#include "plait/packed_weight.h"
+
+namespace plait::cli {
+
+class OpCase {
+ public:
+  OpCase(const OpBenchOptions& options, const OpSize& size, const Communicator& comm);
+
+  // Bytes that the busiest link carries in one direction.
+  double bytes_on_link() const;
+
+  // The operator in one plan, over one communicator. Collective; must not outlive the case.
+  class Runner {
+   public:
+    Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm);
+    void run();
+    void communicate();  // all but the product
+
+   private:
+    const OpWeight weight_;
+    OpCall call_;
+    ops::Prepared prepared_;
+  };
+
+  // The product that a rank does in this operator, by itself and in one piece.
+  std::unique_ptr<Runner> product(Communicator& comm) const;
+  std::unique_ptr<Runner> runner(const Plan& plan, Communicator& comm) const;
+
+  // What the last run of the operator has written.
+  ConstTensorView out() const;
+
+ private:
+  OpWeight weight() const;
+  std::int64_t multiplied_rows() const;
+  TensorView x_of(Operator op) const;
+  TensorView out_of(Operator op) const;
+
+  const OpBenchOptions& options_;
+  OpSize size_;
+  int rank_;
+  int world_;
+  std::int64_t n_;  // of this rank's weight
+  std::int64_t k_;
+  Buffer x_;
+  Buffer weight_;
+  Buffer out_;
+  std::optional<PackedWeight> packed_;
+};
+
+}  // namespace plait::cli

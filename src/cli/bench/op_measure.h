@@ -1,0 +1,42 @@
+// Measures an operator's plans side by side, on all ranks together.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/op_options.h"
+#include "cli/bench/race.h"
+#include "plait/communicator.h"
+
+namespace plait::cli {
+
+struct PlanTimes {
+  Plan plan;
+  Times times;      // of the slowest rank, in each repetition
+  bool bits_equal;  // to the serial one's, on every rank
+};
+
+struct OpMeasurement {
+  OpSize size;
+  int ranks = 0;
+  std::string transport;
+  std::optional<Link> link;
+  Times product;                 // alone
+  Times collective;              // alone, over the link
+  Times collective_cpu;          // alone, without the link: what it costs the processors
+  std::vector<PlanTimes> plans;  // the serial one first
+
+  double ideal() const;  // nanoseconds
+  double bound() const;
+  double serial() const { return plans.front().times.median; }
+  double speedup(const PlanTimes& one) const { return serial() / one.times.median; }
+
+  // How much of what could be hidden was; nothing where that is within the noise.
+  std::optional<double> efficiency(const PlanTimes& one) const;
+};
+
+// Collective; the same on all ranks.
+OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communicator& comm);
+
+}  // namespace plait::cli

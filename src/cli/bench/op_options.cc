@@ -1,0 +1,253 @@
+#include "cli/bench/op_options.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/options.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kLargest = std::int64_t{1} << 24;
+constexpr std::int64_t kMostRanks = 64;
+constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostRepetitions = 100000;
+constexpr double kMostSeconds = 3600;
+constexpr double kLargestRatio = 1000;
+
+constexpr const char* kPurpose =
+    "Measures an operator in every schedule, beside its product and its collective alone.\n\n"
+    "The ranks are started by this command, unless it is itself run as a rank (plait run,\n"
+    "torchrun, mpirun). Ideal is the longer of product and collective. Bound is what can't be\n"
+    "hidden on a processor that does both: the product and the collective's own work on it, or\n"
+    "the link's time. Efficiency is how much of what could be hidden was: 1 is the ideal.";
+
+constexpr const char* kExamples =
+    "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+    "Examples:\n"
+    "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
+    "  plait bench all-gather-matmul --m 1024,2048 --n 8192 --k 4096 --link 25gbit,5us\n"
+    "  plait bench matmul-reduce-scatter --shapes shapes.txt --parts 2,4,8 --json -\n"
+    "  plait bench matmul-all-reduce --m 512 --n 4096 --k 4096 --plan \"fused chunk=128\"\n";
+
+// As typed.
+struct Wishes {
+  std::string m, n, k, shapes;
+  std::string x = "bf16";
+  std::string out;
+  std::string wire = "f32";
+  std::string weight;
+  std::string layout = "out_in";
+  std::string ranks = "2";
+  std::string transport;
+  std::string link;
+  std::string threads;
+  std::string schedule = "all";
+  std::string parts = "2,4,8";
+  std::string plans;
+  std::string repeat;
+  std::string seconds = "1";
+  std::string json;
+};
+
+void add_options(Options& options, Wishes& wishes) {
+  options.add("-m,--m", "M[,M...]", wishes.m, "rows of the whole problem");
+  options.add("-n,--n", "N[,N...]", wishes.n, "columns of the whole problem");
+  options.add("-k,--k", "K[,K...]", wishes.k,
+              "what is summed over, in the whole problem; several sizes are\n"
+              "measured one after another");
+  options.add("--shapes", "FILE", wishes.shapes, "sizes from a file: a line of m n k each");
+  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
+  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
+  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
+  options.add("-w,--weight", "KIND", wishes.weight,
+              "a dtype, or a scheme such as s8:channel: packed before; plain: of\n"
+              "x's dtype, and as it lies (default: x's dtype, packed)");
+  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
+  options.add("-t,--transport", "NAME", wishes.transport,
+              "shm (the default), threads or mpi, as plait info lists them");
+  options.add("-l,--link", "LINK", wishes.link,
+              "an emulated link between all ranks, such as 25gbit,5us; ratio=1:\n"
+              "one over which the collective takes as long as the product");
+  options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
+  options.add("--schedule", "NAME[,...]|all", wishes.schedule,
+              "serial, pipelined, fused (default: all that the operator has)");
+  options.add("--parts", "N[,N...]", wishes.parts, "of pipelined (default: 2,4,8)");
+  options.add("--plan", "PLAN[;PLAN...]", wishes.plans,
+              "these plans instead, such as \"fused chunk=256\"");
+  options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
+  options.add("-s,--seconds", "S", wishes.seconds,
+              "how long to measure each row of the table, if that is enough for\n"
+              "five repetitions (default: 1)");
+  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+}
+
+std::int64_t read_count(const std::string& option, std::string_view text, std::int64_t most) {
+  const auto count = base::parse_int(text);
+  PLAIT_CHECK(count && *count >= 1 && *count <= most, option, " ", text,
+              " is not a whole number from 1 to ", most);
+  return *count;
+}
+
+Dtype read_dtype(const std::string& option, const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
+  return *dtype;
+}
+
+std::vector<std::int64_t> read_sizes(const std::string& option, const std::string& text) {
+  PLAIT_CHECK(!text.empty(), "which problem? ", option,
+              " is missing; --m, --n and --k say it, or "
+              "--shapes FILE");
+  std::vector<std::int64_t> sizes;
+  for (const std::string_view item : base::split(text, ','))
+    sizes.push_back(read_count(option, item, kLargest));
+  return sizes;
+}
+
+std::vector<OpSize> read_shapes_file(const std::string& path) {
+  std::ifstream file(path);
+  PLAIT_CHECK(file.is_open(), "--shapes ", path, " can't be read");
+  std::vector<OpSize> sizes;
+  std::string line;
+  while (std::getline(file, line)) {
+    line = line.substr(0, line.find('#'));
+    std::istringstream words(line);
+    std::vector<std::int64_t> numbers;
+    std::string word;
+    while (words >> word) numbers.push_back(read_count("--shapes", word, kLargest));
+    if (numbers.empty()) continue;
+    PLAIT_CHECK(numbers.size() == 3, "--shapes ", path, ": \"", line, "\" is not m n k");
+    sizes.push_back({numbers[0], numbers[1], numbers[2]});
+  }
+  PLAIT_CHECK(!sizes.empty(), "--shapes ", path, " has no line of m n k");
+  return sizes;
+}
+
+// As many sizes as the longest list; one of length one goes with all.
+std::vector<OpSize> read_problem(const Wishes& wishes) {
+  if (!wishes.shapes.empty()) return read_shapes_file(wishes.shapes);
+  const auto m = read_sizes("--m", wishes.m);
+  const auto n = read_sizes("--n", wishes.n);
+  const auto k = read_sizes("--k", wishes.k);
+  const std::size_t count = std::max({m.size(), n.size(), k.size()});
+  for (const auto* list : {&m, &n, &k}) {
+    PLAIT_CHECK(list->size() == 1 || list->size() == count, "--m, --n and --k have ", m.size(),
+                ", ", n.size(), " and ", k.size(), " sizes: give each as many, or one");
+  }
+  const auto at = [](const std::vector<std::int64_t>& list, std::size_t i) {
+    return list[std::min(i, list.size() - 1)];
+  };
+  std::vector<OpSize> sizes;
+  for (std::size_t i = 0; i < count; ++i) sizes.push_back({at(m, i), at(n, i), at(k, i)});
+  return sizes;
+}
+
+LinkWish read_link(const std::string& text) {
+  constexpr std::string_view kRatio = "ratio=";
+  if (text.empty()) return {};
+  if (!text.starts_with(kRatio)) return {.link = parse_link(text)};
+  const auto ratio = base::parse_number(std::string_view(text).substr(kRatio.size()));
+  PLAIT_CHECK(ratio && *ratio > 0 && *ratio <= kLargestRatio, "--link ", text,
+              ": a ratio is a number above 0 and up to ", kLargestRatio);
+  return {.ratio = *ratio};
+}
+
+std::vector<Plan> read_plans(Operator op, const Wishes& wishes) {
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  const auto add = [&](const Plan& plan) {
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+  };
+  if (!wishes.plans.empty()) {
+    for (const std::string_view text : base::split(wishes.plans, ';')) {
+      const Plan plan = parse_plan(text);
+      PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), " has no ", name(plan.schedule),
+                  " schedule");
+      add(plan);
+    }
+    return plans;
+  }
+  for (const std::string_view word : base::split(wishes.schedule, ',')) {
+    const bool all = word == "all";
+    PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
+                word, " is none of serial, pipelined, fused and all");
+    const auto wanted = [&](Schedule schedule) {
+      PLAIT_CHECK(all || word != name(schedule) || has_schedule(op, schedule), name(op), " has no ",
+                  name(schedule), " schedule");
+      return has_schedule(op, schedule) && (all || word == name(schedule));
+    };
+    if (wanted(Schedule::pipelined)) {
+      for (const std::string_view parts : base::split(wishes.parts, ',')) {
+        add({.schedule = Schedule::pipelined,
+             .parts = static_cast<int>(read_count("--parts", parts, 64))});
+      }
+    }
+    if (wanted(Schedule::fused)) add({.schedule = Schedule::fused});
+  }
+  return plans;
+}
+
+Effort read_effort(const Wishes& wishes) {
+  Effort effort;
+  if (!wishes.repeat.empty())
+    effort.repetitions = static_cast<int>(read_count("--repeat", wishes.repeat, kMostRepetitions));
+  const auto seconds = base::parse_number(wishes.seconds);
+  PLAIT_CHECK(seconds && *seconds > 0 && *seconds <= kMostSeconds, "--seconds ", wishes.seconds,
+              " is not a number above 0 and up to ", kMostSeconds);
+  effort.each = static_cast<base::Nanoseconds>(*seconds * base::kSecond);
+  return effort;
+}
+
+void check_weight(const std::string& text) {
+  if (text == "plain" || parse_quant_scheme(text)) return;
+  const auto dtype = parse_dtype(text);
+  PLAIT_CHECK(dtype && *dtype != Dtype::s8, "--weight ", text,
+              " is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
+              "s4:group=64");
+}
+
+OpBenchOptions understand(Operator op, const Wishes& wishes) {
+  OpBenchOptions options;
+  options.op = op;
+  options.sizes = read_problem(wishes);
+  options.x = read_dtype("--dtype", wishes.x);
+  options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
+  options.wire = read_dtype("--wire", wishes.wire);
+  options.weight = wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight;
+  check_weight(options.weight);
+  PLAIT_CHECK(wishes.layout == "out_in" || wishes.layout == "in_out", "--layout ", wishes.layout,
+              " is neither out_in nor in_out");
+  if (wishes.layout == "in_out") options.layout = WeightLayout::in_out;
+  options.ranks = static_cast<int>(read_count("--ranks", wishes.ranks, kMostRanks));
+  options.transport = wishes.transport;
+  options.link = read_link(wishes.link);
+  if (!wishes.threads.empty())
+    options.threads = static_cast<int>(read_count("--threads", wishes.threads, kMostThreads));
+  options.plans = read_plans(op, wishes);
+  options.effort = read_effort(wishes);
+  options.json = wishes.json;
+  return options;
+}
+
+}  // namespace
+
+std::optional<OpBenchOptions> read_op_options(Operator op, Words words) {
+  std::string verb = "bench " + std::string(name(op));
+  std::replace(verb.begin(), verb.end(), '_', '-');
+  Wishes wishes;
+  Options options({.verb = verb,
+                   .usage = "--m M --n N --k K [OPTIONS]",
+                   .purpose = kPurpose,
+                   .examples = kExamples});
+  add_options(options, wishes);
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
+  if (!options.parse(words)) return std::nullopt;
+  return understand(op, wishes);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,50 @@
+// What plait bench OPERATOR was asked to measure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/race.h"
+#include "cli/verbs.h"
+#include "plait/link.h"
+#include "plait/ops.h"
+
+namespace plait::cli {
+
+// Of the whole problem: k is split over the ranks where the product comes first and sums travel, n
+// where rows are gathered for it.
+struct OpSize {
+  std::int64_t m, n, k;
+};
+
+// A link as it was asked for: by its figures, or by what it makes of the collective.
+struct LinkWish {
+  std::optional<Link> link = {};
+  double ratio = 0;  // of the collective's time to the product's; 0: not asked for
+
+  explicit operator bool() const { return link.has_value() || ratio > 0; }
+};
+
+struct OpBenchOptions {
+  Operator op = Operator::matmul;
+  std::vector<OpSize> sizes;
+  Dtype x = Dtype::bf16;
+  Dtype out = Dtype::bf16;
+  Dtype wire = Dtype::f32;
+  std::string weight;  // a dtype or a scheme, packed; "plain": x's dtype, as it lies
+  WeightLayout layout = WeightLayout::out_in;
+  int ranks = 2;
+  std::string transport;
+  LinkWish link;
+  int threads = 0;          // 0: as many as OpenMP would use
+  std::vector<Plan> plans;  // the serial one first
+  Effort effort;
+  std::string json;
+};
+
+// nullopt: help was asked for, and has been printed.
+std::optional<OpBenchOptions> read_op_options(Operator op, Words words);
+
+}  // namespace plait::cli

@@ -1,0 +1,79 @@
+#include "cli/bench/op_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/bench/table.h"
+#include "cli/host/processor.h"
+#include "cli/host/topology.h"
+
+namespace plait::cli {
+namespace {
+
+std::string show_time(double nanoseconds) {
+  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
+}
+
+double ms(double nanoseconds) { return nanoseconds * 1e-6; }
+
+}  // namespace
+
+std::string show_text(const OpBenchOptions& options, const OpMeasurement& result) {
+  std::string text = fmt::format(
+      "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} ranks over {}{}\n\n",
+      name(options.op), result.size.m, result.size.n, result.size.k, name(options.x),
+      options.weight, name(options.out), name(options.wire), read_processor().model, result.ranks,
+      result.transport, result.link ? ", emulated link " + describe(*result.link) : "");
+  text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
+                      show_time(result.collective.median));
+  if (result.link)
+    text +=
+        fmt::format(" (of which the processors work {})", show_time(result.collective_cpu.median));
+  text +=
+      fmt::format("\nideal {}, bound {}\n\n", show_time(result.ideal()), show_time(result.bound()));
+  Table table({"plan", "median", "min", "max", "speed-up", "efficiency", "bits"}, /*left=*/1);
+  for (const PlanTimes& one : result.plans) {
+    const auto efficiency = result.efficiency(one);
+    table.add({name(one.plan), show_time(one.times.median), show_time(one.times.min),
+               show_time(one.times.max), fmt::format("{:.3f}", result.speedup(one)),
+               efficiency ? fmt::format("{:.2f}", *efficiency) : "-",
+               one.bits_equal ? "equal" : "DIFFER"});
+  }
+  return text + table.text();
+}
+
+nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result) {
+  using Json = nlohmann::ordered_json;
+  Json schedules = Json::array();
+  for (const PlanTimes& one : result.plans) {
+    const auto efficiency = result.efficiency(one);
+    schedules.push_back({{"name", name(one.plan.schedule)},
+                         {"plan", name(one.plan)},
+                         {"median_ms", ms(one.times.median)},
+                         {"min_ms", ms(one.times.min)},
+                         {"max_ms", ms(one.times.max)},
+                         {"speedup", result.speedup(one)},
+                         {"overlap_efficiency", efficiency ? Json(*efficiency) : Json()},
+                         {"bits_equal", one.bits_equal}});
+  }
+  return {{"op", name(options.op)},
+          {"m", result.size.m},
+          {"n", result.size.n},
+          {"k", result.size.k},
+          {"ranks", result.ranks},
+          {"dtype", name(options.x)},
+          {"weight", options.weight},
+          {"transport", result.transport},
+          {"link", result.link ? Json(describe(*result.link)) : Json()},
+          {"t_gemm_ms", ms(result.product.median)},
+          {"t_comm_ms", ms(result.collective.median)},
+          {"t_comm_cpu_ms", ms(result.collective_cpu.median)},
+          {"ideal_ms", ms(result.ideal())},
+          {"bound_ms", ms(result.bound())},
+          {"schedules", std::move(schedules)},
+          {"machine", read_processor().model}};
+}
+
+}  // namespace plait::cli

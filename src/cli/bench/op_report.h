@@ -1,0 +1,14 @@
+// What plait bench OPERATOR says.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/bench/op_measure.h"
+
+namespace plait::cli {
+
+std::string show_text(const OpBenchOptions& options, const OpMeasurement& result);
+nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result);
+
+}  // namespace plait::cli
