@@ -126,8 +126,8 @@ std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t 
     so_far += weight(i);
     // In two steps: sizes may be so large that their product with a percentage can't be counted.
     const std::int64_t exact = total / all * so_far + total % all * so_far / all;
-    const std::int64_t end =
-        i + 1 == plan.parts ? total : std::max(begin, (exact + step / 2) / step * step);
+    const std::int64_t rounded = std::min((exact + step / 2) / step * step, total);
+    const std::int64_t end = i + 1 == plan.parts ? total : std::max(begin, rounded);
     ranges.push_back({begin, end});
     begin = end;
   }

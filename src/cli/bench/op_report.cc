@@ -25,7 +25,7 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
       "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} ranks over {}{}\n\n",
       name(options.op), result.size.m, result.size.n, result.size.k, name(options.x),
       options.weight, name(options.out), name(options.wire), read_processor().model, result.ranks,
-      result.transport, result.link ? ", emulated link " + describe(*result.link) : "");
+      result.transport, result.link ? ", " + describe(*result.link) : "");
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
   if (result.link)

@@ -1,0 +1,117 @@
+"""plait bench OPERATOR: every operator and schedule runs, and its figures agree."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+from command import PLAIT, CommandTest
+
+OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
+             "reduce-scatter-matmul", "all-reduce-matmul"]
+FUSED = ["matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"]
+KEYS = ["op", "m", "n", "k", "ranks", "dtype", "weight", "transport", "link", "t_gemm_ms", "t_comm_ms",
+        "t_comm_cpu_ms", "ideal_ms", "bound_ms", "schedules", "machine"]
+SCHEDULE_KEYS = ["name", "plan", "median_ms", "min_ms", "max_ms", "speedup", "overlap_efficiency",
+                 "bits_equal"]
+
+
+class OperatorTest(CommandTest):
+    SIZE = ("--m", 40, "--n", 200, "--k", 96, "--repeat", 2)
+
+    def bench(self, op, *words):
+        result = self.plait("bench", op, *words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), (op, words))
+        return result.stdout
+
+    def json(self, op, *words):
+        return json.loads(self.bench(op, *words, "--json", "-"))
+
+    def check(self, found, op):
+        self.assertEqual(list(found), KEYS)
+        self.assertEqual(found["op"], op.replace("-", "_"))
+        self.assertAlmostEqual(found["ideal_ms"], max(found["t_gemm_ms"], found["t_comm_ms"]))
+        self.assertAlmostEqual(found["bound_ms"],
+                               max(found["t_gemm_ms"] + found["t_comm_cpu_ms"], found["t_comm_ms"]))
+        serial = found["schedules"][0]["median_ms"]
+        for one in found["schedules"]:
+            self.assertEqual(list(one), SCHEDULE_KEYS)
+            self.assertTrue(one["bits_equal"], one)
+            self.assertLessEqual(one["min_ms"], one["median_ms"])
+            self.assertLessEqual(one["median_ms"], one["max_ms"])
+            self.assertAlmostEqual(one["speedup"], serial / one["median_ms"])
+            if one["overlap_efficiency"] is not None:
+                self.assertAlmostEqual(one["overlap_efficiency"],
+                                       (serial - one["median_ms"]) / (serial - found["ideal_ms"]))
+
+    def test_every_operator_in_every_schedule(self):
+        for op in OPERATORS:
+            with self.subTest(op):
+                found = self.json(op, *self.SIZE, "--transport", "threads", "--ranks", 3)
+                self.check(found, op)
+                self.assertEqual((found["ranks"], found["transport"], found["link"]), (3, "threads", None))
+                plans = ["serial", *(f"pipelined parts={n}" for n in (2, 4, 8))]
+                self.assertEqual([one["plan"] for one in found["schedules"]],
+                                 plans + ["fused"] * (op in FUSED))
+
+    def test_ranks_of_their_own_over_a_link(self):
+        found = self.json("matmul-all-reduce", *self.SIZE, "--link", "10gbit,20us", "--weight", "s8:channel",
+                          "--plan", "fused chunk=64;pipelined parts=3")
+        self.check(found, "matmul-all-reduce")
+        self.assertEqual((found["ranks"], found["transport"], found["weight"]), (2, "shm", "s8:channel"))
+        self.assertIn("10 Gbit/s", found["link"])
+        self.assertEqual([one["plan"] for one in found["schedules"]],
+                         ["serial", "fused chunk=64", "pipelined parts=3"])
+
+    def test_under_plait_run(self):
+        result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE,
+                            "--json", "-")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.check(json.loads(result.stdout), "all-gather-matmul")
+
+    def test_several_sizes_are_a_list(self):
+        found = self.json("matmul-reduce-scatter", "--m", "8,16", "--n", 64, "--k", "32,64", "--repeat", 1,
+                          "--schedule", "fused", "--transport", "threads")
+        self.assertEqual([(one["m"], one["n"], one["k"]) for one in found], [(8, 64, 32), (16, 64, 64)])
+        with tempfile.TemporaryDirectory() as folder:
+            shapes = Path(folder) / "shapes.txt"
+            shapes.write_text("# m n k\n8 64 32\n\n16 64 64  # twice\n")
+            again = self.json("matmul-reduce-scatter", "--shapes", shapes, "--repeat", 1, "--schedule", "serial")
+        self.assertEqual([(one["m"], one["n"], one["k"]) for one in again], [(8, 64, 32), (16, 64, 64)])
+
+    def test_a_ratio_chooses_a_link(self):
+        found = self.json("matmul-all-reduce", "--m", 64, "--n", 256, "--k", 1024, "--link", "ratio=20",
+                          "--schedule", "fused", "--repeat", 3)
+        self.assertIsNotNone(found["link"])
+        self.assertGreater(found["t_comm_ms"], found["t_gemm_ms"])
+
+    def test_text_says_it(self):
+        text = self.bench("matmul-all-reduce", *self.SIZE, "--link", "1gbit")
+        self.assertIn("emulated link", text)
+        self.assertIn("plan               median", text)
+        self.assertEqual(text.count("equal"), 5)
+
+    def test_refusals(self):
+        for words, sentence in [
+            ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
+            (["--m", "8,9", "--n", "8,9,10", "--k", "8"],
+             "--m, --n and --k have 2, 3 and 1 sizes: give each as many, or one"),
+            ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: a ratio is a number above 0 and up to 1000"),
+            ([*self.SIZE, "--schedule", "fast"],
+             "--schedule fast is none of serial, pipelined, fused and all"),
+            ([*self.SIZE, "--plan", "fused chunk=x"], "plan: chunk=x is no number"),
+            ([*self.SIZE, "--weight", "s9"],
+             "--weight s9 is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
+             "s4:group=64"),
+            ([*self.SIZE, "--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read"),
+        ]:
+            result = self.plait("bench", "matmul-all-reduce", *words)
+            self.assertEqual((result.returncode, result.stdout, result.stderr),
+                             (2, "", f"plait bench: {sentence}\n"))
+        result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--schedule", "fused")
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, "plait bench: all_reduce_matmul has no fused schedule\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

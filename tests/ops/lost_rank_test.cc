@@ -1,0 +1,121 @@
+// A rank that dies, disagrees or is late in an operator: every other rank says who, where and when.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+#include "plait/error.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+using conformance::run_as_threads;
+
+struct Scene {
+  Operator op;
+  const char* plan;
+};
+
+void PrintTo(const Scene& scene, std::ostream* out) {  // NOLINT: gtest's name
+  *out << name(scene.op) << ' ' << scene.plan;
+}
+
+class EveryPlan : public testing::TestWithParam<Scene> {
+ protected:
+  static Plan plan() { return parse_plan(GetParam().plan); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ops, EveryPlan,
+                         testing::Values(Scene{Operator::matmul_all_reduce, "serial"},
+                                         Scene{Operator::matmul_all_reduce, "pipelined parts=4"},
+                                         Scene{Operator::matmul_all_reduce, "fused"},
+                                         Scene{Operator::matmul_reduce_scatter, "fused"},
+                                         Scene{Operator::matmul_all_gather, "pipelined parts=4"},
+                                         Scene{Operator::all_gather_matmul, "serial"},
+                                         Scene{Operator::all_gather_matmul, "fused"},
+                                         Scene{Operator::reduce_scatter_matmul,
+                                               "pipelined parts=4"},
+                                         Scene{Operator::all_reduce_matmul, "serial"}),
+                         [](const auto& one) {
+                           std::string text =
+                               std::string(name(one.param.op)) + '_' + one.param.plan;
+                           return text.substr(0, text.find(' '));
+                         });
+
+// Rows enough that the exchange takes several chunks.
+constexpr std::int64_t kRows = 300;
+
+// The deadline is a minute away: whoever does not notice makes the test fail by its own.
+TEST_P(EveryPlan, NoticesADeath) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    const Place place = {.rank = rank, .world = 3, .job = job};
+    Communicator comm = Communicator::connect({.transport = "shm", .place = place});
+    const OpProblem problem(GetParam().op, kRows, comm, 700);
+    Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
+    op.run(problem.call());
+    if (rank == 1) ::_exit(0);  // as good as killed: nothing is destroyed
+    const Error error = expect_error(Code::peer_lost, [&] {
+      for (;;) op.run(problem.call());
+    });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
+    EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op)))) << error.what();
+  });
+}
+
+TEST_P(EveryPlan, EndsAtTheDeadline) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(GetParam().op, kRows, comm);
+                   Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
+                   op.run(problem.call());
+                   if (comm.rank() == 1)
+                     std::this_thread::sleep_for(std::chrono::milliseconds(900));
+                   const Error error = expect_error(Code::timeout, [&] { op.run(problem.call()); });
+                   EXPECT_EQ(error.culprit(), 1) << error.what();
+                   EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))))
+                       << error.what();
+                 },
+                 {.timeout = std::chrono::milliseconds(300)});
+}
+
+TEST_P(EveryPlan, RefusesRanksThatDisagree) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        // Of the same cut, so that only what the chunks say tells them apart.
+        const OpProblem problem(GetParam().op, kRows + comm.rank(), comm);
+        const Error error = expect_error(Code::mismatch, [&] {
+          prepare(problem.desc(), problem.packed, comm, {.plan = plan()}).run(problem.call());
+        });
+        EXPECT_TRUE(contains(error.what(), "m: 300 and 301") ||
+                    contains(error.what(), "m: 301 and 300"))
+            << error.what();
+      },
+      {});
+}
+
+TEST(Disagreement, AboutThePlanIsNoticed) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+        const Plan plan = parse_plan(comm.rank() == 0 ? "fused" : "fused poll=100");
+        const Error error = expect_error(Code::mismatch, [&] {
+          prepare(problem.desc(), problem.packed, comm, {.plan = plan}).run(problem.call());
+        });
+        EXPECT_TRUE(contains(error.what(), "the plan")) << error.what();
+      },
+      {});
+}
+
+}  // namespace
+}  // namespace plait

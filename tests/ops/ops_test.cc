@@ -1,0 +1,165 @@
+// What the operators promise (plait/ops.h), beyond what plait verify tries at random.
+#include "plait/ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+#include "plait/error.h"
+#include "tensor/compare.h"
+
+namespace plait {
+namespace {
+
+using conformance::run_as_threads;
+using conformance::run_in_processes;
+
+std::vector<Plan> plans_of(Operator op) {
+  std::vector<Plan> plans;
+  for (const char* text : {"serial", "pipelined parts=3", "fused", "fused chunk=64"}) {
+    const Plan plan = parse_plan(text);
+    if (has_schedule(op, plan.schedule)) plans.push_back(plan);
+  }
+  return plans;
+}
+
+class EveryOperator : public testing::TestWithParam<Operator> {};
+
+INSTANTIATE_TEST_SUITE_P(Ops, EveryOperator,
+                         testing::Values(Operator::matmul, Operator::matmul_all_reduce,
+                                         Operator::matmul_reduce_scatter,
+                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
+                                         Operator::reduce_scatter_matmul,
+                                         Operator::all_reduce_matmul),
+                         [](const auto& one) { return std::string(name(one.param)); });
+
+// Back to back without a barrier, one plan after another, some ranks ahead of others.
+TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
+  for (const auto& runner : {run_as_threads, run_in_processes}) {
+    runner(3,
+           [](Communicator& comm) {
+             const OpProblem problem(GetParam(), 37, comm);
+             const Matrix serial(Dtype::bf16, problem.out.view.rows, problem.n);
+             Op first = prepare(problem.desc(), problem.packed, comm,
+                                {.plan = Plan{.schedule = Schedule::serial}});
+             first.run({.x = problem.x.view, .out = serial.view});
+             for (const Plan& plan : plans_of(GetParam())) {
+               Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+               EXPECT_EQ(op.plan(), plan);
+               for (int run = 0; run < 20; ++run) {
+                 std::memset(problem.out.view.data, 0x5A,
+                             problem.out.view.rows > 0 ? problem.out.view.row_bytes() : 0);
+                 op.run(problem.call());
+                 ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
+               }
+             }
+           },
+           {});
+  }
+}
+
+// A row's bits are its own: not those of the rows that happen to be in the batch with it.
+TEST_P(EveryOperator, GivesARowTheSameBitsInEveryBatch) {
+  if (ops::shapes_of(GetParam()).x == ops::Rows::own) GTEST_SKIP() << "its rows change ranks";
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        constexpr std::int64_t kRows = 24;
+        const OpProblem whole(GetParam(), kRows, comm);
+        prepare(whole.desc(), whole.packed, comm).run(whole.call());
+        const bool all = ops::shapes_of(GetParam()).out == ops::Rows::all;
+        for (const std::int64_t rows : {2, 7, 16}) {
+          const OpProblem few(GetParam(), rows, comm);
+          const std::int64_t own = all ? rows : few.out.view.rows;
+          prepare({.op = GetParam(), .m = rows}, whole.packed, comm)
+              .run({.x = whole.x.view.row_range(0, rows), .out = few.out.view});
+          if (all || comm.rank() == 0) {
+            EXPECT_TRUE(tensor::same_bits(few.out.view, whole.out.view.row_range(0, own)));
+          }
+        }
+      },
+      {});
+}
+
+TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
+  run_as_threads(5,
+                 [](Communicator& comm) {
+                   for (const std::int64_t m : {0, 1, 3}) {
+                     for (const Plan& plan : plans_of(GetParam())) {
+                       const OpProblem problem(GetParam(), m, comm);
+                       Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+                       op.run(problem.call());
+                     }
+                   }
+                 },
+                 {});
+}
+
+// The second call of a kind makes nothing that the first has not made.
+TEST_P(EveryOperator, KeepsWhatItHasPrepared) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(GetParam(), 20, comm);
+                   Op op = prepare(problem.desc(), problem.packed, comm);
+                   op.run(problem.call());
+                   const std::size_t held = comm.mailbox_bytes();
+                   const std::size_t own = op.held_bytes();
+                   op.run(problem.call());
+                   prepare(problem.desc(), problem.packed, comm).run(problem.call());
+                   EXPECT_EQ(comm.mailbox_bytes(), held);
+                   EXPECT_EQ(op.held_bytes(), own);
+                 },
+                 {});
+}
+
+TEST(Gathered, IsEverybodysXInEveryPlan) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::all_gather_matmul, 31, comm);
+                   for (const Plan& plan : plans_of(Operator::all_gather_matmul)) {
+                     const Matrix all(Dtype::bf16, 31, problem.x.view.cols);
+                     all_gather_matmul(problem.x.view, problem.packed, problem.out.view, comm,
+                                       {.gathered = all.view, .options = {.plan = plan}});
+                     const Shard shard = balanced_shard(31, comm.rank(), 3);
+                     const auto first = static_cast<std::int64_t>(shard.offset);
+                     EXPECT_TRUE(tensor::same_bits(
+                         all.view.row_range(first, first + static_cast<std::int64_t>(shard.count)),
+                         problem.x.view));
+                   }
+                 },
+                 {});
+}
+
+TEST(Plans, ComeFromTheirSourceWhereNobodySaysAnother) {
+  class Source final : public PlanSource {
+   public:
+    std::optional<Plan> find(const PlanKey& key) const override {
+      EXPECT_EQ(key.world, 2);
+      EXPECT_EQ(key.weight, "bf16");
+      if (key.m != 16) return std::nullopt;
+      return Plan{.schedule = Schedule::pipelined, .parts = 7};
+    }
+  };
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        const Source source;
+        const OpProblem problem(Operator::matmul_all_reduce, 16, comm);
+        const OpDesc desc = problem.desc();
+        EXPECT_EQ(prepare(desc, problem.packed, comm, {.plans = &source}).plan().parts, 7);
+        const OpDesc other = {.op = desc.op, .m = 17};
+        EXPECT_EQ(prepare(other, problem.packed, comm, {.plans = &source}).plan(),
+                  default_plan(desc.op));
+        const Plan asked = {.schedule = Schedule::serial};
+        EXPECT_EQ(prepare(desc, problem.packed, comm, {.plan = asked, .plans = &source}).plan(),
+                  asked);
+      },
+      {});
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,126 @@
+// What the operators refuse: one sentence with the operator and the values, and nothing written.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+#include "plait/error.h"
+#include "plait/quantized.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::run_as_threads;
+
+std::string refusal(const std::function<void()>& call) {
+  return expect_error(Code::invalid_argument, call).what();
+}
+
+// On every rank alike, so that nobody waits for anybody.
+void with_problem(Operator op, const std::function<void(OpProblem&, Communicator&)>& body) {
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   OpProblem problem(op, 8, comm);
+                   body(problem, comm);
+                 },
+                 {});
+}
+
+TEST(Refusals, NameTheOperatorAndTheSizes) {
+  with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
+    Op op = prepare(p.desc(), p.packed, comm);
+    OpCall call = p.call();
+    call.x.rows = 7;
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: x is 7 x 96, not 8 x 96");
+    call = p.call();
+    call.x.cols = 95;
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: x is 8 x 95, not 8 x 96");
+    call = p.call();
+    call.out.cols = 199;
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: out is 8 x 199, not 8 x 200");
+    call = p.call();
+    call.x.data = nullptr;
+    EXPECT_TRUE(contains(refusal([&] { op.run(call); }), "matmul_all_reduce: x"));
+    call = p.call();
+    call.out.dtype = Dtype::f16;
+    EXPECT_EQ(refusal([&] { op.run(call); }),
+              "matmul_all_reduce: out is f16 but was said to be bf16");
+    const Matrix bias(Dtype::f32, 1, 100);
+    call = p.call();
+    call.bias = bias.view;
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: bias is 1 x 100, not 1 x 200");
+    call = p.call();
+    call.gathered = p.out.view;
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: was not prepared to gather x");
+    call = p.call();
+    call.out.data = p.w.view.data;
+    const WeightView lying = {.view = p.w.view, .layout = WeightLayout::out_in};
+    call.out.row_stride = p.w.view.row_stride + 200;
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), lying, comm).run(call); }),
+              "matmul_all_reduce: out overlaps weight");
+    // After all that, it works.
+    op.run(p.call());
+  });
+}
+
+TEST(Refusals, WantShardsOfTheRightSize) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   const OpProblem p(Operator::all_gather_matmul, 8, comm);
+                   const OpCall call = {.x = p.x.view.row_range(1, p.x.view.rows),
+                                        .out = p.out.view};
+                   const std::string rows = comm.rank() < 2 ? "2" : "1";
+                   const std::string want = comm.rank() < 2 ? "3" : "2";
+                   EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm).run(call); }),
+                             "all_gather_matmul: x is " + rows + " x 96, not " + want + " x 96");
+                 },
+                 {});
+}
+
+TEST(Refusals, OfADescription) {
+  with_problem(Operator::reduce_scatter_matmul, [](OpProblem& p, Communicator& comm) {
+    OpDesc desc = p.desc();
+    desc.m = -1;
+    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+              "reduce_scatter_matmul: m=-1 is not between 0 and 2^48");
+    desc = p.desc();
+    desc.out = Dtype::s8;
+    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+              "reduce_scatter_matmul: out is s8; there are f32, bf16 and f16");
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.wire = Dtype::s8}); }),
+              "reduce_scatter_matmul: the wire is s8; there are f32, bf16 and f16");
+    desc = p.desc();
+    desc.gathered = true;
+    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+              "reduce_scatter_matmul: gathers no x; all_gather_matmul does");
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.plan = Plan{}}); }),
+              "reduce_scatter_matmul: there is no fused schedule of it; there are serial and "
+              "pipelined");
+    const Plan columns = {.schedule = Schedule::pipelined, .axis = Axis::columns};
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.plan = columns}); }),
+              "reduce_scatter_matmul: axis=columns would cut the k of a product; what comes first "
+              "here is cut in rows");
+    const Plan parts = {.schedule = Schedule::pipelined, .parts = 0};
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.plan = parts}); }),
+              "reduce_scatter_matmul: parts=0 is not between 1 and 64");
+    const PackedWeight taken = std::move(p.packed);
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm); }),  // NOLINT: moved on purpose
+              "reduce_scatter_matmul: weight has been moved to another PackedWeight");
+  });
+}
+
+TEST(Refusals, OfGatheredThatLiesWhereSomethingElseDoes) {
+  with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
+    const OpExtras extras = {.gathered = p.x.view};
+    const std::string sentence =
+        refusal([&] { all_gather_matmul(p.x.view, p.packed, p.out.view, comm, extras); });
+    EXPECT_EQ(sentence, "all_gather_matmul: gathered is 4 x 96, not 8 x 96");
+  });
+}
+
+}  // namespace
+}  // namespace plait
