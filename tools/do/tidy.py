@@ -24,6 +24,7 @@ from pathlib import Path
 TIDY = "clang-tidy-19"
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S*/cmake_pch\.hxx")
 COMPLAINT = re.compile(r"^\S+:\d+:\d+: (?:error|warning): .*$", re.MULTILINE)
 
 
@@ -76,6 +77,13 @@ def key(entry: dict, build: Path) -> str:
     return digest.hexdigest()
 
 
+def without_precompiled(entries: list[dict], folder: Path) -> list[dict]:
+    """Clang can't read what gcc has precompiled, and each file must say by itself what it includes."""
+    plain = [{**e, "command": PRECOMPILED.sub("", e["command"])} for e in entries]
+    (folder / "compile_commands.json").write_text(json.dumps(plain))
+    return plain
+
+
 def tidy(entry: dict, build: Path, stamps: Path) -> list[str]:
     """The complaints, each one line; clang-tidy's own pages of explanation are printed."""
     stamp = stamps / key(entry, build)
@@ -83,7 +91,7 @@ def tidy(entry: dict, build: Path, stamps: Path) -> list[str]:
         return []
     start = time.monotonic()
     run = subprocess.run(
-        [TIDY, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True
+        [TIDY, "-p", stamps, "--quiet", entry["file"]], capture_output=True, text=True
     )
     name = Path(entry["file"]).relative_to(ROOT)
     verdict = "clean" if run.returncode == 0 else "FAILED"
@@ -107,7 +115,9 @@ def main() -> int:
     stamps = build.parent / "tidy"
     stamps.mkdir(exist_ok=True)
 
-    entries = json.loads((build / "compile_commands.json").read_text())
+    entries = without_precompiled(
+        json.loads((build / "compile_commands.json").read_text()), stamps
+    )
     ours = [e for e in entries if not Path(e["file"]).is_relative_to(build.parent)]
     if arguments.changed:
         touched = changed()

@@ -1,0 +1,2 @@
+// Nothing but what makes a program of it: see test_headers in CMakeLists.txt.
+int main() {}
