@@ -19,7 +19,7 @@ constexpr std::int64_t kStepBytes = kKStep * kPanelColumns * 2;  // of bf16
 constexpr int kPairs = kKStep / 2;
 constexpr std::int64_t kLanes = 16;
 
-// The stored panel comes from memory: see x86/few_rows_avx512.cc, which is faster and asks further
+// The stored panel comes from memory: see x86/stored_rows.h, whose loops are faster and ask further
 // ahead.
 constexpr std::int64_t kFarAhead = 16384;
 constexpr std::int64_t kAhead = 4096;

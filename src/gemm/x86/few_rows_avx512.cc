@@ -5,34 +5,12 @@
 #include <cstring>
 
 #include "gemm/few_rows.h"
+#include "gemm/x86/stored_rows.h"
 
 #define PLAIT_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512dq")
 
 namespace plait::gemm {
 namespace {
-
-constexpr std::int64_t kLanes = 16;
-constexpr int kVectors = kPanelColumns / kLanes;  // of a row of a panel
-constexpr int kPairs = kKStep / 2;
-
-// Panels come from memory: asked for far ahead into the second cache, which can wait for more lines
-// at once than the first one, and into the first shortly before their use. 1.1 to 1.4 times as fast
-// as 8 KiB ahead into the first alone.
-constexpr std::int64_t kFarAhead = 32768;
-constexpr std::int64_t kAhead = 2048;
-
-// As everywhere in these files: a std::array of vectors would lose their alignment.
-using Floats = __m512[kVectors];  // NOLINT(*-avoid-c-arrays)
-
-// Bytes of a row of pairs of a panel.
-constexpr std::int64_t row_bytes(int bits) { return kPanelColumns * bits / 4; }
-
-[[PLAIT_AVX512, gnu::always_inline]] inline void ask_ahead(const std::int8_t* row, int bits) {
-  for (std::int64_t line = 0; line < row_bytes(bits); line += 64) {
-    _mm_prefetch(row + kFarAhead + line, _MM_HINT_T1);
-    _mm_prefetch(row + kAhead + line, _MM_HINT_T0);
-  }
-}
 
 // A row of s4 pairs is read as dwords: vector j has bytes j of the dwords, which belong to columns
 // j, 4 + j, 8 + j, ... These turn four vectors of such columns into columns in order, and back: in
@@ -46,17 +24,6 @@ constexpr std::int64_t row_bytes(int bits) { return kPanelColumns * bits / 4; }
   v[1] = _mm512_shuffle_ps(ab, cd, 0xee);
   v[2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
   v[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
-}
-
-[[PLAIT_AVX512, gnu::always_inline]] inline void turn_lanes(Floats& v) {
-  const __m512 low = _mm512_shuffle_f32x4(v[0], v[1], 0x44);
-  const __m512 low_more = _mm512_shuffle_f32x4(v[2], v[3], 0x44);
-  const __m512 high = _mm512_shuffle_f32x4(v[0], v[1], 0xee);
-  const __m512 high_more = _mm512_shuffle_f32x4(v[2], v[3], 0xee);
-  v[0] = _mm512_shuffle_f32x4(low, low_more, 0x88);
-  v[1] = _mm512_shuffle_f32x4(low, low_more, 0xdd);
-  v[2] = _mm512_shuffle_f32x4(high, high_more, 0x88);
-  v[3] = _mm512_shuffle_f32x4(high, high_more, 0xdd);
 }
 
 // Of s8 columns are in order, of s4 as said above.

@@ -7,13 +7,13 @@
 #include <array>
 
 #include "gemm/loops.h"
+#include "gemm/x86/stored_rows.h"
 
 #define PLAIT_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512dq")
 
 namespace plait::gemm {
 namespace {
 
-constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kRow = kPanelColumns;
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
@@ -112,16 +112,6 @@ constexpr std::int64_t kAhead = 32;
       _mm512_storeu_ps(to + j, _mm512_cvtph_ps(even));
       _mm512_storeu_ps(to + kPanelColumns + j, _mm512_cvtph_ps(odd));
     }
-  }
-}
-
-// Stored panels come from memory; see few_rows_avx512.cc.
-[[PLAIT_AVX512, gnu::always_inline]] inline void ask_ahead(const std::int8_t* row, int bits) {
-  constexpr std::int64_t kFarAhead = 32768;
-  constexpr std::int64_t kNearAhead = 2048;
-  for (std::int64_t line = 0; line < kRow * bits / 4; line += 64) {
-    _mm_prefetch(row + kFarAhead + line, _MM_HINT_T1);
-    _mm_prefetch(row + kNearAhead + line, _MM_HINT_T0);
   }
 }
 

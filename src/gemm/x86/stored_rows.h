@@ -1,0 +1,44 @@
+// What loops over stored panels share: rows of 64 pairs of k, read from memory once.
+#pragma once
+
+#include <immintrin.h>
+
+#include "gemm/kernel.h"
+
+namespace plait::gemm {
+
+inline constexpr std::int64_t kLanes = 16;
+inline constexpr int kVectors = kPanelColumns / kLanes;  // of a row of a panel
+inline constexpr int kPairs = kKStep / 2;
+
+// As everywhere in these files: a std::array of vectors would lose their alignment.
+using Floats = __m512[kVectors];  // NOLINT(*-avoid-c-arrays)
+
+// Bytes of a row of pairs of a panel.
+constexpr std::int64_t row_bytes(int bits) { return kPanelColumns * bits / 4; }
+
+// Panels come from memory: asked for far ahead into the second cache, which can wait for more lines
+// at once than the first one, and into the first shortly before their use. 1.1 to 1.4 times as fast
+// as 8 KiB ahead into the first alone.
+[[gnu::always_inline]] inline void ask_ahead(const std::int8_t* row, int bits) {
+  constexpr std::int64_t kFarAhead = 32768;
+  constexpr std::int64_t kNearAhead = 2048;
+  for (std::int64_t line = 0; line < row_bytes(bits); line += 64) {
+    _mm_prefetch(row + kFarAhead + line, _MM_HINT_T1);
+    _mm_prefetch(row + kNearAhead + line, _MM_HINT_T0);
+  }
+}
+
+// Lane i of vector j becomes lane j of vector i, a lane being 128 bits.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void turn_lanes(Floats& v) {
+  const __m512 low = _mm512_shuffle_f32x4(v[0], v[1], 0x44);
+  const __m512 low_more = _mm512_shuffle_f32x4(v[2], v[3], 0x44);
+  const __m512 high = _mm512_shuffle_f32x4(v[0], v[1], 0xee);
+  const __m512 high_more = _mm512_shuffle_f32x4(v[2], v[3], 0xee);
+  v[0] = _mm512_shuffle_f32x4(low, low_more, 0x88);
+  v[1] = _mm512_shuffle_f32x4(low, low_more, 0xdd);
+  v[2] = _mm512_shuffle_f32x4(high, high_more, 0x88);
+  v[3] = _mm512_shuffle_f32x4(high, high_more, 0xdd);
+}
+
+}  // namespace plait::gemm
