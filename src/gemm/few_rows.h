@@ -1,9 +1,9 @@
 // Few rows by a quantised panel, in registers, in the orders in which the kernels sum.
 //
 // With few rows a product waits for the weight, and a panel that is expanded on its way is written
-// and read once more than it need be. Here values become f32 in registers and go straight into
-// multiply-adds. Each function gives the bits of one kind of kernel: docs/design/0006 says why it
-// can.
+// and read once more than it need be. Here values become f32 or bf16 in registers and go straight
+// into multiply-adds. Each function gives the bits of one kind of kernel: docs/design/0006 says why
+// it can.
 #pragma once
 
 #include "gemm/kernel.h"
@@ -26,6 +26,10 @@ void for_each_group(const StoredTileCall& call, const One& one) {
 
 // One fused multiply-add after another, as every f32 kernel that fuses has it.
 FewRows few_rows_in_sequence(int bits);
+
+// One dot product of a pair of bf16 after another, which is the instruction by which libxsmm
+// multiplies bf16. Rows are bf16.
+FewRows few_rows_in_pairs(int bits);
 
 // As AMX sums bf16: of every kKStep k the even ones and the odd ones each in a chain of fused
 // multiply-adds from 0, the chains' sum added to the sum so far; denormals are 0. Rows are bf16.

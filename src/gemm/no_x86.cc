@@ -11,6 +11,7 @@ std::span<const Loops* const> loop_sets() {
 }
 
 FewRows few_rows_in_sequence(int /*bits*/) { return {}; }
+FewRows few_rows_in_pairs(int /*bits*/) { return {}; }
 FewRows few_rows_in_chains(int /*bits*/) { return {}; }
 
 }  // namespace plait::gemm

@@ -126,6 +126,25 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, int>> {
     return place(p, p.rows - 1, p.groups * p.k - 1) + operand_bytes();
   }
 
+  // A row of x that is 1 at `k` alone, by a panel whose columns hold `lowest` and the values that
+  // follow, one each.
+  Problem every_value(std::int64_t k, int lowest, int offset) const {
+    Problem p;
+    p.x = std::make_unique<Fenced>(static_cast<std::size_t>(x_bytes(p)));
+    const float one = 1;
+    convert(&one, Dtype::f32, p.x->data() + place(p, 0, k), kernel_->operand(), 1);
+    p.panel = std::make_unique<Fenced>(panel_bytes(storage(), p.k));
+    for (std::size_t i = 0; i < panel_bytes(storage(), p.k); ++i) {
+      const auto column = static_cast<int>(bits() == 8 ? i / 2 : i) % kPanelColumns;
+      const int value = lowest + column % (1 << bits());
+      const int both = bits() == 8 ? value : (value & 15) | (value & 15) << 4;
+      p.panel->data()[i] = static_cast<std::byte>(both);
+    }
+    p.offsets.assign(kPanelColumns, static_cast<std::int8_t>(offset));
+    p.before.assign(kPanelColumns, 0);
+    return p;
+  }
+
   // The sums, in memory that ends where they do.
   std::vector<float> expanded(const Problem& p) const {
     const Fenced sums(p.before.size() * sizeof(float));
@@ -174,6 +193,24 @@ TEST_P(FewRowsOf, HaveTheBitsOfTheExpandedPanel) {
     ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
         << p.rows << " rows, " << p.groups << " groups of k " << p.k << " first " << p.first
         << " offsets " << !p.offsets.empty();
+  }
+}
+
+TEST_P(FewRowsOf, FindEveryValueWithEveryOffset) {
+  const int half = 1 << (bits() - 1);
+  for (int lowest = -half; lowest < half; lowest += kPanelColumns) {
+    for (int offset = -half; offset < half; ++offset) {
+      for (const std::int64_t k : {0, 1}) {
+        Problem p = every_value(k, lowest, offset);
+        if (offset == 0) p.offsets.clear();
+        const std::vector<float> got = stored(p);
+        for (int j = 0; j < kPanelColumns; ++j) {
+          const int value = lowest + j % (2 * half);
+          ASSERT_EQ(got[static_cast<std::size_t>(j)], static_cast<float>(value + offset))
+              << "column " << j << ", k " << k << ": " << value << " + " << offset;
+        }
+      }
+    }
   }
 }
 

@@ -111,7 +111,7 @@ class XsmmKernel final : public TileKernel {
   }
 
   FewRows few_rows(int bits) const override {
-    return operand_ == Dtype::f32 ? few_rows_in_sequence(bits) : FewRows{};
+    return operand_ == Dtype::f32 ? few_rows_in_sequence(bits) : few_rows_in_pairs(bits);
   }
 
  private:
