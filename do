@@ -17,13 +17,13 @@ verb_help() {
   cat <<'TEXT'
 usage: ./do VERB
 
-  demo               builds, shows this machine, and lets two ranks exchange chunks
+  demo               builds, shows this machine, and hides an all-reduce behind its product
   test               everything CI checks: all builds and their tests, and what `lint` checks
   test unit          the release build and its tests: the everyday loop
   test asan|tsan     one sanitizer's build and its tests
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
-  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, trace
+  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, overlap, trace
   build [PRESET]     only builds: release, asan or tsan
   gpu                what can only be checked on a GPU
   clean              deletes build/
@@ -37,7 +37,8 @@ verb_demo() {
   tell_of_first_build release
   step 'build release' build release
   build/release/src/cli/plait info
-  exec build/release/bench/comm/exchange_demo
+  build/release/bench/comm/exchange_demo
+  exec bench/overlap/demo.sh
 }
 
 verb_plait() {

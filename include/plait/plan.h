@@ -38,8 +38,8 @@ struct Plan {
   // in percent of the others: a short one hides what nothing else can hide.
   int parts = 4;
   Axis axis = Axis::natural;
-  int first = 100;
-  int last = 100;
+  int first = 50;
+  int last = 50;
 
   // Of fused: how many columns (compute first) or rows of a shard (comm first) make a chunk; 0: as
   // many as suit the product. Chunks at both ends are smaller.

@@ -65,7 +65,7 @@ Shape shape_of(const Problem& problem, const Plan& plan, int world) {
               .one_step = one_step,
               .direct = !one_step};
   }
-  return {.cut = Cut::by_rows(owners, 1, {.first = 100, .last = 100}).in_chunks_of(copied),
+  return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied),
           .one_step = one_step,
           .direct = false};
 }

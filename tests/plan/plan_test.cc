@@ -28,7 +28,7 @@ TEST(Plans, AreWrittenAsTheyAreRead) {
                                           "fused chunk=128",
                                           "fused poll=0",
                                           "pipelined parts=4",
-                                          "pipelined parts=8 first=50 last=25",
+                                          "pipelined parts=8 first=100 last=25",
                                           "pipelined axis=rows parts=3",
                                           "pipelined axis=columns parts=64 poll=1000"};
   for (const std::string& text : texts) EXPECT_EQ(name(parse_plan(text)), text);

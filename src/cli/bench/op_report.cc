@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -16,16 +17,30 @@ std::string show_time(double nanoseconds) {
   return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
 }
 
+// The fastest plan, in a sentence.
+std::string show_best(const OpMeasurement& result) {
+  const auto best = std::min_element(
+      result.plans.begin(), result.plans.end(),
+      [](const PlanTimes& a, const PlanTimes& b) { return a.times.median < b.times.median; });
+  if (best == result.plans.begin()) return "No plan is faster than the serial one here.\n";
+  std::string text = fmt::format("The plan \"{}\" is {:.2f} times as fast as serial",
+                                 name(best->plan), result.speedup(*best));
+  const auto efficiency = result.efficiency(*best);
+  if (result.link && efficiency)
+    text += fmt::format(": it hides {:.0f} % of what can be hidden", 100 * *efficiency);
+  return text + ".\n";
+}
+
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
 }  // namespace
 
 std::string show_text(const OpBenchOptions& options, const OpMeasurement& result) {
-  std::string text = fmt::format(
-      "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} ranks over {}{}\n\n",
-      name(options.op), result.size.m, result.size.n, result.size.k, name(options.x),
-      options.weight, name(options.out), name(options.wire), read_processor().model, result.ranks,
-      result.transport, result.link ? ", " + describe(*result.link) : "");
+  std::string text =
+      fmt::format("{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} ranks over {}{}\n\n",
+                  name(options.op), result.size.m, result.size.n, result.size.k, name(options.x),
+                  options.weight, name(options.out), name(options.wire), read_processor().model,
+                  result.ranks, result.transport, result.link ? ", " + describe(*result.link) : "");
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
   if (result.link)
@@ -41,7 +56,7 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
                efficiency ? fmt::format("{:.2f}", *efficiency) : "-",
                one.bits_equal ? "equal" : "DIFFER"});
   }
-  return text + table.text();
+  return text + table.text() + '\n' + show_best(result);
 }
 
 nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result) {
