@@ -105,8 +105,8 @@ void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Work wor
 
 class Op::State {
  public:
-  State(const OpDesc& desc, OpWeight weight, Communicator& comm, const OpOptions& options)
-      : weight_(std::move(weight)), prepared_(desc, weight_, comm, options), comm_(&comm) {}
+  State(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options)
+      : weight_(weight), prepared_(desc, weight_, comm, options), comm_(&comm) {}
 
   const ops::Prepared& prepared() const { return prepared_; }
 

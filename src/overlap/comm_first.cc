@@ -1,6 +1,7 @@
 // The operators whose product comes last: rows of x are gathered, or summed, and multiplied as they
 // come: all at once (serial), part by part (pipelined), or as many as are there (fused).
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "overlap/calls.h"
@@ -41,8 +42,10 @@ class CommFirst final : public Operation {
         exchange_(mailbox(comm), ways()),
         computed_(static_cast<std::size_t>(comm.world())),
         blocks_(static_cast<std::size_t>(comm.world())) {
-    if (sums()) sums_.emplace(exchange_, cut_, problem_.x, setting.threads);
-    if (spreads()) spread_.emplace(exchange_, cut_, sums() ? Way::back : Way::out, problem_.x);
+    if (sums()) sums_ = std::make_unique<Sums>(exchange_, cut_, problem_.x, setting.threads);
+    if (spreads())
+      spread_ =
+          std::make_unique<Spread>(exchange_, cut_, sums() ? Way::back : Way::out, problem_.x);
     if (!problem_.gathered) {
       const std::int64_t rows = spreads() ? problem_.m : length(own());
       memory_ = Buffer::for_tensor(problem_.x, rows, problem_.k, {.huge_pages = true});
@@ -208,8 +211,8 @@ class CommFirst final : public Operation {
   Ownership owners_;
   Multiplier multiplier_;
   Exchange exchange_;
-  std::optional<Sums> sums_;
-  std::optional<Spread> spread_;
+  std::unique_ptr<Sums> sums_;      // where partial sums travel
+  std::unique_ptr<Spread> spread_;  // where everybody gets everything
   Buffer memory_;
   std::vector<std::uint32_t> computed_;  // chunks, by peer
   std::vector<ConstTensorView> blocks_;

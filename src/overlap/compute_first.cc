@@ -1,6 +1,7 @@
 // The operators whose product comes first: one loop, whose step is the whole product (serial), a
 // part of it (pipelined) or a chunk (fused).
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "overlap/calls.h"
@@ -85,8 +86,10 @@ class ComputeFirst final : public Operation {
                       .of_rank[static_cast<std::size_t>(comm.rank())]),
         blocks_(static_cast<std::size_t>(comm.world())),
         sources_(blocks_.size()) {
-    if (reduces()) sums_.emplace(exchange_, cut_, problem_.wire, setting.threads);
-    if (spreads()) spread_.emplace(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
+    if (reduces()) sums_ = std::make_unique<Sums>(exchange_, cut_, problem_.wire, setting.threads);
+    if (spreads())
+      spread_ =
+          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
     make_buffers();
   }
 
@@ -272,8 +275,8 @@ class ComputeFirst final : public Operation {
   Multiplier multiplier_;
   Exchange exchange_;
   Range own_rows_;
-  std::optional<Sums> sums_;
-  std::optional<Spread> spread_;
+  std::unique_ptr<Sums> sums_;      // where partial sums travel
+  std::unique_ptr<Spread> spread_;  // where everybody gets everything
   Buffer memory_;
   std::uint32_t buffers_ = 0;
   std::size_t buffer_bytes_ = 0;

@@ -63,6 +63,7 @@ Cut Cut::by_rows(const Ownership& owners, int parts, const Plan& plan) {
   Plan sized = plan;
   sized.parts = parts;
   std::vector<std::vector<Range>> of_rank;
+  of_rank.reserve(owners.of_rank.size());
   for (const Range& rows : owners.of_rank)
     of_rank.push_back(ranges_of(length(rows), sized, /*unit=*/1));
   for (int i = 0; i < parts; ++i) {
@@ -152,7 +153,8 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   };
   for (const std::int64_t size : head) take(size);
   for (; left > 0; left -= std::min(left, width)) take(std::min(left, width));
-  for (auto size = tail.rbegin(); size != tail.rend(); ++size) take(*size);
+  std::reverse(tail.begin(), tail.end());
+  for (const std::int64_t size : tail) take(size);
   if (ranges.empty()) ranges.push_back({0, 0});
   return ranges;
 }

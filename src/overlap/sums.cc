@@ -112,7 +112,7 @@ void Sums::sum_rows(const Block& block, const ConstTensorView& own, Range rows, 
   const auto wire = static_cast<std::int64_t>(size_of(wire_));
   std::array<float, kColumnsAtOnce> sums;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    std::byte* to = static_cast<std::byte*>(out.row(block.rows.begin - result_.first_row + row));
+    auto* to = static_cast<std::byte*>(out.row(block.rows.begin - result_.first_row + row));
     const std::int64_t step = result_.bias == nullptr ? columns : kColumnsAtOnce;
     for (std::int64_t column = 0; column < columns; column += step) {
       const std::int64_t count = std::min(step, columns - column);

@@ -56,7 +56,7 @@ OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communic
   std::memset(out_.data(), 0, out_.bytes());
   const bool plain = options.weight == "plain";
   const auto scheme = parse_quant_scheme(options.weight);
-  const Dtype dtype = plain || scheme ? options.x : *parse_dtype(options.weight);
+  const Dtype dtype = parse_dtype(plain || scheme ? "" : options.weight).value_or(options.x);
   const bool out_in = options.layout == WeightLayout::out_in;
   weight_ = Buffer::for_tensor(dtype, out_in ? n_ : k_, out_in ? k_ : n_, {.huge_pages = true});
   const TensorView view = weight_.view(dtype, out_in ? n_ : k_, out_in ? k_ : n_);

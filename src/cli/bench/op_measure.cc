@@ -58,6 +58,7 @@ class Runoff {
       if (comm_.rank() == 0) progress.show(round + 1, rounds);
     }
     std::vector<Times> times;
+    times.reserve(entries_.size());
     for (Entry& entry : entries_) times.push_back(summarize(entry.samples, entry.calls));
     return times;
   }
@@ -143,6 +144,7 @@ OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communi
   const auto product = one.product(comm);
   const auto unlinked = one.runner(options.plans.front(), comm);
   std::vector<std::unique_ptr<OpCase::Runner>> runners;
+  runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, over));
 
   std::vector<bool> equal;

@@ -142,6 +142,7 @@ std::vector<OpSize> read_problem(const Wishes& wishes) {
     return list[std::min(i, list.size() - 1)];
   };
   std::vector<OpSize> sizes;
+  sizes.reserve(count);
   for (std::size_t i = 0; i < count; ++i) sizes.push_back({at(m, i), at(n, i), at(k, i)});
   return sizes;
 }

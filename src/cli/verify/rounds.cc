@@ -1,6 +1,6 @@
 #include "cli/verify/rounds.h"
 
-#include <optional>
+#include <memory>
 
 #include "cli/verify/case.h"
 #include "cli/verify/check.h"
@@ -17,13 +17,13 @@ constexpr std::int64_t kCasesPerGroup = 12;
 
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks) {
   Tally tally;
-  std::optional<Communicator> group;
+  std::unique_ptr<Communicator> group;
   std::int64_t block = -1;
   for (const std::int64_t number : rounds.numbers) {
     if (number / kCasesPerGroup != block) {
       block = number / kCasesPerGroup;
       group.reset();
-      group = comm.with_link(random_link(rounds.seed, block));
+      group = std::make_unique<Communicator>(comm.with_link(random_link(rounds.seed, block)));
     }
     const VerifyCase one = random_case(rounds.seed, number, comm.world(), rounds.ops);
     const std::string failure = failure_of(one, *group);
