@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -75,6 +76,25 @@ TEST(SlowLink, DoesNotHideWhoIsLate) {
     EXPECT_EQ(error.code(), Code::timeout) << error.what();
     EXPECT_EQ(error.culprit(), 1) << error.what();
   }
+}
+
+TEST(WithLink, IsAGroupOfItsOwnOverThatLink) {
+  run_in_threads(2, [](Communicator& comm) {
+    EXPECT_FALSE(comm.link());
+    const Link link = {.bytes_per_second = 1e9,
+                       .latency_ns = std::chrono::nanoseconds(kDeadline).count()};
+    Communicator linked = comm.with_link(link);
+    EXPECT_EQ(linked.link(), link);
+    EXPECT_EQ(linked.rank(), comm.rank());
+    const auto begin = std::chrono::steady_clock::now();
+    barrier(comm);  // nobody sends before all have looked at the clock
+    barrier(linked);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, kDeadline);
+    Communicator without = linked.with_link(std::nullopt);
+    EXPECT_FALSE(without.link());
+    EXPECT_FALSE(comm.link());
+    barrier(without);
+  });
 }
 
 }  // namespace

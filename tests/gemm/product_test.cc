@@ -10,6 +10,7 @@
 
 #include "gemm/backend_test.h"
 #include "gemm/matrix.h"
+#include "plait/error.h"
 #include "plait/gemm.h"
 #include "tensor/compare.h"
 
@@ -82,6 +83,47 @@ TEST_P(ProductParts, WindowsTakeTheirOwnBiasAndWhatIsThere) {
               << call.window.rows.begin << ", column " << call.window.columns.begin;
         }
       }
+    }
+  }
+  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+}
+
+// The rows of a window in places of their own, cut where no tile ends, some of them empty.
+TEST_P(ProductParts, RowsMayGoToSeveralPlaces) {
+  constexpr std::int64_t kColumns = 130;
+  int done = 0;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const GemmDesc desc = {
+        .m = 121, .n = kColumns, .k = 70, .x = dtype, .weight = dtype, .out = dtype};
+    if (!can(desc)) continue;
+    ++done;
+    const Matrix x(dtype, desc.m, desc.k, 1);
+    const Matrix w(dtype, kColumns, desc.k, 2);
+    const PackedWeight packed(WeightView{w.view, WeightLayout::out_in}, 1);
+    const Window window = {.rows = {3, 120}, .columns = {10, 129}};
+    const Matrix whole(dtype, 117, 119);
+    select(desc, 2).run({.x = {x.view}, .weight = packed, .out = whole.view, .window = window});
+    std::vector<Matrix> places;
+    std::vector<TensorView> outs;
+    for (const std::int64_t rows : {0, 1, 40, 0, 33, 43, 0}) {
+      places.emplace_back(dtype, rows, 119);
+      outs.push_back(places.back().view);
+    }
+    select(desc, 2).run({.x = {x.view}, .weight = packed, .window = window, .outs = outs});
+    std::int64_t row = 0;
+    for (const TensorView& out : outs) {
+      ASSERT_TRUE(tensor::same_bits(out, whole.view.row_range(row, row + out.rows)))
+          << name(dtype) << " from row " << row;
+      row += out.rows;
+    }
+    outs.pop_back();
+    outs.back().rows -= 1;
+    try {
+      select(desc, 1).run({.x = {x.view}, .weight = packed, .window = window, .outs = outs});
+      ADD_FAILURE() << "a row has no place";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "matmul: the 6 outs have 116 rows together but the window has 117");
     }
   }
   if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -114,6 +115,22 @@ TEST_P(EveryOperator, KeepsWhatItHasPrepared) {
                    EXPECT_EQ(op.held_bytes(), own);
                  },
                  {});
+}
+
+// Nobody is late whose chunks are on their way.
+TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
+  const Link link = {.bytes_per_second = 1e9, .latency_ns = 300'000'000};
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   for (const char* text : {"serial", "fused chunk=16"}) {
+                     const Plan plan = parse_plan(text);
+                     if (!has_schedule(GetParam(), plan.schedule)) continue;
+                     const OpProblem problem(GetParam(), 300, comm);
+                     Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+                     EXPECT_NO_THROW(op.run(problem.call()));
+                   }
+                 },
+                 {.link = link, .timeout = std::chrono::milliseconds(150)});
 }
 
 TEST(Gathered, IsEverybodysXInEveryPlan) {

@@ -72,7 +72,8 @@ TEST(Ranges, AreAsLargeAsThePlanSays) {
   const std::vector<Range> want = {{0, 167}, {167, 500}, {500, 833}, {833, 1000}};
   const std::vector<Range> got = ranges_of(1000, plan, 1);
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_LE(std::abs(got[i].end - want[i].end), 1);
-  for (const Range& range : ranges_of(4096, {.parts = 3, .first = 100}, 64)) EXPECT_EQ(range.begin % 64, 0);
+  for (const Range& range : ranges_of(4096, {.parts = 3, .first = 100}, 64))
+    EXPECT_EQ(range.begin % 64, 0);
 }
 
 TEST(Ranges, BeginAndEndSmallWhereTheyRamp) {
