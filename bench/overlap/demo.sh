@@ -14,12 +14,13 @@ printf '\nTwo ranks share a layer of LLaMA2-70B (widths a quarter of the real on
 mlp=(matmul-all-reduce --m 1024 --n 2048 --k 7168)
 attention=(all-gather-matmul --m 1024 --n 2560 --k 2048)
 measure 'the end of the MLP, in shared memory: the transfer is work for the same cores' "${mlp[@]}"
-measure 'the end of the MLP, over an emulated link: the transfer needs no core' "${mlp[@]}" --link 10gbit,5us
+measure 'the end of the MLP, over an emulated link: the transfer needs no core' "${mlp[@]}" --link 10gbit,5us \
+  --html build/timeline.html
 measure 'the begin of the attention, in shared memory' "${attention[@]}"
 measure 'the begin of the attention, over an emulated link' "${attention[@]}" --link 10gbit,5us
 cat <<'TEXT'
 
 Over a link, the product goes on while chunks travel: "fused" should come near "ideal", which is the longer of product
 and collective. In shared memory the cores move the chunks themselves, so there is little to hide, and what fusion saves
-is copies. The results are the same bits in every row.
+is copies. The results are the same bits in every row. build/timeline.html shows the second one rank by rank.
 TEXT

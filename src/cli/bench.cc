@@ -11,6 +11,7 @@
 #include "cli/nearest.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
+#include "plait/operator.h"
 
 namespace plait::cli {
 namespace {
@@ -18,19 +19,18 @@ namespace {
 struct Measurement {
   const char* name;  // operators are called as in C++, with hyphens
   const char* summary;
-  Operator op;
 };
 
+constexpr const char* kProduct = "matmul";
+
 constexpr std::array<Measurement, 7> kMeasurements = {{
-    {"matmul", "a matrix product, without communication", Operator::matmul},
-    {"matmul-all-reduce", "a product whose sum over ranks everybody gets",
-     Operator::matmul_all_reduce},
-    {"matmul-reduce-scatter", "a product whose sum is cut in shards",
-     Operator::matmul_reduce_scatter},
-    {"matmul-all-gather", "a product of shards that everybody gets", Operator::matmul_all_gather},
-    {"all-gather-matmul", "a product with gathered rows", Operator::all_gather_matmul},
-    {"reduce-scatter-matmul", "a product with rows of a sum", Operator::reduce_scatter_matmul},
-    {"all-reduce-matmul", "a product with a sum", Operator::all_reduce_matmul},
+    {kProduct, "a matrix product, without communication"},
+    {"matmul-all-reduce", "a product whose sum over ranks everybody gets"},
+    {"matmul-reduce-scatter", "a product whose sum is cut in shards"},
+    {"matmul-all-gather", "a product of shards that everybody gets"},
+    {"all-gather-matmul", "a product with gathered rows"},
+    {"reduce-scatter-matmul", "a product with rows of a sum"},
+    {"all-reduce-matmul", "a product with a sum"},
 }};
 
 void print_help() {
@@ -62,9 +62,9 @@ int bench(Words words) {
   }
   std::vector<std::string> names;
   for (const Measurement& one : kMeasurements) {
-    if (first == one.name) {
-      return one.op == Operator::matmul ? bench_matmul(words.subspan(1))
-                                        : bench_operator(one.op, first, words.subspan(1));
+    if (parse_operator(first) == parse_operator(one.name)) {
+      const Words rest = words.subspan(1);
+      return first == kProduct ? bench_matmul(rest) : measure_operator("bench", first, rest);
     }
     names.emplace_back(one.name);
   }

@@ -18,6 +18,7 @@ inline constexpr int kPeerLost = 3;
 int bench(Words words);
 int info(Words words);
 int run(Words words);
+int trace(Words words);
 int verify(Words words);
 
 }  // namespace plait::cli

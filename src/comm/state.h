@@ -89,6 +89,12 @@ class Communicator::State {
   const std::string& transport_name() const { return transport_name_; }
   const std::optional<comm::LinkView>& link() const { return link_; }
   Trace* trace() const { return trace_; }
+
+  // From now on; groups that are split off record there too.
+  void set_trace(Trace* trace) {
+    trace_ = trace;
+    group().set_trace(trace);
+  }
   bool shares_clock() const { return transport_->shares_clock(); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 

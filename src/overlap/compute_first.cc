@@ -20,9 +20,11 @@ constexpr std::int64_t kOneStepBytes = 256 * 1024;
 // A chunk that is copied into its slot: enough to hide what it costs to hand one over.
 constexpr std::int64_t kCopiedBytes = 256 * 1024;
 
-// Of a fused chunk: enough rows times columns that the product runs at full speed.
-constexpr std::int64_t kChunkColumns = 256;
+// Of a fused chunk: enough rows times columns that handing it over costs nothing beside its product.
 constexpr std::int64_t kChunkElements = 64 * 1024;
+
+// Where product and link take equally long, what nothing hides is one chunk, the largest.
+constexpr std::int64_t kChunks = 32;
 
 struct Shape {
   Cut cut;
@@ -36,10 +38,12 @@ std::int64_t round_up(std::int64_t value, std::int64_t unit) {
 
 // Few rows make few bytes: then chunks are wider, but at least four.
 std::int64_t chunk_columns(const Problem& problem, const Plan& plan) {
+  constexpr std::int64_t kPanel = 64;
   if (plan.chunk > 0) return plan.chunk;
   const std::int64_t rows = std::max<std::int64_t>(problem.m, 1);
-  const std::int64_t wide = std::max(kChunkColumns, round_up(kChunkElements / rows, 64));
-  return std::clamp<std::int64_t>(round_up(problem.n / 4, 64), 64, wide);
+  const std::int64_t least = round_up(kChunkElements / rows, kPanel);
+  const std::int64_t most = std::max(round_up(problem.n / 4, kPanel), kPanel);
+  return std::min(std::max(round_up(problem.n / kChunks, kPanel), least), most);
 }
 
 Shape shape_of(const Problem& problem, const Plan& plan, int world) {

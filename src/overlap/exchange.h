@@ -37,6 +37,9 @@ class Exchange {
 
   void begin(const Tag& tag);
 
+  // Where this rank's work on chunks is recorded; null: nowhere.
+  Trace* trace() const { return mailbox_->group().trace(); }
+
   // Of the channel's next chunk.
   bool vacant(Way way, int peer) const { return mailbox_->vacant(peer, slot(way, out(way, peer))); }
   std::byte* box(Way way, int peer) { return mailbox_->outbox(peer, slot(way, out(way, peer))); }

@@ -73,6 +73,10 @@ void Sums::step() {
 bool Sums::send_next(int peer) {
   const std::uint32_t chunk = exchange_.posted(Way::out, peer);
   if (chunk >= made_ || !exchange_.vacant(Way::out, peer)) return false;
+  const Span span(exchange_.trace(), Lane::comm, "copy",
+                  {.bytes = static_cast<std::int64_t>(wire_bytes(chunk, peer)),
+                   .peer = peer,
+                   .chunk = static_cast<std::int32_t>(chunk)});
   copy_block(source(chunk, peer), exchange_.box(Way::out, peer));
   exchange_.post(Way::out, peer, wire_bytes(chunk, peer));
   return true;
@@ -85,6 +89,9 @@ bool Sums::sum_next() {
   }
   const int rank = exchange_.rank();
   const Block& block = cut_.block(summed_, rank);
+  const Span span(exchange_.trace(), Lane::comm, "sum",
+                  {.bytes = static_cast<std::int64_t>(wire_bytes(summed_, rank)),
+                   .chunk = static_cast<std::int32_t>(summed_)});
   if (block.elements() > 0) {
     for (const int peer : exchange_.peers())
       parts_[static_cast<std::size_t>(peer)] = exchange_.inbox(Way::out, peer);

@@ -88,8 +88,34 @@ class OperatorTest(CommandTest):
     def test_text_says_it(self):
         text = self.bench("matmul-all-reduce", *self.SIZE, "--link", "1gbit")
         self.assertIn("emulated link", text)
-        self.assertIn("plan               median", text)
+        self.assertRegex(text, r"\nplan +median +min +max +speed-up +efficiency +bits\n")
         self.assertEqual(text.count("equal"), 5)
+
+    def test_timelines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for verb in (["bench"], ["trace"]):
+                page, perfetto = Path(folder) / "page.html", Path(folder) / "trace.json"
+                result = self.plait(*verb, "all-gather-matmul", *self.SIZE, "--html", page, "--trace", perfetto,
+                                    "--schedule", "fused")
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertTrue(result.stdout.endswith(f"Timeline: {page}\nFor Perfetto: {perfetto}\n"))
+                self.assertIn("<h1>all_gather_matmul, m=40 n=200 k=96, bf16 by bf16</h1>", page.read_text())
+                labels = {event.get("name") for event in json.loads(perfetto.read_text())["traceEvents"]}
+                self.assertTrue({"product", "take", "copy", "serial", "fused"} <= labels, labels)
+                page.unlink()
+                perfetto.unlink()
+
+    def test_trace_refuses(self):
+        for words, sentence in [
+            ([], "say which operator, such as matmul-all-reduce (plait trace --help)"),
+            (["matmul"], "cannot trace matmul; did you mean matmul-all-reduce? (plait trace --help)"),
+            (["matmul-all-reduse"],
+             "cannot trace matmul-all-reduse; did you mean matmul-all-reduce? (plait trace --help)"),
+            (["matmul-all-reduce", "--m", "8,9", "--n", "8", "--k", "8"], "a timeline is of one size, not of 2"),
+        ]:
+            result = self.plait("trace", *words)
+            self.assertEqual((result.returncode, result.stdout, result.stderr),
+                             (2, "", f"plait trace: {sentence}\n"))
 
     def test_refusals(self):
         for words, sentence in [

@@ -7,7 +7,7 @@ build_packages=(
   libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev libdnnl-dev
   libopenmpi-dev openmpi-bin
 )
-check_packages=(clang-tidy-19 libomp-19-dev clang-format-19 shellcheck)
+check_packages=(clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver)
 
 # need_packages build|check: `check` is what `build` is, and the tools that read the sources.
 need_packages() {

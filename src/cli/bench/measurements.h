@@ -5,13 +5,12 @@
 #include <string>
 
 #include "cli/verbs.h"
-#include "plait/operator.h"
 
 namespace plait::cli {
 
 int bench_matmul(Words words);
 
-// `verb` is the operator as it was written.
-int bench_operator(Operator op, const std::string& verb, Words words);
+// `verb` is "bench" or "trace", `spelling` the operator as it was written.
+int measure_operator(const std::string& verb, const std::string& spelling, Words words);
 
 }  // namespace plait::cli

@@ -8,6 +8,7 @@
 #include "cli/bench/measurements.h"
 #include "cli/bench/op_measure.h"
 #include "cli/bench/op_report.h"
+#include "cli/bench/op_trace.h"
 #include "cli/speech.h"
 
 namespace plait::cli {
@@ -36,9 +37,12 @@ int be_rank(const OpBenchOptions& options, Communicator& comm) {
   std::vector<OpMeasurement> results;
   for (const OpSize& size : options.sizes) {
     results.push_back(measure(options, size, comm));
+    trace(options, results.back(), comm);
     if (comm.rank() != 0 || options.json == "-") continue;
     if (results.size() > 1) answer("\n");
     answer(show_text(options, results.back()));
+    if (!options.html.empty()) answer("Timeline: " + options.html + "\n");
+    if (!options.trace.empty()) answer("For Perfetto: " + options.trace + "\n");
   }
   if (comm.rank() == 0) write(options, results);
   for (const OpMeasurement& result : results) {
@@ -59,20 +63,25 @@ int run_threads(const OpBenchOptions& options) {
 }
 
 // This very command, once for each rank.
-int run_processes(const OpBenchOptions& options, const std::string& verb, Words words) {
-  std::vector<std::string> launch = {
-      "-n", std::to_string(options.ranks), "--", "/proc/self/exe", "bench", verb};
-  launch.insert(launch.end(), words.begin(), words.end());
+int run_processes(const OpBenchOptions& options, Words whole) {
+  std::vector<std::string> launch = {"-n", std::to_string(options.ranks), "--", "/proc/self/exe"};
+  launch.insert(launch.end(), whole.begin(), whole.end());
   return run(launch);
 }
 
 }  // namespace
 
-int bench_operator(Operator op, const std::string& verb, Words words) {
-  const auto options = read_op_options(op, words);
+int measure_operator(const std::string& verb, const std::string& spelling, Words words) {
+  const auto op = parse_operator(spelling);
+  PLAIT_CHECK(op, "there is no operator ", spelling);
+  const auto options = read_op_options(verb == "trace" ? OpVerb::trace : OpVerb::bench, *op, words);
   if (!options) return kDone;
   if (options->transport == "threads") return run_threads(*options);
-  if (place_from_environment().launcher.empty()) return run_processes(*options, verb, words);
+  if (place_from_environment().launcher.empty()) {
+    std::vector<std::string> whole = {verb, spelling};
+    whole.insert(whole.end(), words.begin(), words.end());
+    return run_processes(*options, whole);
+  }
   Communicator comm = Communicator::connect({.transport = options->transport});
   return be_rank(*options, comm);
 }

@@ -33,24 +33,41 @@ constexpr const char* kExamples =
     "  plait bench matmul-reduce-scatter --shapes shapes.txt --parts 2,4,8 --json -\n"
     "  plait bench matmul-all-reduce --m 512 --n 4096 --k 4096 --plan \"fused chunk=128\"\n";
 
+constexpr const char* kTracePurpose =
+    "Draws a timeline of an operator: what every rank does in the serial plan, and below it, on\n"
+    "the same axis, in the others. Writes it as a page for a browser (plait-trace.html) and for\n"
+    "Perfetto (plait-trace.json), unless --html and --trace name other files. Measures first, as\n"
+    "plait bench does, for a shorter time.";
+
+constexpr const char* kTraceExamples =
+    "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+    "Examples:\n"
+    "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n"
+    "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n";
+
 // As typed.
 struct Wishes {
-  std::string m, n, k, shapes;
+  std::string m = {};
+  std::string n = {};
+  std::string k = {};
+  std::string shapes = {};
   std::string x = "bf16";
-  std::string out;
+  std::string out = {};
   std::string wire = "f32";
-  std::string weight;
+  std::string weight = {};
   std::string layout = "out_in";
   std::string ranks = "2";
-  std::string transport;
-  std::string link;
-  std::string threads;
+  std::string transport = {};
+  std::string link = {};
+  std::string threads = {};
   std::string schedule = "all";
   std::string parts = "2,4,8";
-  std::string plans;
-  std::string repeat;
+  std::string plans = {};
+  std::string repeat = {};
   std::string seconds = "1";
-  std::string json;
+  std::string json = {};
+  std::string trace = {};
+  std::string html = {};
 };
 
 void add_options(Options& options, Wishes& wishes) {
@@ -83,6 +100,9 @@ void add_options(Options& options, Wishes& wishes) {
               "how long to measure each row of the table, if that is enough for\n"
               "five repetitions (default: 1)");
   options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+  options.add("--trace", "FILE", wishes.trace,
+              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
+  options.add("--html", "FILE", wishes.html, "write the timeline as a page for a browser");
 }
 
 std::int64_t read_count(const std::string& option, std::string_view text, std::int64_t most) {
@@ -230,19 +250,29 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.plans = read_plans(op, wishes);
   options.effort = read_effort(wishes);
   options.json = wishes.json;
+  options.trace = wishes.trace;
+  options.html = wishes.html;
+  PLAIT_CHECK(options.sizes.size() == 1 || (options.trace.empty() && options.html.empty()),
+              "a timeline is of one size, not of ", options.sizes.size());
   return options;
 }
 
 }  // namespace
 
-std::optional<OpBenchOptions> read_op_options(Operator op, Words words) {
-  std::string verb = "bench " + std::string(name(op));
+std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words words) {
+  const bool traces = which == OpVerb::trace;
+  std::string verb(traces ? "trace " : "bench ");
+  verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes;
+  Wishes wishes = traces ? Wishes{.parts = "4",
+                                  .seconds = "0.3",
+                                  .trace = "plait-trace.json",
+                                  .html = "plait-trace.html"}
+                         : Wishes{};
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
-                   .purpose = kPurpose,
-                   .examples = kExamples});
+                   .purpose = traces ? kTracePurpose : kPurpose,
+                   .examples = traces ? kTraceExamples : kExamples});
   add_options(options, wishes);
   const std::size_t leading = options.leading(words);
   PLAIT_CHECK(leading == words.size(), "unexpected word ",

@@ -42,9 +42,13 @@ struct OpBenchOptions {
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
   std::string json;
+  std::string trace;  // a timeline for Perfetto
+  std::string html;   // the same as a page
 };
 
-// nullopt: help was asked for, and has been printed.
-std::optional<OpBenchOptions> read_op_options(Operator op, Words words);
+// Of plait bench OPERATOR, or of plait trace OPERATOR, which writes timelines unless told
+// otherwise. nullopt: help was asked for, and has been printed.
+enum class OpVerb { bench, trace };
+std::optional<OpBenchOptions> read_op_options(OpVerb verb, Operator op, Words words);
 
 }  // namespace plait::cli

@@ -44,6 +44,7 @@ class EmulatedMailbox final : public MailboxBase {
     if (!vacant(peer, slot)) wait_vacant(peer, slot);
     // A rank's chunk for itself travels no link.
     const Nanoseconds due = peer == group().rank() ? 0 : link_.book(peer, bytes);
+    if (group().trace() != nullptr && due != 0) record(due, {peer, tag.chunk, bytes});
     std::memcpy(inner_->outbox(peer, slot), &due, sizeof(due));
     inner_->post(peer, slot, tag, bytes + kPrefix);
     Sent& last = sent(peer, slot);
@@ -85,6 +86,24 @@ class EmulatedMailbox final : public MailboxBase {
   Nanoseconds take_due() override { return due_.exchange(kNever, std::memory_order_relaxed); }
 
  private:
+  struct Transfer {
+    int peer;
+    std::uint32_t chunk;
+    std::size_t bytes;
+  };
+
+  // The link is occupied from when it was free until it has taken the last byte.
+  void record(Nanoseconds due, const Transfer& transfer) {
+    const Link& link = link_.clock->link();
+    const double carried = static_cast<double>(transfer.bytes) / link.bytes_per_second * 1e9;
+    group().trace()->flight(
+        Lane::comm, "chunk",
+        {.begin = due - link.latency_ns - static_cast<Nanoseconds>(carried), .end = due},
+        {.bytes = static_cast<std::int64_t>(transfer.bytes),
+         .peer = transfer.peer,
+         .chunk = static_cast<std::int32_t>(transfer.chunk & INT32_MAX)});
+  }
+
   // When the two chunks that a channel has room for arrive, the older one first.
   struct Sent {
     std::array<Nanoseconds, 2> due = {};

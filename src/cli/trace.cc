@@ -1,0 +1,56 @@
+// plait trace: a timeline of an operator, as a page and for Perfetto.
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/bench/measurements.h"
+#include "cli/nearest.h"
+#include "cli/speech.h"
+#include "cli/verbs.h"
+#include "plait/operator.h"
+
+namespace plait::cli {
+namespace {
+
+std::vector<std::string> operators() {
+  std::vector<std::string> names;
+  for (int i = 1; i < kOperators; ++i) {  // a product alone has nothing beside it
+    std::string word(name(static_cast<Operator>(i)));
+    for (char& letter : word) letter = letter == '_' ? '-' : letter;
+    names.push_back(std::move(word));
+  }
+  return names;
+}
+
+void print_help() {
+  std::string page =
+      "Draws a timeline of an operator: what every rank does in the serial plan, and below it, on\n"
+      "the same axis, in the others.\n\n"
+      "Usage: plait trace OPERATOR --m M --n N --k K [OPTIONS]\n\n"
+      "Operators:\n";
+  for (const std::string& word : operators()) page += "  " + word + "\n";
+  page +=
+      "\nOptions:\n"
+      "  -h, --help     print this page; after OPERATOR, its own\n\n"
+      "Exit status: 0; 1 when results differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+      "Examples:\n"
+      "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n";
+  answer(page);
+}
+
+}  // namespace
+
+int trace(Words words) {
+  PLAIT_CHECK(!words.empty(), "say which operator, such as matmul-all-reduce (plait trace --help)");
+  const std::string& first = words[0];
+  if (first == "-h" || first == "--help") {
+    print_help();
+    return kDone;
+  }
+  const auto op = parse_operator(first);
+  PLAIT_CHECK(op && *op != Operator::matmul, "cannot trace ", first,
+              did_you_mean(first, operators()), " (plait trace --help)");
+  return measure_operator("trace", first, words.subspan(1));
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,141 @@
+#include "report/page.h"
+
+#include <fmt/format.h>
+
+#include "report/picture.h"
+
+namespace plait::report {
+namespace {
+
+constexpr const char* kHead = R"html(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+)html";
+
+constexpr const char* kStyle = R"html(<style>
+  :root {
+    color-scheme: light dark;
+    --paper: #ffffff; --ink: #1b1f24; --edge: #d0d7de;
+    --product: #3b6fb6; --communication: #2f9e77; --link: #a08bc9; --exposed: #d9534f;
+  }
+  @media (prefers-color-scheme: dark) {
+    :root {
+      --paper: #14171c; --ink: #e4e7eb; --edge: #3a4048;
+      --product: #6ba0e8; --communication: #4fc49a; --link: #b9a6e3; --exposed: #f0746f;
+    }
+  }
+  body { margin: 1.5rem auto; max-width: 1240px; padding: 0 1rem; background: var(--paper);
+         color: var(--ink); font-family: system-ui, sans-serif; }
+  h1 { font-size: 1.3rem; margin: 0 0 .3rem; }
+  p { margin: .3rem 0; }
+  .keys span::before { content: ""; display: inline-block; width: .9em; height: .9em;
+                       margin: 0 .4em 0 1em; vertical-align: -.1em; background: var(--color); }
+  button { font: inherit; color: var(--ink); background: transparent; border: 1px solid var(--edge);
+           border-radius: 4px; padding: .1rem .6rem; cursor: pointer; }
+  svg { width: 100%; height: auto; margin-top: .6rem; border: 1px solid var(--edge);
+        touch-action: none; user-select: none; }
+  .bar:hover { stroke: var(--ink); stroke-width: 1; vector-effect: non-scaling-stroke; }
+  @media print {
+    :root { --paper: #ffffff; --ink: #000000; --product: #3b6fb6; --communication: #2f9e77;
+            --link: #a08bc9; --exposed: #d9534f; }
+    .controls { display: none; }
+    body { max-width: none; margin: 0; }
+    .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  }
+</style>
+)html";
+
+constexpr const char* kKeys = R"html(<p class="keys">
+<span style="--color: var(--product)">product</span>
+<span style="--color: var(--communication)">communication (copies and sums of the rank)</span>
+<span style="--color: var(--link)">link (chunks on their way)</span>
+<span style="--color: var(--exposed)">exposed (the rank does not multiply)</span></p>
+<p class="controls"><button id="in">+</button> <button id="out">-</button>
+<button id="all">all</button> Wheel zooms, dragging moves, a double click shows all;
+point at a bar for its details.</p>
+)html";
+
+// The bars are stretched along x alone; the axis is written anew.
+constexpr const char* kScript = R"html(<script>
+  const svg = document.querySelector("svg.timeline");
+  const zoomed = svg.querySelector(".zoomed");
+  const axis = svg.querySelector(".axis");
+  const left = Number(svg.dataset.left), plot = Number(svg.dataset.plot);
+  const whole = Number(svg.dataset.length);
+  const ticksAt = axis.querySelector("text").getAttribute("y");
+  const remark = axis.lastElementChild;
+  let from = 0, to = whole;
+
+  function show(time) {
+    for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]])
+      if (time >= size) return `${Number((time / size).toPrecision(5))} ${unit}`;
+    return `${Math.round(time)} ns`;
+  }
+  function draw() {
+    const scale = whole / (to - from);
+    const shift = left - scale * (left + from / whole * plot);
+    zoomed.setAttribute("transform", `translate(${shift} 0) scale(${scale} 1)`);
+    axis.replaceChildren();
+    const rough = (to - from) / 8, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough);
+    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+      const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+      text.setAttribute("x", left + (at - from) / (to - from) * plot);
+      text.setAttribute("y", ticksAt);
+      text.setAttribute("text-anchor", "middle");
+      text.setAttribute("font-size", "10");
+      text.textContent = at === 0 ? "0" : show(at);
+      axis.append(text);
+    }
+    axis.append(remark);
+  }
+  function look(newFrom, newTo) {
+    const length = Math.min(Math.max(newTo - newFrom, 100), whole);
+    from = Math.min(Math.max(newFrom, 0), whole - length);
+    to = from + length;
+    draw();
+  }
+  function zoom(by, at) { look(at - (at - from) * by, at + (to - at) * by); }
+  function timeAt(event) {
+    const box = svg.getBoundingClientRect();
+    const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
+    return from + (x - left) / plot * (to - from);
+  }
+  svg.addEventListener("wheel", event => {
+    event.preventDefault();
+    zoom(event.deltaY < 0 ? 0.8 : 1.25, timeAt(event));
+  }, {passive: false});
+  let held = null;
+  svg.addEventListener("pointerdown", event => { held = timeAt(event); });
+  svg.addEventListener("pointermove", event => {
+    if (held === null) return;
+    const by = held - timeAt(event);
+    look(from + by, to + by);
+  });
+  for (const name of ["pointerup", "pointerleave"])
+    svg.addEventListener(name, () => { held = null; });
+  svg.addEventListener("dblclick", () => look(0, whole));
+  document.getElementById("in").addEventListener("click", () => zoom(0.5, (from + to) / 2));
+  document.getElementById("out").addEventListener("click", () => zoom(2, (from + to) / 2));
+  document.getElementById("all").addEventListener("click", () => look(0, whole));
+</script>
+)html";
+
+}  // namespace
+
+std::string page(const Timeline& timeline) {
+  std::string text = kHead;
+  text += fmt::format("<title>{}</title>\n", escaped(timeline.title));
+  text += kStyle;
+  text += fmt::format("</head>\n<body>\n<h1>{}</h1>\n<p>{}</p>\n", escaped(timeline.title),
+                      escaped(timeline.subtitle));
+  text += kKeys;
+  text += picture(timeline);
+  text += kScript;
+  return text + "</body>\n</html>\n";
+}
+
+}  // namespace plait::report

@@ -1,0 +1,118 @@
+// From records to runs, and from runs to pictures (report/).
+#include "report/timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "report/page.h"
+#include "report/picture.h"
+
+namespace plait::report {
+namespace {
+
+using trace::Kind;
+using trace::RankRecords;
+
+// A rank that multiplies from 100 to 300 and from 400 to 500, sums from 320 to 360, and has a chunk
+// on its way from 150 to 420.
+RankRecords busy_rank(int rank) {
+  const std::vector<std::string> labels = {"product", "sum", "chunk", "wait", "fused"};
+  return {.rank = rank,
+          .dropped = 0,
+          .labels = labels,
+          .records = {
+              {Kind::span, Lane::compute, 0, 0, 100, 300, {.flops = 2000}},
+              {Kind::span, Lane::comm, 0, 1, 320, 360, {.bytes = 64, .chunk = 0}},
+              {Kind::flight, Lane::comm, 0, 2, 150, 420, {.bytes = 64, .peer = 1, .chunk = 3}},
+              {Kind::span, Lane::wait, 0, 3, 360, 400, {}},
+              {Kind::span, Lane::compute, 0, 0, 400, 500, {}},
+              {Kind::span, Lane::compute, 0, 4, 90, 510, {}},
+              {Kind::span, Lane::compute, 0, 0, 900, 950, {}},
+          }};
+}
+
+std::vector<Bar> bars_of(const Run& run, Row row) {
+  std::vector<Bar> bars;
+  for (const Bar& bar : run.bars) {
+    if (bar.row == row) bars.push_back(bar);
+  }
+  return bars;
+}
+
+TEST(Timelines, HaveABarForEachThingARankDid) {
+  const std::vector<RankRecords> ranks = {busy_rank(0)};
+  const auto run = run_of("fused", ranks, {.begin = 100, .end = 600});
+  EXPECT_EQ(run.length, 500);
+  const auto products = bars_of(run, Row::product);
+  ASSERT_EQ(products.size(), 2U);  // not the span around all, nor what came later
+  EXPECT_EQ(products[0].begin, 0);
+  EXPECT_EQ(products[0].end, 200);
+  ASSERT_EQ(bars_of(run, Row::communication).size(), 1U);
+  EXPECT_EQ(bars_of(run, Row::communication)[0].begin, 220);
+  ASSERT_EQ(bars_of(run, Row::link).size(), 1U);
+  EXPECT_EQ(bars_of(run, Row::link)[0].args.chunk, 3);
+  const auto exposed = bars_of(run, Row::exposed);
+  ASSERT_EQ(exposed.size(), 2U);  // between the products, and behind the last
+  EXPECT_EQ(exposed[0].begin, 200);
+  EXPECT_EQ(exposed[0].end, 300);
+  EXPECT_EQ(exposed[1].begin, 400);
+  EXPECT_EQ(exposed[1].end, 500);
+  EXPECT_EQ(run.exposed(), 200);
+}
+
+TEST(Timelines, CutWhatReachesBeyondTheRun) {
+  const std::vector<RankRecords> ranks = {busy_rank(0)};
+  const auto run = run_of("part", ranks, {.begin = 200, .end = 250});
+  ASSERT_EQ(run.bars.size(), 2U);
+  for (const Bar& bar : run.bars) {
+    EXPECT_EQ(bar.begin, 0);
+    EXPECT_EQ(bar.end, 50);
+  }
+}
+
+Timeline two_runs() {
+  const std::vector<RankRecords> ranks = {busy_rank(0), busy_rank(1)};
+  Timeline timeline = {.title = "a < b & \"c\"",
+                       .subtitle = "two ranks",
+                       .product = 300,
+                       .collective = 270,
+                       .runs = {run_of("serial", ranks, {.begin = 0, .end = 700}),
+                                run_of("fused", ranks, {.begin = 100, .end = 600})}};
+  timeline.runs[1].efficiency = 0.75;
+  return timeline;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+TEST(Pictures, HaveEveryBarOfEveryRun) {
+  const Timeline timeline = two_runs();
+  const std::string svg = picture(timeline);
+  std::size_t bars = 0;
+  for (const auto& run : timeline.runs) bars += run.bars.size();
+  EXPECT_EQ(count(svg, "<rect class=\"bar "), bars);
+  EXPECT_EQ(count(svg, "class=\"ideal\""), 1U);
+  EXPECT_EQ(count(svg, "<title>"), bars + 2);  // the picture's own, and the ideal's
+  EXPECT_NE(svg.find("fused: 500 ns, 1.40 times as fast, efficiency 0.75"), std::string::npos);
+}
+
+TEST(Pictures, AreOfTextThatNobodyMistakesForMarkup) {
+  const std::string html = page(two_runs());
+  EXPECT_NE(html.find("<h1>a &lt; b &amp; &quot;c&quot;</h1>"), std::string::npos);
+  EXPECT_EQ(html.find("a < b"), std::string::npos);
+  EXPECT_EQ(count(html, "http://"), count(html, "http://www.w3.org/2000/svg"));
+  EXPECT_EQ(count(html, "https://"), 0U);
+}
+
+TEST(Pictures, OfNothingAreNoError) {
+  EXPECT_FALSE(page({.title = "nothing", .subtitle = "", .runs = {}}).empty());
+}
+
+}  // namespace
+}  // namespace plait::report
