@@ -79,6 +79,23 @@ class Examples(unittest.TestCase):
         self.assertGreater(float(said[1]), 0.05)
         self.assertLess(float(said[1]), 0.6)  # a step of 1/127 is off by a 250th at most
 
+    def test_two_ranks(self):
+        for world in 1, 2, 3:
+            with self.subTest(world=world):
+                done = run_ranks(world, "05_two_ranks")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, rf"^{world} ranks: the layer differs from that of one rank by \d")
+
+    def test_see_the_overlap(self):
+        with tempfile.TemporaryDirectory() as folder:
+            timeline = Path(folder) / "timeline.json"
+            done = run(EXAMPLES / "06_see_the_overlap", timeline)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"^serial [\d.]+ ms, fused [\d.]+ ms, the same bits\n$")
+            events = json.loads(timeline.read_text(encoding="utf-8"))["traceEvents"]
+        names = {event.get("name") for event in events}
+        self.assertTrue({"product", "sum", "copy", "chunk"} <= names, names)
+
 
 if __name__ == "__main__":
     unittest.main()

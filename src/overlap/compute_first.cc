@@ -20,7 +20,7 @@ constexpr std::int64_t kOneStepBytes = 256 * 1024;
 // A chunk that is copied into its slot: enough to hide what it costs to hand one over.
 constexpr std::int64_t kCopiedBytes = 256 * 1024;
 
-// Of a fused chunk: enough rows times columns that handing it over costs nothing beside its product.
+// Of a fused chunk: so much that handing it over costs nothing beside its product.
 constexpr std::int64_t kChunkElements = 64 * 1024;
 
 // Where product and link take equally long, what nothing hides is one chunk, the largest.
