@@ -56,7 +56,8 @@ class PLAIT_EXPORT Mailbox {
   // Where the next chunk for this channel is to be written: desc().slot_bytes, 64-byte aligned.
   virtual std::byte* outbox(int peer, int slot) = 0;
 
-  // Hands over the first `bytes` bytes of what outbox() gave.
+  // Hands over the first `bytes` bytes of what outbox() gave. They stay there for this rank to read
+  // until outbox() gives the place again; where released chunks are poisoned, until that.
   virtual void post(int peer, int slot, const Tag& tag, std::size_t bytes) = 0;
 
   // Whether the channel's next chunk is here. Refuses one with another tag.

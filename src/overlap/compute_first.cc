@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "overlap/calls.h"
+#include "overlap/copy_block.h"
 #include "overlap/operation.h"
 #include "overlap/spread.h"
 #include "overlap/sums.h"
@@ -16,6 +17,9 @@ namespace {
 // Where partial sums are few, everybody gets all of them and adds them up alone: one step instead
 // of two. Two ranks send no more that way than they would with f32 in both steps.
 constexpr std::int64_t kOneStepBytes = 256 * 1024;
+
+// So little is one chunk: to hand over a second one takes longer than the first is late.
+constexpr std::int64_t kOneChunkBytes = 64 * 1024;
 
 // A chunk that is copied into its slot: enough to hide what it costs to hand one over.
 constexpr std::int64_t kCopiedBytes = 256 * 1024;
@@ -42,6 +46,8 @@ std::int64_t chunk_columns(const Problem& problem, const Plan& plan) {
   if (plan.chunk > 0) return plan.chunk;
   const std::int64_t rows = std::max<std::int64_t>(problem.m, 1);
   const std::int64_t least = round_up(kChunkElements / rows, kPanel);
+  const auto wire = static_cast<std::int64_t>(size_of(problem.wire));
+  if (problem.m * problem.n * wire <= kOneChunkBytes) return std::max(problem.n, kPanel);
   const std::int64_t most = std::max(round_up(problem.n / 4, kPanel), kPanel);
   return std::min(std::max(round_up(problem.n / kChunks, kPanel), least), most);
 }
@@ -49,8 +55,8 @@ std::int64_t chunk_columns(const Problem& problem, const Plan& plan) {
 Shape shape_of(const Problem& problem, const Plan& plan, int world) {
   const auto wire_bytes = static_cast<std::int64_t>(size_of(problem.wire));
   const bool all_reduce = problem.op == Operator::matmul_all_reduce;
-  const bool one_step =
-      all_reduce && (problem.m < world || problem.m * problem.n * wire_bytes <= kOneStepBytes);
+  const std::int64_t bytes = problem.m * problem.n * wire_bytes;
+  const bool one_step = all_reduce && world > 1 && (problem.m < world || bytes <= kOneStepBytes);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
   const std::int64_t copied = kCopiedBytes / wire_bytes;
@@ -68,7 +74,7 @@ Shape shape_of(const Problem& problem, const Plan& plan, int world) {
     case Schedule::fused:
       return {.cut = Cut::by_columns(owners, ramped(problem.n, chunk_columns(problem, plan))),
               .one_step = one_step,
-              .direct = !one_step};
+              .direct = true};
   }
   return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied),
           .one_step = one_step,
@@ -126,13 +132,14 @@ class ComputeFirst final : public Operation {
     for (const Cut::Part& part : cut_.parts())
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
-    buffers_ = std::min(parts, direct_ || one_step_ ? kDepth : 2U);
+    buffers_ = std::min(parts, direct_ ? kDepth : 2U);
     buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
     buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
     memory_ = Buffer(buffer_bytes_ * buffers_, {.huge_pages = true});
   }
 
   std::int64_t kept_rows(const Cut::Part& part) const {
+    if (direct_ && one_step_) return 0;  // a peer's slot keeps it
     const auto rank = static_cast<std::size_t>(exchange_.rank());
     return direct_ || one_step_ ? length(part.rows[rank]) : part.all_rows();
   }
@@ -207,6 +214,7 @@ class ComputeFirst final : public Operation {
           return sums_->has_room();
         },
         [&] { return awaited(); });
+    if (one_step_) return make_in_one_slot(part);
     const auto rank = static_cast<std::size_t>(exchange_.rank());
     const std::int64_t columns = length(part.columns);
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
@@ -223,6 +231,20 @@ class ComputeFirst final : public Operation {
     multiplier_.multiply({.rows = {0, problem_.m}, .columns = part.columns, .outs = blocks_},
                          [&] { look(); });
     sums_->posted(blocks_[rank]);
+  }
+
+  // Everybody gets the same: the first peer's slot is written, read for the others, and kept to be
+  // added up here. The peer only reads it, and it is not written again before all have been summed.
+  void make_in_one_slot(const Cut::Part& part) {
+    const TensorView box = sums_->box(exchange_.peers().front());
+    multiplier_.multiply(
+        {.rows = {0, problem_.m}, .columns = part.columns, .outs = std::span(&box, 1)},
+        [&] { look(); });
+    for (const int peer : exchange_.peers()) {
+      if (peer != exchange_.peers().front())
+        copy_block(box, static_cast<std::byte*>(sums_->box(peer).data));
+    }
+    sums_->posted(box);
   }
 
   // Into memory of this rank, from where it is sent on.

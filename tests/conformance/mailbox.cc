@@ -62,6 +62,23 @@ TEST_P(MailboxConformance, BringsEveryChunkToItsSlot) {
   });
 }
 
+TEST_P(MailboxConformance, LeavesThePosterWhatItHasPosted) {
+  run([&](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 512});
+    const int me = comm.rank();
+    const int peer = (me + 1) % world();
+    const int source = (me + world() - 1) % world();
+    const std::byte* posted = mailbox->outbox(peer, 0);
+    send(*mailbox, me, peer, 0, 0, 512);
+    expect_chunk(*mailbox, source, me, 0, 0, 512);
+    send(*mailbox, me, peer, 0, 1, 512);  // beside it, not over it
+    expect_chunk(*mailbox, source, me, 0, 1, 512);
+    barrier(comm);
+    for (std::size_t i = 0; i < 512; ++i)
+      ASSERT_EQ(posted[i], std::byte{pattern(me, peer, 0, 0, i)}) << i;
+  });
+}
+
 TEST_P(MailboxConformance, BringsAnswersBackInTheirChunks) {
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
