@@ -84,7 +84,7 @@ void Product::run() {
 
 void Product::run_superblock(Range rows) {
   pack_superblock(rows);
-  const std::vector<Job> jobs = jobs_of(rows);
+  const std::vector<Job>& jobs = jobs_of(rows);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
   // A thread without a job would only have to be woken.
@@ -129,7 +129,7 @@ void Product::pack_superblock(Range rows) {
 }
 
 // What is made of a weight is made by every job that reads it: then a job takes all rows.
-std::vector<Product::Job> Product::jobs_of(Range rows) const {
+const std::vector<Job>& Product::jobs_of(Range rows) const {
   const bool takes_all = packs() || !is_operand(storage_, kernel_.operand());
   const std::int64_t row_step = takes_all ? size(rows) : blocking_.rows;
   std::int64_t panel_step = blocking_.panels;
@@ -139,7 +139,8 @@ std::vector<Product::Job> Product::jobs_of(Range rows) const {
   if (packs()) panel_step = std::min(panel_step, panels_at_once(size(rows)));
   const std::int64_t fair = ceil_div(size(panels_), 2 * std::int64_t{task_.threads});
   if (task_.threads > 1) panel_step = std::clamp<std::int64_t>(fair, 1, panel_step);
-  std::vector<Job> jobs;
+  std::vector<Job>& jobs = workspace_.jobs;
+  jobs.clear();
   for (std::int64_t row = rows.begin; row < rows.end; row += row_step) {
     for (std::int64_t panel = panels_.begin; panel < panels_.end; panel += panel_step) {
       jobs.push_back({.rows = {row, std::min(row + row_step, rows.end)},

@@ -27,6 +27,14 @@
 
 namespace plait::gemm {
 
+inline std::int64_t size(Range range) { return range.end - range.begin; }
+
+// What a thread takes at a time.
+struct Job {
+  Range rows;
+  Range panels;
+};
+
 // The memory that products work in; it grows, and is kept from one to the next.
 class Workspace {
  public:
@@ -44,9 +52,8 @@ class Workspace {
   Buffer panels;  // of a view, for all superblocks
   Buffer bias;
   std::vector<Thread> threads;
+  std::vector<Job> jobs;
 };
-
-inline std::int64_t size(Range range) { return range.end - range.begin; }
 
 // A call whose ranges and views have been checked.
 struct Task {
@@ -66,13 +73,9 @@ class Product {
   void run();
 
  private:
-  struct Job {
-    Range rows;
-    Range panels;
-  };
   void run_superblock(Range rows);
   void pack_superblock(Range rows);
-  std::vector<Job> jobs_of(Range rows) const;
+  const std::vector<Job>& jobs_of(Range rows) const;
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;

@@ -1,5 +1,8 @@
 #include "ops/checks.h"
 
+#include <array>
+#include <cstdio>
+#include <string_view>
 #include <variant>
 
 #include "base/check.h"
@@ -20,6 +23,22 @@ bool is_float(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16;
 }
 
+// "matmul_all_reduce: x", made without the heap: every call says it.
+class Subject {
+ public:
+  Subject(Operator op, const char* what) {
+    const std::string_view operation = name(op);
+    std::snprintf(text_.data(), text_.size(), "%.*s: %s", static_cast<int>(operation.size()),
+                  operation.data(), what);
+  }
+  operator std::string_view() const {  // NOLINT(google-explicit-constructor): it is that text
+    return text_.data();
+  }
+
+ private:
+  std::array<char, 64> text_;
+};
+
 struct Wanted {
   std::int64_t rows;
   std::int64_t cols;
@@ -28,7 +47,7 @@ struct Wanted {
 
 void check_matrix(Operator op, const char* what, const ConstTensorView& view,
                   const Wanted& wanted) {
-  tensor::validate_on_cpu(view, base::sentence(name(op), ": ", what));
+  tensor::validate_on_cpu(view, Subject(op, what));
   PLAIT_CHECK(view.dtype == wanted.dtype, name(op), ": ", what, " is ", name(view.dtype),
               " but was said to be ", name(wanted.dtype));
   PLAIT_CHECK(view.rows == wanted.rows && view.cols == wanted.cols, name(op), ": ", what, " is ",
@@ -94,7 +113,7 @@ void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options)
     PLAIT_CHECK(ready->bytes() > 0 || ready->n() == 0 || ready->k() == 0, name(desc.op),
                 ": weight has been moved to another PackedWeight");
   } else {
-    tensor::validate_on_cpu(plain(weight).view, base::sentence(name(desc.op), ": weight"));
+    tensor::validate_on_cpu(plain(weight).view, Subject(desc.op, "weight"));
   }
   if (options.plan) check_plan(desc.op, *options.plan);
 }

@@ -1,0 +1,65 @@
+// What a prepared operator takes of the heap when it runs: nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+
+namespace {
+
+thread_local int allocations = 0;  // by this rank
+
+void* counted(std::size_t bytes) {
+  ++allocations;
+  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+
+namespace plait {
+namespace {
+
+TEST(PreparedOperators, AllocateNothingWhenTheyRun) {
+  for (int i = 0; i < kOperators; ++i) {
+    const auto op = static_cast<Operator>(i);
+    for (const char* text : {"serial", "pipelined parts=3", "fused"}) {
+      const Plan plan = parse_plan(text);
+      if (!has_schedule(op, plan.schedule)) continue;
+      for (const std::int64_t m : {1, 150}) {
+        conformance::run_as_threads(2,
+                                    [&](Communicator& comm) {
+                                      const OpProblem problem(op, m, comm);
+                                      Op ready = prepare(problem.desc(), problem.packed, comm,
+                                                         {.plan = plan});
+                                      for (int run = 0; run < 3; ++run) ready.run(problem.call());
+                                      // A long wait looks at the peers with care, which may allocate: not every run waits so.
+                                      int least = 1000;
+                                      for (int run = 0; run < 10; ++run) {
+                                        const int before = allocations;
+                                        ready.run(problem.call());
+                                        least = std::min(least, allocations - before);
+                                      }
+                                      EXPECT_EQ(least, 0) << name(op) << ' ' << text << " m=" << m;
+                                    },
+                                    {});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plait
