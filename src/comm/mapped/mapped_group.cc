@@ -67,15 +67,17 @@ void MappedGroup::leave() noexcept {
 
 void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   raise_if_failed();
-  const std::string waits =
-      awaited == nullptr ? sentence("rank ", rank(), " looks around") : describe(*awaited, rank());
+  const auto waits = [&] {
+    return awaited == nullptr ? sentence("rank ", rank(), " looks around")
+                              : describe(*awaited, rank());
+  };
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank()) continue;
     const bool ended = rendezvous_->has_ended(peer);
     if (ended && !has_left(peer)) {
       fail_and_raise(
           {Code::peer_lost, peer,
-           sentence(waits, "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
+           sentence(waits(), "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
     }
   }
   if (awaited == nullptr) return;
@@ -83,7 +85,7 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
   if (awaited->peer == rank()) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
-                    sentence(waits, "; rank ", awaited->peer, " (",
+                    sentence(waits(), "; rank ", awaited->peer, " (",
                              rendezvous_->describe(awaited->peer), ") has left the group")});
   }
 }
