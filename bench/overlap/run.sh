@@ -2,9 +2,10 @@
 # What `./do bench overlap` does: measures the fused operators in every schedule, over emulated links that make the
 # collective 0.5, 1 and 2 times as long as the product, and over shared memory alone; and sums up.
 #
-#   bench/overlap/run.sh [--quick | --all] [--seconds S]      results: build/bench/overlap_*.json
+#   bench/overlap/run.sh [--quick | --all] [--seconds S] [--shapes FILE]      results: build/bench/overlap_*.json
 #
-# Without options: bf16. --all: f32 and W8A16 too (hours). --quick: one shape.
+# Without options: bf16 (half an hour). --all: f32 and W8A16 too. --quick: one shape. FILE has lines of m n k, as
+# bench/overlap/shapes.txt, which is taken otherwise.
 # BUILD names another build folder than build/release; RANKS another world than 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -18,7 +19,7 @@ kinds=(bf16)
 shapes=bench/overlap/shapes.txt
 
 usage() {
-  printf 'usage: bench/overlap/run.sh [--quick | --all] [--seconds S]\n' >&2
+  printf 'usage: bench/overlap/run.sh [--quick | --all] [--seconds S] [--shapes FILE]\n' >&2
   exit 2
 }
 
@@ -27,6 +28,7 @@ while (($# > 0)); do
     --quick) scope=quick ;;
     --all) scope=all ;;
     --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; seconds=$2; shift ;;
+    --shapes) [[ -r ${2:-} ]] || usage; shapes=$2; shift ;;
     *) usage ;;
   esac
   shift
@@ -36,8 +38,8 @@ mkdir -p "$results"
 rm -f "$results"/overlap_*.json
 if [[ $scope == all ]]; then kinds=(bf16 f32 s8); fi
 if [[ $scope == quick ]]; then
+  grep -m1 -v '^#' "$shapes" >"$results/overlap_quick.txt"
   shapes=$results/overlap_quick.txt
-  grep -m1 -v '^#' bench/overlap/shapes.txt >"$shapes"
 fi
 
 # measure OPERATOR KIND LINK: where rows are few there is nothing to hide, and shared memory alone is measured.

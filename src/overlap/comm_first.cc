@@ -14,6 +14,10 @@
 namespace plait::overlap {
 namespace {
 
+// With fewer rows of a rank, a product takes as long as it takes to read the weight: then it is read
+// once, for all rows, when they are all there.
+constexpr std::int64_t kLeastRows = 32;
+
 // What travels at once.
 constexpr std::int64_t kChunkBytes = 256 * 1024;
 
@@ -33,7 +37,7 @@ class CommFirst final : public Operation {
  public:
   CommFirst(Setting setting, Cut cut, Communicator& comm)
       : problem_(setting.problem),
-        fused_(setting.plan.schedule == Schedule::fused),
+        fused_(setting.plan.schedule == Schedule::fused && problem_.m >= kLeastRows * comm.world()),
         tag_(tag_of(setting.problem, setting.plan)),
         state_(comm.state()),
         cut_(std::move(cut)),

@@ -135,12 +135,14 @@ std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t 
   return ranges;
 }
 
-// 1024 in 256: 64 + 128 + 256 + 256 + 192 + 128; the ends are what nothing hides.
+// 2048 in 256: 64 + 128 + six of 256 + 128 + 64: the ends are what nothing hides. They begin with
+// a quarter, because what is much smaller costs more than it hides.
 std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   std::vector<std::int64_t> head;
   std::vector<std::int64_t> tail;
   std::int64_t left = columns;
-  for (std::int64_t size = kPanel; size < width && left >= 2 * size + 2 * width; size *= 2) {
+  const std::int64_t least = std::max(width / 4 / kPanel * kPanel, kPanel);
+  for (std::int64_t size = least; size < width && left >= 2 * size + 2 * width; size *= 2) {
     head.push_back(size);
     tail.push_back(size);
     left -= 2 * size;
