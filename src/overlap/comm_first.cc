@@ -14,7 +14,7 @@
 namespace plait::overlap {
 namespace {
 
-// With fewer rows of a rank, a product takes as long as it takes to read the weight: then it is read
+// With fewer rows of a rank, a product takes as long as reading the weight does: then it is read
 // once, for all rows, when they are all there.
 constexpr std::int64_t kLeastRows = 32;
 

@@ -46,7 +46,7 @@ TEST(PreparedOperators, AllocateNothingWhenTheyRun) {
                                       Op ready = prepare(problem.desc(), problem.packed, comm,
                                                          {.plan = plan});
                                       for (int run = 0; run < 3; ++run) ready.run(problem.call());
-                                      // A long wait looks at the peers with care, which may allocate: not every run waits so.
+                                      // Of several: what a long wait does is another matter.
                                       int least = 1000;
                                       for (int run = 0; run < 10; ++run) {
                                         const int before = allocations;
