@@ -44,7 +44,7 @@ struct Tag {
   std::uint32_t chunk = 0;  // within the call
   std::uint32_t plan = 0;   // fingerprint of the plan
   std::array<std::int64_t, 3> sizes =
-      {};  // m, n, k of a product; elements, shards, root of a collective
+      {};  // m, n and out's dtype of a product, or m, 0, k; elements, shards, root of a collective
 
   bool operator==(const Tag&) const = default;
 };

@@ -11,6 +11,7 @@ struct Names {
 };
 
 constexpr std::string_view kShards = "shards";
+constexpr std::string_view kOut = "the dtype of out";
 
 // Indexed by Operation.
 constexpr std::array<Names, 15> kNames = {{
@@ -23,9 +24,9 @@ constexpr std::array<Names, 15> kNames = {{
     {"all_to_all", {"elements between them", kShards, "root"}},
     {"make_mailbox", {"slots", "slot bytes", "k"}},
     {"split", {"m", "n", "k"}},
-    {"matmul_all_reduce", {"m", "n", "k"}},
-    {"matmul_reduce_scatter", {"m", "n", "k"}},
-    {"matmul_all_gather", {"m", "n", "k"}},
+    {"matmul_all_reduce", {"m", "n", kOut}},
+    {"matmul_reduce_scatter", {"m", "n", kOut}},
+    {"matmul_all_gather", {"m", "n", kOut}},
     {"all_gather_matmul", {"m", "n", "k"}},
     {"reduce_scatter_matmul", {"m", "n", "k"}},
     {"all_reduce_matmul", {"m", "n", "k"}},
@@ -55,7 +56,12 @@ std::string difference(const Tag& a, const Tag& b) {
     if (a.sizes[i] == b.sizes[i]) continue;
     // A fingerprint of the counts, which says nothing to anybody.
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
-    return both(names(a.operation).sizes[i], a.sizes[i], b.sizes[i]);
+    const std::string_view field = names(a.operation).sizes[i];
+    if (field == kOut) {
+      return both(field, name(static_cast<Dtype>(a.sizes[i])),
+                  name(static_cast<Dtype>(b.sizes[i])));
+    }
+    return both(field, a.sizes[i], b.sizes[i]);
   }
   if (a.plan != b.plan) return both("the plan", a.plan, b.plan);
   if (a.call != b.call) return both("the order of calls", a.call, b.call);

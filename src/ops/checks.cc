@@ -1,5 +1,6 @@
 #include "ops/checks.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string_view>
@@ -7,6 +8,7 @@
 
 #include "base/check.h"
 #include "ops/shapes.h"
+#include "quant/scheme.h"
 #include "tensor/validate.h"
 
 namespace plait::ops {
@@ -38,6 +40,9 @@ class Subject {
  private:
   std::array<char, 64> text_;
 };
+
+// Far beyond any memory, and small enough that bytes and chunks can be counted.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 42;
 
 struct Wanted {
   std::int64_t rows;
@@ -97,6 +102,20 @@ void check_plan(Operator op, const Plan& plan) {
               ": axis=columns would cut the k of a product; what comes first here is cut in rows");
 }
 
+void check_usable(Operator op, const OpWeight& weight) {
+  if (const PackedWeight* ready = packed(weight)) {
+    PLAIT_CHECK(ready->bytes() > 0 || ready->n() == 0 || ready->k() == 0, name(op),
+                ": weight has been moved to another PackedWeight");
+    return;
+  }
+  const WeightView& view = plain(weight);
+  quant::check_layout(view.layout, Subject(op, "the weight"));
+  tensor::validate_on_cpu(view.view, Subject(op, "weight"));
+  PLAIT_CHECK(is_float(view.view.dtype), name(op), ": weight is an s8 view of ", view.view.rows,
+              " x ", view.view.cols,
+              ", which needs scales: QuantizedWeight::from_parts() takes both");
+}
+
 void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {
   PLAIT_CHECK(static_cast<int>(desc.op) < kOperators, "there is no operator ",
               static_cast<int>(desc.op));
@@ -107,24 +126,21 @@ void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options)
     PLAIT_CHECK(is_float(dtype), name(desc.op), ": ", what, " is ", name(dtype),
                 "; there are f32, bf16 and f16");
   }
+  const std::int64_t widest = std::max({n_of(weight), k_of(weight), std::int64_t{1}});
+  PLAIT_CHECK(desc.m <= kMostElements / widest, name(desc.op), ": m=", desc.m,
+              " by n=", n_of(weight), " k=", k_of(weight), " is more than memory can hold");
   PLAIT_CHECK(!desc.gathered || desc.op == Operator::all_gather_matmul, name(desc.op),
               ": gathers no x; all_gather_matmul does");
-  if (const PackedWeight* ready = packed(weight)) {
-    PLAIT_CHECK(ready->bytes() > 0 || ready->n() == 0 || ready->k() == 0, name(desc.op),
-                ": weight has been moved to another PackedWeight");
-  } else {
-    tensor::validate_on_cpu(plain(weight).view, Subject(desc.op, "weight"));
-  }
+  check_usable(desc.op, weight);
   if (options.plan) check_plan(desc.op, *options.plan);
 }
 
-void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Communicator& comm) {
+void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Standing standing) {
   const Operator op = desc.op;
   const Shapes shapes = shapes_of(op);
   const std::int64_t n = n_of(weight);
   const std::int64_t k = k_of(weight);
-  const int rank = comm.rank();
-  const int world = comm.world();
+  const auto [rank, world] = standing;
   check_matrix(op, "x", call.x,
                {.rows = count(shapes.x, desc.m, rank, world), .cols = k, .dtype = desc.x});
   check_matrix(op, "out", call.out,

@@ -16,7 +16,16 @@ std::optional<QuantScheme> scheme_of(const OpWeight& weight);
 std::string kind_of(const OpWeight& weight);  // "bf16", "s8:group=128"
 
 void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options);
-void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Communicator& comm);
+
+// Refuses a weight that nobody could multiply by.
+void check_usable(Operator op, const OpWeight& weight);
+
+// Where a rank stands, which says how many rows are its own.
+struct Standing {
+  int rank;
+  int world;
+};
+void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Standing standing);
 
 // Refuses a plan that the operator can't follow.
 void check_plan(Operator op, const Plan& plan);

@@ -13,26 +13,6 @@ namespace {
 
 bool makes_partial_sums(Operator op) { return is_compute_first(op) && sums_over_ranks(op); }
 
-Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-              const OpOptions& options) {
-  if (options.plan) return *options.plan;
-  if (options.plans != nullptr) {
-    const auto found = options.plans->find({.op = desc.op,
-                                            .m = desc.m,
-                                            .n = ops::n_of(weight),
-                                            .k = ops::k_of(weight),
-                                            .x = desc.x,
-                                            .weight = ops::kind_of(weight),
-                                            .world = comm.world(),
-                                            .transport = std::string(comm.transport())});
-    if (found) {
-      ops::check_plan(desc.op, *found);
-      return *found;
-    }
-  }
-  return default_plan(desc.op);
-}
-
 // What travels first is X itself, or sums of it: rounding it to anything else would change it.
 Dtype wire_of(const OpDesc& desc, const OpOptions& options) {
   return makes_partial_sums(desc.op) ? options.wire : desc.x;
@@ -47,6 +27,26 @@ bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
 }  // namespace
 
 namespace ops {
+
+Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+              const OpOptions& options) {
+  if (options.plan) return *options.plan;
+  if (options.plans != nullptr) {
+    const auto found = options.plans->find({.op = desc.op,
+                                            .m = desc.m,
+                                            .n = n_of(weight),
+                                            .k = k_of(weight),
+                                            .x = desc.x,
+                                            .weight = kind_of(weight),
+                                            .world = comm.world(),
+                                            .transport = std::string(comm.transport())});
+    if (found) {
+      check_plan(desc.op, *found);
+      return *found;
+    }
+  }
+  return default_plan(desc.op);
+}
 
 Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                    const OpOptions& options)
@@ -106,19 +106,39 @@ void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Work wor
 class Op::State {
  public:
   State(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options)
-      : weight_(weight), prepared_(desc, weight_, comm, options), comm_(&comm) {}
+      : weight_(weight),
+        n_(ops::n_of(weight)),
+        k_(ops::k_of(weight)),
+        kind_(ops::scheme_of(weight), ops::dtype_of(weight)),
+        prepared_(desc, weight_, comm, options),
+        standing_{comm.rank(), comm.world()} {}
 
   const ops::Prepared& prepared() const { return prepared_; }
 
   void run(const OpCall& call) {
-    ops::check(prepared_.desc(), weight_, call, *comm_);
+    check_weight();
+    ops::check(prepared_.desc(), weight_, call, standing_);
     prepared_.run(weight_, call);
   }
 
  private:
+  // It is borrowed: what the reference leads to may have become another weight.
+  void check_weight() const {
+    ops::check_usable(prepared_.desc().op, weight_);
+    const bool same = n_ == ops::n_of(weight_) && k_ == ops::k_of(weight_) &&
+                      kind_ == std::pair(ops::scheme_of(weight_), ops::dtype_of(weight_));
+    PLAIT_CHECK(same, name(prepared_.desc().op), ": weight has n=", ops::n_of(weight_),
+                " k=", ops::k_of(weight_), " and is ", ops::kind_of(weight_),
+                " but the operator was prepared for n=", n_, " k=", k_,
+                " or another kind of weight");
+  }
+
   OpWeight weight_;
+  std::int64_t n_;
+  std::int64_t k_;
+  std::pair<std::optional<QuantScheme>, Dtype> kind_;
   ops::Prepared prepared_;
-  Communicator* comm_;
+  ops::Standing standing_;
 };
 
 Op::Op(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -20,23 +20,22 @@ struct Kind {
   Dtype weight;
   std::optional<QuantScheme> scheme;
   Dtype wire;
-  std::optional<Plan> plan;
-  const PlanSource* plans;
+  Plan plan;
   int threads;
   std::string backend;
 
   bool operator==(const Kind&) const = default;
 };
 
-Kind kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {
+Kind kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options,
+             const Plan& plan) {
   return {.desc = desc,
           .n = ops::n_of(weight),
           .k = ops::k_of(weight),
           .weight = ops::dtype_of(weight),
           .scheme = ops::scheme_of(weight),
           .wire = options.wire,
-          .plan = options.plan,
-          .plans = options.plans,
+          .plan = plan,
           .threads = options.threads,
           .backend = options.backend};
 }
@@ -48,14 +47,17 @@ class Kept {
  public:
   ops::Prepared& find(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                       const OpOptions& options) {
-    Kind kind = kind_of(desc, weight, options);
+    const Plan plan = ops::plan_for(desc, weight, comm, options);
+    Kind kind = kind_of(desc, weight, options, plan);
     const auto found =
         std::find_if(kept_.begin(), kept_.end(), [&](const One& one) { return one.kind == kind; });
     if (found != kept_.end()) {
       std::rotate(found, found + 1, kept_.end());
     } else {
       if (kept_.size() == kMostKept) kept_.erase(kept_.begin());
-      auto prepared = std::make_unique<ops::Prepared>(desc, weight, comm, options);
+      OpOptions settled = options;
+      settled.plan = plan;
+      auto prepared = std::make_unique<ops::Prepared>(desc, weight, comm, settled);
       kept_.push_back({.kind = std::move(kind), .prepared = std::move(prepared)});
     }
     return *kept_.back().prepared;
@@ -86,7 +88,7 @@ void run(Operator op, std::int64_t m, const Operands& operands, Communicator& co
   const OpCall call = {
       .x = operands.x, .out = operands.out, .bias = extras.bias, .gathered = extras.gathered};
   ops::check(desc, operands.weight, extras.options);
-  ops::check(desc, operands.weight, call, comm);
+  ops::check(desc, operands.weight, call, {comm.rank(), comm.world()});
   std::shared_ptr<void>& kept = comm.state().kept(typeid(Kept));
   if (kept == nullptr) kept = std::make_shared<Kept>();
   static_cast<Kept*>(kept.get())

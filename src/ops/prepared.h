@@ -9,6 +9,10 @@
 
 namespace plait::ops {
 
+// What the options say, or their source knows, or the default.
+Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+              const OpOptions& options);
+
 class Prepared {
  public:
   Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,

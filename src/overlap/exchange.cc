@@ -24,6 +24,17 @@ void Exchange::begin(const Tag& tag) {
   std::fill(taken_.begin(), taken_.end(), 0U);
 }
 
+void Exchange::look_after() {
+  constexpr base::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+  mailbox_->help();
+  comm::Group& group = mailbox_->group();
+  group.raise_if_failed();
+  const base::Nanoseconds now = base::now();
+  if (now - looked_at_ < kBetweenLooks) return;
+  looked_at_ = now;
+  group.examine(nullptr, [] { return true; });
+}
+
 void Exchange::post(Way way, int peer, std::size_t bytes) {
   const std::uint32_t chunk = out(way, peer);
   mailbox_->post(peer, slot(way, chunk), tag_of(way, chunk), bytes);

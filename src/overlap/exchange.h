@@ -65,8 +65,9 @@ class Exchange {
   }
   comm::Awaited nobody() const { return comm::nobody(tag_); }
 
-  // Between tiles: moves what the transport can't move alone, and notices who is lost.
-  void look_after() { mailbox_->progress(); }
+  // Between tiles: moves what the transport can't move alone, and notices who is lost. Whoever
+  // multiplies is in no hurry: nobody is late before he is waited for.
+  void look_after();
 
   // Returns when ready() says yes; it is asked again and again, and does what can be done.
   template <class Ready, class AwaitedNow>
@@ -85,10 +86,10 @@ class Exchange {
   int slot(Way way, std::uint32_t chunk) const {
     return static_cast<int>(way) * kSlotsPerWay + static_cast<int>(chunk % kSlotsPerWay);
   }
-  // The chunks of the way back are counted behind all others.
-  Tag tag_of(Way way, std::uint32_t chunk) const {
+  // No chunk of one way is taken for one of the other: each has slots of its own.
+  Tag tag_of(Way /*way*/, std::uint32_t chunk) const {
     Tag tag = tag_;
-    tag.chunk = chunk + (way == Way::back ? 1U << 31 : 0U);
+    tag.chunk = chunk;
     return tag;
   }
   std::size_t index(Way way, int peer) const {
@@ -104,6 +105,7 @@ class Exchange {
   std::vector<std::uint32_t> taken_;
   Tag tag_;
   std::uint64_t moves_ = 0;
+  base::Nanoseconds looked_at_ = 0;
 };
 
 }  // namespace plait::overlap

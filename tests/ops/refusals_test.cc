@@ -113,6 +113,28 @@ TEST(Refusals, OfADescription) {
   });
 }
 
+TEST(Refusals, OfAWeightThatHasBecomeAnother) {
+  with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
+    Op op = prepare(p.desc(), p.packed, comm);
+    const Matrix wide(Dtype::bf16, 4096, 96);
+    p.packed = PackedWeight({.view = wide.view, .layout = WeightLayout::out_in}, 1);
+    EXPECT_EQ(refusal([&] { op.run(p.call()); }),
+              "matmul_all_reduce: weight has n=4096 k=96 and is bf16 but the operator was prepared "
+              "for n=200 k=96 or another kind of weight");
+    const PackedWeight taken = std::move(p.packed);
+    EXPECT_EQ(refusal([&] { op.run(p.call()); }),
+              "matmul_all_reduce: weight has been moved to another PackedWeight");
+  });
+}
+
+TEST(Refusals, OfSizesBeyondMemory) {
+  with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
+    const OpDesc desc = {.op = Operator::all_gather_matmul, .m = std::int64_t{1} << 40};
+    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+              "all_gather_matmul: m=1099511627776 by n=200 k=96 is more than memory can hold");
+  });
+}
+
 TEST(Refusals, OfGatheredThatLiesWhereSomethingElseDoes) {
   with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
     const OpExtras extras = {.gathered = p.x.view};
