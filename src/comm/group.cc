@@ -46,11 +46,16 @@ void Group::raise() const {
 }
 
 std::string describe(const Awaited& awaited, int rank) {
+  const Operation operation = awaited.tag.operation;
   if (awaited.room) {
-    return base::sentence("outbox: rank ", rank, " waits for rank ", awaited.peer,
+    const std::string_view who = operation == Operation::custom ? "outbox" : name(operation);
+    return base::sentence(who, ": rank ", rank, " waits for rank ", awaited.peer,
                           " to release a chunk");
   }
-  const Operation operation = awaited.tag.operation;
+  if (operation >= Operation::matmul_all_reduce && awaited.peer == rank) {
+    return base::sentence(name(operation), ": rank ", rank, " multiplies, and is at chunk ",
+                          awaited.tag.chunk);
+  }
   if (operation == Operation::make_mailbox || operation == Operation::split) {
     const std::string who = base::sentence(name(operation), ": rank ", rank);
     if (awaited.peer == rank) return who + " has met the others";

@@ -32,7 +32,10 @@ void Exchange::look_after() {
   const base::Nanoseconds now = base::now();
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
-  group.examine(nullptr, [] { return true; });
+  if (peers_.empty()) return;
+  const comm::Awaited here = {.peer = rank(),
+                              .tag = tag_of(Way::out, out(Way::out, peers_.front()))};
+  group.examine(&here, [] { return true; });
 }
 
 void Exchange::post(Way way, int peer, std::size_t bytes) {
