@@ -1,6 +1,5 @@
 // The blocking calls: each finds what was prepared for its kind, or prepares it.
 #include <algorithm>
-#include <tuple>
 #include <typeinfo>
 #include <vector>
 

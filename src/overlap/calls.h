@@ -7,7 +7,7 @@
 
 namespace plait::overlap {
 
-// What all ranks of a call must agree upon: sizes that may differ from rank to rank are 0.
+// What all ranks of a call must agree upon: a size that may differ from rank to rank is left out.
 Tag tag_of(const Problem& problem, const Plan& plan);
 
 template <class Body>

@@ -6,9 +6,8 @@
 
 #include "overlap/calls.h"
 #include "overlap/copy_block.h"
+#include "overlap/flows.h"
 #include "overlap/operation.h"
-#include "overlap/spread.h"
-#include "overlap/sums.h"
 #include "plait/buffer.h"
 
 namespace plait::overlap {
@@ -44,12 +43,14 @@ class CommFirst final : public Operation {
         owners_(Ownership::sharded(problem_.m, problem_.k, comm.world())),
         multiplier_(std::move(setting.gemm), setting.plan.poll, comm.trace()),
         exchange_(mailbox(comm), ways()),
+        flows_(exchange_),
         computed_(static_cast<std::size_t>(comm.world())),
         blocks_(static_cast<std::size_t>(comm.world())) {
-    if (sums()) sums_ = std::make_unique<Sums>(exchange_, cut_, problem_.x, setting.threads);
+    if (reduces())
+      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, setting.threads);
     if (spreads())
-      spread_ =
-          std::make_unique<Spread>(exchange_, cut_, sums() ? Way::back : Way::out, problem_.x);
+      flows_.spread =
+          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.x);
     if (!problem_.gathered) {
       const std::int64_t rows = spreads() ? problem_.m : length(own());
       memory_ = Buffer::for_tensor(problem_.x, rows, problem_.k, {.huge_pages = true});
@@ -63,9 +64,9 @@ class CommFirst final : public Operation {
   std::size_t held_bytes() const override { return memory_.bytes(); }
 
  private:
-  bool sums() const { return problem_.op != Operator::all_gather_matmul; }
+  bool reduces() const { return problem_.op != Operator::all_gather_matmul; }
   bool spreads() const { return problem_.op != Operator::reduce_scatter_matmul; }
-  int ways() const { return sums() && spreads() ? 2 : 1; }
+  int ways() const { return reduces() && spreads() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
 
   comm::MailboxBase& mailbox(Communicator& comm) const {
@@ -83,81 +84,61 @@ class CommFirst final : public Operation {
                 ? call.gathered
                 : memory_.view(problem_.x, spreads() ? problem_.m : length(own()), problem_.k);
     const ConstTensorView& x = call.operands.x;
-    if (sums_) {
+    if (flows_.sums) {
       begin_sums(x);
     } else {
-      spread_->begin({.own = x, .first_row = own().begin, .all = rows_});
-      spread_->made(cut_.chunks());
+      flows_.spread->begin({.own = x, .first_row = own().begin, .all = rows_});
+      flows_.spread->made(cut_.chunks());
     }
-    step();
+    flows_.step();
     if (fused_) {
       multiply_what_is_there(x);
     } else {
       multiply_parts(x);
     }
-    exchange_.wait([&] { return finish(); }, [&] { return awaited(); });
+    exchange_.wait([&] { return flows_.finish(); }, [&] { return flows_.awaited(); });
   }
 
   void begin_sums(const ConstTensorView& x) {
-    sums_->begin({.out = rows_, .first_row = first_row_});
-    if (spread_) spread_->begin({.own = rows_, .first_row = 0, .all = rows_});
+    flows_.sums->begin({.out = rows_, .first_row = first_row_});
+    if (flows_.spread) flows_.spread->begin({.own = rows_, .first_row = 0, .all = rows_});
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
         const Range rows = cut_.parts()[part].rows[owner];
         blocks_[owner] = x.row_range(rows.begin, rows.end);
       }
-      sums_->made(static_cast<int>(part), blocks_);
+      flows_.sums->made(static_cast<int>(part), blocks_);
     }
   }
 
   // This rank's rows of x go where the others' go.
   void take_own(const ConstTensorView& x, Range rows) {
-    const TensorView to = rows_.row_range(rows.begin, rows.end);
-    const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
-    for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
-      std::memcpy(to.row(row), from.row(row), to.row_bytes());
-  }
-
-  void step() {
-    if (sums_) sums_->step();
-    if (spread_ && sums_) spread_->made(sums_->summed());
-    if (spread_) spread_->step();
-  }
-  void look() {
-    step();
-    exchange_.look_after();
-  }
-  bool finish() {
-    step();
-    return (!sums_ || sums_->done()) && (!spread_ || spread_->done());
-  }
-  comm::Awaited awaited() const {
-    if (sums_ && !sums_->done()) return sums_->awaited();
-    return spread_ ? spread_->awaited() : exchange_.nobody();
+    copy_rows(x.row_range(rows.begin - own().begin, rows.end - own().begin),
+              rows_.row_range(rows.begin, rows.end));
   }
 
   // Whether all rows of the chunks before `end` are here.
   bool has(std::uint32_t end) const {
-    return (!sums_ || sums_->summed() >= end) && (!spread_ || spread_->received() >= end);
+    return (!flows_.sums || flows_.sums->summed() >= end) &&
+           (!flows_.spread || flows_.spread->received() >= end);
   }
 
   void multiply_parts(const ConstTensorView& x) {
     for (const Cut::Part& part : cut_.parts()) {
-      if (!sums_) take_own(x, part.rows[static_cast<std::size_t>(exchange_.rank())]);
+      if (!flows_.sums) take_own(x, part.rows[static_cast<std::size_t>(exchange_.rank())]);
       exchange_.wait(
           [&] {
-            step();
+            flows_.step();
             return has(part.end_chunk());
           },
-          [&] { return awaited(); });
+          [&] { return flows_.awaited(); });
       if (!spreads()) {
         multiply(part.rows[static_cast<std::size_t>(exchange_.rank())]);
         continue;
       }
       // As few products as there are runs of rows.
       for (std::size_t first = 0; first < part.rows.size();) {
-        std::size_t end = first + 1;
-        while (end < part.rows.size() && part.rows[end].begin == part.rows[end - 1].end) ++end;
+        const std::size_t end = part.end_of_run(first);
         multiply({part.rows[first].begin, part.rows[end - 1].end});
         first = end;
       }
@@ -167,25 +148,25 @@ class CommFirst final : public Operation {
   void multiply(Range rows) {
     multiplier_.multiply_rows(rows_.row_range(rows.begin - first_row_, rows.end - first_row_),
                               out_.row_range(rows.begin - first_row_, rows.end - first_row_),
-                              [&] { look(); });
+                              [&] { flows_.look(); });
   }
 
   // This rank's own rows first; then, again and again, the longest run of rows that have come.
   void multiply_what_is_there(const ConstTensorView& x) {
     if (problem_.gathered) take_own(x, own());
-    multiplier_.multiply_rows(x, out_.row_range(own().begin, own().end), [&] { look(); });
+    multiplier_.multiply_rows(x, out_.row_range(own().begin, own().end), [&] { flows_.look(); });
     std::fill(computed_.begin(), computed_.end(), 0U);
     for (std::size_t left = exchange_.peers().size() * cut_.chunks(); left > 0;) {
       int longest = -1;
       exchange_.wait(
           [&] {
-            step();
+            flows_.step();
             longest = longest_run();
             return longest >= 0;
           },
-          [&] { return awaited(); });
+          [&] { return flows_.awaited(); });
       std::uint32_t& computed = computed_[static_cast<std::size_t>(longest)];
-      const std::uint32_t end = spread_->received(longest);
+      const std::uint32_t end = flows_.spread->received(longest);
       multiply({cut_.block(computed, longest).rows.begin, cut_.block(end - 1, longest).rows.end});
       left -= end - computed;
       computed = end;
@@ -198,7 +179,7 @@ class CommFirst final : public Operation {
     std::uint32_t most = 0;
     for (const int peer : exchange_.peers()) {
       const std::uint32_t come =
-          spread_->received(peer) - computed_[static_cast<std::size_t>(peer)];
+          flows_.spread->received(peer) - computed_[static_cast<std::size_t>(peer)];
       if (come > most) {
         most = come;
         longest = peer;
@@ -215,8 +196,7 @@ class CommFirst final : public Operation {
   Ownership owners_;
   Multiplier multiplier_;
   Exchange exchange_;
-  std::unique_ptr<Sums> sums_;      // where partial sums travel
-  std::unique_ptr<Spread> spread_;  // where everybody gets everything
+  Flows flows_;
   Buffer memory_;
   std::vector<std::uint32_t> computed_;  // chunks, by peer
   std::vector<ConstTensorView> blocks_;

@@ -6,9 +6,8 @@
 
 #include "overlap/calls.h"
 #include "overlap/copy_block.h"
+#include "overlap/flows.h"
 #include "overlap/operation.h"
-#include "overlap/spread.h"
-#include "overlap/sums.h"
 #include "plait/buffer.h"
 
 namespace plait::overlap {
@@ -95,13 +94,15 @@ class ComputeFirst final : public Operation {
         one_step_(shape.one_step),
         multiplier_(std::move(setting.gemm), setting.plan.poll, comm.trace()),
         exchange_(mailbox(comm), ways()),
+        flows_(exchange_),
         own_rows_(Ownership::sharded(problem_.m, problem_.n, comm.world())
                       .of_rank[static_cast<std::size_t>(comm.rank())]),
         blocks_(static_cast<std::size_t>(comm.world())),
         sources_(blocks_.size()) {
-    if (reduces()) sums_ = std::make_unique<Sums>(exchange_, cut_, problem_.wire, setting.threads);
+    if (reduces())
+      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.wire, setting.threads);
     if (spreads())
-      spread_ =
+      flows_.spread =
           std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
     make_buffers();
   }
@@ -153,9 +154,10 @@ class ComputeFirst final : public Operation {
     if (reduces()) {
       operands.bias = {};
       const bool shard = problem_.op == Operator::matmul_reduce_scatter;
-      sums_->begin({.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
+      flows_.sums->begin(
+          {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
-    if (spreads()) spread_->begin({.own = call.out, .first_row = 0, .all = call.out});
+    if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
     multiplier_.begin(operands, call.work == Work::communication);
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
@@ -166,29 +168,9 @@ class ComputeFirst final : public Operation {
       } else {
         make_in_buffer(part);
       }
-      step();
+      flows_.step();
     }
-    exchange_.wait([&] { return finish(); }, [&] { return awaited(); });
-  }
-
-  // Does what can be done now beside the product.
-  void step() {
-    if (sums_) sums_->step();
-    if (spread_ && sums_) spread_->made(sums_->summed());
-    if (spread_) spread_->step();
-  }
-  void look() {
-    step();
-    exchange_.look_after();
-  }
-
-  bool finish() {
-    step();
-    return (!sums_ || sums_->done()) && (!spread_ || spread_->done());
-  }
-  comm::Awaited awaited() const {
-    if (sums_ && !sums_->done()) return sums_->awaited();
-    return spread_ ? spread_->awaited() : exchange_.nobody();
+    exchange_.wait([&] { return flows_.finish(); }, [&] { return flows_.awaited(); });
   }
 
   // Until the place of the part before the last few is free again.
@@ -197,10 +179,10 @@ class ComputeFirst final : public Operation {
     const std::uint32_t end = cut_.parts()[part - buffers_].end_chunk();
     exchange_.wait(
         [&] {
-          step();
-          return sums_->past() >= end;
+          flows_.step();
+          return flows_.sums->past() >= end;
         },
-        [&] { return awaited(); });
+        [&] { return flows_.awaited(); });
   }
 
   std::byte* buffer(std::size_t part) const {
@@ -213,10 +195,10 @@ class ComputeFirst final : public Operation {
     wait_for_buffer(index);
     exchange_.wait(
         [&] {
-          step();
-          return sums_->has_room();
+          flows_.step();
+          return flows_.sums->has_room();
         },
-        [&] { return awaited(); });
+        [&] { return flows_.awaited(); });
     if (one_step_) return make_in_one_slot(part);
     const auto rank = static_cast<std::size_t>(exchange_.rank());
     const std::int64_t columns = length(part.columns);
@@ -228,26 +210,26 @@ class ComputeFirst final : public Operation {
                           .cols = columns,
                           .row_stride = columns};
       } else {
-        blocks_[owner] = sums_->box(static_cast<int>(owner));
+        blocks_[owner] = flows_.sums->box(static_cast<int>(owner));
       }
     }
     multiplier_.multiply({.rows = {0, problem_.m}, .columns = part.columns, .outs = blocks_},
-                         [&] { look(); });
-    sums_->posted(blocks_[rank]);
+                         [&] { flows_.look(); });
+    flows_.sums->posted(blocks_[rank]);
   }
 
   // Everybody gets the same: the first peer's slot is written, read for the others, and kept to be
   // added up here. The peer only reads it, and it is not written again before all have been summed.
   void make_in_one_slot(const Cut::Part& part) {
-    const TensorView box = sums_->box(exchange_.peers().front());
+    const TensorView box = flows_.sums->box(exchange_.peers().front());
     multiplier_.multiply(
         {.rows = {0, problem_.m}, .columns = part.columns, .outs = std::span(&box, 1)},
-        [&] { look(); });
+        [&] { flows_.look(); });
     for (const int peer : exchange_.peers()) {
       if (peer != exchange_.peers().front())
-        copy_block(box, static_cast<std::byte*>(sums_->box(peer).data));
+        copy_block(box, static_cast<std::byte*>(flows_.sums->box(peer).data));
     }
-    sums_->posted(box);
+    flows_.sums->posted(box);
   }
 
   // Into memory of this rank, from where it is sent on.
@@ -265,19 +247,18 @@ class ComputeFirst final : public Operation {
       if (!one_step_) to += rows * row_bytes;
     }
     multiply_blocks(part);
-    sums_->made(static_cast<int>(index), sources_);
+    flows_.sums->made(static_cast<int>(index), sources_);
   }
 
   // As few products as there are runs of rows.
   void multiply_blocks(const Cut::Part& part) {
     const std::size_t owners = one_step_ ? 1 : blocks_.size();
     for (std::size_t first = 0; first < owners;) {
-      std::size_t end = first + 1;
-      while (end < owners && part.rows[end].begin == part.rows[end - 1].end) ++end;
+      const std::size_t end = one_step_ ? 1 : part.end_of_run(first);
       multiplier_.multiply({.rows = {part.rows[first].begin, part.rows[end - 1].end},
                             .columns = part.columns,
                             .outs = std::span(blocks_).subspan(first, end - first)},
-                           [&] { look(); });
+                           [&] { flows_.look(); });
       first = end;
     }
   }
@@ -291,8 +272,8 @@ class ComputeFirst final : public Operation {
     multiplier_.multiply({.rows = {rows.begin - own_rows_.begin, rows.end - own_rows_.begin},
                           .columns = part.columns,
                           .outs = std::span(&place, 1)},
-                         [&] { look(); });
-    spread_->made(part.end_chunk());
+                         [&] { flows_.look(); });
+    flows_.spread->made(part.end_chunk());
   }
 
   Problem problem_;
@@ -303,9 +284,8 @@ class ComputeFirst final : public Operation {
   bool one_step_;
   Multiplier multiplier_;
   Exchange exchange_;
+  Flows flows_;
   Range own_rows_;
-  std::unique_ptr<Sums> sums_;      // where partial sums travel
-  std::unique_ptr<Spread> spread_;  // where everybody gets everything
   Buffer memory_;
   std::uint32_t buffers_ = 0;
   std::size_t buffer_bytes_ = 0;

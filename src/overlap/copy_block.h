@@ -1,4 +1,4 @@
-// Blocks between a matrix, where their rows lie apart, and a slot, where they lie together.
+// Blocks between matrices, where their rows lie apart, and slots, where they lie together.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,12 @@ inline void copy_block(const std::byte* from, const TensorView& to) {
   }
   for (std::int64_t row = 0; row < to.rows; ++row, from += to.row_bytes())
     std::memcpy(to.row(row), from, to.row_bytes());
+}
+
+// Between two matrices of one shape.
+inline void copy_rows(const ConstTensorView& from, const TensorView& to) {
+  for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
+    std::memcpy(to.row(row), from.row(row), to.row_bytes());
 }
 
 }  // namespace plait::overlap

@@ -43,6 +43,12 @@ std::int64_t Cut::Part::all_rows() const {
   return all;
 }
 
+std::size_t Cut::Part::end_of_run(std::size_t first) const {
+  std::size_t end = first + 1;
+  while (end < rows.size() && rows[end].begin == rows[end - 1].end) ++end;
+  return end;
+}
+
 void Cut::add(Part part) {
   part.first_chunk = chunks();
   part.chunks = 1;

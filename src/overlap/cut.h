@@ -52,6 +52,9 @@ class Cut {
 
     std::uint32_t end_chunk() const { return first_chunk + chunks; }
     std::int64_t all_rows() const;  // of all ranks together
+
+    // The first rank behind `first` whose rows don't follow those of the rank before it.
+    std::size_t end_of_run(std::size_t first) const;
   };
 
   // A part for each range of columns, a chunk for each part.

@@ -1,8 +1,5 @@
 // A product that needs nobody else: no communication, or nobody to communicate with.
-#include <algorithm>
-#include <cstring>
-
-#include "overlap/calls.h"
+#include "overlap/copy_block.h"
 #include "overlap/operation.h"
 
 namespace plait::overlap {
@@ -18,11 +15,7 @@ class Plain final : public Operation {
                .weight = call.operands.weight,
                .out = call.out,
                .bias = call.operands.bias});
-    const ConstTensorView& x = call.operands.x;
-    const TensorView& copy = call.gathered;
-    if (copy.data == nullptr || x.cols == 0) return;
-    for (std::int64_t row = 0; row < x.rows; ++row)
-      std::memcpy(copy.row(row), x.row(row), x.row_bytes());
+    copy_rows(call.operands.x, call.gathered);
   }
 
   std::size_t held_bytes() const override { return 0; }
