@@ -32,23 +32,36 @@ def shown(value, digits: int = 2) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def plan_of(one: dict, plan: str) -> dict:
+    return next(p for p in one["plans"] if p["plan"] == plan)
+
+
+def shape_of(one: dict) -> str:
+    return f"{one['m']} x {one['n']} x {one['k']}"
+
+
+def mean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
 class Results:
+    """Files are called overlap_SECTION_OPERATOR_KIND[_MORE].json."""
+
     def __init__(self, files: list[Path]):
-        self.problems = []
+        self.link, self.alone, self.rival, self.worlds = [], [], [], []
         for file in files:
+            section, _, kind, *more = file.stem.removeprefix("overlap_").split("_")
             found = json.loads(file.read_text(encoding="utf-8"))
             for one in found if isinstance(found, list) else [found]:
-                kind, ratio = file.stem.split("_")[-2:]  # overlap_OPERATOR_KIND_RATIO.json
-                self.problems.append({**one, "kind": kind, "ratio": ratio})
-        self.linked = [one for one in self.problems if one["link"] is not None]
-        self.alone = [one for one in self.problems if one["link"] is None]
+                getattr(self, section).append({**one, "kind": kind, "ratio": "".join(more)})
 
     def conditions(self) -> str:
-        first = self.problems[0]
+        first = (self.link + self.alone + self.rival + self.worlds)[0]
         load = os.getloadavg()[0]
+        rivals = {one["rival"] for one in self.rival}
         return (f"{datetime.date.today()}: {first['machine']}, {first['ranks']} ranks over {first['transport']}, "
-                f"`./do bench overlap`. Links are emulated. Load at the end {load:.1f}: {first['ranks']} is the "
-                "benchmark's own.")
+                f"`./do bench overlap`{''.join(f', beside {one}' for one in rivals)}. Links are emulated. Load at the "
+                f"end {load:.1f}: {first['ranks']} is the benchmark's own.")
 
     def bars(self) -> list[list[str]]:
         rows = []
@@ -57,7 +70,7 @@ class Results:
             rows.append([what, shown(value, 3), shown(bar), "yes" if value >= bar else "**no**"])
 
         for plan, bar in [("fused", 0.96), ("pipelined parts=8", 0.85), ("pipelined parts=4", 0.72)]:
-            found = [e for one in self.linked if (e := efficiency(one, plan)) is not None]
+            found = [e for one in self.link if (e := efficiency(one, plan)) is not None]
             if found:
                 add(f"{plan}: efficiency, median of {len(found)}", statistics.median(found), bar)
                 if plan == "fused":
@@ -66,21 +79,34 @@ class Results:
             found = [speedup(one, "fused") for one in self.alone if one["kind"] == kind]
             add(f"{kind}, no link: fused over serial, lowest of {len(found)}", min(found), 0.99)
             if kind == "bf16":
-                mean = math.exp(statistics.fmean(map(math.log, found)))
-                add("bf16, no link: fused over serial, geometric mean", mean, 1.02)
+                add("bf16, no link: fused over serial, geometric mean", mean(found), 1.02)
+        if self.rival:
+            found = [plan_of(one, "fused")["over_rival"] for one in self.rival]
+            add(f"no link: fused over oneDNN and MPI, lowest of {len(found)}", min(found), 1.0)
+            add("no link: fused over oneDNN and MPI, geometric mean", mean(found), 1.10)
+        if self.worlds:
+            found = [e for one in self.worlds if (e := efficiency(one, "fused")) is not None]
+            add(f"fused, 3, 4 and 8 ranks: efficiency, lowest of {len(found)}", min(found), 0.90)
         return rows
 
     def tables(self) -> list[page.Table]:
         plans = ["pipelined parts=4", "pipelined parts=8", "fused"]
-        over_links = [[f"{one['op']}, {one['kind']}", f"{one['m']} x {one['n']} x {one['k']}", one["ratio"],
+        over_links = [[f"{one['op']}, {one['kind']}", shape_of(one), one["ratio"],
                        shown(one["t_gemm_ms"], 1), shown(one["t_comm_ms"], 1),
                        *(shown(efficiency(one, plan)) for plan in plans), shown(speedup(one, "fused"))]
-                      for one in self.linked]
-        without = [[f"{one['op']}, {one['kind']}", f"{one['m']} x {one['n']} x {one['k']}",
+                      for one in self.link]
+        without = [[f"{one['op']}, {one['kind']}", shape_of(one),
                     shown(one["t_gemm_ms"], 3), shown(one["t_comm_ms"], 3),
                     shown(one["schedules"][0]["median_ms"], 3),
                     *(shown(speedup(one, plan), 3) for plan in plans)]
                    for one in self.alone]
+        beside = [[f"{one['op']}, {one['kind']}", shape_of(one), shown(one["rival_ms"], 3),
+                   *(shown(plan_of(one, plan)["median_ms"], 3) for plan in ("serial", "fused")),
+                   *(shown(plan_of(one, plan)["over_rival"], 3) for plan in ("serial", "fused"))]
+                  for one in self.rival]
+        worlds = [[f"{one['op']}, {one['kind']}", shape_of(one), str(one["ranks"]), shown(one["t_gemm_ms"], 1),
+                   shown(one["t_comm_ms"], 1), shown(efficiency(one, "fused")), shown(speedup(one, "fused"))]
+                  for one in self.worlds]
         return [
             ("Overlap: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
             ("Overlap over emulated links: efficiency, and how many times as fast as serial fused is",
@@ -89,6 +115,11 @@ class Results:
             ("Fusion in shared memory, without a link: how many times as fast as serial",
              ["operator", "m x n x k", "product, ms", "collective, ms", "serial, ms", "4 parts", "8 parts", "fused"],
              without),
+            ("Fusion in shared memory, beside oneDNN's product and MPI's collective",
+             ["operator", "m x n x k", "oneDNN and MPI, ms", "serial, ms", "fused, ms", "serial is faster by",
+              "fused is faster by"], beside),
+            ("More ranks, over emulated links that take as long as the product, which is waited for",
+             ["operator", "m x n x k", "ranks", "product, ms", "collective, ms", "fused", "fused over serial"], worlds),
         ]
 
 

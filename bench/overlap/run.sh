@@ -1,68 +1,110 @@
 #!/usr/bin/env bash
-# What `./do bench overlap` does: measures the fused operators in every schedule, over emulated links that make the
-# collective 0.5, 1 and 2 times as long as the product, and over shared memory alone; and sums up.
+# What `./do bench overlap` does: measures the fused operators in every schedule, and sums up.
 #
-#   bench/overlap/run.sh [--quick | --all] [--seconds S] [--shapes FILE]      results: build/bench/overlap_*.json
+#   bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE]
 #
-# Without options: bf16 (half an hour). --all: f32 and W8A16 too. --quick: one shape. FILE has lines of m n k, as
-# bench/overlap/shapes.txt, which is taken otherwise.
-# BUILD names another build folder than build/release; RANKS another world than 2.
+# --kinds: bf16, f32 and s8 (8-bit weights beside bf16), or some of them (bf16). --quick: one shape. FILE has lines
+# of m n k, as bench/overlap/shapes.txt, which is taken otherwise. --only takes some of these:
+#   link    over emulated links that make the collective 0.5, 1 and 2 times as long as the product
+#   alone   over shared memory alone
+#   rival   beside oneDNN's product and MPI's collective, over shared memory, where both are here
+#   worlds  3, 4 and 8 ranks over emulated links, whose products are waited for
+# Results: build/bench/overlap_*.json, of which those that are measured again are replaced. BUILD names another build
+# folder than build/release; RESULTS another place for them; RANKS another world than 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
-plait=${BUILD:-build/release}/src/cli/plait
-results=build/bench
-scope=usual
+build=${BUILD:-build/release}
+results=${RESULTS:-build/bench}
 seconds=1
 operators=(matmul-all-reduce matmul-reduce-scatter all-gather-matmul)
-kinds=(bf16)
+kinds=bf16
+sections=link,alone,rival,worlds
 shapes=bench/overlap/shapes.txt
 
 usage() {
-  printf 'usage: bench/overlap/run.sh [--quick | --all] [--seconds S] [--shapes FILE]\n' >&2
+  printf 'usage: bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE]\n' >&2
   exit 2
 }
 
+# is_list NAMES LIST: whether the second has only words that the first has.
+is_list() {
+  local word
+  [[ -n $2 ]] || return 1
+  for word in ${2//,/ }; do [[ ,$1, == *,$word,* ]] || return 1; done
+}
+
+mkdir -p "$results"
 while (($# > 0)); do
   case $1 in
-    --quick) scope=quick ;;
-    --all) scope=all ;;
+    --quick)
+      grep -m1 -v '^#' bench/overlap/shapes.txt >"$results/overlap_quick.txt"
+      shapes=$results/overlap_quick.txt
+      ;;
+    --kinds) is_list bf16,f32,s8 "${2:-}" || usage; kinds=$2; shift ;;
+    --only) is_list link,alone,rival,worlds "${2:-}" || usage; sections=$2; shift ;;
     --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; seconds=$2; shift ;;
     --shapes) [[ -r ${2:-} ]] || usage; shapes=$2; shift ;;
     *) usage ;;
   esac
   shift
 done
+large=$results/overlap_shapes.txt  # where rows are few, a link has nothing to hide behind
+awk '$1 >= 512' "$shapes" >"$large"
 
-mkdir -p "$results"
-rm -f "$results"/overlap_*.json
-if [[ $scope == all ]]; then kinds=(bf16 f32 s8); fi
-if [[ $scope == quick ]]; then
-  grep -m1 -v '^#' "$shapes" >"$results/overlap_quick.txt"
-  shapes=$results/overlap_quick.txt
-fi
-
-# measure OPERATOR KIND LINK: where rows are few there is nothing to hide, and shared memory alone is measured.
-measure() {
-  local operator=$1 kind=$2 link=$3 words=(--dtype bf16) sizes=$shapes
-  case $kind in
-    f32) words=(--dtype f32) ;;
-    s8) words=(--dtype bf16 --weight s8:channel) ;;
+# words_of KIND: the options that say it.
+words_of() {
+  case $1 in
+    bf16 | f32) printf '%s\n' --dtype "$1" ;;
+    s8) printf '%s\n' --dtype bf16 --weight s8:channel ;;
   esac
-  if [[ -n $link ]]; then
-    words+=(--link "ratio=$link")
-    sizes=$results/overlap_shapes.txt
-    awk '/^#/ || $1 >= 512' "$shapes" >"$sizes"
-  fi
-  printf '%s, %s, %s\n' "$operator" "$kind" "${link:+emulated link, ratio }${link:-shared memory}"
-  "$plait" bench "$operator" --ranks "${RANKS:-2}" --shapes "$sizes" --parts 4,8 --seconds "$seconds" "${words[@]}" \
-    --json "$results/overlap_${operator}_${kind}_${link:-none}.json" >/dev/null
 }
 
-for kind in "${kinds[@]}"; do
+# bench OPERATOR KIND SHAPES FILE OPTIONS...
+bench() {
+  local operator=$1 kind=$2 sizes=$3 file=$4 words
+  mapfile -t words < <(words_of "$kind")
+  "$build/src/cli/plait" bench "$operator" --shapes "$sizes" --seconds "$seconds" "${words[@]}" "${@:5}" \
+    --json "$results/overlap_$file.json" >/dev/null
+}
+
+measure_link() {
+  local ratio
+  [[ -s $large ]] || return 0
+  for ratio in 0.5 1 2; do
+    printf '%s, %s, emulated link, ratio %s\n' "$1" "$2" "$ratio"
+    bench "$1" "$2" "$large" "link_$1_$2_$ratio" --ranks "${RANKS:-2}" --parts 4,8 --link "ratio=$ratio"
+  done
+}
+
+measure_alone() {
+  printf '%s, %s, shared memory\n' "$1" "$2"
+  bench "$1" "$2" "$shapes" "alone_$1_$2" --ranks "${RANKS:-2}" --parts 4,8
+}
+
+measure_rival() {
+  local rival=$build/bench/overlap/plait_bench_overlap_mpi options=(--mca pml ob1 --mca btl 'vader,self')
+  [[ -x $rival && $2 != s8 ]] || return 0
+  ((EUID != 0)) || options+=(--allow-run-as-root)
+  printf '%s, %s, beside oneDNN and MPI\n' "$1" "$2"
+  OMP_NUM_THREADS=1 mpirun -np 2 --bind-to core "${options[@]}" "$rival" "$1" --shapes "$shapes" --dtype "$2" \
+    --schedule fused --seconds "$seconds" --json "$results/overlap_rival_$1_$2.json" >/dev/null
+}
+
+measure_worlds() {
+  local world
+  [[ -s $large ]] || return 0
+  for world in 3 4 8; do
+    printf '%s, %s, %s ranks whose products are waited for\n' "$1" "$2" "$world"
+    bench "$1" "$2" "$large" "worlds_$1_$2_$world" --ranks "$world" --transport threads --timed-product \
+      --schedule fused --link ratio=1 --repeat 5
+  done
+}
+
+for kind in ${kinds//,/ }; do
   for operator in "${operators[@]}"; do
-    for link in '' 0.5 1 2; do
-      measure "$operator" "$kind" "$link"
+    for section in ${sections//,/ }; do
+      "measure_$section" "$operator" "$kind"
     done
   done
 done

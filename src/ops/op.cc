@@ -87,7 +87,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
 }
 
-void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Work work) {
+void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Pace pace) {
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
     convert(call.bias.data, call.bias.dtype, bias_.data(), Dtype::f32,
@@ -98,7 +98,7 @@ void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Work wor
                    .out = call.out,
                    .bias = bias,
                    .gathered = call.gathered,
-                   .work = work});
+                   .pace = pace});
 }
 
 }  // namespace ops

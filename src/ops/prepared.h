@@ -23,7 +23,7 @@ class Prepared {
   std::size_t held_bytes() const { return operation_->held_bytes() + bias_.bytes(); }
 
   // The call has been checked.
-  void run(const OpWeight& weight, const OpCall& call, overlap::Work work = overlap::Work::all);
+  void run(const OpWeight& weight, const OpCall& call, overlap::Pace pace = {});
 
  private:
   OpDesc desc_;

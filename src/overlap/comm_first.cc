@@ -76,7 +76,7 @@ class CommFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    multiplier_.begin(call.operands, call.work == Work::communication);
+    multiplier_.begin(call.operands, call.pace);
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
     first_row_ = spreads() ? 0 : own().begin;

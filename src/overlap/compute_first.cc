@@ -158,7 +158,7 @@ class ComputeFirst final : public Operation {
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
     if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
-    multiplier_.begin(operands, call.work == Work::communication);
+    multiplier_.begin(operands, call.pace);
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       if (!reduces()) {

@@ -1,17 +1,19 @@
 #include "overlap/multiplier.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace plait::overlap {
 
-void Multiplier::begin(const Operands& operands, bool idle) {
+void Multiplier::begin(const Operands& operands, Pace pace) {
   operands_ = operands;
-  idle_ = idle;
+  pace_ = pace;
+  late_ = 0;
   is_packed_ = false;
 }
 
 void Multiplier::pack() {
-  if (idle_ || operands_.x.rows == 0) return;
+  if (pace_ || operands_.x.rows == 0) return;
   const Span span(trace_, Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
@@ -35,7 +37,14 @@ void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& ou
 }
 
 void Multiplier::run(GemmCall& call, Look look) {
-  if (idle_) return;
+  const Range columns = call.window.columns;
+  const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
+  const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
+  const std::int64_t flops = 2 * rows * width * gemm_.desc().k;
+  if (pace_ == 0.0) return;
+  const Span span(trace_, Lane::compute, "product", {.flops = flops});
+  if (pace_)
+    return wait_for(static_cast<base::Nanoseconds>(static_cast<double>(flops) * *pace_), look);
   struct Watch {
     Look look;
     base::Nanoseconds poll;
@@ -51,11 +60,21 @@ void Multiplier::run(GemmCall& call, Look look) {
     watch.look();
     watch.next = base::now() + watch.poll;
   };
-  const Range columns = call.window.columns;
-  const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
-  const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
-  const Span span(trace_, Lane::compute, "product", {.flops = 2 * rows * width * gemm_.desc().k});
   gemm_.run(call);
+}
+
+// Looks take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
+void Multiplier::wait_for(base::Nanoseconds time, Look look) {
+  base::Nanoseconds end = base::now() + std::max<base::Nanoseconds>(time - late_, 0);
+  base::Nanoseconds now = base::now();
+  while (now < end) {
+    base::sleep_until(std::min(end, now + std::max(poll_, base::kMicrosecond)));
+    const base::Nanoseconds before = base::now();
+    if (before < end) look();
+    now = base::now();
+    if (before < end) end += now - before;
+  }
+  late_ = now - end;
 }
 
 }  // namespace plait::overlap

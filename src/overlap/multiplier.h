@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -22,6 +23,11 @@ struct Operands {
   ConstTensorView bias = {};
 };
 
+// For measuring: nanoseconds for each multiplication and addition, which are waited for in place of
+// multiplying. Where a machine has fewer cores than ranks, a product can take the time all the same
+// that it would take on a core of its own. 0 leaves the collective alone.
+using Pace = std::optional<double>;
+
 class Multiplier {
  public:
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
@@ -30,8 +36,7 @@ class Multiplier {
   Multiplier(Gemm gemm, std::int64_t poll, Trace* trace)
       : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), trace_(trace) {}
 
-  // `idle`: nothing is multiplied.
-  void begin(const Operands& operands, bool idle = false);
+  void begin(const Operands& operands, Pace pace = {});
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
@@ -49,6 +54,7 @@ class Multiplier {
 
  private:
   void run(GemmCall& call, Look look);
+  void wait_for(base::Nanoseconds time, Look look);
 
   Gemm gemm_;
   base::Nanoseconds poll_;
@@ -56,7 +62,8 @@ class Multiplier {
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
   bool is_packed_ = false;
-  bool idle_ = false;
+  Pace pace_;
+  base::Nanoseconds late_ = 0;  // that the last wait was too long
 };
 
 }  // namespace plait::overlap

@@ -22,16 +22,13 @@ struct Problem {
   bool gathered = false;
 };
 
-// For measuring: a collective alone is what its operator does without the product.
-enum class Work : std::uint8_t { all, communication };
-
 // One call. The rows of `x` and `out` are those that the operator asks of this rank.
 struct Call {
   Operands operands;
   TensorView out;
   const float* bias = nullptr;  // the operands' bias in f32
   TensorView gathered = {};     // [m, k]; no data: not asked for
-  Work work = Work::all;
+  Pace pace = {};
 };
 
 class Operation {

@@ -1,4 +1,5 @@
 // A product that needs nobody else: no communication, or nobody to communicate with.
+#include "base/clock.h"
 #include "overlap/copy_block.h"
 #include "overlap/operation.h"
 
@@ -10,7 +11,7 @@ class Plain final : public Operation {
   explicit Plain(Setting setting) : gemm_(std::move(setting.gemm)) {}
 
   void run(const Call& call) override {
-    if (call.work == Work::communication) return;
+    if (call.pace) return wait(call);
     gemm_.run({.x = {.view = call.operands.x},
                .weight = call.operands.weight,
                .out = call.out,
@@ -21,6 +22,11 @@ class Plain final : public Operation {
   std::size_t held_bytes() const override { return 0; }
 
  private:
+  void wait(const Call& call) const {
+    const auto flops = static_cast<double>(2 * call.out.rows * gemm_.desc().n * gemm_.desc().k);
+    base::sleep_until(base::now() + static_cast<base::Nanoseconds>(flops * *call.pace));
+  }
+
   Gemm gemm_;
 };
 

@@ -15,6 +15,8 @@ namespace {
 constexpr std::uint64_t kSeedOfX = 1;
 constexpr std::uint64_t kSeedOfWeight = 2;
 
+std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) * 16; }
+
 std::int64_t share(std::int64_t whole, int rank, int world) {
   return static_cast<std::int64_t>(
       balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
@@ -49,20 +51,16 @@ OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communic
   } else if (is_compute_first(options.op) && sums_over_ranks(options.op)) {
     k_ = share(size.k, rank_, world_);
   }
-  const auto seed = static_cast<std::uint64_t>(rank_) * 16;
   x_ = Buffer::for_tensor(options.x, size.m, k_, {.huge_pages = true});
-  tensor::fill_random(x_.view(options.x, size.m, k_), seed + kSeedOfX);
+  tensor::fill_random(x_.view(options.x, size.m, k_), seed_of(rank_) + kSeedOfX);
   out_ = Buffer::for_tensor(options.out, size.m, n_, {.huge_pages = true});
   std::memset(out_.data(), 0, out_.bytes());
   const bool plain = options.weight == "plain";
   const auto scheme = parse_quant_scheme(options.weight);
   const Dtype dtype = parse_dtype(plain || scheme ? "" : options.weight).value_or(options.x);
-  const bool out_in = options.layout == WeightLayout::out_in;
-  weight_ = Buffer::for_tensor(dtype, out_in ? n_ : k_, out_in ? k_ : n_, {.huge_pages = true});
-  const TensorView view = weight_.view(dtype, out_in ? n_ : k_, out_in ? k_ : n_);
-  tensor::fill_random(view, seed + kSeedOfWeight);
+  weight_ = random_weight(dtype);
   if (plain) return;
-  const WeightView lying = {.view = view, .layout = options.layout};
+  const WeightView lying = as_it_lies(dtype);
   if (scheme) {
     packed_.emplace(quantize(lying, *scheme), options.threads);
   } else {
@@ -71,11 +69,24 @@ OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communic
   weight_ = Buffer();
 }
 
+Buffer OpCase::random_weight(Dtype dtype) const {
+  const bool out_in = options_.layout == WeightLayout::out_in;
+  const std::int64_t rows = out_in ? n_ : k_;
+  const std::int64_t cols = out_in ? k_ : n_;
+  Buffer weight = Buffer::for_tensor(dtype, rows, cols, {.huge_pages = true});
+  tensor::fill_random(weight.view(dtype, rows, cols), seed_of(rank_) + kSeedOfWeight);
+  return weight;
+}
+
+WeightView OpCase::as_it_lies(Dtype dtype) const {
+  const bool out_in = options_.layout == WeightLayout::out_in;
+  return {.view = weight_.view(dtype, out_in ? n_ : k_, out_in ? k_ : n_),
+          .layout = options_.layout};
+}
+
 OpWeight OpCase::weight() const {
   if (packed_) return std::cref(*packed_);
-  const bool out_in = options_.layout == WeightLayout::out_in;
-  return WeightView{.view = weight_.view(options_.x, out_in ? n_ : k_, out_in ? k_ : n_),
-                    .layout = options_.layout};
+  return as_it_lies(options_.x);
 }
 
 // Of an operator's parts, a rank sends each peer the peer's shard, or its own, or both.
@@ -103,6 +114,8 @@ double OpCase::bytes_on_link() const {
   }
   return 0;
 }
+
+double OpCase::flops() const { return 2.0 * static_cast<double>(multiplied_rows() * n_ * k_); }
 
 // Rows that this rank's product has.
 std::int64_t OpCase::multiplied_rows() const {
@@ -136,8 +149,7 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
                 weight_, comm,
                 {.wire = one.options_.wire, .plan = plan, .threads = one.options_.threads}) {}
 
-void OpCase::Runner::run() { prepared_.run(weight_, call_); }
-void OpCase::Runner::communicate() { prepared_.run(weight_, call_, overlap::Work::communication); }
+void OpCase::Runner::run(overlap::Pace pace) { prepared_.run(weight_, call_, pace); }
 
 std::unique_ptr<OpCase::Runner> OpCase::product(Communicator& comm) const {
   return std::make_unique<Runner>(*this, Operator::matmul, Plan{.schedule = Schedule::serial},

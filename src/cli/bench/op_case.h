@@ -23,8 +23,8 @@ class OpCase {
   class Runner {
    public:
     Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm);
-    void run();
-    void communicate();  // all but the product
+    void run(overlap::Pace pace = {});
+    void communicate() { run(0.0); }  // all but the product
 
    private:
     const OpWeight weight_;
@@ -36,10 +36,19 @@ class OpCase {
   std::unique_ptr<Runner> product(Communicator& comm) const;
   std::unique_ptr<Runner> runner(const Plan& plan, Communicator& comm) const;
 
-  // What the last run of the operator has written.
+  // Multiplications and additions of a rank's product.
+  double flops() const;
+
+  // This rank's x; its weight of n by k, as it came, made anew; and what the last run has written.
+  ConstTensorView x() const { return x_of(options_.op); }
+  Buffer random_weight(Dtype dtype) const;
   ConstTensorView out() const;
 
+  std::int64_t n() const { return n_; }
+  std::int64_t k() const { return k_; }
+
  private:
+  WeightView as_it_lies(Dtype dtype) const;
   OpWeight weight() const;
   std::int64_t multiplied_rows() const;
   TensorView x_of(Operator op) const;

@@ -8,87 +8,18 @@
 
 #include "base/clock.h"
 #include "cli/bench/op_case.h"
-#include "cli/bench/progress.h"
+#include "cli/bench/runoff.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 
 namespace plait::cli {
 namespace {
 
-constexpr int kFewest = 5;
-constexpr int kMost = 1000;
+constexpr int kTrials = 5;
 constexpr std::int64_t kLatency = 5 * base::kMicrosecond;  // of a link that a ratio asks for
 
 // What can't be told from noise is not divided by.
 constexpr double kNoise = 0.02;
-
-// The largest of what the ranks have: their clocks differ, their durations don't.
-double slowest(double nanoseconds, Communicator& comm) {
-  auto mine = static_cast<float>(nanoseconds);
-  std::vector<float> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, 1}, {all.data(), all.size()}, comm);
-  return double{*std::max_element(all.begin(), all.end())};
-}
-
-// Contenders take turns on all ranks at once; a repetition begins when all are there.
-class Runoff {
- public:
-  Runoff(Communicator& comm, const Effort& effort) : comm_(comm), effort_(effort) {}
-
-  void add(std::function<void()> call) { entries_.push_back({.call = std::move(call)}); }
-
-  std::vector<Times> run() {
-    for (Entry& entry : entries_) {
-      entry.call();  // memory that was never touched, caches that are cold
-      const double once = time(entry, 1);
-      entry.calls = std::clamp<std::int64_t>(
-          static_cast<std::int64_t>(static_cast<double>(effort_.lasting) / std::max(once, 1.0)), 1,
-          10000);
-    }
-    Progress progress(comm_.rank() == 0 ? "measuring, repetition" : "");
-    int rounds = 1;
-    for (int round = 0; round < rounds; ++round) {
-      double spent = 0;
-      for (std::size_t i = 0; i < entries_.size(); ++i) {
-        Entry& entry = entries_[round % 2 == 0 ? i : entries_.size() - 1 - i];
-        entry.samples.push_back(time(entry, entry.calls));
-        spent += entry.samples.back() * static_cast<double>(entry.calls);
-      }
-      if (round == 0) rounds = rounds_for(spent);
-      if (comm_.rank() == 0) progress.show(round + 1, rounds);
-    }
-    std::vector<Times> times;
-    times.reserve(entries_.size());
-    for (Entry& entry : entries_) times.push_back(summarize(entry.samples, entry.calls));
-    return times;
-  }
-
- private:
-  struct Entry {
-    std::function<void()> call;
-    std::int64_t calls = 1;
-    std::vector<double> samples = {};
-  };
-
-  double time(const Entry& entry, std::int64_t calls) {
-    barrier(comm_);
-    const base::Nanoseconds begin = base::now();
-    for (std::int64_t i = 0; i < calls; ++i) entry.call();
-    const auto taken = static_cast<double>(base::now() - begin);
-    return slowest(taken / static_cast<double>(calls), comm_);
-  }
-
-  // Every rank has the same samples, and comes to the same number.
-  int rounds_for(double round) const {
-    if (effort_.repetitions > 0) return effort_.repetitions;
-    const double budget = static_cast<double>(effort_.each) * static_cast<double>(entries_.size());
-    return static_cast<int>(std::clamp<double>(budget / std::max(round, 1.0), kFewest, kMost));
-  }
-
-  Communicator& comm_;
-  const Effort& effort_;
-  std::vector<Entry> entries_;
-};
 
 double median_of(std::function<void()> call, Communicator& comm) {
   const Effort effort = {.repetitions = 3};
@@ -99,11 +30,12 @@ double median_of(std::function<void()> call, Communicator& comm) {
 
 // Over which the collective takes `ratio` times the product: by the bytes at first, then by what
 // that gave, because latencies and copies take time too.
-std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, Communicator& comm) {
+std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, overlap::Pace pace,
+                             Communicator& comm) {
   if (options.link.ratio == 0) return options.link.link;
   if (comm.world() == 1) return std::nullopt;
   const auto product = one.product(comm);
-  const double wanted = options.link.ratio * median_of([&] { product->run(); }, comm);
+  const double wanted = options.link.ratio * median_of([&] { product->run(pace); }, comm);
   Link link = {.bytes_per_second = std::max(1.0, one.bytes_on_link() / wanted * 1e9),
                .latency_ns = kLatency};
   for (int turn = 0; turn < 2; ++turn) {
@@ -113,6 +45,24 @@ std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, C
     link.bytes_per_second = std::max(1.0, link.bytes_per_second * got / wanted);
   }
   return link;
+}
+
+// How fast rank 0 multiplies while the others rest.
+overlap::Pace pace_of(const OpCase& one, Communicator& comm) {
+  const auto product = one.product(comm);
+  float taken = 0;
+  if (comm.rank() == 0) {
+    product->run();
+    std::vector<double> samples;
+    for (int i = 0; i < kTrials; ++i) {
+      const base::Nanoseconds begin = base::now();
+      product->run();
+      samples.push_back(static_cast<double>(base::now() - begin));
+    }
+    taken = static_cast<float>(summarize(samples, 1).median / std::max(one.flops(), 1.0));
+  }
+  broadcast({&taken, 1}, 0, comm);
+  return double{taken};
 }
 
 bool all_agree(bool mine, Communicator& comm) {
@@ -136,7 +86,8 @@ std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
 
 OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communicator& comm) {
   const OpCase one(options, size, comm);
-  const std::optional<Link> link = link_for(options, one, comm);
+  const overlap::Pace pace = options.waits ? pace_of(one, comm) : std::nullopt;
+  const std::optional<Link> link = link_for(options, one, pace, comm);
   std::optional<Communicator> linked;
   if (link) linked = comm.with_link(link);
   Communicator& over = linked ? *linked : comm;
@@ -160,16 +111,17 @@ OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communi
   }
 
   Runoff runoff(comm, options.effort);
-  runoff.add([&] { product->run(); });
+  runoff.add([&] { product->run(pace); });
   runoff.add([&] { runners.front()->communicate(); });
   runoff.add([&] { unlinked->communicate(); });
-  for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });
+  for (const auto& runner : runners) runoff.add([&runner, pace] { runner->run(pace); });
   const std::vector<Times> times = runoff.run();
 
   OpMeasurement result = {.size = size,
                           .ranks = comm.world(),
                           .transport = std::string(comm.transport()),
                           .link = link,
+                          .pace = pace,
                           .product = times[0],
                           .collective = times[1],
                           .collective_cpu = times[2],

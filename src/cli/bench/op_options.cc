@@ -59,6 +59,7 @@ struct Wishes {
   std::string ranks = "2";
   std::string transport = {};
   std::string link = {};
+  bool waits = false;
   std::string threads = {};
   std::string schedule = "all";
   std::string parts = "2,4,8";
@@ -89,6 +90,9 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-l,--link", "LINK", wishes.link,
               "an emulated link between all ranks, such as 25gbit,5us; ratio=1:\n"
               "one over which the collective takes as long as the product");
+  options.add_flag("--timed-product", wishes.waits,
+                   "for more ranks than cores: ranks wait for as long as their product\n"
+                   "takes while the others rest, in place of multiplying");
   options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
   options.add("--schedule", "NAME[,...]|all", wishes.schedule,
               "serial, pipelined, fused (default: all that the operator has)");
@@ -245,6 +249,7 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.ranks = static_cast<int>(read_count("--ranks", wishes.ranks, kMostRanks));
   options.transport = wishes.transport;
   options.link = read_link(wishes.link);
+  options.waits = wishes.waits;
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_count("--threads", wishes.threads, kMostThreads));
   options.plans = read_plans(op, wishes);

@@ -38,6 +38,7 @@ struct OpBenchOptions {
   int ranks = 2;
   std::string transport;
   LinkWish link;
+  bool waits = false;       // for as long as a product takes, in place of multiplying
   int threads = 0;          // 0: as many as OpenMP would use
   std::vector<Plan> plans;  // the serial one first
   Effort effort;

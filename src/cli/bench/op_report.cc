@@ -33,13 +33,20 @@ std::string show_best(const OpMeasurement& result) {
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
+// Of a machine that has multiplied, or has only been waited for.
+std::string show_machine(const OpMeasurement& result) {
+  std::string text = read_processor().model;
+  if (result.pace) text += ", products waited for";
+  return text;
+}
+
 }  // namespace
 
 std::string show_text(const OpBenchOptions& options, const OpMeasurement& result) {
   std::string text =
       fmt::format("{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} ranks over {}{}\n\n",
                   name(options.op), result.size.m, result.size.n, result.size.k, name(options.x),
-                  options.weight, name(options.out), name(options.wire), read_processor().model,
+                  options.weight, name(options.out), name(options.wire), show_machine(result),
                   result.ranks, result.transport, result.link ? ", " + describe(*result.link) : "");
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
@@ -88,7 +95,7 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurem
           {"ideal_ms", ms(result.ideal())},
           {"bound_ms", ms(result.bound())},
           {"schedules", std::move(schedules)},
-          {"machine", read_processor().model}};
+          {"machine", show_machine(result)}};
 }
 
 }  // namespace plait::cli

@@ -70,13 +70,14 @@ class Recording {
   Communicator::State& state_;
 };
 
-Interval run_plan(const OpCase& one, const Plan& plan, Trace& trace, Communicator& comm) {
+Interval run_plan(const OpCase& one, const Plan& plan, overlap::Pace pace, Trace& trace,
+                  Communicator& comm) {
   const auto runner = one.runner(plan, comm);
-  runner->run();  // as warm as those that were measured
+  runner->run(pace);  // as warm as those that were measured
   barrier(comm);
   const Span span(&trace, Lane::compute, trace.intern(name(plan)));
   const base::Nanoseconds begin = base::now();
-  runner->run();
+  runner->run(pace);
   return {.begin = begin, .end = base::now()};
 }
 
@@ -97,7 +98,7 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
   {
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : options.plans)
-      intervals.push_back(of_all(run_plan(one, plan, records, traced), comm));
+      intervals.push_back(of_all(run_plan(one, plan, result.pace, records, traced), comm));
   }
   if (!options.trace.empty()) write_timeline(options.trace, records, comm);
   if (options.html.empty()) return;

@@ -1,0 +1,180 @@
+// plait's operators beside oneDNN's product with MPI's collective, in the same processes, in turns.
+#include <mpi.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "cli/bench/op_case.h"
+#include "cli/bench/op_options.h"
+#include "cli/bench/runoff.h"
+#include "cli/bench/table.h"
+#include "cli/host/processor.h"
+#include "rival.h"
+#include "tensor/compare.h"
+
+namespace plait::bench {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: mpirun -np 2 --bind-to core plait_bench_overlap_mpi OPERATOR --m M --n N --k K\n"
+    "\n"
+    "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul) beside\n"
+    "oneDNN's packed product with MPI's collective, in turns in the same processes, over shared\n"
+    "memory. Takes the options of plait bench OPERATOR; the weight is packed, in x's dtype.\n";
+
+// How far results may be from each other whose sums are taken in another order: in parts of what a
+// sum of k products is large.
+constexpr double kAllowed = 0.02;
+
+class Mpi {
+ public:
+  Mpi(int* argc, char*** argv) { MPI_Init(argc, argv); }
+  Mpi(const Mpi&) = delete;
+  Mpi& operator=(const Mpi&) = delete;
+  ~Mpi() { MPI_Finalize(); }
+};
+
+struct Result {
+  cli::OpSize size;
+  std::vector<cli::Times> plans;
+  cli::Times rival;
+
+  double over_rival(std::size_t plan) const { return rival.median / plans[plan].median; }
+};
+
+Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
+  const cli::OpCase one(options, size, comm);
+  cli::Runoff runoff(comm, options.effort);
+  std::vector<std::unique_ptr<cli::OpCase::Runner>> runners;
+  for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
+  for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });
+
+  const ConstTensorView ours = one.out();
+  const Buffer place = Buffer::for_tensor(ours.dtype, ours.rows, ours.cols, {.huge_pages = true});
+  const TensorView theirs = place.view(ours.dtype, ours.rows, ours.cols);
+  const Buffer weight = one.random_weight(options.x);
+  const auto rival = make_rival({.op = options.op,
+                                 .m = size.m,
+                                 .x = one.x(),
+                                 .weight = weight.view(options.x, one.n(), one.k()),
+                                 .out = theirs},
+                                comm);
+  runoff.add(rival);
+  const std::vector<cli::Times> times = runoff.run();
+  const double allowed = kAllowed * std::sqrt(static_cast<double>(size.k));
+  const auto found =
+      tensor::compare(theirs, ours, [&](std::int64_t, std::int64_t) { return allowed; });
+  PLAIT_CHECK(found.ok(), rival_name(), " and plait differ: ", found.describe());
+  return {.size = size, .plans = {times.begin(), times.end() - 1}, .rival = times.back()};
+}
+
+std::string show_text(const cli::OpBenchOptions& options, const std::vector<Result>& results) {
+  std::vector<std::string> head = {"m x n x k"};
+  for (const Plan& plan : options.plans) head.push_back(name(plan) + ", ms");
+  head.push_back("rival, ms");
+  for (const Plan& plan : options.plans) head.push_back(name(plan) + " over rival");
+  cli::Table table(head, /*left=*/1);
+  for (const Result& one : results) {
+    std::vector<std::string> row = {
+        fmt::format("{} x {} x {}", one.size.m, one.size.n, one.size.k)};
+    for (const cli::Times& times : one.plans)
+      row.push_back(fmt::format("{:.3f}", times.median * 1e-6));
+    row.push_back(fmt::format("{:.3f}", one.rival.median * 1e-6));
+    for (std::size_t i = 0; i < one.plans.size(); ++i)
+      row.push_back(fmt::format("{:.3f}", one.over_rival(i)));
+    table.add(row);
+  }
+  return fmt::format("{}, {}; the rival is {}\n\n{}", name(options.op), name(options.x),
+                     rival_name(), table.text());
+}
+
+nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
+                                 const std::vector<Result>& results, const Communicator& comm) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Result& one : results) {
+    nlohmann::ordered_json plans = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < one.plans.size(); ++i) {
+      plans.push_back({{"plan", name(options.plans[i])},
+                       {"median_ms", one.plans[i].median * 1e-6},
+                       {"over_rival", one.over_rival(i)}});
+    }
+    list.push_back({{"op", name(options.op)},
+                    {"m", one.size.m},
+                    {"n", one.size.n},
+                    {"k", one.size.k},
+                    {"ranks", comm.world()},
+                    {"dtype", name(options.x)},
+                    {"transport", comm.transport()},
+                    {"rival", rival_name()},
+                    {"rival_ms", one.rival.median * 1e-6},
+                    {"plans", std::move(plans)},
+                    {"machine", cli::read_processor().model}});
+  }
+  return list;
+}
+
+void be_rank(const cli::OpBenchOptions& options) {
+  int world = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &world);
+  Communicator comm = Communicator::connect({.transport = "shm"});
+  PLAIT_CHECK(comm.world() == world, "MPI has ", world, " ranks but plait has ", comm.world());
+  std::vector<Result> results;
+  for (const cli::OpSize& size : options.sizes) results.push_back(measure(options, size, comm));
+  if (comm.rank() != 0) return;
+  const bool alone = options.json == "-";
+  if (!alone) std::cout << show_text(options, results);
+  if (options.json.empty()) return;
+  const std::string text = show_json(options, results, comm).dump(2) + "\n";
+  if (alone) {
+    std::cout << text;
+    return;
+  }
+  base::AtomicFile file(options.json);
+  file.append(text);
+  file.commit();
+}
+
+int run(int argc, char** argv) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  const auto op = words.empty() ? std::nullopt : parse_operator(words.front());
+  if (!op) {
+    std::cerr << kUsage;
+    return 2;
+  }
+  std::optional<cli::OpBenchOptions> options;
+  try {
+    options = cli::read_op_options(cli::OpVerb::bench, *op, std::span(words).subspan(1));
+    if (!options) return 0;
+    check_has_rival(*op);
+    PLAIT_CHECK(options->weight == name(options->x), "--weight ", options->weight,
+                ": oneDNN is given a packed weight of x's dtype");
+    PLAIT_CHECK(options->layout == WeightLayout::out_in, "--layout: oneDNN is given out_in");
+    PLAIT_CHECK(!options->link, "--link: MPI has none that is emulated");
+  } catch (const std::exception& error) {
+    std::cerr << "plait_bench_overlap_mpi: " << error.what() << '\n';
+    return 2;
+  }
+  const Mpi mpi(&argc, &argv);
+  try {
+    be_rank(*options);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "plait_bench_overlap_mpi: " << error.what() << std::endl;
+    // The other ranks may be inside MPI, where only MPI can reach them.
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace plait::bench
+
+int main(int argc, char** argv) { return plait::bench::run(argc, argv); }

@@ -1,0 +1,161 @@
+#include "rival.h"
+
+#include <mpi.h>
+
+#include <array>
+#include <dnnl.hpp>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/check.h"
+#include "plait/collectives.h"
+
+namespace plait::bench {
+namespace {
+
+using dnnl::matmul;
+using dnnl::memory;
+
+memory::data_type type_of(Dtype dtype) {
+  return dtype == Dtype::f32   ? memory::data_type::f32
+         : dtype == Dtype::f16 ? memory::data_type::f16
+                               : memory::data_type::bf16;
+}
+
+memory::desc desc_of(const ConstTensorView& view) {
+  return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};
+}
+
+class OneDnn {
+ public:
+  // out = x·weightᵀ
+  std::function<void()> linear(const ConstTensorView& x, const ConstTensorView& weight,
+                               const TensorView& out) {
+    const memory::desc plain({weight.cols, weight.rows}, type_of(weight.dtype),
+                             {1, weight.row_stride});
+    const memory::desc any(plain.dims(), plain.data_type(), memory::format_tag::any);
+    const matmul::primitive_desc way(matmul::desc(desc_of(x), any, desc_of(out)), engine_);
+    memory from = memory_of(weight, plain);
+    memory packed(way.weights_desc(), engine_);
+    dnnl::reorder(from, packed).execute(stream_, from, packed);
+    stream_.wait();
+    return call_of(matmul(way), {{DNNL_ARG_SRC, memory_of(x, desc_of(x))},
+                                 {DNNL_ARG_WEIGHTS, packed},
+                                 {DNNL_ARG_DST, memory_of(out, desc_of(out))}});
+  }
+
+  std::function<void()> rounding(const ConstTensorView& from, const TensorView& to) {
+    const memory source = memory_of(from, desc_of(from));
+    const memory target = memory_of(to, desc_of(to));
+    return call_of(dnnl::reorder(source, target), {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
+  }
+
+ private:
+  memory memory_of(const ConstTensorView& view, const memory::desc& desc) const {
+    return {desc, engine_, const_cast<void*>(view.data)};
+  }
+
+  std::function<void()> call_of(dnnl::primitive primitive,
+                                std::unordered_map<int, memory> arguments) {
+    return [primitive = std::move(primitive), arguments = std::move(arguments),
+            stream = stream_]() mutable {
+      primitive.execute(stream, arguments);
+      stream.wait();
+    };
+  }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+};
+
+// Elements of each rank's rows.
+std::vector<int> counts_of(std::int64_t rows, std::int64_t columns, int world) {
+  std::vector<int> counts;
+  for (int rank = 0; rank < world; ++rank) {
+    const Shard shard = balanced_shard(static_cast<std::size_t>(rows), rank, world);
+    counts.push_back(static_cast<int>(static_cast<std::int64_t>(shard.count) * columns));
+  }
+  return counts;
+}
+
+// A partial product in f32, then its sum, then the result's dtype.
+std::function<void()> summed(const RivalProblem& problem, const Communicator& comm,
+                             OneDnn& onednn) {
+  const std::int64_t n = problem.weight.rows;
+  const bool everywhere = problem.op == Operator::matmul_all_reduce;
+  struct Sums {
+    Buffer partial;
+    Buffer sum;
+  };
+  const auto kept = std::make_shared<Sums>();
+  kept->partial = Buffer::for_tensor(Dtype::f32, problem.m, n, {.huge_pages = true});
+  const TensorView partial = kept->partial.view(Dtype::f32, problem.m, n);
+  TensorView sum = problem.out;
+  const bool rounds = problem.out.dtype != Dtype::f32;
+  if (rounds) {
+    kept->sum = Buffer::for_tensor(Dtype::f32, problem.out.rows, n, {.huge_pages = true});
+    sum = kept->sum.view(Dtype::f32, problem.out.rows, n);
+  }
+  const auto multiply = onednn.linear(problem.x, problem.weight, partial);
+  const auto round = rounds ? onednn.rounding(sum, problem.out) : std::function<void()>([] {});
+  const std::vector<int> counts = counts_of(problem.m, n, comm.world());
+  return [=] {
+    multiply();
+    if (everywhere) {
+      MPI_Allreduce(partial.data, sum.data, static_cast<int>(partial.rows * n), MPI_FLOAT, MPI_SUM,
+                    MPI_COMM_WORLD);
+    } else {
+      MPI_Reduce_scatter(partial.data, sum.data, counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
+    round();
+    static_cast<void>(kept);
+  };
+}
+
+std::function<void()> gathered(const RivalProblem& problem, const Communicator& comm,
+                               OneDnn& onednn) {
+  const ConstTensorView& x = problem.x;
+  const auto kept = std::make_shared<Buffer>(
+      Buffer::for_tensor(x.dtype, problem.m, x.cols, {.huge_pages = true}));
+  const TensorView all = kept->view(x.dtype, problem.m, x.cols);
+  const std::vector<int> counts =
+      counts_of(problem.m, x.cols * static_cast<std::int64_t>(size_of(x.dtype)), comm.world());
+  std::vector<int> places = {0};
+  for (const int count : counts) places.push_back(places.back() + count);
+  const auto multiply = onednn.linear(all, problem.weight, problem.out);
+  return [=, mine = counts[static_cast<std::size_t>(comm.rank())]] {
+    MPI_Allgatherv(x.data, mine, MPI_BYTE, all.data, counts.data(), places.data(), MPI_BYTE,
+                   MPI_COMM_WORLD);
+    multiply();
+    static_cast<void>(kept);
+  };
+}
+
+}  // namespace
+
+void check_has_rival(Operator op) {
+  PLAIT_CHECK(op == Operator::all_gather_matmul || (is_compute_first(op) && sums_over_ranks(op)),
+              name(op), " has no rival: matmul_all_reduce, matmul_reduce_scatter and ",
+              "all_gather_matmul have one");
+}
+
+std::function<void()> make_rival(const RivalProblem& problem, const Communicator& comm) {
+  check_has_rival(problem.op);
+  const bool gathers = problem.op == Operator::all_gather_matmul;
+  const auto onednn = std::make_shared<OneDnn>();
+  return [onednn, run = gathers ? gathered(problem, comm, *onednn)
+                                : summed(problem, comm, *onednn)] { run(); };
+}
+
+std::string rival_name() {
+  const dnnl_version_t* version = dnnl_version();
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string mpi(text.data(), static_cast<std::size_t>(length));
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch) + ", " + mpi.substr(0, mpi.find(','));
+}
+
+}  // namespace plait::bench

@@ -1,0 +1,44 @@
+// Measures what all ranks do together, side by side.
+//
+//   Runoff runoff(comm, effort);
+//   runoff.add([&] { serial.run(); });
+//   runoff.add([&] { fused.run(); });
+//   const std::vector<Times> times = runoff.run();
+//
+// Contenders take turns on all ranks at once, in alternating order; a repetition begins when all
+// are there, and has taken as long as the slowest rank. Every rank gets the same times.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cli/bench/race.h"
+#include "plait/communicator.h"
+
+namespace plait::cli {
+
+class Runoff {
+ public:
+  Runoff(Communicator& comm, const Effort& effort) : comm_(comm), effort_(effort) {}
+
+  void add(std::function<void()> call) { entries_.push_back({.call = std::move(call)}); }
+
+  // In the order in which they were added.
+  std::vector<Times> run();
+
+ private:
+  struct Entry {
+    std::function<void()> call;
+    std::int64_t calls = 1;
+    std::vector<double> samples = {};
+  };
+
+  double time(const Entry& entry, std::int64_t calls);
+  int rounds_for(double round) const;
+
+  Communicator& comm_;
+  const Effort& effort_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace plait::cli

@@ -1,0 +1,62 @@
+"""bench/overlap: every section measures something, beside rivals whose results are checked."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ["PLAIT_BUILD"])
+BENCH = Path(__file__).resolve().parents[3] / "bench" / "overlap"
+RIVAL = BUILD / "bench" / "overlap" / "plait_bench_overlap_mpi"
+OPERATORS = ["all-gather-matmul", "matmul-all-reduce", "matmul-reduce-scatter"]
+
+
+class ProgramsTest(unittest.TestCase):
+    def run_bench(self, folder, *words):
+        return subprocess.run([BENCH / "run.sh", *map(str, words)], capture_output=True, text=True, check=False,
+                              env={**os.environ, "BUILD": str(BUILD), "RESULTS": folder})
+
+    def test_all_sections_are_summed_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shapes = Path(folder) / "shapes.txt"
+            shapes.write_text("# m n k\n512 128 192\n3 64 64\n")
+            result = self.run_bench(folder, "--shapes", shapes, "--seconds", "0.01", "--kinds", "f32")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            found = sorted(path.name for path in Path(folder).glob("*.json"))
+            wanted = [*(f"overlap_link_{op}_f32_{ratio}.json" for op in OPERATORS for ratio in ("0.5", "1", "2")),
+                      *(f"overlap_alone_{op}_f32.json" for op in OPERATORS),
+                      *(f"overlap_worlds_{op}_f32_{ranks}.json" for op in OPERATORS for ranks in (3, 4, 8)),
+                      *(f"overlap_rival_{op}_f32.json" for op in OPERATORS if RIVAL.exists())]
+            self.assertEqual(found, sorted(wanted))
+            for bar in ("fused: efficiency, median of 9", "f32, no link: fused over serial, lowest of 6",
+                        "fused, 3, 4 and 8 ranks: efficiency, lowest of 9"):
+                self.assertIn(bar, result.stdout)
+            waited = json.loads((Path(folder) / "overlap_worlds_matmul-all-reduce_f32_3.json").read_text())
+            self.assertTrue(waited["machine"].endswith(", products waited for"))
+            self.assertTrue(all(one["bits_equal"] for one in waited["schedules"]))
+
+    def test_what_is_wrong_is_said_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for words in (["--only", "all"], ["--kinds", ""], ["--seconds"], ["--shapes", "nowhere"], ["--fast"]):
+                with self.subTest(words):
+                    result = self.run_bench(folder, *words)
+                    self.assertEqual((result.returncode, result.stdout), (2, ""))
+                    self.assertTrue(result.stderr.startswith("usage: bench/overlap/run.sh"))
+
+    @unittest.skipUnless(RIVAL.exists(), "built where MPI and oneDNN are")
+    def test_the_rival_refuses_what_it_cannot_do(self):
+        size = ["--m", "8", "--n", "64", "--k", "64"]
+        for words, sentence in (([], "usage: mpirun"),
+                                (["matmul-all-reduce", *size, "--weight", "s8:channel"], "--weight s8:channel"),
+                                (["matmul-all-reduce", *size, "--link", "ratio=1"], "--link"),
+                                (["matmul-all-gather", *size], "matmul_all_gather has no rival")):
+            with self.subTest(words):
+                result = subprocess.run([RIVAL, *words], capture_output=True, text=True, check=False)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertIn(sentence, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
