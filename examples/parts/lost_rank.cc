@@ -1,6 +1,6 @@
 // The last rank is killed in the middle of its work; the others hear of it, and say so.
 //
-//   plait run -n 3 -- 03_lost_rank
+//   plait run -n 3 -- parts/lost_rank
 #include <plait/plait.h>
 
 #include <csignal>

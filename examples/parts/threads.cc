@@ -1,6 +1,6 @@
 // Four ranks in one process gather their shards while they compute, and leave a timeline of it.
 //
-//   02_threads timeline.json
+//   parts/threads timeline.json
 #include <plait/plait.h>
 
 #include <algorithm>
