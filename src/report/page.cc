@@ -15,46 +15,34 @@ constexpr const char* kHead = R"html(<!doctype html>
 <link rel="icon" href="data:,">
 )html";
 
+// What is printed is always dark on white.
 constexpr const char* kStyle = R"html(<style>
-  :root {
-    color-scheme: light dark;
-    --paper: #ffffff; --ink: #1b1f24; --edge: #d0d7de;
-    --product: #3b6fb6; --communication: #2f9e77; --link: #a08bc9; --exposed: #d9534f;
-  }
-  @media (prefers-color-scheme: dark) {
-    :root {
-      --paper: #14171c; --ink: #e4e7eb; --edge: #3a4048;
-      --product: #6ba0e8; --communication: #4fc49a; --link: #b9a6e3; --exposed: #f0746f;
-    }
+  :root { --paper: #ffffff; --ink: #1b1f24; --edge: #d0d7de; }
+  @media screen and (prefers-color-scheme: dark) {
+    :root { color-scheme: dark; --paper: #14171c; --ink: #e4e7eb; --edge: #3a4048; }
   }
   body { margin: 1.5rem auto; max-width: 1240px; padding: 0 1rem; background: var(--paper);
          color: var(--ink); font-family: system-ui, sans-serif; }
   h1 { font-size: 1.3rem; margin: 0 0 .3rem; }
   p { margin: .3rem 0; }
-  .keys span::before { content: ""; display: inline-block; width: .9em; height: .9em;
-                       margin: 0 .4em 0 1em; vertical-align: -.1em; background: var(--color); }
   button { font: inherit; color: var(--ink); background: transparent; border: 1px solid var(--edge);
            border-radius: 4px; padding: .1rem .6rem; cursor: pointer; }
-  svg { width: 100%; height: auto; margin-top: .6rem; border: 1px solid var(--edge);
-        touch-action: none; user-select: none; }
+  svg { box-sizing: border-box; width: 100%; height: auto; margin-top: .6rem;
+        border: 1px solid var(--edge); touch-action: none; user-select: none; }
   .bar:hover { stroke: var(--ink); stroke-width: 1; vector-effect: non-scaling-stroke; }
   @media print {
-    :root { --paper: #ffffff; --ink: #000000; --product: #3b6fb6; --communication: #2f9e77;
-            --link: #a08bc9; --exposed: #d9534f; }
+    @page { size: A4 landscape; margin: 12mm; }
     .controls { display: none; }
-    body { max-width: none; margin: 0; }
-    .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+    body { max-width: none; margin: 0; padding: 0; }
+    svg { max-height: 160mm; }
   }
 </style>
 )html";
 
-constexpr const char* kKeys = R"html(<p class="keys">
-<span style="--color: var(--product)">product</span>
-<span style="--color: var(--communication)">communication (copies and sums of the rank)</span>
-<span style="--color: var(--link)">link (chunks on their way)</span>
-<span style="--color: var(--exposed)">exposed (the rank does not multiply)</span></p>
-<p class="controls"><button id="in">+</button> <button id="out">-</button>
-<button id="all">all</button> Wheel zooms, dragging moves, a double click shows all;
+constexpr const char* kControls =
+    R"html(<p class="controls">
+<button id="in">+</button> <button id="out">-</button> <button id="all">all</button>
+Wheel zooms, dragging moves, a double click shows all;
 point at a bar for its details.</p>
 )html";
 
@@ -62,9 +50,10 @@ point at a bar for its details.</p>
 constexpr const char* kScript = R"html(<script>
   const svg = document.querySelector("svg.timeline");
   const zoomed = svg.querySelector(".zoomed");
-  const axis = svg.querySelector(".axis");
+  const axis = svg.querySelector(".axis"), grid = svg.querySelector(".grid");
   const left = Number(svg.dataset.left), plot = Number(svg.dataset.plot);
   const whole = Number(svg.dataset.length);
+  const beside = (svg.dataset.beside.match(/\d+ \d+/g) ?? []).map(run => run.split(" "));
   const ticksAt = axis.querySelector("text").getAttribute("y");
   const remark = axis.lastElementChild;
   let from = 0, to = whole;
@@ -79,18 +68,21 @@ constexpr const char* kScript = R"html(<script>
     const shift = left - scale * (left + from / whole * plot);
     zoomed.setAttribute("transform", `translate(${shift} 0) scale(${scale} 1)`);
     axis.replaceChildren();
+    let lines = "";
     const rough = (to - from) / 8, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough);
     for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
       const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-      text.setAttribute("x", left + (at - from) / (to - from) * plot);
+      const x = left + (at - from) / (to - from) * plot;
+      for (const [begin, end] of beside) lines += `M${x} ${begin}V${end}`;
+      text.setAttribute("x", x);
       text.setAttribute("y", ticksAt);
       text.setAttribute("text-anchor", "middle");
-      text.setAttribute("font-size", "10");
       text.textContent = at === 0 ? "0" : show(at);
       axis.append(text);
     }
     axis.append(remark);
+    grid.setAttribute("d", lines);
   }
   function look(newFrom, newTo) {
     const length = Math.min(Math.max(newTo - newFrom, 100), whole);
@@ -132,7 +124,7 @@ std::string page(const Timeline& timeline) {
   text += kStyle;
   text += fmt::format("</head>\n<body>\n<h1>{}</h1>\n<p>{}</p>\n", escaped(timeline.title),
                       escaped(timeline.subtitle));
-  text += kKeys;
+  text += kControls;
   text += picture(timeline);
   text += kScript;
   return text + "</body>\n</html>\n";

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 
@@ -11,26 +13,54 @@ namespace plait::report {
 namespace {
 
 // In pixels.
-constexpr double kWidth = 1200;
-constexpr double kLeft = 170;  // for the rows' names
-constexpr double kRight = 20;
-constexpr double kPlot = kWidth - kLeft - kRight;
+constexpr double kLeft = 140;  // for the rows' names
+constexpr double kRight = 24;
+constexpr double kLegend = 26;
 constexpr double kHead = 34;  // of a run: its title
-constexpr double kRowHeight = 13;
+constexpr double kRowHeight = 14;
 constexpr double kBar = 11;
 constexpr double kBetweenRanks = 8;
-constexpr double kAxis = 40;
+constexpr double kAxis = 44;
+constexpr double kLetter = 6.3;  // about as wide, so that words don't run into one another
 
-struct Look {
-  Row row;
-  const char* color;
+// Where a picture stands.
+struct Frame {
+  double width;
+  double heading;  // room for the title; 0: who embeds it has said it
+  bool details;    // of each bar, for whoever points at it
 };
+constexpr Frame kInPage = {.width = 1200, .heading = 0, .details = true};
+constexpr Frame kInFile = {.width = 900, .heading = 44, .details = false};
 
-// Indexed by Row: a class and what it looks like on a white page.
-constexpr std::array<Look, kRows> kLooks = {{{Row::product, "#3b6fb6"},
-                                             {Row::communication, "#2f9e77"},
-                                             {Row::link, "#a08bc9"},
-                                             {Row::exposed, "#d9534f"}}};
+// Indexed by Row.
+constexpr std::array<const char*, kRows> kMeanings = {
+    "product", "communication: own copies and sums", "link: chunks on their way",
+    "exposed: not multiplying"};
+
+// For a screen as light or dark as its reader wants it, and for paper.
+constexpr const char* kStyle = R"svg(<style>
+.timeline { fill: #1b1f24; font-family: sans-serif; font-size: 11px; }
+.timeline .title { font-size: 13px; font-weight: bold; }
+.timeline .strong { font-weight: bold; }
+.timeline .paper { fill: #ffffff; }
+.timeline .grid { stroke: #1b1f24; stroke-opacity: 0.15; }
+.timeline .ideal { stroke: #1b1f24; stroke-opacity: 0.7; stroke-width: 1.5;
+  vector-effect: non-scaling-stroke; }
+.timeline .product { fill: #3b6fb6; }
+.timeline .communication { fill: #2f9e77; }
+.timeline .link { fill: #9a84c6; }
+.timeline .exposed { fill: #d9534f; }
+@media screen and (prefers-color-scheme: dark) {
+.timeline { fill: #e4e7eb; }
+.timeline .paper { fill: #14171c; }
+.timeline .grid, .timeline .ideal { stroke: #e4e7eb; }
+.timeline .product { fill: #6ba0e8; }
+.timeline .communication { fill: #4fc49a; }
+.timeline .link { fill: #b9a6e3; }
+.timeline .exposed { fill: #f0746f; }
+}
+</style>
+)svg";
 
 std::string show_time(double nanoseconds) {
   return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
@@ -61,39 +91,64 @@ std::string describe(const Bar& bar) {
   return text;
 }
 
+std::string text_at(double x, double y, std::string_view more, std::string_view words) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\"{}>{}</text>\n", x, y, more, escaped(words));
+}
+
 class Picture {
  public:
-  explicit Picture(const Timeline& timeline)
+  Picture(const Timeline& timeline, const Frame& frame)
       : timeline_(timeline),
+        frame_(frame),
         ranks_(timeline.ranks()),
-        scale_(kPlot / static_cast<double>(std::max<std::int64_t>(timeline.length(), 1))) {}
+        plot_(frame.width - kLeft - kRight),
+        scale_(plot_ / static_cast<double>(std::max<std::int64_t>(timeline.length(), 1))) {}
 
   std::string draw() {
-    double y = 4;
-    for (const Run& run : timeline_.runs) y = draw_run(run, y);
-    const double height = y + kAxis;
-    const double ideal = kLeft + static_cast<double>(timeline_.ideal()) * scale_;
+    double bottom = frame_.heading + kLegend;
+    for (const Run& run : timeline_.runs) bottom = draw_run(run, bottom);
+    const double height = bottom + kAxis;
     std::string text = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" "
-        "class=\"timeline\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\" "
-        "fill=\"var(--ink, #1b1f24)\" data-left=\"{:.0f}\" data-plot=\"{:.0f}\" "
-        "data-length=\"{}\">\n<title>{}</title>\n",
-        kWidth, height, kLeft, kPlot, timeline_.length(), escaped(timeline_.title));
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+        "class=\"timeline\" role=\"img\" data-left=\"{2:.0f}\" data-plot=\"{3:.0f}\" "
+        "data-beside=\"{4}\" data-length=\"{5}\">\n<title>{6}</title>\n{7}",
+        frame_.width, height, kLeft, plot_, beside(), timeline_.length(), escaped(timeline_.title),
+        kStyle);
     text += fmt::format(
         "<clipPath id=\"plot\"><rect x=\"{:.0f}\" y=\"0\" width=\"{:.0f}\" "
         "height=\"{:.0f}\"/></clipPath>\n",
-        kLeft, kPlot, height);
-    text += words_;
+        kLeft, plot_, height);
+    if (frame_.heading > 0) text += heading(height);
+    text += legend(frame_.heading + 16) + words_ + axis(bottom);
     text += "<g clip-path=\"url(#plot)\"><g class=\"zoomed\">\n" + bars_;
-    text += fmt::format(
-        "<rect class=\"ideal\" x=\"{:.2f}\" y=\"0\" width=\"1.5\" height=\"{:.0f}\" "
-        "fill=\"var(--ink, #1b1f24)\" fill-opacity=\"0.6\"><title>ideal: {}</title></rect>\n",
-        ideal, y, show_time(static_cast<double>(timeline_.ideal())));
-    text += "</g></g>\n<g class=\"axis\">\n" + axis(y) + "</g>\n</svg>\n";
-    return text;
+    const double ideal = kLeft + static_cast<double>(timeline_.ideal()) * scale_;
+    text += fmt::format("<path class=\"ideal\" d=\"{}\"><title>ideal: {}</title></path>\n",
+                        line(ideal), show_time(static_cast<double>(timeline_.ideal())));
+    return text + "</g></g>\n</svg>\n";
   }
 
  private:
+  std::string heading(double height) const {
+    return fmt::format("<rect class=\"paper\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", frame_.width,
+                       height) +
+           text_at(12, 22, " class=\"title\"", timeline_.title) +
+           text_at(12, 39, "", timeline_.subtitle);
+  }
+
+  static std::string legend(double y) {
+    std::string text;
+    double x = 12;
+    for (int row = 0; row < kRows; ++row) {
+      const std::string_view meaning = kMeanings[static_cast<std::size_t>(row)];
+      text +=
+          fmt::format("<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.0f}\" width=\"11\" height=\"11\"/>\n",
+                      name(static_cast<Row>(row)), x, y - 10);
+      text += text_at(x + 16, y, "", meaning);
+      x += 40 + kLetter * static_cast<double>(meaning.size());
+    }
+    return text;
+  }
+
   double draw_run(const Run& run, double y) {
     std::string title =
         fmt::format("{}: {}", run.title, show_time(static_cast<double>(run.length)));
@@ -104,59 +159,76 @@ class Picture {
     }
     if (run.efficiency) title += fmt::format(", efficiency {:.2f}", *run.efficiency);
     title += fmt::format("; exposed {}", show_time(run.exposed()));
-    words_ += fmt::format("<text x=\"8\" y=\"{:.0f}\" font-weight=\"bold\">{}</text>\n", y + 20,
-                          escaped(title));
+    words_ += text_at(12, y + 22, " class=\"title\"", title);
     y += kHead;
+    const double begin = y;
     for (int rank = 0; rank < ranks_; ++rank) {
+      words_ += text_at(12, y + 9, " class=\"strong\"", fmt::format("rank {}", rank));
       for (int row = 0; row < kRows; ++row) {
-        words_ += fmt::format(
-            "<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"end\" font-size=\"10\" "
-            "fill-opacity=\"0.8\">{}{}</text>\n",
-            kLeft - 8, y + row * kRowHeight + 9, row == 0 ? fmt::format("rank {} ", rank) : "",
-            name(static_cast<Row>(row)));
+        words_ += text_at(kLeft - 8, y + row * kRowHeight + 9, " text-anchor=\"end\"",
+                          name(static_cast<Row>(row)));
       }
       for (const Bar& bar : run.bars) {
         if (bar.rank == rank) draw_bar(bar, y);
       }
       y += kRows * kRowHeight + kBetweenRanks;
     }
+    runs_.emplace_back(begin - 4, y - kBetweenRanks);
     return y;
   }
 
-  void draw_bar(const Bar& bar, double y) {
-    const Look& look = kLooks[static_cast<std::size_t>(bar.row)];
-    bars_ += fmt::format(
-        "<rect class=\"bar {0}\" x=\"{1:.3f}\" y=\"{2:.0f}\" width=\"{3:.3f}\" height=\"{4:.0f}\" "
-        "fill=\"var(--{0}, {5})\"><title>{6}</title></rect>\n",
-        name(bar.row), kLeft + static_cast<double>(bar.begin) * scale_,
-        y + static_cast<int>(bar.row) * kRowHeight,
-        std::max(static_cast<double>(bar.end - bar.begin) * scale_, 0.3), kBar, look.color,
-        escaped(describe(bar)));
+  // Beside bars alone, as a title may be long.
+  std::string line(double x) const {
+    std::string path;
+    for (const auto& [begin, end] : runs_)
+      path += fmt::format("M{:.1f} {:.0f}V{:.0f}", x, begin, end);
+    return path;
   }
 
-  std::string axis(double y) const {
+  // The same for who draws lines himself: "begin end begin end".
+  std::string beside() const {
     std::string text;
-    const auto whole = static_cast<double>(timeline_.length());
-    const double step = step_for(whole);
-    for (double at = 0; at <= whole; at += step) {
-      text += fmt::format(
-          "<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\" font-size=\"10\">{}</text>\n",
-          kLeft + at * scale_, y + 16, at == 0 ? "0" : show_time(at));
-    }
-    text += fmt::format(
-        "<text x=\"{:.0f}\" y=\"{:.0f}\" font-size=\"10\" fill-opacity=\"0.8\">the thin line is "
-        "the ideal: {} (product alone {}, collective alone {})</text>\n",
-        kLeft, y + 32, show_time(static_cast<double>(timeline_.ideal())),
-        show_time(static_cast<double>(timeline_.product)),
-        show_time(static_cast<double>(timeline_.collective)));
+    for (const auto& [begin, end] : runs_) text += fmt::format("{:.0f} {:.0f} ", begin, end);
     return text;
   }
 
+  void draw_bar(const Bar& bar, double y) {
+    bars_ +=
+        fmt::format(R"(<rect class="bar {}" x="{:.2f}" y="{:.0f}" width="{:.2f}" height="{:.0f}")",
+                    name(bar.row), kLeft + static_cast<double>(bar.begin) * scale_,
+                    y + static_cast<int>(bar.row) * kRowHeight,
+                    std::max(static_cast<double>(bar.end - bar.begin) * scale_, 0.3), kBar);
+    bars_ += frame_.details ? fmt::format("><title>{}</title></rect>\n", escaped(describe(bar)))
+                            : std::string("/>\n");
+  }
+
+  std::string axis(double bottom) const {
+    std::string grid;
+    std::string text = "<g class=\"axis\">\n";
+    const auto whole = static_cast<double>(timeline_.length());
+    const double step = step_for(whole);
+    for (double at = 0; at <= whole; at += step) {
+      const double x = kLeft + at * scale_;
+      grid += line(x);
+      text += text_at(x, bottom + 14, " text-anchor=\"middle\"", at == 0 ? "0" : show_time(at));
+    }
+    text += text_at(
+        kLeft, bottom + 32, "",
+        fmt::format("the thin line is the ideal: {} (product alone {}, collective alone {})",
+                    show_time(static_cast<double>(timeline_.ideal())),
+                    show_time(static_cast<double>(timeline_.product)),
+                    show_time(static_cast<double>(timeline_.collective))));
+    return fmt::format("<path class=\"grid\" d=\"{}\"/>\n", grid) + text + "</g>\n";
+  }
+
   const Timeline& timeline_;
+  const Frame& frame_;
   int ranks_;
+  double plot_;   // pixels of the longest run
   double scale_;  // pixels for a nanosecond
   std::string words_;
   std::string bars_;
+  std::vector<std::pair<double, double>> runs_;  // from where to where their bars are
 };
 
 }  // namespace
@@ -184,6 +256,8 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string picture(const Timeline& timeline) { return Picture(timeline).draw(); }
+std::string picture(const Timeline& timeline) { return Picture(timeline, kInPage).draw(); }
+
+std::string picture_file(const Timeline& timeline) { return Picture(timeline, kInFile).draw(); }
 
 }  // namespace plait::report

@@ -7,8 +7,12 @@
 
 namespace plait::report {
 
-// Colours are CSS variables with defaults for a light page; who embeds the picture may set others.
+// Part of a page that has a heading of its own. Brings its colours, for light and for dark.
 std::string picture(const Timeline& timeline);
+
+// The same as a file of its own, for documents: with a heading, narrower, and without the details
+// of each bar.
+std::string picture_file(const Timeline& timeline);
 
 // For text inside of XML or HTML.
 std::string escaped(std::string_view text);

@@ -11,14 +11,16 @@ constexpr std::array<std::string_view, kRows> kNames = {"product", "communicatio
                                                         "exposed"};
 
 // What the schedules record, by lane and kind. Waits are seen as what is left between products; a
-// span around a whole run is none of its parts.
+// span around a whole run is none of its parts, and neither is a collective before or after it.
 std::optional<Row> row_of(const trace::Record& record, std::string_view label) {
   if (record.kind == trace::Kind::flight && record.lane == Lane::comm) return Row::link;
   if (record.kind != trace::Kind::span) return std::nullopt;
   if (record.lane == Lane::compute) {
     return label == "product" || label == "pack" ? std::optional(Row::product) : std::nullopt;
   }
-  return record.lane == Lane::comm ? std::optional(Row::communication) : std::nullopt;
+  if (record.lane != Lane::comm) return std::nullopt;
+  const bool of_a_schedule = label == "copy" || label == "sum" || label == "take";
+  return of_a_schedule ? std::optional(Row::communication) : std::nullopt;
 }
 
 // Where the rank does not multiply.

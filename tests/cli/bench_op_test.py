@@ -1,9 +1,11 @@
 """plait bench OPERATOR: every operator and schedule runs, and its figures agree."""
 
 import json
+import os
 import tempfile
 import unittest
 from pathlib import Path
+from xml.etree import ElementTree
 
 from command import PLAIT, CommandTest
 
@@ -105,6 +107,22 @@ class OperatorTest(CommandTest):
                 page.unlink()
                 perfetto.unlink()
 
+    def test_a_picture_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder) / "picture.svg"
+            words = ("trace", "matmul-reduce-scatter", *self.SIZE, "--schedule", "fused")
+            result = self.plait(*words, "--svg", picture, cwd=folder)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertTrue(result.stdout.endswith(f"\nPicture: {picture}\n"))
+            self.assertEqual(os.listdir(folder), ["picture.svg"])
+            texts = [text.text for text in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+            self.assertEqual(texts[0], "matmul_reduce_scatter, m=40 n=200 k=96, bf16 by bf16")
+            self.assertTrue(any(text.startswith("fused: ") for text in texts), texts)
+
+            result = self.plait(*words, "--svg", "nowhere/picture.svg", cwd=folder)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("plait trace: cannot write nowhere/picture.svg: No such file or directory\n", result.stderr)
+
     def test_trace_refuses(self):
         for words, sentence in [
             ([], "say which operator, such as matmul-all-reduce (plait trace --help)"),
@@ -112,6 +130,8 @@ class OperatorTest(CommandTest):
             (["matmul-all-reduse"],
              "cannot trace matmul-all-reduse; did you mean matmul-all-reduce? (plait trace --help)"),
             (["matmul-all-reduce", "--m", "8,9", "--n", "8", "--k", "8"], "a timeline is of one size, not of 2"),
+            (["matmul-all-reduce", *self.SIZE, "--html", "file", "--svg", "file"],
+             "--html and --svg both name file"),
         ]:
             result = self.plait("trace", *words)
             self.assertEqual((result.returncode, result.stdout, result.stderr),

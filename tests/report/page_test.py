@@ -57,6 +57,16 @@ class Browser:
     def run(self, script):
         return self.ask("POST", "/execute/sync", {"script": f"return {script}", "args": []})
 
+    def show_as(self, media, scheme):
+        """As a screen or as paper, for a reader who prefers light or dark."""
+        self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {
+            "media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]}})
+
+    def color(self, selector, key):
+        """As red, green and blue."""
+        found = self.run(f'getComputedStyle(document.querySelector("{selector}"))["{key}"]')
+        return [int(number) for number in re.findall(r"\d+", found)[:3]]
+
     def complaints(self):
         return self.ask("POST", "/se/log", {"type": "browser"})
 
@@ -65,6 +75,18 @@ class Browser:
             self.ask("DELETE", "")
         self.driver.terminate()
         self.driver.wait()
+
+
+def brightness(color):
+    """The relative luminance by which WCAG defines contrast."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+              for part in (value / 255 for value in color)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    darker, brighter = sorted([brightness(one), brightness(other)])
+    return (brighter + 0.05) / (darker + 0.05)
 
 
 class PageTest(unittest.TestCase):
@@ -82,6 +104,7 @@ class PageTest(unittest.TestCase):
             browser = Browser(folder)
             try:
                 self.look_at(browser, page, written)
+                self.read(browser)
             finally:
                 browser.close()
 
@@ -107,6 +130,21 @@ class PageTest(unittest.TestCase):
         again = browser.run('document.querySelector("rect.bar.product").getBoundingClientRect().width')
         self.assertAlmostEqual(again, width, delta=0.01)
         self.assertEqual(browser.complaints(), [])
+
+    def read(self, browser):
+        for media, scheme, paper in [("screen", "light", [255, 255, 255]), ("screen", "dark", [20, 23, 28]),
+                                     ("print", "light", [255, 255, 255]), ("print", "dark", [255, 255, 255])]:
+            with self.subTest(media=media, scheme=scheme):
+                browser.show_as(media, scheme)
+                self.assertEqual(browser.color("body", "background-color"), paper)
+                for text in ["h1", "p"]:
+                    self.assertGreater(contrast(browser.color(text, "color"), paper), 7)
+                self.assertGreater(contrast(browser.color("svg text", "fill"), paper), 7)
+                for row in ["product", "communication", "link", "exposed"]:
+                    self.assertGreater(contrast(browser.color(f"rect.bar.{row}", "fill"), paper), 3, row)
+                hidden = browser.run('getComputedStyle(document.querySelector(".controls")).display')
+                self.assertEqual(hidden == "none", media == "print")
+                self.assertEqual(browser.run("document.documentElement.scrollWidth <= innerWidth"), True)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ namespace {
 using trace::Kind;
 using trace::RankRecords;
 
-// A rank that multiplies from 100 to 300 and from 400 to 500, sums from 320 to 360, and has a chunk
-// on its way from 150 to 420.
+// A rank that multiplies from 100 to 300 and from 400 to 500, sums from 320 to 360, has a chunk on
+// its way from 150 to 420, and then waits for the others before it multiplies once more.
 RankRecords busy_rank(int rank) {
-  const std::vector<std::string> labels = {"product", "sum", "chunk", "wait", "fused"};
+  const std::vector<std::string> labels = {"product", "sum", "chunk", "wait", "fused", "barrier"};
   return {.rank = rank,
           .dropped = 0,
           .labels = labels,
@@ -29,6 +29,7 @@ RankRecords busy_rank(int rank) {
               {Kind::span, Lane::wait, 0, 3, 360, 400, {}},
               {Kind::span, Lane::compute, 0, 0, 400, 500, {}},
               {Kind::span, Lane::compute, 0, 4, 90, 510, {}},
+              {Kind::span, Lane::comm, 0, 5, 520, 880, {}},
               {Kind::span, Lane::compute, 0, 0, 900, 950, {}},
           }};
 }
@@ -93,13 +94,25 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 TEST(Pictures, HaveEveryBarOfEveryRun) {
   const Timeline timeline = two_runs();
-  const std::string svg = picture(timeline);
   std::size_t bars = 0;
   for (const auto& run : timeline.runs) bars += run.bars.size();
-  EXPECT_EQ(count(svg, "<rect class=\"bar "), bars);
-  EXPECT_EQ(count(svg, "class=\"ideal\""), 1U);
+  const std::string svg = picture(timeline);
+  for (const std::string& text : {svg, picture_file(timeline)}) {
+    EXPECT_EQ(count(text, "<rect class=\"bar "), bars);
+    EXPECT_EQ(count(text, "class=\"ideal\""), 1U);
+    EXPECT_NE(text.find("fused: 500 ns, 1.40 times as fast, efficiency 0.75"), std::string::npos);
+  }
   EXPECT_EQ(count(svg, "<title>"), bars + 2);  // the picture's own, and the ideal's
-  EXPECT_NE(svg.find("fused: 500 ns, 1.40 times as fast, efficiency 0.75"), std::string::npos);
+}
+
+TEST(Pictures, SayWhatTheyAreWhereNobodyElseDoes) {
+  const std::string svg = picture(two_runs());
+  const std::string file = picture_file(two_runs());
+  EXPECT_EQ(count(svg, ">a &lt; b &amp; &quot;c&quot;</text>"), 0U);
+  EXPECT_EQ(count(file, ">a &lt; b &amp; &quot;c&quot;</text>"), 1U);
+  EXPECT_EQ(count(svg, ">two ranks</text>"), 0U);
+  EXPECT_EQ(count(file, ">two ranks</text>"), 1U);
+  EXPECT_EQ(count(file, "class=\"paper\""), 1U);  // else a dark page may shine through
 }
 
 TEST(Pictures, AreOfTextThatNobodyMistakesForMarkup) {

@@ -42,6 +42,7 @@ int be_rank(const OpBenchOptions& options, Communicator& comm) {
     if (results.size() > 1) answer("\n");
     answer(show_text(options, results.back()));
     if (!options.html.empty()) answer("Timeline: " + options.html + "\n");
+    if (!options.svg.empty()) answer("Picture: " + options.svg + "\n");
     if (!options.trace.empty()) answer("For Perfetto: " + options.trace + "\n");
   }
   if (comm.rank() == 0) write(options, results);

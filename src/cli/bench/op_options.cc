@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -36,14 +37,15 @@ constexpr const char* kExamples =
 constexpr const char* kTracePurpose =
     "Draws a timeline of an operator: what every rank does in the serial plan, and below it, on\n"
     "the same axis, in the others. Writes it as a page for a browser (plait-trace.html) and for\n"
-    "Perfetto (plait-trace.json), unless --html and --trace name other files. Measures first, as\n"
+    "Perfetto (plait-trace.json), or only what --html, --svg and --trace name. Measures first, as\n"
     "plait bench does, for a shorter time.";
 
 constexpr const char* kTraceExamples =
     "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
     "Examples:\n"
     "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n"
-    "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n";
+    "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n"
+    "  plait trace matmul-all-reduce --m 256 --n 4096 --k 4096 --link 1gbit --svg picture.svg\n";
 
 // As typed.
 struct Wishes {
@@ -69,6 +71,7 @@ struct Wishes {
   std::string json = {};
   std::string trace = {};
   std::string html = {};
+  std::string svg = {};
 };
 
 void add_options(Options& options, Wishes& wishes) {
@@ -107,6 +110,7 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("--trace", "FILE", wishes.trace,
               "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
   options.add("--html", "FILE", wishes.html, "write the timeline as a page for a browser");
+  options.add("--svg", "FILE", wishes.svg, "write the timeline as a picture for a document");
 }
 
 std::int64_t read_count(const std::string& option, std::string_view text, std::int64_t most) {
@@ -234,6 +238,16 @@ void check_weight(const std::string& text) {
               "s4:group=64");
 }
 
+// Each of its own: the last one written would be all that is left.
+void check_files(const std::vector<std::pair<const char*, std::string>>& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      PLAIT_CHECK(files[i].second.empty() || files[i].second != files[j].second, files[j].first,
+                  " and ", files[i].first, " both name ", files[i].second);
+    }
+  }
+}
+
 OpBenchOptions understand(Operator op, const Wishes& wishes) {
   OpBenchOptions options;
   options.op = op;
@@ -257,8 +271,13 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.json = wishes.json;
   options.trace = wishes.trace;
   options.html = wishes.html;
-  PLAIT_CHECK(options.sizes.size() == 1 || (options.trace.empty() && options.html.empty()),
-              "a timeline is of one size, not of ", options.sizes.size());
+  options.svg = wishes.svg;
+  PLAIT_CHECK(options.sizes.size() == 1 || !options.traces(), "a timeline is of one size, not of ",
+              options.sizes.size());
+  check_files({{"--json", options.json},
+               {"--trace", options.trace},
+               {"--html", options.html},
+               {"--svg", options.svg}});
   return options;
 }
 
@@ -269,11 +288,7 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   std::string verb(traces ? "trace " : "bench ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes = traces ? Wishes{.parts = "4",
-                                  .seconds = "0.3",
-                                  .trace = "plait-trace.json",
-                                  .html = "plait-trace.html"}
-                         : Wishes{};
+  Wishes wishes = traces ? Wishes{.parts = "4", .seconds = "0.3"} : Wishes{};
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,
@@ -283,6 +298,10 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   PLAIT_CHECK(leading == words.size(), "unexpected word ",
               words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
   if (!options.parse(words)) return std::nullopt;
+  if (traces && wishes.trace.empty() && wishes.html.empty() && wishes.svg.empty()) {
+    wishes.trace = "plait-trace.json";
+    wishes.html = "plait-trace.html";
+  }
   return understand(op, wishes);
 }
 

@@ -45,6 +45,10 @@ struct OpBenchOptions {
   std::string json;
   std::string trace;  // a timeline for Perfetto
   std::string html;   // the same as a page
+  std::string svg;    // and as a picture
+
+  bool draws() const { return !html.empty() || !svg.empty(); }
+  bool traces() const { return draws() || !trace.empty(); }
 };
 
 // Of plait bench OPERATOR, or of plait trace OPERATOR, which writes timelines unless told

@@ -33,14 +33,13 @@ std::string show_best(const OpMeasurement& result) {
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
-// Of a machine that has multiplied, or has only been waited for.
+}  // namespace
+
 std::string show_machine(const OpMeasurement& result) {
   std::string text = read_processor().model;
   if (result.pace) text += ", products waited for";
   return text;
 }
-
-}  // namespace
 
 std::string show_text(const OpBenchOptions& options, const OpMeasurement& result) {
   std::string text =
