@@ -108,12 +108,8 @@ class Picture {
     double bottom = frame_.heading + kLegend;
     for (const Run& run : timeline_.runs) bottom = draw_run(run, bottom);
     const double height = bottom + kAxis;
-    std::string text = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-        "class=\"timeline\" role=\"img\" data-left=\"{2:.0f}\" data-plot=\"{3:.0f}\" "
-        "data-beside=\"{4}\" data-length=\"{5}\">\n<title>{6}</title>\n{7}",
-        frame_.width, height, kLeft, plot_, beside(), timeline_.length(), escaped(timeline_.title),
-        kStyle);
+    std::string text =
+        opening(height) + "\n<title>" + escaped(timeline_.title) + "</title>\n" + kStyle;
     text += fmt::format(
         "<clipPath id=\"plot\"><rect x=\"{:.0f}\" y=\"0\" width=\"{:.0f}\" "
         "height=\"{:.0f}\"/></clipPath>\n",
@@ -128,6 +124,19 @@ class Picture {
   }
 
  private:
+  std::string opening(double height) const {
+    std::string text = R"(<svg xmlns="http://www.w3.org/2000/svg" class="timeline" role="img")";
+    // A page stretches it; elsewhere it has a size of its own.
+    if (frame_.heading > 0)
+      text += fmt::format(R"( width="{:.0f}" height="{:.0f}")", frame_.width, height);
+    text += fmt::format(R"( viewBox="0 0 {:.0f} {:.0f}")", frame_.width, height);
+    // What a script needs to zoom.
+    return text +
+           fmt::format(
+               R"( data-left="{:.0f}" data-plot="{:.0f}" data-beside="{}" data-length="{}">)",
+               kLeft, plot_, beside(), timeline_.length());
+  }
+
   std::string heading(double height) const {
     return fmt::format("<rect class=\"paper\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", frame_.width,
                        height) +

@@ -112,6 +112,8 @@ TEST(Pictures, SayWhatTheyAreWhereNobodyElseDoes) {
   EXPECT_EQ(count(file, ">a &lt; b &amp; &quot;c&quot;</text>"), 1U);
   EXPECT_EQ(count(svg, ">two ranks</text>"), 0U);
   EXPECT_EQ(count(file, ">two ranks</text>"), 1U);
+  EXPECT_EQ(count(svg, " width=\"900\" height="), 0U);
+  EXPECT_EQ(count(file.substr(0, 120), " width=\"900\" height="), 1U);
   EXPECT_EQ(count(file, "class=\"paper\""), 1U);  // else a dark page may shine through
 }
 

@@ -28,6 +28,12 @@ double median_of(std::function<void()> call, Communicator& comm) {
   return runoff.run().front().median;
 }
 
+// To three digits, as somebody would write it.
+double rounded(double bytes_per_second) {
+  const double step = std::pow(10, std::floor(std::log10(8 * bytes_per_second)) - 2);
+  return std::round(8 * bytes_per_second / step) * step / 8;
+}
+
 // Over which the collective takes `ratio` times the product: by the bytes at first, then by what
 // that gave, because latencies and copies take time too.
 std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, overlap::Pace pace,
@@ -42,7 +48,7 @@ std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, o
     Communicator linked = comm.with_link(link);
     const auto serial = one.runner(options.plans.front(), linked);
     const double got = median_of([&] { serial->communicate(); }, comm);
-    link.bytes_per_second = std::max(1.0, link.bytes_per_second * got / wanted);
+    link.bytes_per_second = rounded(std::max(1.0, link.bytes_per_second * got / wanted));
   }
   return link;
 }
