@@ -6,8 +6,8 @@
 //   for (const Window& window : windows)
 //     gemm.run({.x = {x}, .weight = w, .out = chunk, .window = window, .packed_x = &ready});
 //
-// It changes no bits, only the time. It is as long-lived as the x it was made of: when x has
-// changed, pack it again.
+// It changes no bits, only the time. It belongs to the x it was made of: run() refuses another, and
+// when the elements of x have changed, which nobody can see, pack it again.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class PLAIT_EXPORT PackedInput {
   PackedInput& operator=(PackedInput&&) noexcept;
   ~PackedInput();
 
-  // Of the x it was made of; 0 before there was one.
+  // Of the x it was made of; 0 before there was one, and of a PackedInput that was moved from.
   std::int64_t rows() const;
   std::int64_t k() const;
 
   class State;
-  State& state() const { return *state_; }  // for backends
+  State& state() const;  // for backends
 
  private:
   std::unique_ptr<State> state_;

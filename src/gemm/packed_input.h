@@ -12,19 +12,19 @@ class PackedInput::State {
   // Only a kernel that can't read X in place leaves anything to be packed.
   void pack(const Input& x, const gemm::Depth& depth, const gemm::TileKernel* kernel, int threads);
 
-  // Error{invalid_argument} unless pack() was given such an X, for a kernel that reads the same.
+  // Error{invalid_argument} unless pack() was given this X, for a kernel that reads the same.
   void check(const Input& x, const gemm::Depth& depth, const gemm::TileKernel* kernel) const;
 
   // nullptr: X is read, or packed, where it is.
   const gemm::Rows* rows() const { return rows_.data == nullptr ? nullptr : &rows_; }
 
-  std::int64_t row_count() const { return row_count_; }
+  std::int64_t row_count() const { return x_.rows(); }
   const gemm::Depth& depth() const { return depth_; }
 
  private:
   Buffer memory_;
   gemm::Rows rows_ = {};
-  std::int64_t row_count_ = 0;
+  Input x_ = {};  // what was packed; never read again
   gemm::Depth depth_;
   gemm::RowsForm form_ = {};
 };
