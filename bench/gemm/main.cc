@@ -12,10 +12,10 @@
 #include <optional>
 #include <string>
 
+#include "base/parallel.h"
 #include "cli/bench/limits.h"
 #include "cli/host/processor.h"
 #include "contenders.h"
-#include "gemm/parallel.h"
 #include "plait/gemm.h"
 
 namespace plait::bench {
@@ -58,7 +58,7 @@ void add_peak(const GemmShape& shape, Dtype dtype) {
   benchmark::RegisterBenchmark(name.c_str(),
                                [dtype](benchmark::State& state) {
                                  const cli::Limit limit =
-                                     cli::multiplying(dtype, gemm::thread_count(0));
+                                     cli::multiplying(dtype, base::thread_count(0));
                                  for (auto _ : state) limit.call();
                                  report(state, limit.amount);
                                })
@@ -115,12 +115,12 @@ int main_of(int argc, char** argv) {
   benchmark::AddCustomContext("processor", cli::read_processor().model);
   benchmark::AddCustomContext("compiler", __VERSION__);
   benchmark::AddCustomContext("onednn", onednn_version());
-  benchmark::AddCustomContext("threads", std::to_string(gemm::thread_count(0)));
+  benchmark::AddCustomContext("threads", std::to_string(base::thread_count(0)));
   benchmark::AddCustomContext("n", std::to_string(operands.shape().n));
   benchmark::AddCustomContext("k", std::to_string(operands.shape().k));
   for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
     benchmark::AddCustomContext("peak_" + std::string(name(dtype)),
-                                cli::multiplying(dtype, gemm::thread_count(0)).by);
+                                cli::multiplying(dtype, base::thread_count(0)).by);
     benchmark::AddCustomContext("backend_" + std::string(name(dtype)),
                                 backend_of(operands.shape(), dtype));
   }

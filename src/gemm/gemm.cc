@@ -5,10 +5,10 @@
 
 #include "base/check.h"
 #include "base/default_floats.h"
+#include "base/parallel.h"
 #include "gemm/backends.h"
 #include "gemm/checks.h"
 #include "gemm/packed_input.h"
-#include "gemm/parallel.h"
 #include "gemm/product.h"
 #include "gemm/quant_panels.h"
 #include "gemm/reference.h"
@@ -37,7 +37,7 @@ class Gemm::State {
                              .depth = depth,
                              .packed_rows = rows_of(call.packed_x),
                              .bias = bias_of(call),
-                             .threads = gemm::thread_count(threads_)};
+                             .threads = base::thread_count(threads_)};
     if (gemm::size(task.rows) == 0 || gemm::size(task.columns) == 0) return;
     if (kernel_ == nullptr) return gemm::run_reference(task);
     gemm::Product(*kernel_, task, workspace_).run();
@@ -45,7 +45,7 @@ class Gemm::State {
 
   void pack(const Input& x, PackedInput& to) const {
     gemm::check_input(desc_, x);
-    to.state().pack(x, gemm::depth_of(desc_), kernel_.get(), gemm::thread_count(threads_));
+    to.state().pack(x, gemm::depth_of(desc_), kernel_.get(), base::thread_count(threads_));
   }
 
  private:
@@ -97,7 +97,7 @@ void Gemm::pack(const Input& x, PackedInput& to) const { state_->pack(x, to); }
 
 Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
   gemm::check(desc);
-  gemm::check_threads(options.threads, "matmul");
+  base::check_threads(options.threads, "matmul");
   std::string names;
   const char* refusal = nullptr;
   for (const gemm::Backend& backend : gemm::backends()) {

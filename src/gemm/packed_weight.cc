@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "gemm/depth.h"
 #include "gemm/panels.h"
-#include "gemm/parallel.h"
 #include "gemm/quant_panels.h"
 #include "quant/scheme.h"
 #include "tensor/validate.h"
@@ -45,14 +45,14 @@ PackedWeight::PackedWeight(const WeightView& weight, int threads)
     : dtype_(weight.view.dtype), n_(weight.n()), k_(weight.k()) {
   tensor::validate_on_cpu(weight.view, "packed weight: weight");
   quant::check_layout(weight.layout, "packed weight: the weight");
-  gemm::check_threads(threads, "packed weight");
+  base::check_threads(threads, "packed weight");
   PLAIT_CHECK(dtype_ != Dtype::s8, "packed weight: weight is s8 ", weight.view.rows, " x ",
               weight.view.cols, ", which needs scales: QuantizedWeight::from_parts() takes both");
   const gemm::Storage storage = gemm::storage_of(dtype_);
   panel_bytes_ = gemm::panel_bytes(storage, gemm::Depth{.k = k_}.padded());
   if (panel_bytes_ == 0) return;
   panels_ = room_for_panels(n_, panel_bytes_);
-  gemm::parallel_for(gemm::panels_of(n_), threads, [&](std::int64_t p) {
+  base::parallel_for(gemm::panels_of(n_), threads, [&](std::int64_t p) {
     std::byte* to = panels_.data() + static_cast<std::size_t>(p) * panel_bytes_;
     for (std::int64_t k = 0; k < k_; k += kDepthAtOnce) {
       const gemm::PanelPart part = {
@@ -64,12 +64,12 @@ PackedWeight::PackedWeight(const WeightView& weight, int threads)
 
 PackedWeight::PackedWeight(const QuantizedWeight& weight, int threads)
     : dtype_(Dtype::s8), scheme_(weight.scheme()), n_(weight.n()), k_(weight.k()) {
-  gemm::check_threads(threads, "packed weight");
+  base::check_threads(threads, "packed weight");
   const gemm::Storage storage = gemm::storage_of(*scheme_);
   const gemm::Depth depth = gemm::depth_of(*scheme_, k_);
   panel_bytes_ = gemm::panel_bytes(storage, depth.padded());
   panels_ = room_for_panels(n_, panel_bytes_);
-  gemm::parallel_for(gemm::panels_of(n_), threads, [&](std::int64_t p) {
+  base::parallel_for(gemm::panels_of(n_), threads, [&](std::int64_t p) {
     std::byte* to = panels_.data() + static_cast<std::size_t>(p) * panel_bytes_;
     for (std::int64_t g = 0; g < depth.groups(); ++g) {
       const gemm::PanelPart part = {.panel = p, .begin = depth.begin(g), .length = depth.length(g)};

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "base/default_floats.h"
-#include "gemm/parallel.h"
+#include "base/parallel.h"
 #include "gemm/places.h"
 #include "gemm/quant_panels.h"
 
@@ -90,7 +90,7 @@ void Product::run_superblock(Range rows) {
   // A thread without a job would only have to be woken.
   const auto most = static_cast<std::int64_t>(jobs.size());
   const auto threads = static_cast<int>(std::clamp<std::int64_t>(most, 1, task_.threads));
-  on_threads(threads, [&](int thread) {
+  base::on_threads(threads, [&](int thread) {
     Workspace::Thread& memory = workspace_.threads[static_cast<std::size_t>(thread)];
     kernel_.begin();
     try {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/parallel.h"
 #include "gemm/loops.h"
-#include "gemm/parallel.h"
 
 namespace plait::gemm {
 namespace {
@@ -156,7 +156,7 @@ Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel&
   const std::int64_t group_stride =
       kernel.row_form() == RowForm::plain ? stride * kRowGroup : stride;
   const std::int64_t groups = ceil_div(rows.end - rows.begin, kRowGroup);
-  parallel_for(groups, packing.threads, [&](std::int64_t group) {
+  base::parallel_for(groups, packing.threads, [&](std::int64_t group) {
     const std::int64_t begin = rows.begin + group * kRowGroup;
     pack_group(x, {begin, std::min(begin + kRowGroup, rows.end)}, depth, kernel,
                packing.to + group * group_stride);

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "gemm/parallel.h"
+#include "base/parallel.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
@@ -75,7 +75,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
                                           .out = desc.out,
                                           .gathered = desc.gathered},
                               .plan = plan_,
-                              .threads = gemm::thread_count(options.threads),
+                              .threads = base::thread_count(options.threads),
                               .gemm = std::move(gemm)};
   if (alone) {
     operation_ = overlap::make_plain(std::move(setting));

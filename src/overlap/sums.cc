@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "gemm/parallel.h"
+#include "base/parallel.h"
 #include "overlap/copy_block.h"
 #include "tensor/reduce.h"
 
@@ -100,7 +100,7 @@ bool Sums::sum_next() {
     const std::int64_t shares = std::clamp<std::int64_t>(block.elements() / kLeastPerThread, 1,
                                                          std::min<std::int64_t>(rows, threads_));
     const auto world = parts_.size();
-    gemm::parallel_for(shares, threads_, [&](std::int64_t i) {
+    base::parallel_for(shares, threads_, [&](std::int64_t i) {
       sum_rows(block, own, {rows * i / shares, rows * (i + 1) / shares},
                places_.data() + static_cast<std::size_t>(i) * world);
     });

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "cli/bench/peak_loops.h"
-#include "gemm/parallel.h"
 #include "plait/buffer.h"
 
 namespace plait::cli {
@@ -52,7 +52,7 @@ Limit multiplying(Dtype operand, int threads) {
   return {.by = loop.name,
           .amount = loop.run(1) * static_cast<double>(rounds) * threads,
           .call = [&loop, rounds, threads] {
-            gemm::on_threads(threads, [&](int) { loop.run(rounds); });
+            base::on_threads(threads, [&](int) { loop.run(rounds); });
           }};
 }
 
@@ -63,7 +63,7 @@ Limit reading(std::size_t bytes, int threads) {
   const auto block = std::make_shared<Buffer>(bytes, BufferOptions{.huge_pages = true});
   std::fill_n(block->data(), bytes, std::byte{1});  // touched, and not one page of zeros read again
   return {.by = {}, .amount = static_cast<double>(part) * threads, .call = [block, part, threads] {
-            gemm::on_threads(threads, [&](int thread) {
+            base::on_threads(threads, [&](int thread) {
               read_all(block->data() + static_cast<std::size_t>(thread) * part, part);
             });
           }};

@@ -1,9 +1,9 @@
 #include "cli/bench/matmul_options.h"
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/options.h"
-#include "gemm/parallel.h"
 
 namespace plait::cli {
 namespace {
@@ -140,8 +140,8 @@ MatmulOptions understand(const Wishes& wishes) {
   options.layout = read_layout(wishes.layout);
   options.threads =
       wishes.threads.empty()
-          ? gemm::thread_count(0)
-          : static_cast<int>(read_count("--threads", wishes.threads, gemm::kMostThreads));
+          ? base::thread_count(0)
+          : static_cast<int>(read_count("--threads", wishes.threads, base::kMostThreads));
   if (wishes.backend.empty())
     options.backends = {""};
   else

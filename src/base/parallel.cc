@@ -1,4 +1,4 @@
-#include "gemm/parallel.h"
+#include "base/parallel.h"
 
 #include <omp.h>
 
@@ -10,7 +10,7 @@
 #include "base/default_floats.h"
 #include "base/process.h"
 
-namespace plait::gemm {
+namespace plait::base {
 namespace {
 
 // The first exception of several threads. Memory ordering: the winner writes first_ after its
@@ -38,12 +38,12 @@ class FirstError {
 // the thread sanitizer can't see into libgomp.
 class Team {
  public:
-  explicit Team(base::FunctionRef<void(int)> body) : body_(body) {}
+  explicit Team(FunctionRef<void(int)> body) : body_(body) {}
 
   void fork() { forked_.store(true, std::memory_order_release); }  // pairs with run()
   void run(int thread) {
     (void)forked_.load(std::memory_order_acquire);  // pairs with fork()
-    const base::DefaultFloats floats;
+    const DefaultFloats floats;
     error_.guard([&] { body_(thread); });
     ended_.fetch_add(1, std::memory_order_release);  // pairs with join()
   }
@@ -55,7 +55,7 @@ class Team {
  private:
   std::atomic<bool> forked_{false};
   std::atomic<int> ended_{0};
-  base::FunctionRef<void(int)> body_;
+  FunctionRef<void(int)> body_;
   FirstError error_;
 };
 
@@ -67,15 +67,15 @@ class Team {
 
 // Memory ordering: the guard is made before its address is stored (release), which pool_is_lost()
 // loads (acquire).
-std::atomic<const base::ForkGuard*> pool{nullptr};
+std::atomic<const ForkGuard*> pool{nullptr};
 
 void remember_pool() {
-  static const auto* const guard = new base::ForkGuard;  // threads may outlive everything else
+  static const auto* const guard = new ForkGuard;  // threads may outlive everything else
   pool.store(guard, std::memory_order_release);
 }
 
 bool pool_is_lost() {
-  const base::ForkGuard* guard = pool.load(std::memory_order_acquire);
+  const ForkGuard* guard = pool.load(std::memory_order_acquire);
   return guard != nullptr && guard->in_child();
 }
 
@@ -91,9 +91,9 @@ int thread_count(int wanted) {
   return wanted > 0 ? wanted : std::clamp(omp_get_max_threads(), 1, kMostThreads);
 }
 
-void on_threads(int threads, base::FunctionRef<void(int)> body) {
+void on_threads(int threads, FunctionRef<void(int)> body) {
   if (threads <= 1) {
-    const base::DefaultFloats floats;
+    const DefaultFloats floats;
     body(0);
     return;
   }
@@ -104,7 +104,7 @@ void on_threads(int threads, base::FunctionRef<void(int)> body) {
   team.join();
 }
 
-void parallel_for(std::int64_t n, int threads, base::FunctionRef<void(std::int64_t)> body) {
+void parallel_for(std::int64_t n, int threads, FunctionRef<void(std::int64_t)> body) {
   std::atomic<std::int64_t> next{0};
   std::atomic<bool> failed{false};
   const int count = static_cast<int>(std::min<std::int64_t>(thread_count(threads), n));
@@ -123,4 +123,4 @@ void parallel_for(std::int64_t n, int threads, base::FunctionRef<void(std::int64
   });
 }
 
-}  // namespace plait::gemm
+}  // namespace plait::base

@@ -10,7 +10,7 @@
 
 #include "base/function_ref.h"
 
-namespace plait::gemm {
+namespace plait::base {
 
 // OpenMP ends the process where it can't start as many as it is asked for.
 inline constexpr int kMostThreads = 1024;
@@ -25,9 +25,9 @@ int thread_count(int wanted);
 
 // body(i) for every i in [0, n), in any order, by up to `threads` threads (0: as above). The first
 // exception that a body throws is thrown here, when all have ended.
-void parallel_for(std::int64_t n, int threads, base::FunctionRef<void(std::int64_t)> body);
+void parallel_for(std::int64_t n, int threads, FunctionRef<void(std::int64_t)> body);
 
 // body(thread) once on each of `threads` threads, numbered from 0.
-void on_threads(int threads, base::FunctionRef<void(int)> body);
+void on_threads(int threads, FunctionRef<void(int)> body);
 
-}  // namespace plait::gemm
+}  // namespace plait::base
