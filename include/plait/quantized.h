@@ -7,6 +7,8 @@
 // Values are whole numbers: -128..127 with 8 bits, -8..7 with 4. Offsets, where there are any, are
 // whole numbers of the same range, so that value + offset is exact even in bf16. Scales are f32.
 // What is rounded, and by how much: docs/concepts/quantisation.md.
+//
+// `threads` share the work, and change nothing but the time; 0: as many as OpenMP would use.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +61,7 @@ class PLAIT_EXPORT QuantizedWeight {
   // Copies the parts. Error{invalid_argument} names what does not fit: a shape, a dtype, an offset
   // outside the range of 4 bits, a scale that is not finite.
   static QuantizedWeight from_parts(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
-                                    const QuantizedParts& parts);
+                                    const QuantizedParts& parts, int threads = 0);
 
   const QuantScheme& scheme() const { return scheme_; }
   std::int64_t n() const { return n_; }
@@ -82,7 +84,7 @@ class PLAIT_EXPORT QuantizedWeight {
 
   // (value + offset) · scale of every weight, multiplied in f32 and then converted to out's dtype
   // (f32, bf16 or f16); out is [n, k] with out_in, [k, n] with in_out.
-  void dequantize(const TensorView& out, WeightLayout layout) const;
+  void dequantize(const TensorView& out, WeightLayout layout, int threads = 0) const;
 
  private:
   QuantScheme scheme_;
@@ -96,13 +98,15 @@ class PLAIT_EXPORT QuantizedWeight {
   void check_inside(std::int64_t column, std::int64_t k) const;
   std::size_t part_of(std::int64_t column, std::int64_t k) const;
 
-  friend PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
+  friend PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme,
+                                               int threads);
 };
 
 // Every weight's nearest value, ties to even. The scale is the largest magnitude of its part
 // divided by 127 or 7; with offsets, the range of its part, widened to hold 0, divided by 255 or
 // 15. In either case 0 stays 0, and a part of zeros has the scale 0. Error{invalid_argument} for
 // weights that are not finite.
-PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme);
+PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme,
+                                      int threads = 0);
 
 }  // namespace plait

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "base/default_floats.h"
+#include "base/parallel.h"
 #include "quant/scheme.h"
 #include "quant/tiles.h"
 #include "tensor/validate.h"
@@ -44,14 +45,15 @@ void multiply(const QuantizedWeight& weight, std::int64_t group_size, const Row&
 
 }  // namespace
 
-void QuantizedWeight::dequantize(const TensorView& out, WeightLayout layout) const {
+void QuantizedWeight::dequantize(const TensorView& out, WeightLayout layout, int threads) const {
   check_out(*this, {.view = out, .layout = layout});
+  base::check_threads(threads, "dequantize");
   const base::DefaultFloats floats;
   const WeightView packed = {.view = values(), .layout = WeightLayout::out_in};
   const std::int64_t group_size = quant::group_size(scheme_, k_);
-  quant::Block<std::int8_t> read;
-  quant::Block<float> block;
-  quant::for_each_tile(n_, k_, [&](const Tile& tile) {
+  quant::for_each_tile({.n = n_, .k = k_, .threads = threads}, [&](const Tile& tile) {
+    quant::Block<std::int8_t> read;
+    quant::Block<float> block;
     quant::read_values(packed, quant::format_of(scheme_.bits), tile, read);
     for (std::int64_t c = 0; c < tile.columns; ++c) {
       multiply(*this, group_size,

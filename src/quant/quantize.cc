@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/default_floats.h"
+#include "base/parallel.h"
 #include "quant/grid.h"
 #include "quant/scheme.h"
 #include "quant/tiles.h"
@@ -28,9 +29,11 @@ struct Job {
   QuantScheme scheme;
   std::int64_t group;  // consecutive k of a part
   const quant::Format& format;
+  int threads;
 
   std::int64_t n() const { return weight.n(); }
   std::int64_t k() const { return weight.k(); }
+  quant::Tiling tiling() const { return {.n = n(), .k = k(), .threads = threads}; }
 };
 
 [[noreturn]] void refuse(const Job& job, std::int64_t column, std::int64_t k, float weight) {
@@ -50,8 +53,8 @@ struct Job {
 
 // One range for every part, [groups, n]; refuses what is not finite.
 void find_ranges(const Job& job, Range* ranges) {
-  quant::Block<float> block;
-  quant::for_each_tile(job.n(), job.k(), [&](const Tile& tile) {
+  quant::for_each_tile(job.tiling(), [&](const Tile& tile) {
+    quant::Block<float> block;
     quant::read_tile(job.weight, tile, block);
     for (std::int64_t c = 0; c < tile.columns; ++c) {
       const std::int64_t column = tile.column + c;
@@ -78,20 +81,22 @@ struct Parts {
   std::int8_t* offsets;
 };
 
-void find_grids(const Job& job, const Range* ranges, std::int64_t count, const Parts& parts) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Grid grid = job.scheme.offsets ? Grid::shifted(ranges[i], job.format)
-                                         : Grid::centred(ranges[i], job.format);
-    parts.scales[i] = grid.scale;
-    if (job.scheme.offsets) parts.offsets[i] = static_cast<std::int8_t>(grid.offset);
-  }
+void find_grids(const Job& job, const Range* ranges, std::int64_t groups, const Parts& parts) {
+  base::parallel_for(groups, job.threads, [&](std::int64_t group) {
+    for (std::int64_t i = group * job.n(); i < (group + 1) * job.n(); ++i) {
+      const Grid grid = job.scheme.offsets ? Grid::shifted(ranges[i], job.format)
+                                           : Grid::centred(ranges[i], job.format);
+      parts.scales[i] = grid.scale;
+      if (job.scheme.offsets) parts.offsets[i] = static_cast<std::int8_t>(grid.offset);
+    }
+  });
 }
 
 void find_values(const Job& job, const Parts& parts, std::int8_t* values) {
   const std::int64_t row_bytes = job.format.row_bytes(job.k());
-  quant::Block<float> block;
-  std::array<std::int8_t, quant::kTileK> whole;  // NOLINT(*-member-init): written first
-  quant::for_each_tile(job.n(), job.k(), [&](const Tile& tile) {
+  quant::for_each_tile(job.tiling(), [&](const Tile& tile) {
+    quant::Block<float> block;
+    std::array<std::int8_t, quant::kTileK> whole;  // NOLINT(*-member-init): written first
     quant::read_tile(job.weight, tile, block);
     for (std::int64_t c = 0; c < tile.columns; ++c) {
       const std::int64_t column = tile.column + c;
@@ -112,8 +117,9 @@ void find_values(const Job& job, const Parts& parts, std::int8_t* values) {
 
 }  // namespace
 
-QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme) {
+QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme, int threads) {
   quant::check_scheme(scheme, "quantize");
+  base::check_threads(threads, "quantize");
   check_weight(weight);
   QuantizedWeight result;
   result.scheme_ = scheme;
@@ -124,7 +130,8 @@ QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme) {
   const Job job = {.weight = weight,
                    .scheme = scheme,
                    .group = quant::group_size(scheme, weight.k()),
-                   .format = quant::format_of(scheme.bits)};
+                   .format = quant::format_of(scheme.bits),
+                   .threads = threads};
   const Parts parts = {.scales = reinterpret_cast<float*>(result.scales_.data()),
                        .offsets = reinterpret_cast<std::int8_t*>(result.offsets_.data())};
   const std::int64_t count = result.groups() * result.n();
@@ -134,7 +141,7 @@ QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme) {
 
   find_ranges(job, ranges);
   if (scheme.per == QuantPer::tensor) share_one_range(ranges, count);
-  find_grids(job, ranges, count, parts);
+  find_grids(job, ranges, result.groups(), parts);
   find_values(job, parts, reinterpret_cast<std::int8_t*>(result.values_.data()));
   return result;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "quant/scheme.h"
 #include "quant/tiles.h"
 #include "tensor/validate.h"
@@ -111,10 +112,11 @@ void copy_offsets(const ConstTensorView& from, const TensorView& to) {
 }
 
 // Any layout to [n, row_bytes(k)].
-void copy_values(const Wanted& wanted, const WeightView& from, std::int8_t* to) {
+void copy_values(const Wanted& wanted, const WeightView& from, int threads, std::int8_t* to) {
   const std::int64_t row_bytes = wanted.format.row_bytes(wanted.k);
-  quant::Block<std::int8_t> block;
-  quant::for_each_tile(wanted.n, wanted.k, [&](const quant::Tile& tile) {
+  const quant::Tiling tiling = {.n = wanted.n, .k = wanted.k, .threads = threads};
+  quant::for_each_tile(tiling, [&](const quant::Tile& tile) {
+    quant::Block<std::int8_t> block;
     quant::read_values(from, wanted.format, tile, block);
     for (std::int64_t c = 0; c < tile.columns; ++c) {
       std::int8_t* row = to + (tile.column + c) * row_bytes + wanted.format.row_bytes(tile.k);
@@ -126,8 +128,10 @@ void copy_values(const Wanted& wanted, const WeightView& from, std::int8_t* to) 
 }  // namespace
 
 QuantizedWeight QuantizedWeight::from_parts(const QuantScheme& scheme, std::int64_t n,
-                                            std::int64_t k, const QuantizedParts& parts) {
+                                            std::int64_t k, const QuantizedParts& parts,
+                                            int threads) {
   quant::check_scheme(scheme, kWho);
+  base::check_threads(threads, kWho);
   PLAIT_CHECK(n >= 0 && k >= 0, kWho, ": n = ", n, " and k = ", k, " must not be negative");
   const Wanted wanted = {.scheme = scheme, .n = n, .k = k, .format = quant::format_of(scheme.bits)};
   check_values(wanted, parts);
@@ -142,7 +146,7 @@ QuantizedWeight QuantizedWeight::from_parts(const QuantScheme& scheme, std::int6
   if (scheme.offsets) {
     copy_offsets(parts.offsets, result.offsets_.view(Dtype::s8, result.groups(), n));
   }
-  copy_values(wanted, {.view = parts.values, .layout = parts.layout},
+  copy_values(wanted, {.view = parts.values, .layout = parts.layout}, threads,
               reinterpret_cast<std::int8_t*>(result.values_.data()));
   return result;
 }

@@ -1,5 +1,8 @@
 #include "quant/tiles.h"
 
+#include <algorithm>
+
+#include "base/parallel.h"
 #include "plait/dtype.h"
 
 namespace plait::quant {
@@ -21,7 +24,38 @@ void gather(const T* column, std::int64_t columns, T* values) {
   for (std::int64_t c = 0; c < columns; ++c) values[c] = column[c * Block<T>::kStride];
 }
 
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Fewer weights take less time than a thread to wake.
+constexpr std::int64_t kLeastWeights = 32768;
+
+// Columns that a thread takes at a time: so few that a thread which comes late has less to do.
+std::int64_t strip_columns(const Tiling& tiling, int threads) {
+  const std::int64_t strips = threads == 1 ? 1 : std::int64_t{4} * threads;
+  const std::int64_t columns =
+      std::max(ceil_div(tiling.n, strips), ceil_div(kLeastWeights, tiling.k));
+  return ceil_div(columns, kTileColumns) * kTileColumns;
+}
+
 }  // namespace
+
+void for_each_tile(const Tiling& tiling, base::FunctionRef<void(const Tile&)> body) {
+  if (tiling.n == 0 || tiling.k == 0) return;
+  const int threads = base::thread_count(tiling.threads);
+  const std::int64_t step = strip_columns(tiling, threads);
+  base::parallel_for(ceil_div(tiling.n, step), threads, [&](std::int64_t strip) {
+    const std::int64_t end = std::min((strip + 1) * step, tiling.n);
+    // Columns advance first: of a weight in in_out, neighbours share what a cache line holds.
+    for (std::int64_t k = 0; k < tiling.k; k += kTileK) {
+      for (std::int64_t column = strip * step; column < end; column += kTileColumns) {
+        body({.column = column,
+              .columns = std::min(kTileColumns, end - column),
+              .k = k,
+              .k_count = std::min(kTileK, tiling.k - k)});
+      }
+    }
+  });
+}
 
 void read_tile(const WeightView& weight, const Tile& tile, Block<float>& block) {
   const ConstTensorView& view = weight.view;

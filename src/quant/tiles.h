@@ -1,14 +1,15 @@
 // A weight by tiles that stay in the first cache, columns along the rows whatever the layout.
 //
-//   for_each_tile(n, k, [&](const Tile& tile) {
+//   for_each_tile({.n = n, .k = k, .threads = 0}, [&](const Tile& tile) {
+//     Block<float> block;
 //     read_tile(weight, tile, block);   // block.row(c)[i] is the weight of column tile.column + c,
 //   });                                 // k tile.k + i
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "base/function_ref.h"
 #include "plait/weight.h"
 #include "quant/format.h"
 
@@ -35,19 +36,13 @@ class Block {
   alignas(64) std::array<T, kTileColumns * kStride> elements_;
 };
 
-// Columns advance first: of a weight in in_out, neighbours share what a cache line holds.
-template <class Body>
-void for_each_tile(std::int64_t n, std::int64_t k, const Body& body) {
-  if (n == 0) return;
-  for (std::int64_t at = 0; at < k; at += kTileK) {
-    for (std::int64_t column = 0; column < n; column += kTileColumns) {
-      body(Tile{.column = column,
-                .columns = std::min(kTileColumns, n - column),
-                .k = at,
-                .k_count = std::min(kTileK, k - at)});
-    }
-  }
-}
+struct Tiling {
+  std::int64_t n, k;
+  int threads;  // 0: as many as OpenMP would use
+};
+
+// All tiles of a column are one thread's, in the order of k: a column's own needs no lock.
+void for_each_tile(const Tiling& tiling, base::FunctionRef<void(const Tile&)> body);
 
 // Weights in f32.
 void read_tile(const WeightView& weight, const Tile& tile, Block<float>& block);

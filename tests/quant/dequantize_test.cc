@@ -69,6 +69,8 @@ TEST(Dequantize, RefusesOutputsThatDoNotFit) {
             "dequantize: out is 37 x 301 but its data is null");
   EXPECT_EQ(sentence_of([&] { weight.dequantize(out.out, static_cast<WeightLayout>(4)); }),
             "dequantize: out has the unknown layout 4");
+  EXPECT_EQ(sentence_of([&] { weight.dequantize(out.out, WeightLayout::out_in, 1025); }),
+            "dequantize: threads=1025 is not between 0 and 1024");
 }
 
 }  // namespace

@@ -193,6 +193,48 @@ TEST(Quantize, DoesNotDependOnTheModeOfTheThread) {
   }
 }
 
+// Large enough to be shared by three threads, of which the caller's alone is in that mode.
+TEST(Quantize, DoesNotDependOnTheNumberOfThreads) {
+  constexpr std::int64_t kN = 211;
+  constexpr std::int64_t kK = 701;
+  const auto half_tiny = [](std::int64_t column, std::int64_t k) {
+    return uneven(column, k) * (column % 2 == 0 ? 1e-41F : 3.7F);
+  };
+  const FloatMode mode = float_modes().back();
+  for (const WeightLayout layout : kLayouts) {
+    const OwnedWeight weight = make_weight(kN, kK, half_tiny, {.layout = layout, .gap = 1});
+    const OwnedWeight one_back = empty_weight(kN, kK);
+    for (const QuantScheme& scheme : all_schemes(100)) {
+      const QuantizedWeight one = quantize(weight.view(), scheme, 1);
+      one.dequantize(one_back.out, WeightLayout::out_in, 1);
+      for (const int threads : {0, 2, 3}) {
+        const OwnedWeight back = empty_weight(kN, kK);
+        mode.enter();
+        const QuantizedWeight many = quantize(weight.view(), scheme, threads);
+        many.dequantize(back.out, WeightLayout::out_in, threads);
+        mode.leave();
+        EXPECT_TRUE(same_weight(many, one)) << name(scheme) << ", threads: " << threads;
+        EXPECT_EQ(bytes_of(back.out), bytes_of(one_back.out)) << name(scheme) << ", " << threads;
+        const QuantizedWeight taken =
+            QuantizedWeight::from_parts(scheme, kN, kK, parts_of(one), threads);
+        EXPECT_TRUE(same_weight(taken, one)) << name(scheme) << ", threads: " << threads;
+      }
+    }
+  }
+}
+
+// The other threads' exceptions reach the caller.
+TEST(Quantize, RefusesWhatAnyThreadFinds) {
+  const auto bad_at_the_end = [](std::int64_t column, std::int64_t k) {
+    return column == 210 && k == 700 ? kNan : 1.0F;
+  };
+  const OwnedWeight weight = make_weight(211, 701, bad_at_the_end);
+  for (const int threads : {1, 2, 3}) {
+    EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {}, threads); }),
+              "quantize: the weight at [210, 700] is nan; only finite weights can be quantised");
+  }
+}
+
 TEST(Quantize, NamesTheWeightThatIsNotFinite) {
   const auto refusal = [](float bad, WeightLayout layout, Dtype dtype) {
     const auto weight_of = [bad](std::int64_t column, std::int64_t k) {
@@ -233,6 +275,8 @@ TEST(Quantize, RefusesWhatIsNoWeight) {
             "quantize: the weight has the unknown layout 9");
   EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {.bits = 3}); }),
             "quantize: the scheme has 3 bits; 8 and 4 are known");
+  EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {}, -1); }),
+            "quantize: threads=-1 is not between 0 and 1024");
 }
 
 }  // namespace

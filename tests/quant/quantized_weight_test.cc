@@ -44,6 +44,14 @@ struct Given {
   }
 };
 
+TEST(FromParts, RefusesThreadsThatNobodyCanMean) {
+  const Given given;
+  EXPECT_EQ(sentence_of([&] {
+              QuantizedWeight::from_parts(given.scheme, given.n, given.k, given.parts, -1);
+            }),
+            "quantized weight: threads=-1 is not between 0 and 1024");
+}
+
 TEST(FromParts, KeepsWhatItIsGiven) {
   const Given given;
   const QuantizedWeight weight = given.make();

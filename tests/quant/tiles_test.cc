@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "quant/weights.h"
 
@@ -11,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kN = kTileColumns + 5;
 constexpr std::int64_t kK = kTileK + 7;
+constexpr Tiling kTiling = {.n = kN, .k = kK, .threads = 1};
 
 float numbered(std::int64_t column, std::int64_t k) {
   return static_cast<float>(column * 1000 + k);
@@ -18,7 +24,7 @@ float numbered(std::int64_t column, std::int64_t k) {
 
 TEST(Tiles, CoverEveryWeightOnce) {
   std::vector<int> seen(kN * kK);
-  for_each_tile(kN, kK, [&](const Tile& tile) {
+  for_each_tile(kTiling, [&](const Tile& tile) {
     EXPECT_GT(tile.columns, 0);
     EXPECT_GT(tile.k_count, 0);
     for (std::int64_t c = tile.column; c < tile.column + tile.columns; ++c) {
@@ -28,10 +34,40 @@ TEST(Tiles, CoverEveryWeightOnce) {
   EXPECT_EQ(seen, std::vector<int>(kN * kK, 1));
 }
 
+// The thread that comes first waits for the other one.
+TEST(Tiles, AreSharedByThreadsColumnByColumn) {
+  constexpr Tiling kLarge = {.n = 300, .k = 1000, .threads = 2};
+  std::mutex mutex;
+  std::condition_variable came;
+  std::set<std::thread::id> threads;
+  bool alone = false;
+  struct Column {
+    std::thread::id thread;
+    std::int64_t k = 0;  // up to which it has been seen
+  };
+  std::vector<Column> columns(kLarge.n);
+  for_each_tile(kLarge, [&](const Tile& tile) {
+    std::unique_lock lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    came.notify_all();
+    const auto both = [&] { return threads.size() == 2; };
+    alone = alone || !came.wait_for(lock, std::chrono::seconds(20), both);
+    for (std::int64_t c = tile.column; c < tile.column + tile.columns; ++c) {
+      Column& column = columns.at(static_cast<std::size_t>(c));
+      if (tile.k == 0) column.thread = std::this_thread::get_id();
+      EXPECT_EQ(column.thread, std::this_thread::get_id());
+      EXPECT_EQ(column.k, tile.k);
+      column.k = tile.k + tile.k_count;
+    }
+  });
+  EXPECT_EQ(threads.size(), 2U);
+  for (const Column& column : columns) EXPECT_EQ(column.k, kLarge.k);
+}
+
 TEST(Tiles, OfNothingAreNone) {
   const auto count = [](std::int64_t n, std::int64_t k) {
     int tiles = 0;
-    for_each_tile(n, k, [&](const Tile&) { ++tiles; });
+    for_each_tile({.n = n, .k = k, .threads = 1}, [&](const Tile&) { ++tiles; });
     return tiles;
   };
   EXPECT_EQ(count(0, std::int64_t{1} << 62), 0);
@@ -44,7 +80,7 @@ TEST(Tiles, AreReadAlikeInBothLayoutsAndWrittenBack) {
     const Lie lie = {.layout = layout, .gap = 3};
     const OwnedWeight weight = make_weight(kN, kK, numbered, lie);
     const OwnedWeight copy = empty_weight(kN, kK, lie);
-    for_each_tile(kN, kK, [&](const Tile& tile) {
+    for_each_tile(kTiling, [&](const Tile& tile) {
       read_tile(weight.view(), tile, *block);
       for (std::int64_t c = 0; c < tile.columns; ++c) {
         for (std::int64_t i = 0; i < tile.k_count; ++i) {
@@ -76,7 +112,7 @@ TEST(Tiles, ReadPackedValuesOfEveryFormat) {
         }
         format->pack(values.data(), cols, static_cast<std::int8_t*>(packed.row(row)));
       }
-      for_each_tile(kN, kK, [&](const Tile& tile) {
+      for_each_tile(kTiling, [&](const Tile& tile) {
         read_values({.view = packed, .layout = layout}, *format, tile, *block);
         for (std::int64_t c = 0; c < tile.columns; ++c) {
           for (std::int64_t i = 0; i < tile.k_count; ++i) {

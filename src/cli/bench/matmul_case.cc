@@ -114,7 +114,8 @@ void MatmulOperands::make_weight(const std::string& kind) {
   if (kind == kPlain) {
     weights_.emplace(kind, view);
   } else if (desc.quant) {
-    weights_.emplace(kind, PackedWeight(quantize(view, *desc.quant), options_.threads));
+    weights_.emplace(kind,
+                     PackedWeight(quantize(view, *desc.quant, options_.threads), options_.threads));
   } else {
     weights_.emplace(kind, PackedWeight(view, options_.threads));
   }

@@ -62,7 +62,7 @@ OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communic
   if (plain) return;
   const WeightView lying = as_it_lies(dtype);
   if (scheme) {
-    packed_.emplace(quantize(lying, *scheme), options.threads);
+    packed_.emplace(quantize(lying, *scheme, options.threads), options.threads);
   } else {
     packed_.emplace(lying, options.threads);
   }
