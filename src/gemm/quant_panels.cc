@@ -6,6 +6,7 @@
 
 #include "gemm/loops.h"
 #include "quant/format.h"
+#include "quant/scheme.h"
 
 namespace plait::gemm {
 namespace {
@@ -78,6 +79,15 @@ Depth depth_of(const QuantScheme& scheme, std::int64_t k) {
 
 Depth depth_of(const GemmDesc& desc) {
   return desc.quant ? depth_of(*desc.quant, desc.k) : Depth{.k = desc.k};
+}
+
+std::size_t packed_bytes(const GemmDesc& desc) {
+  const auto panels = static_cast<std::size_t>(panels_of(desc.n));
+  const std::int64_t k = depth_of(desc).padded();
+  if (!desc.quant) return panels * panel_bytes(storage_of(desc.weight), k);
+  const auto parts = static_cast<std::size_t>(quant::group_count(*desc.quant, desc.k));
+  const std::size_t part_bytes = sizeof(float) + (desc.quant->offsets ? sizeof(std::int8_t) : 0);
+  return panels * (panel_bytes(storage_of(*desc.quant), k) + parts * kPanelColumns * part_bytes);
 }
 
 void pack_panel(const QuantizedWeight& weight, const PanelPart& part, std::byte* to) {

@@ -35,7 +35,7 @@ class MatmulTest(CommandTest):
         self.assertEqual([one["m"] for one in found["results"]], [1, 8])
         for one in found["results"]:
             self.assertEqual(one["product"], f"m={one['m']} n=200 k=70 x=bf16 w=bf16 out=bf16")
-            self.assertEqual((one["repetitions"], one["weight_bytes"]), (2, 200 * 70 * 2))
+            self.assertEqual((one["repetitions"], one["weight_bytes"]), (2, 256 * 96 * 2))
             self.assertLessEqual(one["min_ns"], one["median_ns"])
             self.assertLessEqual(one["median_ns"], one["max_ns"])
             self.assertAlmostEqual(one["flops_per_second"] * one["median_ns"] * 1e-9,
@@ -55,9 +55,11 @@ class MatmulTest(CommandTest):
                 self.assertEqual(found["accumulate"], "--accumulate" in more)
 
     def test_quantised_weights(self):
-        schemes = {"s8": 200 * 70 + 4 * 200, "s8:tensor": 200 * 70 + 4 * 200,
-                   "s8:group=32:offsets": 200 * 70 + 3 * 200 * 5,
-                   "s4:group=64": 200 * 70 // 2 + 2 * 200 * 4}
+        # Four panels of 64 columns, and k in steps of 32 in every group.
+        schemes = {"s8": 256 * 96 + 4 * 256, "s8:tensor": 256 * 96 + 4 * 256,
+                   "s8:group=32:offsets": 256 * 96 + 3 * 256 * 5,
+                   "s8:group=7": 256 * 320 + 10 * 256 * 4,
+                   "s4:group=64": 256 * 96 // 2 + 2 * 256 * 4}
         found = self.json("-m", 3, *self.SIZE, "--weight", ",".join(schemes), "--backend", "all")
         self.assertEqual({one["weight"]: one["weight_bytes"] for one in found["results"]}, schemes)
         for one in found["results"]:

@@ -84,6 +84,25 @@ TEST(QuantPanels, SayHowMuchAProductReads) {
   EXPECT_EQ(bytes("s4:group=64:offsets"), 128U * 256 / 2 + 4 * 128 * 5);
 }
 
+// Columns are padded to whole panels, and the k of every group to whole steps.
+TEST(QuantPanels, TakeAsManyBytesAsIsSaidBefore) {
+  for (const auto& [n, k] :
+       {std::pair{0, 5}, std::pair{5, 0}, std::pair{1, 1}, std::pair{200, 70}}) {
+    const OwnedWeight owned = make_weight(n, k, weight_of);
+    GemmDesc desc = {.m = 1, .n = n, .k = k, .weight = Dtype::f32};
+    EXPECT_EQ(packed_bytes(desc), PackedWeight(owned.view()).bytes()) << name(desc);
+    for (const std::int64_t group : {1, 33, 64}) {
+      for (const QuantScheme& scheme : all_schemes(group)) {
+        desc.quant = scheme;
+        EXPECT_EQ(packed_bytes(desc), PackedWeight(quantize(owned.view(), scheme)).bytes())
+            << name(desc);
+      }
+    }
+  }
+  const GemmDesc ones = {.m = 1, .n = 64, .k = 10, .quant = parse_quant_scheme("s8:group=1")};
+  EXPECT_EQ(packed_bytes(ones), std::size_t{64} * 10 * (32 + sizeof(float)));
+}
+
 std::string pieces_of(const Depth& depth, std::int64_t step) {
   Cut cut;
   cut.make(depth, step);

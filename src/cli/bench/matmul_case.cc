@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/host/memory.h"
 #include "gemm/backends.h"
+#include "gemm/quant_panels.h"
 #include "plait/quantized.h"
 #include "tensor/fill.h"
 
@@ -46,11 +47,12 @@ std::size_t elements(std::int64_t rows, std::int64_t cols) {
 
 void check_memory(const MatmulOptions& options) {
   const std::int64_t m = *std::max_element(options.m.begin(), options.m.end());
-  // A weight is kept as it came and packed.
-  const std::size_t weights =
-      elements(options.n, options.k) * sizeof(float) * (1 + options.weights.size());
-  const std::size_t needed =
-      weights + (elements(m, options.k) + elements(m, options.n)) * 2 * sizeof(float);
+  // Sizes are at most 2^24 each, so that all of this can be counted.
+  std::size_t needed = (elements(m, options.k) + elements(m, options.n)) * 2 * sizeof(float);
+  for (const std::string& weight : options.weights) {
+    needed += elements(options.n, options.k) * sizeof(float);  // as it came
+    if (weight != kPlain) needed += gemm::packed_bytes(describe(options, m, weight));
+  }
   const auto available = static_cast<std::size_t>(read_memory().available);
   PLAIT_CHECK(needed <= available, "m=", m, " n=", options.n, " k=", options.k, " may take ",
               base::show_bytes(static_cast<double>(needed)), " and there are ",
@@ -65,13 +67,8 @@ double MatmulCase::flops() const {
 }
 
 std::size_t MatmulCase::weight_bytes() const {
-  if (!desc.quant) return elements(desc.n, desc.k) * size_of(desc.weight);
-  const QuantScheme& scheme = *desc.quant;
-  const std::int64_t groups =
-      scheme.per == QuantPer::group ? (desc.k + scheme.group - 1) / scheme.group : 1;
-  const std::size_t per_scale = sizeof(float) + (scheme.offsets ? 1 : 0);
-  return elements(desc.n, desc.k) * static_cast<std::size_t>(scheme.bits) / 8 +
-         elements(groups, desc.n) * per_scale;
+  if (weight != kPlain) return gemm::packed_bytes(desc);
+  return elements(desc.n, desc.k) * size_of(desc.weight);
 }
 
 Dtype MatmulCase::operand() const { return gemm::operand_of(desc); }

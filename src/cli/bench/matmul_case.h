@@ -22,7 +22,7 @@ struct MatmulCase {
   std::string backend;  // its name
 
   double flops() const;
-  std::size_t weight_bytes() const;  // that a call must read
+  std::size_t weight_bytes() const;  // that a call must read, with its padding
   Dtype operand() const;             // what is multiplied: f32 or bf16
 };
 
