@@ -5,12 +5,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "gemm/matrix.h"
+#include "gemm/omp_team.h"
 #include "plait/error.h"
 #include "plait/gemm.h"
 #include "tensor/compare.h"
@@ -19,27 +18,6 @@ namespace plait {
 namespace {
 
 constexpr int kThreads = 2;
-
-// OpenMP orders a team's fork and join; the atomics say so again, because the thread sanitizer
-// can't see into its library.
-struct Team {
-  explicit Team(std::function<void(int)> all_do) : body(std::move(all_do)) {}
-  void run(int thread) {
-    (void)forked.load(std::memory_order_acquire);  // pairs with run_team()'s caller
-    body(thread);
-    ended.fetch_add(1, std::memory_order_release);  // pairs with run_team()'s caller
-  }
-
-  std::function<void(int)> body;
-  std::atomic<bool> forked{false};
-  std::atomic<int> ended{0};
-};
-
-// Only passes a reference to threads, in a way that the sanitizer would take for a race.
-[[gnu::no_sanitize_thread]] void run_team(Team& team) {
-#pragma omp parallel num_threads(kThreads) default(none) shared(team)
-  team.run(omp_get_thread_num());
-}
 
 class CallerTeam : public testing::TestWithParam<std::string> {
  protected:
@@ -74,7 +52,7 @@ TEST_P(CallerTeam, RunsEachProductOnItsOwnThread) {
       .run({.x = {x.view}, .weight = weight, .out = whole.view});
 
   std::array<Seen, kThreads> seen = {};
-  Team team([&](int thread) {
+  OmpTeam team([&](int thread) {
     Seen& mine = seen.at(static_cast<std::size_t>(thread));
     const Range rows = {thread * desc.m, (thread + 1) * desc.m};
     const std::thread::id self = std::this_thread::get_id();
@@ -100,9 +78,7 @@ TEST_P(CallerTeam, RunsEachProductOnItsOwnThread) {
       if (!tensor::same_bits(y.view, whole.view.row_range(rows.begin, rows.end))) ++mine.wrong;
     }
   });
-  team.forked.store(true, std::memory_order_release);  // pairs with Team::run()
-  run_team(team);
-  ASSERT_EQ(team.ended.load(std::memory_order_acquire), kThreads);  // pairs with Team::run()
+  ASSERT_EQ(team.run(kThreads), kThreads);
   for (const Seen& mine : seen) {
     EXPECT_GT(mine.tiles, 0);
     EXPECT_EQ(mine.elsewhere, 0);
