@@ -6,6 +6,7 @@
 // and --benchmark_enable_random_interleaving=true).
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "cli/bench/limits.h"
 #include "cli/host/processor.h"
 #include "contenders.h"
+#include "gemm/backends.h"
 #include "plait/gemm.h"
 
 namespace plait::bench {
@@ -51,14 +53,21 @@ void add(const GemmShape& shape, const Contender& contender, const Case& one) {
       ->Unit(benchmark::kMicrosecond);
 }
 
+// Dtypes of the cases; the processor's peak is that of what they are multiplied in.
+constexpr std::array kDtypes = {Dtype::bf16, Dtype::f32, Dtype::f16};
+
+cli::Limit peak_of(Dtype dtype) {
+  const Dtype operand = gemm::operand_of({.m = 1, .n = 1, .k = 1, .x = dtype, .weight = dtype});
+  return cli::multiplying(operand, base::thread_count(0));
+}
+
 // Nothing but multiply-adds; it has no rows.
 void add_peak(const GemmShape& shape, Dtype dtype) {
   const std::string name =
       std::string(shape.name) + "/" + std::string(plait::name(dtype)) + "/peak/0";
   benchmark::RegisterBenchmark(name.c_str(),
                                [dtype](benchmark::State& state) {
-                                 const cli::Limit limit =
-                                     cli::multiplying(dtype, base::thread_count(0));
+                                 const cli::Limit limit = peak_of(dtype);
                                  for (auto _ : state) limit.call();
                                  report(state, limit.amount);
                                })
@@ -69,7 +78,7 @@ void add_peak(const GemmShape& shape, Dtype dtype) {
 void add_all(Operands& operands) {
   std::vector<Contender> contenders = plait_contenders(operands);
   for (Contender& other : onednn_contenders(operands)) contenders.push_back(std::move(other));
-  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (const Dtype dtype : kDtypes) {
     add_peak(operands.shape(), dtype);
     for (const std::int64_t rows : kRows) {
       for (const Contender& contender : contenders)
@@ -118,9 +127,8 @@ int main_of(int argc, char** argv) {
   benchmark::AddCustomContext("threads", std::to_string(base::thread_count(0)));
   benchmark::AddCustomContext("n", std::to_string(operands.shape().n));
   benchmark::AddCustomContext("k", std::to_string(operands.shape().k));
-  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
-    benchmark::AddCustomContext("peak_" + std::string(name(dtype)),
-                                cli::multiplying(dtype, base::thread_count(0)).by);
+  for (const Dtype dtype : kDtypes) {
+    benchmark::AddCustomContext("peak_" + std::string(name(dtype)), peak_of(dtype).by);
     benchmark::AddCustomContext("backend_" + std::string(name(dtype)),
                                 backend_of(operands.shape(), dtype));
   }

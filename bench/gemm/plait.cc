@@ -60,10 +60,12 @@ class Plait {
         .first->second;
   }
 
-  std::function<void()> packed_product(const Case& one, const std::string& weight) {
+  // 0 threads: OMP_NUM_THREADS.
+  std::function<void()> packed_product(const Case& one, const std::string& weight,
+                                       int threads = 0) {
     GemmCall call = call_of(one);
     call.weight = std::cref(packed(one, weight));
-    return running(desc_of(one, weight), {call});
+    return running(desc_of(one, weight), {call}, threads);
   }
 
   std::function<void()> plain_product(const Case& one) {
@@ -122,8 +124,9 @@ class Plait {
 
  private:
   // std::function copies what it holds, and a Gemm can't be.
-  static std::function<void()> running(const GemmDesc& desc, const std::vector<GemmCall>& calls) {
-    return [gemm = std::make_shared<Gemm>(select_gemm(desc)), calls] {
+  static std::function<void()> running(const GemmDesc& desc, const std::vector<GemmCall>& calls,
+                                       int threads = 0) {
+    return [gemm = std::make_shared<Gemm>(select_gemm(desc, {.threads = threads})), calls] {
       for (const GemmCall& call : calls) gemm->run(call);
     };
   }
@@ -142,6 +145,12 @@ std::vector<Contender> plait_contenders(Operands& operands) {
                            one, weight.empty() ? std::string(plait::name(one.dtype)) : weight);
                      }};
   };
+  const auto on_threads = [&](const char* name, int threads) {
+    return Contender{name, [plait, threads](const Case& one) {
+                       return plait->packed_product(one, std::string(plait::name(one.dtype)),
+                                                    threads);
+                     }};
+  };
   return {
       packed("plait", ""),
       packed("plait_s8", "s8:channel"),
@@ -151,6 +160,8 @@ std::vector<Contender> plait_contenders(Operands& operands) {
       {"plait_windows", [plait](const Case& one) { return plait->windows(one); }},
       {"plait_hook", [plait](const Case& one) { return plait->hooked(one); }},
       {"plait_gradient", [plait](const Case& one) { return plait->gradient(one); }},
+      on_threads("one_thread", 1),
+      on_threads("two_threads", 2),
   };
 }
 

@@ -23,6 +23,7 @@ import page  # noqa: E402, beside this folder
 BEGIN = "<!-- begin: bench/gemm/report.py -->"
 END = "<!-- end: bench/gemm/report.py -->"
 RIVALS = ("onednn", "onednn_plain", "torch")
+DTYPES = ("bf16", "f32", "f16")
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -90,13 +91,12 @@ class Results:
 
     def speed_up(self, case: Case, rivals: tuple[str, ...]) -> Optional[float]:
         """The time of the fastest rival over ours, in the median round."""
+        return self.ratio(case, [case._replace(who=who) for who in rivals])
+
+    def ratio(self, case: Case, others: list[Case]) -> Optional[float]:
         ratios = []
         for turn, ours in self.seconds.get(case, {}).items():
-            theirs = [
-                self.seconds[other][turn]
-                for other in (case._replace(who=who) for who in rivals)
-                if turn in self.seconds.get(other, {})
-            ]
+            theirs = [self.seconds[other][turn] for other in others if turn in self.seconds.get(other, {})]
             if theirs:
                 ratios.append(min(theirs) / ours)
         return statistics.median(ratios) if ratios else None
@@ -117,10 +117,8 @@ class Results:
         loads = [c["load_avg"][0] for c in self.contexts if c.get("load_avg")]
         versions = [f"oneDNN {context['onednn']}"] if context.get("onednn") else []
         versions += sorted({f"torch {c['torch']}" for c in self.contexts if "torch" in c})
-        peaks = ", ".join(f"{context[f'peak_{d}']} in {d}" for d in ("bf16", "f32") if f"peak_{d}" in context)
-        backends = ", ".join(
-            f"{context[f'backend_{d}']} in {d}" for d in ("bf16", "f32") if f"backend_{d}" in context
-        )
+        peaks = ", ".join(f"{context[f'peak_{d}']} in {d}" for d in DTYPES if f"peak_{d}" in context)
+        backends = ", ".join(f"{context[f'backend_{d}']} in {d}" for d in DTYPES if f"backend_{d}" in context)
         rounds = max((len(r) for r in self.seconds.values()), default=0)
         load = f" Load from {min(loads):.1f} to {max(loads):.1f}: 1 is the benchmark's own." if loads else ""
         return (
@@ -132,10 +130,9 @@ class Results:
 
     def tables(self) -> list[page.Table]:
         found = [("Promised", ["figure", "worst", "geometric mean", "at least", "met"], promises(self))]
-        for dtype in ("bf16", "f32"):
-            found.append(square(self, dtype))
-        for dtype in ("bf16", "f32"):
-            found.append(layers(self, dtype))
+        found.extend(square(self, dtype) for dtype in DTYPES)
+        found.append(two_threads(self))
+        found.extend(layers(self, dtype) for dtype in DTYPES)
         return found
 
 
@@ -176,6 +173,15 @@ def promises(results: Results) -> list[list[str]]:
         ],
         0.92,
     )
+    promise(
+        "f16, square, M >= 128: the rate of bf16",
+        [
+            results.ratio(Case("square", "f16", "plait", rows), [Case("square", "bf16", "plait", rows)])
+            for rows in results.rows("square", "f16")
+            if rows >= 128
+        ],
+        0.97,
+    )
     for text, who, rival, m, bar in PROMISES:
         promise(
             f"bf16, square, M = {m}: {text}",
@@ -200,6 +206,7 @@ PROMISES = [
     ("s8:group=128 beside bf16", "plait_s8_group", "plait", 512, 0.85),
     ("s8:group=128 beside bf16", "plait_s8_group", "plait", 1, 1.6),
     ("s4:group=64 beside bf16", "plait_s4_group", "plait", 1, 2.6),
+    ("two threads beside one", "two_threads", "one_thread", 512, 1.9),
 ]
 
 
@@ -238,6 +245,17 @@ def square(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]
         ["M", *(title for _, title in columns), "plait, % of peak", "plait / fastest rival"],
         rows,
     )
+
+
+def two_threads(results: Results) -> page.Table:
+    rows = []
+    for m in results.rows("square", "bf16"):
+        ratios = [
+            results.speed_up(Case("square", dtype, "two_threads", m), ("one_thread",)) for dtype in ("bf16", "f32")
+        ]
+        if any(ratios):
+            rows.append([str(m), *(number(ratio, 2) for ratio in ratios)])
+    return "Two threads, times as fast as one", ["M", "bf16", "f32"], rows
 
 
 def layers(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]]]:

@@ -4,7 +4,8 @@
 #
 #   bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...      results: build/bench/gemm_*.json
 #
-# Without options: everything about the square weight, and for the models' layers the packed products in bf16.
+# Without options: everything about the square weight in bf16 and f32, the products in f16 and, where there are two
+# cores, those on two threads beside one; for the models' layers the packed products in bf16.
 # --all: everything about all of them (an hour). --quick: the square weight, a few numbers of rows.
 # Each round measures everything once more, torch's processes between plait's.
 # BUILD names another build folder than build/release.
@@ -53,9 +54,10 @@ fi
 # What of a shape is measured, as a regular expression.
 cases_of() {
   if [[ $scope == quick ]]; then
-    printf '/(peak|plait|plait_s8|onednn|torch)/(0|1|16|512)(/|$)'
+    printf '/(bf16|f32)/(peak|plait|plait_s8|onednn|torch)/(0|1|16|512)(/|$)'
   elif [[ $scope == all || $1 == square ]]; then
-    printf '.'
+    printf '/(bf16|f32)/(peak|plait|onednn|torch)[a-z0-9_]*/|'
+    printf '/f16/(peak|plait|plait_plain|onednn|torch)/(0|1|16|128|512|2048)(/|$)'
   else
     printf '/bf16/(peak|plait|plait_s8|onednn|torch)/(0|1|16|128|512|2048)(/|$)'
   fi
@@ -64,18 +66,28 @@ cases_of() {
 # torch where there is one, without a word where there is none.
 has_torch() { "$python" -c 'import torch' 2>/dev/null; }
 
+# NAME SHAPE CASES [COMMAND...]: one process, all cases in turns; its results go to gemm_NAME.json.
+measure() {
+  local out=$results/gemm_$1.json shape=$2 cases=$3
+  shift 3
+  "$@" "$program" --shape "$shape" --benchmark_filter="$cases" --benchmark_enable_random_interleaving=true \
+    "${options[@]}" --benchmark_out="$out" >/dev/null 2>"$results/gemm.log" ||
+    { cat "$results/gemm.log" >&2; exit 1; }
+}
+
 mkdir -p "$results"
 rm -f "$results"/gemm_*.json
 for ((round = 1; round <= rounds; ++round)); do
   for shape in "${shapes[@]}"; do
     printf 'round %d of %d: %s\n' "$round" "$rounds" "$shape"
-    "${pinned[@]}" "$program" --shape "$shape" --benchmark_filter="$(cases_of "$shape")" \
-      --benchmark_enable_random_interleaving=true "${options[@]}" \
-      --benchmark_out="$results/gemm_${shape}_$round.json" >/dev/null 2>"$results/gemm.log" ||
-      { cat "$results/gemm.log" >&2; exit 1; }
+    measure "${shape}_$round" "$shape" "$(cases_of "$shape")" "${pinned[@]}"
     if has_torch; then
       "${pinned[@]}" "$python" bench/gemm/torch_linear.py --beside "$results/gemm_${shape}_$round.json" \
         --filter "$(cases_of "$shape")" --out "$results/gemm_torch_${shape}_$round.json"
+    fi
+    if [[ $scope != quick && $shape == square ]] && (($(nproc) >= 2)); then
+      measure "two_threads_$round" square '/(bf16|f32)/(one_thread|two_threads)/(16|128|512|2048)(/|$)' \
+        env OMP_NUM_THREADS=2
     fi
   done
 done

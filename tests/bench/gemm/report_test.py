@@ -72,6 +72,26 @@ class ReportTest(unittest.TestCase):
             [("0.90", "1.00", "**no**"), ("51.20", "0.92", "yes")],
         )
 
+    def test_two_threads_are_beside_one_in_wall_clock_time(self):
+        # run() makes processor time half of what has passed, or as much for two threads.
+        threads = run({"square/bf16/one_thread/512": [10], "square/bf16/two_threads/512": [6],
+                       "square/f32/one_thread/512": [10], "square/f32/two_threads/512": [5]},
+                      {**PROCESSOR, "threads": "2"})
+        for one in threads["benchmarks"]:
+            if "two_threads" in one["name"] and "cpu_time" in one:
+                one["cpu_time"] = one["real_time"] * 2
+        _, results = self.results(gemm_square_1=square([10], [20]), gemm_two_threads_1=threads)
+        self.assertEqual(report.two_threads(results)[2], [["512", "1.67", "2.00"]])
+        self.assertIn(["bf16, square, M = 512: two threads beside one", "1.67", "1.67", "1.90", "**no**"],
+                      report.promises(results))
+        self.assertIn("threads: 1", results.conditions())
+
+    def test_f16_is_beside_bf16(self):
+        half = run({"square/f16/plait/512/real_time": [11], "square/f16/plait/16/real_time": [99]})
+        _, results = self.results(gemm_square_1=square([10], [20]), gemm_square_f16_1=half)
+        self.assertIn(["f16, square, M >= 128: the rate of bf16", "0.91", "0.91", "0.97", "**no**"],
+                      report.promises(results))
+
     def test_a_page_is_updated_between_its_marks(self):
         page = self.folder / "page.md"
         page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
