@@ -103,30 +103,5 @@ TEST(QuantPanels, TakeAsManyBytesAsIsSaidBefore) {
   EXPECT_EQ(packed_bytes(ones), std::size_t{64} * 10 * (32 + sizeof(float)));
 }
 
-std::string pieces_of(const Depth& depth, std::int64_t step) {
-  Cut cut;
-  cut.make(depth, step);
-  std::string text;
-  for (std::int64_t i = 0; i < cut.size(); ++i) {
-    for (const Piece& piece : cut.block(i).pieces) {
-      text += std::to_string(piece.begin) + '+' + std::to_string(piece.length);
-      text += std::string(piece.starts ? "s" : "") + (piece.ends ? "e " : " ");
-    }
-    text += '(' + std::to_string(cut.block(i).padded_length()) + ") ";
-  }
-  return text;
-}
-
-TEST(Cuts, HaveSeveralGroupsInABlockOrSeveralBlocksInAGroup) {
-  EXPECT_EQ(pieces_of({.k = 600}, 256), "0+256s (256) 256+256 (256) 512+88e (96) ");
-  EXPECT_EQ(pieces_of({.k = 600, .group = 128}, 256),
-            "0+128se 128+128se (256) 256+128se 384+128se (256) 512+88se (96) ");
-  EXPECT_EQ(pieces_of({.k = 700, .group = 300}, 256),
-            "0+256s (256) 256+44e (64) 300+256s (256) 556+44e (64) 600+100se (128) ");
-  EXPECT_EQ(pieces_of({.k = 90, .group = 33}, 64), "0+33se (64) 33+33se (64) 66+24se (32) ");
-  EXPECT_EQ(pieces_of({.k = 5, .group = 100}, 256), "0+5se (32) ");
-  EXPECT_EQ(pieces_of({.k = 0, .group = 100}, 256), "");
-}
-
 }  // namespace
 }  // namespace plait::gemm
