@@ -138,44 +138,17 @@ template <int Bits, int Rows>
     store_columns<Bits>(sums[r], call.sums + r * kPanelColumns);
 }
 
-// Six rows' sums are 24 registers.
-constexpr int kRowsAtOnce = 6;
-
 template <int Bits>
-[[PLAIT_AVX512]] void up_to_six_in_sequence(const StoredTileCall& call) {
-  switch (call.row_count) {
-    case 1:
-      return rows_in_sequence<Bits, 1>(call);
-    case 2:
-      return rows_in_sequence<Bits, 2>(call);
-    case 3:
-      return rows_in_sequence<Bits, 3>(call);
-    case 4:
-      return rows_in_sequence<Bits, 4>(call);
-    case 5:
-      return rows_in_sequence<Bits, 5>(call);
-    default:
-      return rows_in_sequence<Bits, kRowsAtOnce>(call);
+struct InSequence {
+  template <int Rows>
+  static void rows(const StoredTileCall& call) {
+    rows_in_sequence<Bits, Rows>(call);
   }
-}
-
-// The second half finds the panel in the second cache. 7 → 4 + 3
-template <int Bits>
-void group_in_sequence(const StoredTileCall& call) {
-  StoredTileCall part = call;
-  if (call.row_count > kRowsAtOnce) {
-    part.row_count = (call.row_count + 1) / 2;
-    up_to_six_in_sequence<Bits>(part);
-    part.rows += part.row_count * call.row_stride;
-    part.sums += std::int64_t{part.row_count} * kPanelColumns;
-    part.row_count = call.row_count - part.row_count;
-  }
-  up_to_six_in_sequence<Bits>(part);
-}
+};
 
 template <int Bits>
 void in_sequence(const StoredTileCall& call) {
-  for_each_group<Bits>(call, group_in_sequence<Bits>);
+  for_each_group<Bits>(call, two_halves<InSequence<Bits>>);
 }
 
 // Compilers may change the operands' places, but where both are not numbers the first one is the

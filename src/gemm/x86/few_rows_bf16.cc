@@ -276,43 +276,18 @@ template <class Format, int Rows>
   }
 }
 
-// Six rows' sums are 24 registers.
-constexpr int kRowsAtOnce = 6;
-
 template <class Format>
-void up_to_six(const StoredTileCall& call) {
-  switch (call.row_count) {
-    case 1:
-      return multiply_rows<Format, 1>(call);
-    case 2:
-      return multiply_rows<Format, 2>(call);
-    case 3:
-      return multiply_rows<Format, 3>(call);
-    case 4:
-      return multiply_rows<Format, 4>(call);
-    case 5:
-      return multiply_rows<Format, 5>(call);
-    default:
-      return multiply_rows<Format, kRowsAtOnce>(call);
+struct InPairs {
+  template <int Rows>
+  static void rows(const StoredTileCall& call) {
+    multiply_rows<Format, Rows>(call);
   }
-}
-
-// The second half finds the panel in the second cache. 7 → 4 + 3
-template <class Format>
-void two_halves(const StoredTileCall& call) {
-  StoredTileCall part = call;
-  part.row_count = (call.row_count + 1) / 2;
-  up_to_six<Format>(part);
-  part.rows += part.row_count * call.row_stride;
-  part.sums += std::int64_t{part.row_count} * kPanelColumns;
-  part.row_count = call.row_count - part.row_count;
-  up_to_six<Format>(part);
-}
+};
 
 template <class Format>
 void multiply(const StoredTileCall& call) {
-  if (call.row_count <= kRowsAtOnce) return up_to_six<Format>(call);
-  for_each_group<Format::kBits>(call, two_halves<Format>);
+  if (call.row_count <= kRowsAtOnce) return up_to_six<InPairs<Format>>(call);
+  for_each_group<Format::kBits>(call, two_halves<InPairs<Format>>);
 }
 
 void multiply_s8(const StoredTileCall& call) {

@@ -29,6 +29,44 @@ constexpr std::int64_t row_bytes(int bits) { return kPanelColumns * bits / 4; }
   }
 }
 
+// Six rows' sums are 24 registers.
+inline constexpr int kRowsAtOnce = 6;
+
+// Loop::rows<R>(call) for the R rows of the call, at most kRowsAtOnce: a loop for each number of
+// them, whose sums stay in registers.
+template <class Loop>
+void up_to_six(const StoredTileCall& call) {
+  switch (call.row_count) {
+    case 1:
+      return Loop::template rows<1>(call);
+    case 2:
+      return Loop::template rows<2>(call);
+    case 3:
+      return Loop::template rows<3>(call);
+    case 4:
+      return Loop::template rows<4>(call);
+    case 5:
+      return Loop::template rows<5>(call);
+    default:
+      return Loop::template rows<kRowsAtOnce>(call);
+  }
+}
+
+// One group, by up to twice as many rows. The second half finds the panel in the second cache.
+// 7 → 4 + 3
+template <class Loop>
+void two_halves(const StoredTileCall& call) {
+  StoredTileCall part = call;
+  if (call.row_count > kRowsAtOnce) {
+    part.row_count = (call.row_count + 1) / 2;
+    up_to_six<Loop>(part);
+    part.rows += part.row_count * call.row_stride;
+    part.sums += std::int64_t{part.row_count} * kPanelColumns;
+    part.row_count = call.row_count - part.row_count;
+  }
+  up_to_six<Loop>(part);
+}
+
 // Lane i of vector j becomes lane j of vector i, a lane being 128 bits.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void turn_lanes(Floats& v) {
   const __m512 low = _mm512_shuffle_f32x4(v[0], v[1], 0x44);
