@@ -352,44 +352,6 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
             std::string::npos);
 }
 
-TEST_P(Products, TakeRowsThatWerePackedFromThisXOnly) {
-  const GemmDesc desc = {
-      .m = 6, .n = 9, .k = 6, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
-  const Problem p(desc);
-  const Problem twin(desc);  // the same elements elsewhere
-  Gemm gemm = select(desc, 1);
-  PackedInput ready;
-  gemm.pack(p.input(), ready);
-  Matrix y(Dtype::f32, desc.m, desc.n, 5);
-  GemmCall call = {.x = p.input(), .weight = p.weight(), .out = y.view, .packed_x = &ready};
-  gemm.run(call);
-  const auto refusal = [&](const Input& x) {
-    call.x = x;
-    return refusal_of([&] { gemm.run(call); });
-  };
-  const auto address = [](const ConstTensorView& view) { return base::sentence(view.data); };
-  const std::string dtype_name(name(dtype()));
-  const std::string made = "matmul: packed_x was made of the " + dtype_name + " matrix at " +
-                           address(p.x.view) + ", row stride 9, but x is the " + dtype_name +
-                           " matrix at ";
-  EXPECT_EQ(refusal(twin.input()), made + address(twin.x.view) + ", row stride 9");
-  EXPECT_EQ(refusal({.view = p.x.view, .transposed = true}),
-            made + address(p.x.view) + ", row stride 9, transposed");
-  Input apart = p.input();
-  apart.view.row_stride = 7;
-  EXPECT_EQ(refusal(apart), made + address(p.x.view) + ", row stride 7");
-  // What says nothing about the elements may differ.
-  call.window = {.rows = {0, 0}};
-  call.out.rows = 0;
-  for (const Input& x : {Input{p.x.view.row_range(2, 3)}, Input{p.x.view.row_range(2, 2)}}) {
-    gemm.pack(x, ready);
-    Input same = x;
-    same.view.row_stride = 99;
-    EXPECT_EQ(refusal(same), "nothing was refused");
-  }
-}
-
 TEST(Gemm, TakesColumnsOfOneMatrixForXAndForOut) {
   const GemmDesc desc = {
       .m = 7, .n = 5, .k = 6, .x = Dtype::f32, .weight = Dtype::f32, .out = Dtype::f32};
