@@ -47,10 +47,15 @@ void Group::raise() const {
 
 std::string describe(const Awaited& awaited, int rank) {
   const Operation operation = awaited.tag.operation;
-  if (awaited.room) {
-    const std::string_view who = operation == Operation::custom ? "outbox" : name(operation);
-    return base::sentence(who, ": rank ", rank, " waits for rank ", awaited.peer,
+  if (awaited.peer == Error::kNobody)
+    return base::sentence(name(operation), ": rank ", rank, " waits for no chunk any more");
+  if (awaited.room && operation == Operation::custom) {
+    return base::sentence("outbox: rank ", rank, " waits for rank ", awaited.peer,
                           " to release a chunk");
+  }
+  if (awaited.room) {
+    return base::sentence(name(operation), ": rank ", rank, " waits for rank ", awaited.peer,
+                          " to make room for chunk ", awaited.tag.chunk);
   }
   if (operation >= Operation::matmul_all_reduce && awaited.peer == rank) {
     return base::sentence(name(operation), ": rank ", rank, " multiplies, and is at chunk ",

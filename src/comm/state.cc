@@ -251,11 +251,11 @@ void Communicator::State::look_around() {
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
   // Nor has such a peer left anything undone.
-  const bool waits = awaited.peer != Error::kNobody;
-  group().examine(waits ? &awaited : nullptr, [&] {
+  group().examine(&awaited, [&] {
     return front.step() || front.awaited().peer != awaited.peer ||
            mailbox().take_due() != comm::kNever;
   });
+  const bool waits = awaited.peer != Error::kNobody;
   if (waits && polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
 }
 

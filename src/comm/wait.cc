@@ -69,8 +69,8 @@ void wait_slowly(Group& group, const Question& question) {
         return question.ready() || question.awaited().peer != awaited.peer ||
                question.due() != kNever;
       };
+      group.examine(&awaited, ready);
       const bool waits = awaited.peer != Error::kNobody;
-      group.examine(waits ? &awaited : nullptr, ready);
       if (now >= deadline && waits && !question.ready()) group.give_up(awaited);
       examine_at = now + kBetweenExaminations;
     }

@@ -30,5 +30,17 @@ TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
   });
 }
 
+// Whatever a rank waits for in an operator, a failure says in which, and at which chunk.
+TEST(Awaited, IsDescribedByOperatorAndChunk) {
+  const Tag tag = {.operation = Operation::matmul_all_reduce, .chunk = 5};
+  EXPECT_EQ(describe({.peer = 1, .tag = tag}, 0),
+            "matmul_all_reduce: rank 0 waits for chunk 5 from rank 1");
+  EXPECT_EQ(describe({.peer = 1, .tag = tag, .room = true}, 0),
+            "matmul_all_reduce: rank 0 waits for rank 1 to make room for chunk 5");
+  EXPECT_EQ(describe({.peer = 0, .tag = tag}, 0),
+            "matmul_all_reduce: rank 0 multiplies, and is at chunk 5");
+  EXPECT_EQ(describe(nobody(tag), 0), "matmul_all_reduce: rank 0 waits for no chunk any more");
+}
+
 }  // namespace
 }  // namespace plait::comm

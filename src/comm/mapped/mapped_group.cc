@@ -82,7 +82,7 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
   }
   if (awaited == nullptr) return;
   for (int peer = 0; peer < world(); ++peer) examine_call(peer);
-  if (awaited->peer == rank()) return;
+  if (awaited->peer == rank() || awaited->peer == Error::kNobody) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
                     sentence(waits(), "; rank ", awaited->peer, " (",

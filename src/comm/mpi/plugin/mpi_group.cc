@@ -210,7 +210,8 @@ Failure MpiGroup::record_of(End end) const {
 void MpiGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   look_around(awaited);
   raise_if_failed();
-  if (awaited == nullptr || !is_long_gone(awaited->peer) || ready()) return;
+  if (awaited == nullptr || awaited->peer == Error::kNobody) return;
+  if (!is_long_gone(awaited->peer) || ready()) return;
   fail_and_raise(
       {Code::peer_lost, awaited->peer,
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
