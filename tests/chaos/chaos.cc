@@ -1,5 +1,6 @@
-// Kills, stops and loses ranks at random moments, and checks what the others make of it: each gets
-// its Error in time, with the right rank in it, and nothing is left on the host.
+// Kills, stops and loses ranks at random moments, in collectives and in operators, and checks what
+// the others make of it: each gets its Error in time, with the right rank in it and, in an
+// operator, its name and the chunk; and nothing is left on the host.
 //
 //   plait_chaos                      200 kills
 //   plait_chaos --rounds 1 --seed 7  one round again
@@ -74,7 +75,8 @@ Options read_options(const std::vector<std::string>& words) {
 
 struct Totals {
   int kills = 0;
-  int farewells = 0;  // by themselves: exits and exceptions
+  int in_operators = 0;  // of them
+  int farewells = 0;     // by themselves: exits and exceptions
   int hangs = 0;
   int left_over = 0;
   int wrong = 0;
@@ -111,6 +113,7 @@ void write_json(std::ostream& out, const Totals& totals, std::uint64_t seed) {
   };
   const nlohmann::ordered_json found = {{"seed", seed},
                                         {"kills", totals.kills},
+                                        {"kills_in_operators", totals.in_operators},
                                         {"exits_and_exceptions", totals.farewells},
                                         {"hangs", totals.hangs},
                                         {"leftovers", totals.left_over},
@@ -132,6 +135,7 @@ void tell(const Scene& scene, const Outcome& outcome, const Options& options) {
 
 void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
   ++(is_kill(scene.manner) ? totals.kills : totals.farewells);
+  if (is_kill(scene.manner) && outcome.multiplied) ++totals.in_operators;
   totals.hangs += outcome.hangs;
   totals.left_over += static_cast<int>(outcome.left_over.size());
   totals.wrong += static_cast<int>(outcome.wrong.size());
@@ -166,7 +170,8 @@ int run(const Options& options) {
   show_times("stops, with a deadline of " + base::show_duration(options.timeout), totals.stops);
   show_times("ends before a rank had joined", totals.absences);
   if (json.is_open()) write_json(json, totals, options.seed);
-  std::cout << "on top of the kills: " << totals.farewells << " others that exited or threw\n";
+  std::cout << totals.in_operators << " of the kills came in the midst of an operator; on top of "
+            << "them all: " << totals.farewells << " others that exited or threw\n";
   std::cout << line(totals) << '\n';
   return totals.hangs + totals.left_over + totals.wrong == 0 ? 0 : 1;
 }

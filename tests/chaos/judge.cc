@@ -1,6 +1,7 @@
 #include "chaos/judge.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/check.h"
 
@@ -19,6 +20,19 @@ bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>
            const bool before = report.code == Code::timeout || one.at <= report.at;
            return one.rank == report.culprit && one.group != report.group && before;
          });
+}
+
+// A group's ranks all say what the first of them has noticed, in the call that it was in. Where all
+// were in an operator, so was the first.
+bool says_where(const Report& report, const std::vector<Report>& all) {
+  const std::string_view sentence = report.sentence.data();
+  bool named = false;
+  for (const Report& one : all) {
+    if (one.group != report.group) continue;
+    if (!one.op) return true;
+    named |= sentence.starts_with(name(*one.op));
+  }
+  return named && sentence.find(" chunk ") != std::string_view::npos;
 }
 
 bool fits(const Scene& scene, const Ending& ending, Code code) {
@@ -49,6 +63,7 @@ std::string complaint(const Scene& scene, const Ending& ending, const Report& re
   if (report.culprit != scene.victim) return says("blamed another than rank ", scene.victim);
   if (!fits(scene, ending, report.code)) return says("gave another reason");
   if (!report.names) return says("did not say who");
+  if (!says_where(report, all)) return says("did not say in which operator, or at which chunk");
   return {};
 }
 

@@ -8,6 +8,7 @@ namespace plait::chaos {
 struct Ending {
   base::Nanoseconds gone;  // when the victim went
   bool connected;          // whether it had joined the group by then
+  bool multiplied;         // whether it was in an operator then
 };
 
 // How long after the victim's end a survivor may take.

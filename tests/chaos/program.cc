@@ -8,11 +8,12 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <stdexcept>
 #include <utility>
 
 #include "base/check.h"
+#include "chaos/product.h"
+#include "chaos/random.h"
 #include "plait/collectives.h"
 
 namespace plait::chaos {
@@ -23,16 +24,6 @@ using base::now;
 // An Error, seen from the world: sub-groups count their ranks anew.
 struct Blamed {
   Report report;
-};
-
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : engine_(seed) {}
-  int below(int end) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(end)); }
-  std::uint64_t seed() { return engine_(); }
-
- private:
-  std::mt19937_64 engine_;
 };
 
 // What belongs to one rank, in whichever group it plays.
@@ -48,7 +39,8 @@ void write_sentence(Report& report, const char* text) {
 }
 
 // `ranks`: the group's, in the world.
-Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t group, int rank) {
+Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t group, int rank,
+              std::optional<Operator> op = std::nullopt) {
   const int culprit = error.culprit();
   const bool known = culprit >= 0 && culprit < static_cast<int>(ranks.size());
   const std::string who = "rank " + std::to_string(culprit);
@@ -58,6 +50,7 @@ Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t g
                              .surprising = false,
                              .names = std::strstr(error.what(), who.c_str()) != nullptr,
                              .group = group,
+                             .op = op,
                              .at = now(),
                              .sentence = {}}};
   write_sentence(blame.report, error.what());
@@ -75,7 +68,7 @@ class Player {
     try {
       for (int step = 0; step < steps; ++step) play_step();
     } catch (const Error& error) {
-      throw blamed(error, ranks_, group_, self_.rank);
+      throw blamed(error, ranks_, group_, self_.rank, multiplying_);
     }
   }
 
@@ -96,6 +89,7 @@ class Player {
     go_if_told();
     loiter();
     ++self_.seat.calls;
+    if (self_.scene.work == Work::operators) return shared_.one_in(12) ? split() : multiply();
     switch (shared_.below(12)) {
       case 0:
         return sum_up(false);
@@ -229,6 +223,19 @@ class Player {
     pass_on(*mailbox);
   }
 
+  // A new operator now and then, and otherwise the last one again.
+  void multiply() {
+    if (!product_ || shared_.one_in(4)) {
+      const Doing doing(self_.seat, Stage::preparing);
+      product_.reset();
+      product_.emplace(comm_, shared_);
+    }
+    const Doing doing(self_.seat, Stage::multiplying);
+    multiplying_ = product_->op();
+    for (int runs = 1 + shared_.below(10); runs > 0; --runs) product_->run();
+    multiplying_.reset();
+  }
+
   void split() {
     std::vector<int> colors(ranks_.size());
     for (int& color : colors) color = shared_.below(3) - (shared_.below(4) == 0 ? 1 : 0);
@@ -252,6 +259,8 @@ class Player {
   Random shared_;
   Self& self_;
   std::uint32_t passed_ = 0;
+  std::optional<Product> product_;
+  std::optional<Operator> multiplying_;  // while it runs, and when that fails
 };
 
 Communicator connect(Self& self, const std::vector<int>& ranks) {
@@ -289,6 +298,7 @@ void be_rank(const Scene& scene, int rank, Seat& seat, int pipe) {
                    .surprising = true,
                    .names = false,
                    .group = 0,
+                   .op = std::nullopt,
                    .at = 0,
                    .sentence = {}};
   try {

@@ -114,6 +114,7 @@ class Round {
     if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGSTOP);
     ::usleep(200);  // until it does not move any more
     ending_.connected = seat.connected;
+    ending_.multiplied = seat.stage == Stage::multiplying;
   }
 
   // Reads what has been reported since the last time.
@@ -178,6 +179,7 @@ class Round {
     std::sort(reports_.begin(), reports_.end(),
               [](const Report& a, const Report& b) { return a.at < b.at; });
     outcome_.joined = ending_.connected;
+    outcome_.multiplied = ending_.multiplied;
     std::erase_if(reports_, [&](const Report& report) { return report.rank == scene_.victim; });
     for (const Report& report : reports_) {
       const std::string fault = complaint(scene_, ending_, report, reports_);
@@ -210,10 +212,14 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
                  : manner < 16 ? Manner::leave
                  : manner < 17 ? Manner::raise
                                : Manner::stop;
-  constexpr std::array<Stage, 8> kWhen = {Stage::starting,  Stage::connecting,     Stage::working,
-                                          Stage::working,   Stage::making_mailbox, Stage::splitting,
-                                          Stage::splitting, Stage::connecting};
-  scene.stage = kWhen[below(kWhen.size())];
+  constexpr std::array<Stage, 8> kOfCollectives = {
+      Stage::starting, Stage::connecting,     Stage::connecting, Stage::working,
+      Stage::working,  Stage::making_mailbox, Stage::splitting,  Stage::splitting};
+  constexpr std::array<Stage, 4> kOfOperators = {Stage::preparing, Stage::multiplying,
+                                                 Stage::multiplying, Stage::multiplying};
+  scene.work = below(5) < 2 ? Work::operators : Work::collectives;
+  scene.stage = scene.work == Work::operators ? kOfOperators[below(kOfOperators.size())]
+                                              : kOfCollectives[below(kOfCollectives.size())];
   scene.calls = 1 + below(40);
   // Most of set-up is over within a millisecond or two.
   scene.delay = below(2) == 0 ? below(300) * base::kMicrosecond : below(3000) * base::kMicrosecond;
@@ -228,7 +234,8 @@ std::string describe(const Scene& scene) {
                   by_itself ? ""
                             : sentence(" ", base::show_duration(scene.delay), " after ",
                                        kStages[static_cast<int>(scene.stage)]),
-                  " (call ", scene.calls, ')');
+                  " (call ", scene.calls, " of ",
+                  scene.work == Work::operators ? "operators" : "collectives", ')');
 }
 
 Outcome play(const Scene& scene, bool isolated) {

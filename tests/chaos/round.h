@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "plait/error.h"
+#include "plait/operator.h"
 
 namespace plait::chaos {
 
@@ -24,15 +25,28 @@ inline constexpr std::array<const char*, 4> kManners = {"is killed", "exits", "t
                                                         "is stopped"};
 
 // What a rank is doing, as far as the moment of its end depends on it.
-enum class Stage : int { starting, connecting, working, making_mailbox, splitting };
-inline constexpr std::array<const char*, 5> kStages = {"starting", "connecting", "working",
-                                                       "making a mailbox", "splitting"};
+enum class Stage : int {
+  starting,
+  connecting,
+  working,
+  making_mailbox,
+  splitting,
+  preparing,
+  multiplying
+};
+inline constexpr std::array<const char*, 7> kStages = {
+    "starting",   "connecting", "working", "making a mailbox", "splitting", "preparing an operator",
+    "multiplying"};
+
+// What they do all the time.
+enum class Work { collectives, operators };
 
 // All of a round follows from its seed.
 struct Scene {
   std::uint64_t seed;
   int world;
   int victim;
+  Work work;
   Manner manner;
   Stage stage;              // wait until the victim does this,
   int calls;                // in this call or a later one,
@@ -55,10 +69,11 @@ struct Seat {
 struct Report {
   int rank;
   Code code;
-  int culprit;          // in the world; Error::kNobody where the Error named none
-  bool surprising;      // no Error but something else, or wrong sums
-  bool names;           // the sentence has the culprit in it
-  std::uint64_t group;  // in which of the program's groups
+  int culprit;                 // in the world; Error::kNobody where the Error named none
+  bool surprising;             // no Error but something else, or wrong sums
+  bool names;                  // the sentence has the culprit in it
+  std::uint64_t group;         // in which of the program's groups
+  std::optional<Operator> op;  // in whose run, where it was in one
   base::Nanoseconds at;
   std::array<char, 640> sentence;
 };
@@ -68,6 +83,7 @@ struct Outcome {
   std::vector<std::string> wrong;
   std::vector<std::string> left_over;
   bool joined = false;                     // whether the victim had joined the group
+  bool multiplied = false;                 // whether it was in an operator
   std::vector<base::Nanoseconds> noticed;  // how long after the victim's end, by survivor
 };
 Outcome play(const Scene& scene, bool isolated);  // see surroundings.h

@@ -1,0 +1,43 @@
+// An operator of a random kind, size and plan, whose result is known without a reference: x is the
+// rank's number plus one everywhere, and the weight is one.
+#pragma once
+
+#include "chaos/random.h"
+#include "ops/shapes.h"
+#include "plait/buffer.h"
+#include "plait/ops.h"
+
+namespace plait::chaos {
+
+class Product {
+ public:
+  // Collective. `shared` is at the same place on all ranks.
+  Product(Communicator& comm, Random& shared);
+
+  Operator op() const { return op_.desc().op; }
+
+  // Collective. Throws std::runtime_error where the result is another.
+  void run();
+
+ private:
+  struct Problem {
+    OpDesc desc;
+    std::int64_t n, k;
+    Plan plan;
+  };
+  static Problem make_problem(Random& shared);
+
+  Product(Communicator& comm, const Problem& problem);
+
+  std::int64_t count(ops::Rows rows) const;
+
+  // In every column of a row of the result.
+  float expected(std::int64_t row) const;
+
+  int rank_, world_;
+  Problem problem_;
+  Buffer x_, weight_, out_;
+  Op op_;
+};
+
+}  // namespace plait::chaos
