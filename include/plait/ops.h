@@ -48,7 +48,11 @@ struct OpOptions {
   // once more. Sums that come first travel as X is.
   Dtype wire = Dtype::f32;
   std::optional<Plan> plan = {};  // empty: what `plans` knows, else the default
+
+  // All ranks give one, or none does. Where each has a share of n or k, they add up their shares to
+  // ask for the whole: prepare() once, a blocking call every time.
   const PlanSource* plans = nullptr;
+
   int threads = 0;           // 0: as many as OpenMP would use
   std::string backend = {};  // of the product; empty: the best
 };

@@ -75,14 +75,14 @@ constexpr bool has_schedule(Operator op, Schedule schedule) {
 // What a plan may depend on: all that the ranks of a call have in common.
 struct PlanKey {
   Operator op;
-  std::int64_t m, n, k;  // as this rank multiplies, but m of all ranks together
+  std::int64_t m, n, k;  // of the whole problem: what is cut into shares, all ranks together
   Dtype x = Dtype::bf16;
   std::string weight = {};  // "bf16", "s8:group=128"
   int world = 1;
   std::string transport = {};
 };
 
-// Who knows a plan for a problem.
+// Who knows a plan for a problem. To the same key it gives the same plan on every rank.
 class PLAIT_EXPORT PlanSource {
  public:
   virtual ~PlanSource();

@@ -1,5 +1,7 @@
 // An operator ready to run.
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -7,6 +9,7 @@
 #include "ops/prepared.h"
 #include "ops/shapes.h"
 #include "plait/buffer.h"
+#include "plait/collectives.h"
 
 namespace plait {
 namespace {
@@ -24,6 +27,30 @@ bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
   return desc.op == Operator::matmul || (comm.world() == 1 && !rounds);
 }
 
+// A size of all ranks together, of which this one has `own`.
+std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
+  std::vector<std::int64_t> shares(static_cast<std::size_t>(comm.world()));
+  all_gather({&own, sizeof(own), Dtype::s8},
+             {shares.data(), shares.size() * sizeof(own), Dtype::s8}, comm);
+  return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+}
+
+// The same on all ranks.
+PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm) {
+  PlanKey key = {.op = desc.op,
+                 .m = desc.m,
+                 .n = ops::n_of(weight),
+                 .k = ops::k_of(weight),
+                 .x = desc.x,
+                 .weight = ops::kind_of(weight),
+                 .world = comm.world(),
+                 .transport = std::string(comm.transport())};
+  const ops::Split split = ops::split_of(desc.op);
+  if (split == ops::Split::n) key.n = sum_of_shares(key.n, comm);
+  if (split == ops::Split::k) key.k = sum_of_shares(key.k, comm);
+  return key;
+}
+
 }  // namespace
 
 namespace ops {
@@ -32,15 +59,7 @@ Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options) {
   if (options.plan) return *options.plan;
   if (options.plans != nullptr) {
-    const auto found = options.plans->find({.op = desc.op,
-                                            .m = desc.m,
-                                            .n = n_of(weight),
-                                            .k = k_of(weight),
-                                            .x = desc.x,
-                                            .weight = kind_of(weight),
-                                            .world = comm.world(),
-                                            .transport = std::string(comm.transport())});
-    if (found) {
+    if (const auto found = options.plans->find(key_of(desc, weight, comm))) {
       check_plan(desc.op, *found);
       return *found;
     }

@@ -46,11 +46,9 @@ OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communic
       n_(size.n),
       k_(size.k) {
   check_memory(size, world_);
-  if (options.op == Operator::all_gather_matmul) {
-    n_ = share(size.n, rank_, world_);
-  } else if (is_compute_first(options.op) && sums_over_ranks(options.op)) {
-    k_ = share(size.k, rank_, world_);
-  }
+  const ops::Split split = ops::split_of(options.op);
+  if (split == ops::Split::n) n_ = share(size.n, rank_, world_);
+  if (split == ops::Split::k) k_ = share(size.k, rank_, world_);
   x_ = Buffer::for_tensor(options.x, size.m, k_, {.huge_pages = true});
   tensor::fill_random(x_.view(options.x, size.m, k_), seed_of(rank_) + kSeedOfX);
   out_ = Buffer::for_tensor(options.out, size.m, n_, {.huge_pages = true});

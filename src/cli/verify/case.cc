@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "ops/shapes.h"
 
 namespace plait::cli {
 namespace {
@@ -111,9 +112,9 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   const bool uneven = dice.one_in(3);
   for (int rank = 0; rank < world; ++rank) {
     const std::int64_t other = uneven ? dice.below(40) : 0;
-    const bool first = is_compute_first(one.op) && sums_over_ranks(one.op);
-    one.n.push_back(one.op == Operator::all_gather_matmul ? n + other : n);
-    one.k.push_back(first ? k + other : k);
+    const ops::Split split = ops::split_of(one.op);
+    one.n.push_back(split == ops::Split::n ? n + other : n);
+    one.k.push_back(split == ops::Split::k ? k + other : k);
   }
   const bool usual = dice.one_in(2);
   one.x = usual ? Dtype::bf16 : dtype(dice);

@@ -1,0 +1,86 @@
+// Plans that come from a source: the same on all ranks, however unevenly the problem is cut.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+
+namespace plait {
+namespace {
+
+using conformance::run_as_threads;
+
+// Another plan for every size, so that ranks which ask about different ones hear different answers.
+class Table final : public PlanSource {
+ public:
+  std::optional<Plan> find(const PlanKey& key) const override {
+    asked.push_back(key);
+    return Plan{.schedule = Schedule::pipelined,
+                .parts = static_cast<int>((key.n + key.k) % 60) + 1};
+  }
+  mutable std::vector<PlanKey> asked;
+};
+
+struct Share {
+  std::int64_t n;
+  std::int64_t k;
+};
+
+// Rank r's is r more than rank 0's where it may be.
+Share share_of(Operator op, int rank) {
+  const ops::Split split = ops::split_of(op);
+  return {.n = split == ops::Split::n ? 200 + rank : 200,
+          .k = split == ops::Split::k ? 96 + rank : 96};
+}
+
+class PlansFromASource : public testing::TestWithParam<Operator> {};
+
+INSTANTIATE_TEST_SUITE_P(Ops, PlansFromASource,
+                         testing::Values(Operator::matmul_all_reduce,
+                                         Operator::matmul_reduce_scatter,
+                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
+                                         Operator::reduce_scatter_matmul,
+                                         Operator::all_reduce_matmul),
+                         [](const auto& one) { return std::string(name(one.param)); });
+
+TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
+  const Operator op = GetParam();
+  const ops::Split split = ops::split_of(op);
+  run_as_threads(3,
+                 [&](Communicator& comm) {
+                   const auto [n, k] = share_of(op, comm.rank());
+                   const OpProblem problem(op, 40, comm, n, k);
+                   const Table table;
+                   Op ready = prepare(problem.desc(), problem.packed, comm, {.plans = &table});
+                   ready.run(problem.call());
+                   ASSERT_EQ(table.asked.size(), 1U);
+                   const PlanKey& key = table.asked[0];
+                   EXPECT_EQ(key.m, 40);
+                   EXPECT_EQ(key.n, split == ops::Split::n ? 603 : 200);
+                   EXPECT_EQ(key.k, split == ops::Split::k ? 291 : 96);
+                   EXPECT_EQ(key.world, 3);
+                   EXPECT_EQ(ready.plan(), table.find(key));
+                 },
+                 {});
+}
+
+TEST(APlanSource, GivesBlockingCallsTheSamePlanWithUnevenShares) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   const auto [n, k] = share_of(Operator::matmul_all_reduce, comm.rank());
+                   const OpProblem problem(Operator::matmul_all_reduce, 40, comm, n, k);
+                   const Table table;
+                   for (int call = 0; call < 3; ++call) {
+                     matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                                       {.options = {.plans = &table}});
+                   }
+                   EXPECT_EQ(table.asked.back().k, 291);
+                 },
+                 {});
+}
+
+}  // namespace
+}  // namespace plait
