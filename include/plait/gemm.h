@@ -20,6 +20,7 @@
 // threads, nor on whether rows or weight were packed before.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -112,6 +113,9 @@ class PLAIT_EXPORT Gemm {
 
   const GemmDesc& desc() const;
   std::string_view backend() const;
+
+  // Of the memory that it keeps: as much as its runs have taken so far.
+  std::size_t held_bytes() const;
 
   // Error{invalid_argument}, with the operator and the values, before anything is written. Where
   // memory runs out or a hook throws, `out` holds nothing to rely on.

@@ -64,7 +64,8 @@ struct OpExtras {
   OpOptions options = {};
 };
 
-// Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared.
+// Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
+// 64 kinds, and at most 1 GiB (but always the last one). What was not used for longest goes first.
 PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const OpWeight& weight,
                                     const TensorView& out, Communicator& comm,
                                     const OpExtras& extras = {});
@@ -119,7 +120,8 @@ class PLAIT_EXPORT Op {
   const OpDesc& desc() const;
   const Plan& plan() const;
 
-  // Bytes that it keeps from call to call, without the mailbox, which others may share.
+  // Bytes that it keeps from call to call, without the mailbox, which others may share. What its
+  // product works in comes with the first run.
   std::size_t held_bytes() const;
 
   // Collective.

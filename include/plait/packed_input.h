@@ -10,6 +10,7 @@
 // when the elements of x have changed, which nobody can see, pack it again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -28,6 +29,9 @@ class PLAIT_EXPORT PackedInput {
   // Of the x it was made of; 0 before there was one, and of a PackedInput that was moved from.
   std::int64_t rows() const;
   std::int64_t k() const;
+
+  // Of the memory that it keeps.
+  std::size_t held_bytes() const;
 
   class State;
   State& state() const;  // for backends

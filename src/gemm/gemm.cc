@@ -24,6 +24,7 @@ class Gemm::State {
 
   const GemmDesc& desc() const { return desc_; }
   std::string_view backend() const { return backend_; }
+  std::size_t held_bytes() const { return workspace_.bytes(); }
 
   void run(const GemmCall& call) {
     gemm::check(desc_, call);
@@ -92,6 +93,7 @@ Gemm::~Gemm() = default;
 
 const GemmDesc& Gemm::desc() const { return state_->desc(); }
 std::string_view Gemm::backend() const { return state_->backend(); }
+std::size_t Gemm::held_bytes() const { return state_->held_bytes(); }
 void Gemm::run(const GemmCall& call) { state_->run(call); }
 void Gemm::pack(const Input& x, PackedInput& to) const { state_->pack(x, to); }
 

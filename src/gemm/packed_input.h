@@ -20,6 +20,7 @@ class PackedInput::State {
 
   std::int64_t row_count() const { return x_.rows(); }
   const gemm::Depth& depth() const { return depth_; }
+  std::size_t held_bytes() const { return memory_.bytes(); }
 
  private:
   Buffer memory_;

@@ -59,6 +59,15 @@ std::byte* Workspace::at_least(Buffer& buffer, std::size_t bytes) {
   return buffer.data();
 }
 
+std::size_t Workspace::bytes() const {
+  std::size_t bytes = rows.bytes() + panels.bytes() + bias.bytes();
+  for (const Thread& thread : threads) {
+    bytes +=
+        thread.sums.bytes() + thread.parts.bytes() + thread.blocks.bytes() + thread.panels.bytes();
+  }
+  return bytes;
+}
+
 Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspace)
     : kernel_(kernel),
       task_(task),

@@ -40,6 +40,8 @@ class Workspace {
  public:
   static std::byte* at_least(Buffer& buffer, std::size_t bytes);
 
+  std::size_t bytes() const;
+
   struct Thread {
     Buffer sums;
     Buffer parts;   // of groups

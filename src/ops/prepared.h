@@ -9,8 +9,8 @@
 
 namespace plait::ops {
 
-// What the options say, or their source knows, or the default. Where a source is asked about a
-// problem of which each rank has a share, the ranks add up their shares first: then it is collective.
+// What the options say, or their source knows, or the default. Collective where a source is asked
+// about a problem of which each rank has a share: they add up their shares first.
 Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options);
 

@@ -61,7 +61,7 @@ class CommFirst final : public Operation {
     run_call(state_, tag_, [&](const Tag& tag) { run_numbered(call, tag); });
   }
 
-  std::size_t held_bytes() const override { return memory_.bytes(); }
+  std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
 
  private:
   bool reduces() const { return problem_.op != Operator::all_gather_matmul; }

@@ -111,7 +111,7 @@ class ComputeFirst final : public Operation {
     run_call(state_, tag_, [&](const Tag& tag) { run_numbered(call, tag); });
   }
 
-  std::size_t held_bytes() const override { return memory_.bytes(); }
+  std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
 
  private:
   bool reduces() const { return problem_.op != Operator::matmul_all_gather; }

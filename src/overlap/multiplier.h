@@ -36,6 +36,9 @@ class Multiplier {
   Multiplier(Gemm gemm, std::int64_t poll, Trace* trace)
       : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), trace_(trace) {}
 
+  // What it works in, as far as it has come to be.
+  std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
+
   void begin(const Operands& operands, Pace pace = {});
 
   // Where x is multiplied in several windows of columns: makes it ready for them.

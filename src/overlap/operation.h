@@ -38,7 +38,8 @@ class Operation {
   // Collective. What fails in it fails on every rank.
   virtual void run(const Call& call) = 0;
 
-  // Bytes that the operation keeps for itself from call to call.
+  // Bytes that the operation keeps for itself from call to call. What its product works in comes
+  // with the first.
   virtual std::size_t held_bytes() const = 0;
 };
 

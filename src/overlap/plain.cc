@@ -19,7 +19,7 @@ class Plain final : public Operation {
     copy_rows(call.operands.x, call.gathered);
   }
 
-  std::size_t held_bytes() const override { return 0; }
+  std::size_t held_bytes() const override { return gemm_.held_bytes(); }
 
  private:
   void wait(const Call& call) const {

@@ -1,0 +1,60 @@
+#include "ops/kept.h"
+
+#include <algorithm>
+
+#include "ops/checks.h"
+
+namespace plait::ops {
+
+void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+               const OpOptions& options, const OpCall& call) {
+  OpOptions settled = options;
+  settled.plan = plan_for(desc, weight, comm, options);
+  One& one = find(desc, weight, comm, settled);
+  one.prepared->run(weight, call);
+  // What a product works in comes with its first run.
+  const std::size_t bytes = one.prepared->held_bytes();
+  if (bytes == one.bytes) return;
+  one.bytes = bytes;
+  make_room();
+}
+
+Kept::Kind Kept::kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {
+  return {.desc = desc,
+          .n = n_of(weight),
+          .k = k_of(weight),
+          .weight = dtype_of(weight),
+          .scheme = scheme_of(weight),
+          .wire = options.wire,
+          .plan = options.plan,
+          .threads = options.threads,
+          .backend = options.backend};
+}
+
+Kept::One& Kept::find(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+                      const OpOptions& options) {
+  Kind kind = kind_of(desc, weight, options);
+  const auto found =
+      std::find_if(kept_.begin(), kept_.end(), [&](const One& one) { return one.kind == kind; });
+  if (found != kept_.end()) {
+    std::rotate(found, found + 1, kept_.end());
+  } else {
+    auto prepared = std::make_unique<Prepared>(desc, weight, comm, options);
+    kept_.push_back({.kind = std::move(kind), .prepared = std::move(prepared)});
+    make_room();
+  }
+  return kept_.back();
+}
+
+void Kept::make_room() {
+  while (kept_.size() > 1 && (kept_.size() > limits_.kinds || bytes() > limits_.bytes))
+    kept_.erase(kept_.begin());
+}
+
+std::size_t Kept::bytes() const {
+  std::size_t bytes = 0;
+  for (const One& one : kept_) bytes += one.bytes;
+  return bytes;
+}
+
+}  // namespace plait::ops

@@ -1,0 +1,63 @@
+// What the blocking calls have prepared, for the next call of the same kind.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/prepared.h"
+
+namespace plait::ops {
+
+class Kept {
+ public:
+  // So many kinds are kept, and so many bytes of all together: what was not used for longest goes
+  // first. The last one stays, however large it is.
+  struct Limits {
+    std::size_t kinds = 64;
+    std::size_t bytes = std::size_t{1} << 30;
+  };
+
+  Kept() = default;
+  explicit Kept(const Limits& limits) : limits_(limits) {}
+
+  // Collective. The call has been checked.
+  void run(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options,
+           const OpCall& call);
+
+  std::size_t kinds() const { return kept_.size(); }
+  std::size_t bytes() const;
+
+ private:
+  // All that Prepared depends on.
+  struct Kind {
+    OpDesc desc;
+    std::int64_t n;
+    std::int64_t k;
+    Dtype weight;
+    std::optional<QuantScheme> scheme;
+    Dtype wire;
+    std::optional<Plan> plan;
+    int threads;
+    std::string backend;
+
+    bool operator==(const Kind&) const = default;
+  };
+  struct One {
+    Kind kind;
+    std::unique_ptr<Prepared> prepared;
+    std::size_t bytes = 0;
+  };
+
+  static Kind kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options);
+  One& find(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+            const OpOptions& options);
+  void make_room();
+
+  Limits limits_;
+  std::vector<One> kept_;  // the last used at the end
+};
+
+}  // namespace plait::ops
