@@ -36,10 +36,12 @@ constexpr Options::About kAbout = {
     .purpose =
         "Runs the operators on random problems: odd, tiny and empty sizes, all dtypes and "
         "weights,\n"
-        "emulated links, ranks that come late. Every plan's result is compared byte by byte with\n"
-        "the serial one's on every rank, and that one with sums in f64 within a derived bound.\n"
-        "Nothing around the results may have been written. A case that fails is printed with the\n"
-        "command that runs it again.",
+        "emulated links, ranks that come late. Every plan runs twice, with two x. Its results are\n"
+        "compared byte by byte with the serial ones on every rank, and the serial one with sums "
+        "in\n"
+        "f64 within a derived bound. Nothing around the results may have been written. A case "
+        "that\n"
+        "fails is printed with the command that runs it again.",
     .examples =
         "Exit status: 0 when all passed; 1 when one failed; 2 for wrong usage; 3 when a rank was "
         "lost.\n\n"

@@ -1,9 +1,11 @@
 #include "cli/verify/check.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -32,80 +34,102 @@ class Check {
         random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {}
 
   std::string run() {
-    const Guarded serial(case_.out, out_rows_, case_.n[rank_]);
-    const Guarded gathered(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_]);
-    const Plan first = {.schedule = Schedule::serial};
-    std::string failure = call(first, case_.threads[0], {serial.view(), gathered.view()});
-    note(failure, guards(serial, gathered));
-    note(failure, against_reference(serial.view(), gathered.view()));
+    std::string failure;
+    const Results serial = run_plan({.schedule = Schedule::serial}, case_.threads[0]);
+    for (const Result& one : serial) note(failure, guards(one));
+    note(failure, against_reference(serial.back()));
     for (std::size_t i = 0; i < case_.plans.size(); ++i) {
-      const Guarded out(case_.out, out_rows_, case_.n[rank_]);
-      const Guarded also(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_]);
-      const std::string plan = name(case_.plans[i]);
-      note(failure, call(case_.plans[i], case_.threads[i + 1], {out.view(), also.view()}));
-      note(failure, guards(out, also), plan);
-      note(failure, same("out", out.view(), serial.view()), plan);
-      if (case_.gathered) note(failure, same("gathered", also.view(), gathered.view()), plan);
+      const Results results = run_plan(case_.plans[i], case_.threads[i + 1]);
+      for (std::size_t run = 0; run < results.size(); ++run)
+        note(failure, difference(results[run], serial[run]), place_of(case_.plans[i], run));
     }
     return failure;
   }
 
  private:
-  struct Places {
-    TensorView out;
-    TensorView gathered;
+  // What a run has written. Without `gathered` that is nothing.
+  struct Result {
+    Guarded out;
+    Guarded gathered;
   };
+  using Results = std::array<Result, 2>;
 
   // The first that goes wrong is enough.
-  static void note(std::string& failure, const std::string& found, const std::string& plan = {}) {
-    if (!failure.empty() || found.empty()) return;
-    failure = plan.empty() ? found : "with the plan \"" + plan + "\": " + found;
+  static void note(std::string& failure, const std::string& found, const std::string& place = {}) {
+    if (failure.empty() && !found.empty()) failure = place + found;
   }
 
-  // Blocking or prepared, in turn.
-  std::string call(const Plan& plan, int threads, const Places& places) {
-    if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+  static std::string place_of(const Plan& plan, std::size_t run) {
+    return base::sentence("with the plan \"", name(plan), run == 0 ? "\": " : "\", run again: ");
+  }
+
+  Result empty() const {
+    return {.out = Guarded(case_.out, out_rows_, case_.n[rank_]),
+            .gathered = Guarded(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_])};
+  }
+
+  // Prepared or blocking, in turn, and twice: what the first run leaves in slots and buffers, made
+  // of another x, must not be found in what the second one writes.
+  Results run_plan(const Plan& plan, int threads) {
     const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = threads};
     const OpWeight weight = mine_.weight();
-    const TensorView gathered = case_.gathered ? places.gathered : TensorView{};
+    std::optional<Op> op;
     if (case_.seed % 2 == 0) {
-      Op op = prepare({.op = case_.op,
-                       .m = case_.m,
-                       .x = case_.x,
-                       .out = case_.out,
-                       .gathered = case_.gathered},
-                      weight, comm_, options);
-      op.run({.x = mine_.x(), .out = places.out, .bias = mine_.bias(), .gathered = gathered});
-      return {};
+      op = prepare({.op = case_.op,
+                    .m = case_.m,
+                    .x = case_.x,
+                    .out = case_.out,
+                    .gathered = case_.gathered},
+                   weight, comm_, options);
     }
-    const OpExtras extras = {.bias = mine_.bias(), .gathered = gathered, .options = options};
-    blocking(weight, places.out, extras);
-    return {};
+    Results results = {empty(), empty()};
+    for (std::size_t run = 0; run < results.size(); ++run) {
+      if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+      const OpCall call = {
+          .x = run == 0 ? mine_.other_x() : mine_.x(),
+          .out = results[run].out.view(),
+          .bias = mine_.bias(),
+          .gathered = case_.gathered ? results[run].gathered.view() : TensorView{}};
+      if (op) {
+        op->run(call);
+      } else {
+        block(call, weight, options);
+      }
+    }
+    return results;
   }
 
-  void blocking(const OpWeight& weight, const TensorView& out, const OpExtras& extras) {
+  void block(const OpCall& call, const OpWeight& weight, const OpOptions& options) {
+    const OpExtras extras = {.bias = call.bias, .gathered = call.gathered, .options = options};
     switch (case_.op) {
       case Operator::matmul:
-        return matmul(mine_.x(), weight, out, comm_, extras);
+        return matmul(call.x, weight, call.out, comm_, extras);
       case Operator::matmul_all_reduce:
-        return matmul_all_reduce(mine_.x(), weight, out, comm_, extras);
+        return matmul_all_reduce(call.x, weight, call.out, comm_, extras);
       case Operator::matmul_reduce_scatter:
-        return matmul_reduce_scatter(mine_.x(), weight, out, comm_, extras);
+        return matmul_reduce_scatter(call.x, weight, call.out, comm_, extras);
       case Operator::matmul_all_gather:
-        return matmul_all_gather(mine_.x(), weight, out, comm_, extras);
+        return matmul_all_gather(call.x, weight, call.out, comm_, extras);
       case Operator::all_gather_matmul:
-        return all_gather_matmul(mine_.x(), weight, out, comm_, extras);
+        return all_gather_matmul(call.x, weight, call.out, comm_, extras);
       case Operator::reduce_scatter_matmul:
-        return reduce_scatter_matmul(mine_.x(), weight, out, comm_, extras);
+        return reduce_scatter_matmul(call.x, weight, call.out, comm_, extras);
       case Operator::all_reduce_matmul:
-        return all_reduce_matmul(mine_.x(), weight, out, comm_, extras);
+        return all_reduce_matmul(call.x, weight, call.out, comm_, extras);
     }
   }
 
-  static std::string guards(const Guarded& out, const Guarded& gathered) {
-    if (!out.is_intact()) return "bytes around out were written";
-    if (!gathered.is_intact()) return "bytes around gathered were written";
+  static std::string guards(const Result& one) {
+    if (!one.out.is_intact()) return "bytes around out were written";
+    if (!one.gathered.is_intact()) return "bytes around gathered were written";
     return {};
+  }
+
+  static std::string difference(const Result& got, const Result& serial) {
+    std::string found = guards(got);
+    note(found, same("out", got.out.view(), serial.out.view()));
+    note(found, same("gathered", got.gathered.view(), serial.gathered.view()));
+    return found;
   }
 
   static std::string same(const char* what, const ConstTensorView& got,
@@ -115,7 +139,8 @@ class Check {
                   : std::string(what) + " differs from serial: " + result.describe();
   }
 
-  std::string against_reference(const ConstTensorView& out, const ConstTensorView& gathered) {
+  std::string against_reference(const Result& result) {
+    const ConstTensorView out = result.out.view();
     // Every rank's operands: the reference needs nobody's help.
     for (int rank = 0; rank < comm_.world(); ++rank)
       all_.push_back(std::make_unique<VerifyOperands>(case_, rank, comm_.world()));
@@ -135,7 +160,7 @@ class Check {
                               " and it may be off by ", want.allowed);
       }
     }
-    return case_.gathered ? against_shards(gathered) : std::string();
+    return case_.gathered ? against_shards(result.gathered.view()) : std::string();
   }
 
   std::string against_shards(const ConstTensorView& gathered) {

@@ -13,6 +13,7 @@ constexpr std::int64_t kGap = 3;     // columns behind a row
 constexpr std::int64_t kAround = 2;  // rows before and behind
 constexpr int kPoison = 0xA5;
 
+constexpr std::uint64_t kSeedOfOtherX = 0;
 constexpr std::uint64_t kSeedOfX = 1;
 constexpr std::uint64_t kSeedOfWeight = 2;
 constexpr std::uint64_t kSeedOfBias = 3;
@@ -64,10 +65,15 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
           ? 0
           : static_cast<std::int64_t>(
                 balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
-  x_ = Guarded(one.x, ops::count(rows, one.m, rank, world), k);
   // Shards of one matrix, or a matrix of each rank's own.
   const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
-  tensor::fill_random(x_.view(), seed + kSeedOfX, {.row = first});
+  const auto random_x = [&](std::uint64_t which) {
+    Guarded x(one.x, ops::count(rows, one.m, rank, world), k);
+    tensor::fill_random(x.view(), seed + which, {.row = first});
+    return x;
+  };
+  x_ = random_x(kSeedOfX);
+  other_x_ = random_x(kSeedOfOtherX);
   const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
   const bool out_in = one.layout == WeightLayout::out_in;
   weight_ = Guarded(dtype, out_in ? n : k, out_in ? k : n);

@@ -34,6 +34,7 @@ class VerifyOperands {
   VerifyOperands(const VerifyCase& one, int rank, int world);
 
   ConstTensorView x() const { return x_.view(); }
+  ConstTensorView other_x() const { return other_x_.view(); }
   ConstTensorView bias() const;
   OpWeight weight() const;
 
@@ -45,6 +46,7 @@ class VerifyOperands {
  private:
   const VerifyCase& case_;
   Guarded x_;
+  Guarded other_x_;
   Guarded weight_;
   Guarded bias_;
   std::optional<QuantizedWeight> quantized_;
