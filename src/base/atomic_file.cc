@@ -56,6 +56,19 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
+void check_writable(const std::string& path) {
+  // What is no regular file may have a reader, who would take being opened for the end.
+  if (!exists_but_not_as_a_file(path)) {
+    const AtomicFile probe(path);
+    return;
+  }
+  if (::access(path.c_str(), W_OK) != 0) fail_errno(sentence("cannot write ", path));
+  if (std::filesystem::is_directory(path)) {
+    errno = EISDIR;
+    fail_errno(sentence("cannot write ", path));
+  }
+}
+
 void AtomicFile::append(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd_.get(), text.data(), text.size());

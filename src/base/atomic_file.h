@@ -34,4 +34,8 @@ class AtomicFile {
   Fd fd_;
 };
 
+// Throws as the AtomicFile would that is to be written there later; leaves nothing behind. For long
+// work whose result would have no place.
+void check_writable(const std::string& path);
+
 }  // namespace plait::base

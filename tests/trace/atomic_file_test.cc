@@ -44,6 +44,41 @@ TEST(AtomicFile, WithoutCommitNothingChanges) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"file"});
 }
 
+TEST(CheckWritable, LeavesEverythingAsItIs) {
+  const Folder folder;
+  const std::string path = folder / "file";
+  check_writable(path);
+  EXPECT_TRUE(folder.names().empty());
+  write(path, "old");
+  check_writable(path);
+  EXPECT_EQ(slurp(path), "old");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"file"});
+  check_writable("/dev/null");
+}
+
+TEST(CheckWritable, SaysWhyNothingCanBeWritten) {
+  const Folder folder;
+  const std::string inside = folder / "none/file";
+  for (const auto& [path, reason] : {std::pair{inside, "No such file or directory"},
+                                     std::pair{folder / ".", "Is a directory"}}) {
+    try {
+      check_writable(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::system);
+      EXPECT_EQ(error.what(), "cannot write " + path + ": " + reason);
+    }
+  }
+}
+
+// Opening it would wait for a reader, and end what he reads when it is closed.
+TEST(CheckWritable, DoesNotOpenAPipe) {
+  const Folder folder;
+  const std::string path = folder / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  check_writable(path);
+}
+
 TEST(AtomicFile, TwoWritersDoNotMeet) {
   const Folder folder;
   const std::string path = folder / "file";
