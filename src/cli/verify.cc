@@ -17,6 +17,7 @@
 #include "cli/bench/progress.h"
 #include "cli/options.h"
 #include "cli/speech.h"
+#include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/verify/rounds.h"
 #include "plait/ops.h"
@@ -96,14 +97,6 @@ struct Verification {
     return numbers;
   }
 };
-
-std::int64_t read_number(const char* option, std::string_view text, std::int64_t least,
-                         std::int64_t most) {
-  const auto number = base::parse_int(text);
-  PLAIT_CHECK(number && *number >= least && *number <= most, option, " ", text,
-              " is not a whole number from ", least, " to ", most);
-  return *number;
-}
 
 std::vector<Operator> read_ops(const std::string& text) {
   std::vector<Operator> ops;

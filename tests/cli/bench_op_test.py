@@ -123,6 +123,11 @@ class OperatorTest(CommandTest):
             self.assertEqual(result.returncode, 1)
             self.assertIn("plait trace: cannot write nowhere/picture.svg: No such file or directory\n", result.stderr)
 
+    def test_a_weight_that_lies_in_out(self):
+        for weight in ("bf16", "plain"):
+            found = self.json("matmul-all-reduce", *self.SIZE, "--layout", "in_out", "--weight", weight)
+            self.check(found, "matmul-all-reduce")
+
     def test_trace_refuses(self):
         for words, sentence in [
             ([], "say which operator, such as matmul-all-reduce (plait trace --help)"),

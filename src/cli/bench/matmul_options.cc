@@ -2,15 +2,11 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
-#include "base/text.h"
 #include "cli/options.h"
+#include "cli/values.h"
 
 namespace plait::cli {
 namespace {
-
-constexpr std::int64_t kLargest = std::int64_t{1} << 24;
-constexpr std::int64_t kMostRepetitions = 100000;
-constexpr double kMostSeconds = 3600;
 
 constexpr Options::About kAbout = {
     .verb = "bench matmul",
@@ -78,49 +74,9 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
 }
 
-std::int64_t read_count(const std::string& option, std::string_view text, std::int64_t most) {
-  const auto count = base::parse_int(text);
-  PLAIT_CHECK(count && *count >= 1 && *count <= most, option, " ", text,
-              " is not a whole number from 1 to ", most);
-  return *count;
-}
-
 std::int64_t read_size(const std::string& option, const std::string& text) {
   PLAIT_CHECK(!text.empty(), "which product? ", option, " is missing (plait bench matmul --help)");
-  return read_count(option, text, kLargest);
-}
-
-Dtype read_dtype(const std::string& option, const std::string& text) {
-  const auto dtype = parse_dtype(text);
-  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
-  return *dtype;
-}
-
-WeightLayout read_layout(const std::string& text) {
-  if (text == name(WeightLayout::out_in)) return WeightLayout::out_in;
-  PLAIT_CHECK(text == name(WeightLayout::in_out), "--layout ", text,
-              " is neither out_in nor in_out");
-  return WeightLayout::in_out;
-}
-
-Effort read_effort(const Wishes& wishes) {
-  Effort effort;
-  if (!wishes.repeat.empty())
-    effort.repetitions = static_cast<int>(read_count("--repeat", wishes.repeat, kMostRepetitions));
-  const auto seconds = base::parse_number(wishes.seconds);
-  PLAIT_CHECK(seconds && *seconds > 0 && *seconds <= kMostSeconds, "--seconds ", wishes.seconds,
-              " is not a number above 0 and up to ", kMostSeconds);
-  effort.each = static_cast<base::Nanoseconds>(*seconds * base::kSecond);
-  return effort;
-}
-
-std::vector<std::string> read_list(const std::string& option, const std::string& text) {
-  std::vector<std::string> items;
-  for (const auto item : base::split(text, ',')) {
-    PLAIT_CHECK(!item.empty(), option, " ", text, " has an empty place between commas");
-    items.emplace_back(item);
-  }
-  return items;
+  return read_number(option, text, 1, kLargestSize);
 }
 
 MatmulOptions understand(const Wishes& wishes) {
@@ -141,15 +97,16 @@ MatmulOptions understand(const Wishes& wishes) {
   options.threads =
       wishes.threads.empty()
           ? base::thread_count(0)
-          : static_cast<int>(read_count("--threads", wishes.threads, base::kMostThreads));
+          : static_cast<int>(read_number("--threads", wishes.threads, 1, base::kMostThreads));
   if (wishes.backend.empty())
     options.backends = {""};
   else
     options.backends = read_list("--backend", wishes.backend);
-  if (!wishes.columns.empty()) options.columns = read_count("--columns", wishes.columns, options.n);
+  if (!wishes.columns.empty())
+    options.columns = read_number("--columns", wishes.columns, 1, options.n);
   options.accumulate = wishes.accumulate;
   options.transposed_x = wishes.transposed_x;
-  options.effort = read_effort(wishes);
+  options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.json = wishes.json;
   return options;
 }

@@ -8,15 +8,13 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/options.h"
+#include "cli/values.h"
 
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kLargest = std::int64_t{1} << 24;
 constexpr std::int64_t kMostRanks = 64;
 constexpr std::int64_t kMostThreads = 1024;
-constexpr std::int64_t kMostRepetitions = 100000;
-constexpr double kMostSeconds = 3600;
 constexpr double kLargestRatio = 1000;
 
 constexpr const char* kPurpose =
@@ -87,6 +85,8 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-w,--weight", "KIND", wishes.weight,
               "a dtype, or a scheme such as s8:channel: packed before; plain: of\n"
               "x's dtype, and as it lies (default: x's dtype, packed)");
+  options.add("--layout", "LAYOUT", wishes.layout,
+              "how the weight lies: out_in (the default) or in_out");
   options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
   options.add("-t,--transport", "NAME", wishes.transport,
               "shm (the default), threads or mpi, as plait info lists them");
@@ -113,26 +113,13 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("--svg", "FILE", wishes.svg, "write the timeline as a picture for a document");
 }
 
-std::int64_t read_count(const std::string& option, std::string_view text, std::int64_t most) {
-  const auto count = base::parse_int(text);
-  PLAIT_CHECK(count && *count >= 1 && *count <= most, option, " ", text,
-              " is not a whole number from 1 to ", most);
-  return *count;
-}
-
-Dtype read_dtype(const std::string& option, const std::string& text) {
-  const auto dtype = parse_dtype(text);
-  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
-  return *dtype;
-}
-
 std::vector<std::int64_t> read_sizes(const std::string& option, const std::string& text) {
   PLAIT_CHECK(!text.empty(), "which problem? ", option,
               " is missing; --m, --n and --k say it, or "
               "--shapes FILE");
   std::vector<std::int64_t> sizes;
-  for (const std::string_view item : base::split(text, ','))
-    sizes.push_back(read_count(option, item, kLargest));
+  for (const std::string& item : read_list(option, text))
+    sizes.push_back(read_number(option, item, 1, kLargestSize));
   return sizes;
 }
 
@@ -146,7 +133,7 @@ std::vector<OpSize> read_shapes_file(const std::string& path) {
     std::istringstream words(line);
     std::vector<std::int64_t> numbers;
     std::string word;
-    while (words >> word) numbers.push_back(read_count("--shapes", word, kLargest));
+    while (words >> word) numbers.push_back(read_number("--shapes", word, 1, kLargestSize));
     if (numbers.empty()) continue;
     PLAIT_CHECK(numbers.size() == 3, "--shapes ", path, ": \"", line, "\" is not m n k");
     sizes.push_back({numbers[0], numbers[1], numbers[2]});
@@ -199,7 +186,7 @@ std::vector<Plan> read_plans(Operator op, const Wishes& wishes) {
     }
     return plans;
   }
-  for (const std::string_view word : base::split(wishes.schedule, ',')) {
+  for (const std::string& word : read_list("--schedule", wishes.schedule)) {
     const bool all = word == "all";
     PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
                 word, " is none of serial, pipelined, fused and all");
@@ -209,25 +196,14 @@ std::vector<Plan> read_plans(Operator op, const Wishes& wishes) {
       return has_schedule(op, schedule) && (all || word == name(schedule));
     };
     if (wanted(Schedule::pipelined)) {
-      for (const std::string_view parts : base::split(wishes.parts, ',')) {
+      for (const std::string& parts : read_list("--parts", wishes.parts)) {
         add({.schedule = Schedule::pipelined,
-             .parts = static_cast<int>(read_count("--parts", parts, 64))});
+             .parts = static_cast<int>(read_number("--parts", parts, 1, 64))});
       }
     }
     if (wanted(Schedule::fused)) add({.schedule = Schedule::fused});
   }
   return plans;
-}
-
-Effort read_effort(const Wishes& wishes) {
-  Effort effort;
-  if (!wishes.repeat.empty())
-    effort.repetitions = static_cast<int>(read_count("--repeat", wishes.repeat, kMostRepetitions));
-  const auto seconds = base::parse_number(wishes.seconds);
-  PLAIT_CHECK(seconds && *seconds > 0 && *seconds <= kMostSeconds, "--seconds ", wishes.seconds,
-              " is not a number above 0 and up to ", kMostSeconds);
-  effort.each = static_cast<base::Nanoseconds>(*seconds * base::kSecond);
-  return effort;
 }
 
 void check_weight(const std::string& text) {
@@ -257,17 +233,15 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.wire = read_dtype("--wire", wishes.wire);
   options.weight = wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight;
   check_weight(options.weight);
-  PLAIT_CHECK(wishes.layout == "out_in" || wishes.layout == "in_out", "--layout ", wishes.layout,
-              " is neither out_in nor in_out");
-  if (wishes.layout == "in_out") options.layout = WeightLayout::in_out;
-  options.ranks = static_cast<int>(read_count("--ranks", wishes.ranks, kMostRanks));
+  options.layout = read_layout(wishes.layout);
+  options.ranks = static_cast<int>(read_number("--ranks", wishes.ranks, 1, kMostRanks));
   options.transport = wishes.transport;
   options.link = read_link(wishes.link);
   options.waits = wishes.waits;
   if (!wishes.threads.empty())
-    options.threads = static_cast<int>(read_count("--threads", wishes.threads, kMostThreads));
+    options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
   options.plans = read_plans(op, wishes);
-  options.effort = read_effort(wishes);
+  options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.json = wishes.json;
   options.trace = wishes.trace;
   options.html = wishes.html;

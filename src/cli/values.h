@@ -1,0 +1,34 @@
+// What the values of options say, where several verbs have the same ones. What can't be read is
+// refused in a sentence that begins with the option.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench/race.h"
+#include "plait/dtype.h"
+#include "plait/weight.h"
+
+namespace plait::cli {
+
+// Of a matrix's side.
+inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
+
+std::int64_t read_number(std::string_view option, std::string_view text, std::int64_t least,
+                         std::int64_t most);
+
+// Items between commas, none of them empty.
+std::vector<std::string> read_list(std::string_view option, const std::string& text);
+
+// Of what can be multiplied.
+Dtype read_dtype(std::string_view option, const std::string& text);
+
+// Of --layout.
+WeightLayout read_layout(const std::string& text);
+
+// Of --repeat, which may be empty, and --seconds.
+Effort read_effort(const std::string& repeat, const std::string& seconds);
+
+}  // namespace plait::cli
