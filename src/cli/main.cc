@@ -59,17 +59,6 @@ const Verb& find_verb(const std::string& name) {
              name, did_you_mean(name, names), " (plait --help lists them)");
 }
 
-int exit_status(Code code) {
-  switch (code) {
-    case Code::invalid_argument:
-      return kWrongUsage;
-    case Code::peer_lost:
-      return kPeerLost;
-    default:
-      return kCheckFailed;
-  }
-}
-
 int dispatch(Words words, std::string& speaker) {
   PLAIT_CHECK(!words.empty(), "say what to do, such as plait run or plait info (plait --help)");
   const std::string& first = words[0];

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "plait/error.h"
+
 namespace plait::cli {
 
 using Words = std::span<const std::string>;
@@ -14,6 +16,12 @@ inline constexpr int kDone = 0;
 inline constexpr int kCheckFailed = 1;
 inline constexpr int kWrongUsage = 2;
 inline constexpr int kPeerLost = 3;
+
+// Of a verb that threw.
+constexpr int exit_status(Code code) {
+  if (code == Code::invalid_argument) return kWrongUsage;
+  return code == Code::peer_lost ? kPeerLost : kCheckFailed;
+}
 
 int bench(Words words);
 int info(Words words);

@@ -252,6 +252,7 @@ int verify(Words words) {
               words[std::min(leading, words.size() - 1)], " (plait verify --help)");
   if (!options.parse(words)) return kDone;
   const Verification what = understand(wishes);
+  if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;
   for (std::size_t i = 0; i < what.worlds.size(); ++i) {
     if (what.numbers_of(i).empty()) continue;

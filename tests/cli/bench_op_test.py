@@ -128,6 +128,27 @@ class OperatorTest(CommandTest):
             found = self.json("matmul-all-reduce", *self.SIZE, "--layout", "in_out", "--weight", weight)
             self.check(found, "matmul-all-reduce")
 
+    def test_all_ranks_refuse_what_memory_cannot_hold(self):
+        problem = ["matmul-all-reduce", "--m", 1 << 24, "--n", 1 << 24, "--k", 8]
+        sentence = r"plait bench: m=16777216 n=16777216 k=8 may take .* for 3 ranks and there are .*"
+        for words in (["bench", *problem, "--ranks", 3, "--transport", "threads"],
+                      ["bench", *problem, "--ranks", 3],
+                      ["run", "-n", 3, "--", PLAIT, "bench", *problem]):
+            with self.subTest(words):
+                result = self.plait(*words)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                lines = [line for line in result.stderr.splitlines() if line.startswith("plait bench: ")]
+                self.assertEqual(len(lines), 1, result.stderr)
+                self.assertRegex(lines[0], sentence)
+
+    def test_files_that_cannot_be_written_are_refused_before(self):
+        for option in ("--json", "--html", "--trace"):
+            for words in (["--transport", "threads"], []):
+                # So long that the test would not wait for it.
+                result = self.plait("bench", "matmul-all-reduce", "--m", 512, "--n", 512, "--k", 512, *words,
+                                    "--seconds", 3600, option, "/nowhere/file")
+                self.assert_says(result, 1, "plait bench: cannot write /nowhere/file: No such file or directory")
+
     def test_trace_refuses(self):
         for words, sentence in [
             ([], "say which operator, such as matmul-all-reduce (plait trace --help)"),

@@ -43,6 +43,20 @@ class MatmulTest(CommandTest):
             self.assertAlmostEqual(one["of_peak"] * found["peaks"]["bf16"]["flops_per_second"],
                                    one["flops_per_second"], delta=1)
 
+    def test_a_file_that_cannot_be_written_is_refused_before(self):
+        # So long that the test would not wait for it.
+        result = self.plait("bench", "matmul", "-m", 8, "--n", 64, "--k", 64, "--seconds", 3600,
+                            "--json", "/nowhere/file")
+        self.assert_says(result, 1, "plait bench: cannot write /nowhere/file: No such file or directory")
+
+    def test_a_run_that_fails_leaves_its_file_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "file.json"
+            file.write_text("of before")
+            result = self.plait("bench", "matmul", "-m", 8, *self.SIZE, "--weight", "s5", "--json", file)
+            self.assertEqual(result.returncode, 2)
+            self.assertEqual((file.read_text(), os.listdir(folder)), ("of before", ["file.json"]))
+
     def test_every_way_of_asking(self):
         ways = itertools.product(["f32", "bf16", "f16"], ["f32,bf16,f16", "plain"], ["out_in", "in_out"],
                                  [[], ["--columns", 96], ["--accumulate", "--transposed-x"]])

@@ -26,6 +26,10 @@ class VerifyTest(CommandTest):
         words = ("--cases", 4, "--seed", 9, "--ranks", 2, "--transport", "threads", "--json", "-")
         self.assertEqual(json.loads(self.verify(*words)), {"seed": 9, "passed": 4, "failed": 0})
 
+    def test_a_file_that_cannot_be_written_is_refused_before(self):
+        result = self.plait("verify", "--cases", 100_000_000, "--json", "/nowhere/file")
+        self.assert_says(result, 1, "plait verify: cannot write /nowhere/file: No such file or directory")
+
     def test_refusals(self):
         for words, sentence in [
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),

@@ -66,6 +66,7 @@ void write(const MatmulReport& report) {
 int bench_matmul(Words words) {
   const auto options = read_matmul_options(words);
   if (!options) return kDone;
+  if (!options->json.empty() && options->json != "-") base::check_writable(options->json);
   const std::vector<MatmulCase> cases = matmul_cases(*options);
   MatmulReport report = {.options = *options,
                          .processor = read_processor().model,

@@ -5,7 +5,9 @@
 
 #include "base/atomic_file.h"
 #include "base/check.h"
+#include "cli/bench/consent.h"
 #include "cli/bench/measurements.h"
+#include "cli/bench/op_case.h"
 #include "cli/bench/op_measure.h"
 #include "cli/bench/op_report.h"
 #include "cli/bench/op_trace.h"
@@ -32,8 +34,20 @@ void write(const OpBenchOptions& options, const std::vector<OpMeasurement>& resu
   file.commit();
 }
 
+void check_files(const OpBenchOptions& options) {
+  for (const std::string& file : {options.json, options.trace, options.html}) {
+    if (!file.empty() && file != "-") base::check_writable(file);
+  }
+}
+
 // Rank 0 speaks, table by table.
 int be_rank(const OpBenchOptions& options, Communicator& comm) {
+  // Before anybody takes memory, or time.
+  const auto refusal = refusal_of_all(comm, [&] {
+    if (comm.rank() == 0) check_files(options);
+    for (const OpSize& size : options.sizes) check_memory(size, comm.world());
+  });
+  if (refusal) return exit_status(*refusal);
   std::vector<OpMeasurement> results;
   for (const OpSize& size : options.sizes) {
     results.push_back(measure(options, size, comm));
@@ -81,6 +95,7 @@ int measure_operator(const std::string& verb, const std::string& spelling, Words
   if (place_from_environment().launcher.empty()) {
     std::vector<std::string> whole = {verb, spelling};
     whole.insert(whole.end(), words.begin(), words.end());
+    check_files(*options);
     return run_processes(*options, whole);
   }
   Communicator comm = Communicator::connect({.transport = options->transport});

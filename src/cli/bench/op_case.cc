@@ -22,6 +22,8 @@ std::int64_t share(std::int64_t whole, int rank, int world) {
       balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
 }
 
+}  // namespace
+
 void check_memory(const OpSize& size, int world) {
   const auto elements = [](std::int64_t rows, std::int64_t cols) {
     return static_cast<double>(rows) * static_cast<double>(cols);
@@ -30,13 +32,11 @@ void check_memory(const OpSize& size, int world) {
   const double rank = elements(size.m, size.k) * 6 + elements(size.m, size.n) * 16 +
                       elements(size.n, size.k) / world * 8;
   const double needed = rank * world;
-  PLAIT_CHECK(needed <= static_cast<double>(read_memory().available), "m=", size.m, " n=", size.n,
-              " k=", size.k, " may take ", base::show_bytes(needed), " for ", world,
-              " ranks and there are ",
-              base::show_bytes(static_cast<double>(read_memory().available)));
+  const auto available = static_cast<double>(read_memory().available);
+  PLAIT_CHECK(needed <= available, "m=", size.m, " n=", size.n, " k=", size.k, " may take ",
+              base::show_bytes(needed), " for ", world, " ranks and there are ",
+              base::show_bytes(available));
 }
-
-}  // namespace
 
 OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communicator& comm)
     : options_(options),
@@ -45,7 +45,6 @@ OpCase::OpCase(const OpBenchOptions& options, const OpSize& size, const Communic
       world_(comm.world()),
       n_(size.n),
       k_(size.k) {
-  check_memory(size, world_);
   const ops::Split split = ops::split_of(options.op);
   if (split == ops::Split::n) n_ = share(size.n, rank_, world_);
   if (split == ops::Split::k) k_ = share(size.k, rank_, world_);

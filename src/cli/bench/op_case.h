@@ -12,6 +12,9 @@
 
 namespace plait::cli {
 
+// Refuses a problem that this host may not have the memory for, now.
+void check_memory(const OpSize& size, int world);
+
 class OpCase {
  public:
   OpCase(const OpBenchOptions& options, const OpSize& size, const Communicator& comm);
