@@ -20,8 +20,9 @@ constexpr Options::About kAbout = {
     .usage = "[--json] [--why [PROBLEM...]]",
     .purpose =
         "Prints what plait finds here: the processor and what it can do, memory and its pages,\n"
-        "the limits of this container, the rank's place in its launcher's world, and which\n"
-        "transports and backends of products can be used, with the reason where one can't.",
+        "the limits of this container, the rank's place in its launcher's world, which variables\n"
+        "of plait's are set, and which transports and backends of products can be used, with the\n"
+        "reason where one can't.",
     .examples =
         "Exit status: 0; 1 when nothing can do what --why asks; 2 for wrong usage.\n\n"
         "Examples:\n"

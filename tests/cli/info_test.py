@@ -31,7 +31,7 @@ class InfoTest(InfoCase):
     def test_json_has_every_key(self):
         found = self.json()
         self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place",
-                                       "transports", "backends"])
+                                       "settings", "transports", "backends"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
                          ["model", "packages", "cores", "cpus", "features", "caches"])
@@ -88,13 +88,23 @@ class InfoTest(InfoCase):
         problem = self.json()["place"]["problem"]
         self.assertEqual(problem, "RANK=5 is not a whole number from 0 to 1")
 
+    def test_which_of_its_variables_are_set(self):
+        for name in [name for name in self.environment if name.startswith("PLAIT_")]:
+            del self.environment[name]
+        self.assertEqual(self.json()["settings"], {})
+        self.assertIn("\nSettings    no variable PLAIT_... is set\n", self.plait("info").stdout)
+        self.environment |= {"PLAIT_TIMEOUT": "5s", "PLAIT_LINK": "1gbit,5us", "PLAITED": "no"}
+        self.assertEqual(self.json()["settings"], {"PLAIT_LINK": "1gbit,5us", "PLAIT_TIMEOUT": "5s"})
+        self.assertIn("\nSettings    PLAIT_LINK=1gbit,5us\n            PLAIT_TIMEOUT=5s\n",
+                      self.plait("info").stdout)
+
     def test_people_get_lines_that_fit_and_no_colours(self):
         page = self.plait("info").stdout
         self.assertLessEqual(max(map(len, page.splitlines())), 100)
         self.assertNotIn("\x1b", page)
         labels = re.findall(r"^(\S.*?)  ", page, re.MULTILINE)
         self.assertEqual(labels, ["Host", "Processor", "Caches", "NUMA", "Memory", "Huge pages",
-                                  "Usable", "Place", "Transports", "Backends"])
+                                  "Usable", "Place", "Settings", "Transports", "Backends"])
         self.assertRegex(page, r"\n {12}reference  yes  f32\n$")
 
     def test_backends_have_reasons_where_they_are_absent(self):

@@ -93,6 +93,7 @@ Json show_json(const Findings& findings) {
           {"memory", memory_json(findings)},
           {"usable", usable_json(findings)},
           {"place", place_json(findings)},
+          {"settings", findings.settings},
           {"transports", std::move(transports)},
           {"backends", std::move(backends)}};
 }

@@ -67,6 +67,16 @@ std::string show_usable(const Findings& findings) {
                                      : "at most" + limited + " by cgroup");
 }
 
+// A line each; a value is told from the next thing by nothing else.
+std::string setting_lines(const std::map<std::string, std::string>& settings) {
+  if (settings.empty()) return labelled("Settings", "no variable PLAIT_... is set");
+  std::string lines;
+  for (const auto& [name, value] : settings) {
+    lines += labelled(lines.empty() ? "Settings" : "", fmt::format("{}={}", name, value));
+  }
+  return lines;
+}
+
 std::string transport_lines(const std::vector<TransportFinding>& transports) {
   std::string lines;
   for (const TransportFinding& transport : transports) {
@@ -148,6 +158,7 @@ std::string show_text(const Findings& findings) {
   text += labelled("Usable", show_usable(findings));
   text += labelled("Place",
                    findings.misplaced.empty() ? show_place(findings.place) : findings.misplaced);
+  text += setting_lines(findings.settings);
   text += '\n' + transport_lines(findings.transports);
   return text + backend_lines(findings.backends);
 }
