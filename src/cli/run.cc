@@ -13,6 +13,7 @@
 #include "cli/host/topology.h"
 #include "cli/launch/find_command.h"
 #include "cli/launch/supervisor.h"
+#include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
@@ -72,6 +73,14 @@ void add_options(Options& options, Wishes& wishes) {
               "how long a rank that is told to end may take before it is killed\n"
               "(default: 5s)");
   options.add_flag("-v,--verbose", wishes.verbose, "say where each rank was put");
+}
+
+// Where mpirun would be told -np 2, -n would be told p.
+void check_habits(Words words) {
+  for (const std::string& word : words) {
+    PLAIT_CHECK(word != "-np", "unknown option ", word,
+                did_you_mean(word, std::vector<std::string>{"-n"}));
+  }
 }
 
 int read_ranks(const std::string& text) {
@@ -134,6 +143,7 @@ int run(Words words) {
   Options options(kAbout);
   add_options(options, wishes);
   const std::size_t leading = options.leading(words);
+  check_habits(words.first(leading));
   if (!options.parse(words.first(leading))) return kDone;
   Launch launch = read_launch(wishes);
   Words command = words.subspan(leading);

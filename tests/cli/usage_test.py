@@ -106,6 +106,8 @@ class UsageTest(CommandTest):
         cases = [
             (("ls",), "how many ranks? -n N is missing (plait run --help)"),
             (("-n", "0", "ls"), "-n 0: the number of ranks is a whole number from 1 to 1024"),
+            (("-np", "2", "ls"), "unknown option -np; did you mean -n?"),
+            (("-v", "-np", "2", "ls"), "unknown option -np; did you mean -n?"),
             (("-n", "1025", "ls"), "-n 1025: the number of ranks is a whole number from 1 to 1024"),
             (("-n", "two", "ls"), "-n two: the number of ranks is a whole number from 1 to 1024"),
             (("-n",), "-n needs a value"),
