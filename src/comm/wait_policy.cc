@@ -33,8 +33,9 @@ WaitPolicy wait_policy_from_environment() {
   if (const auto text = base::env("PLAIT_WAIT")) read_wait_policy(*text, policy);
   if (const auto text = base::env("PLAIT_TIMEOUT")) {
     const auto timeout = base::parse_duration(*text);
-    PLAIT_CHECK(timeout && *timeout > 0, "PLAIT_TIMEOUT=", *text,
-                " is not a duration like 60s or 500ms");
+    PLAIT_CHECK(timeout, "PLAIT_TIMEOUT=", *text, " is not a duration like 60s or 500ms");
+    PLAIT_CHECK(*timeout > 0, "PLAIT_TIMEOUT=", *text,
+                " leaves a rank no time to wait for another: say how long it may, like 60s");
     policy.timeout = *timeout;
   }
   return policy;

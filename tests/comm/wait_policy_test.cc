@@ -49,9 +49,17 @@ TEST(WaitPolicy, EitherPartAlone) {
 }
 
 TEST(WaitPolicy, RefusesOtherTimeouts) {
-  for (const char* value : {"0", "0s", "-1", "-5s", "soon", "5 s", "s", "1e30h", "nan", "inf"}) {
+  for (const char* value : {"-1", "-5s", "soon", "5 s", "s", "1e30h", "nan", "inf"}) {
     EXPECT_EQ(refusal_with("PLAIT_TIMEOUT", value),
               std::string("PLAIT_TIMEOUT=") + value + " is not a duration like 60s or 500ms");
+  }
+}
+
+TEST(WaitPolicy, RefusesToWaitForNoTime) {
+  for (const char* value : {"0", "0s", "0ms"}) {
+    EXPECT_EQ(refusal_with("PLAIT_TIMEOUT", value),
+              std::string("PLAIT_TIMEOUT=") + value +
+                  " leaves a rank no time to wait for another: say how long it may, like 60s");
   }
 }
 
