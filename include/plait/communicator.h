@@ -14,7 +14,8 @@
 // all its ranks make the same calls in the same order. When a rank dies, leaves, disagrees or lets
 // the deadline pass, every other rank of the group gets the same Error from the call it is in, or
 // its next one; the communicator is of no use after that. A process forked from a rank can't use
-// the rank's communicators: it gets Error{invalid_argument}.
+// the rank's communicators: it gets Error{invalid_argument}, and so does who uses one that was
+// moved to another.
 #pragma once
 
 #include <chrono>
@@ -97,7 +98,7 @@ class PLAIT_EXPORT Communicator {
   void abort(std::string_view reason);
 
   class State;  // the collectives' side of it
-  State& state() { return *state_; }
+  State& state() const;
 
  private:
   explicit Communicator(std::unique_ptr<State> state);

@@ -128,6 +128,8 @@ class PLAIT_EXPORT Op {
   void run(const OpCall& call);
 
  private:
+  State& state() const;
+
   std::unique_ptr<State> state_;
 };
 

@@ -82,36 +82,41 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
-int Communicator::rank() const { return state_->group().rank(); }
-int Communicator::world() const { return state_->group().world(); }
-std::string_view Communicator::transport() const { return state_->transport_name(); }
+Communicator::State& Communicator::state() const {
+  PLAIT_CHECK(state_, "this communicator was moved to another, which has its ranks");
+  return *state_;
+}
+
+int Communicator::rank() const { return state().group().rank(); }
+int Communicator::world() const { return state().group().world(); }
+std::string_view Communicator::transport() const { return state().transport_name(); }
 std::optional<Link> Communicator::link() const {
-  const std::optional<LinkView>& view = state_->link();
+  const std::optional<LinkView>& view = state().link();
   if (!view) return std::nullopt;
   return view->clock->link();
 }
-Trace* Communicator::trace() const { return state_->trace(); }
-std::size_t Communicator::mailbox_bytes() const { return state_->mailbox_bytes(); }
+Trace* Communicator::trace() const { return state().trace(); }
+std::size_t Communicator::mailbox_bytes() const { return state().mailbox_bytes(); }
 
 std::optional<Communicator> Communicator::split(int color, int key) {
-  auto state = state_->split(color, key);
-  if (state == nullptr) return std::nullopt;
-  return Communicator(std::move(state));
+  auto part = state().split(color, key);
+  if (part == nullptr) return std::nullopt;
+  return Communicator(std::move(part));
 }
 
 Communicator Communicator::with_link(const std::optional<Link>& link) {
   if (link) comm::check_link(*link);
-  return Communicator(state_->split(0, rank(), whole_view(link, world())));
+  return Communicator(state().split(0, rank(), whole_view(link, world())));
 }
 
 std::unique_ptr<Mailbox> Communicator::make_mailbox(const MailboxDesc& desc) {
-  return state_->make_mailbox(desc);
+  return state().make_mailbox(desc);
 }
 Mailbox& Communicator::cached_mailbox(const MailboxDesc& desc) {
-  return state_->cached_mailbox(desc);
+  return state().cached_mailbox(desc);
 }
 
-void Communicator::abort(std::string_view reason) { state_->abort(reason); }
+void Communicator::abort(std::string_view reason) { state().abort(reason); }
 
 class ThreadGroup::Room : public comm::threads::Room {
   using comm::threads::Room::Room;

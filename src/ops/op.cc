@@ -165,10 +165,15 @@ Op::Op(Op&&) noexcept = default;
 Op& Op::operator=(Op&&) noexcept = default;
 Op::~Op() = default;
 
-const OpDesc& Op::desc() const { return state_->prepared().desc(); }
-const Plan& Op::plan() const { return state_->prepared().plan(); }
-std::size_t Op::held_bytes() const { return state_->prepared().held_bytes(); }
-void Op::run(const OpCall& call) { state_->run(call); }
+Op::State& Op::state() const {
+  PLAIT_CHECK(state_, "this operator was moved to another Op, which runs it");
+  return *state_;
+}
+
+const OpDesc& Op::desc() const { return state().prepared().desc(); }
+const Plan& Op::plan() const { return state().prepared().plan(); }
+std::size_t Op::held_bytes() const { return state().prepared().held_bytes(); }
+void Op::run(const OpCall& call) { state().run(call); }
 
 Op prepare(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
            const OpOptions& options) {

@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "conformance/ranks.h"
 #include "ops/problem.h"
@@ -124,6 +126,17 @@ TEST(Refusals, OfAWeightThatHasBecomeAnother) {
     const PackedWeight taken = std::move(p.packed);
     EXPECT_EQ(refusal([&] { op.run(p.call()); }),
               "matmul_all_reduce: weight has been moved to another PackedWeight");
+  });
+}
+
+TEST(Refusals, OfAnOperatorThatWasMoved) {
+  with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
+    Op op = prepare(p.desc(), p.packed, comm);
+    Op other = std::move(op);
+    const std::string sentence = "this operator was moved to another Op, which runs it";
+    EXPECT_EQ(refusal([&] { op.run(p.call()); }), sentence);               // NOLINT: on purpose
+    EXPECT_EQ(refusal([&] { std::ignore = op.held_bytes(); }), sentence);  // NOLINT: on purpose
+    other.run(p.call());
   });
 }
 
