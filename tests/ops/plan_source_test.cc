@@ -57,7 +57,7 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    Op ready = prepare(problem.desc(), problem.packed, comm, {.plans = &table});
                    ready.run(problem.call());
                    ASSERT_EQ(table.asked.size(), 1U);
-                   const PlanKey& key = table.asked[0];
+                   const PlanKey key = table.asked[0];  // a copy: asking again adds to them
                    EXPECT_EQ(key.m, 40);
                    EXPECT_EQ(key.n, split == ops::Split::n ? 603 : 200);
                    EXPECT_EQ(key.k, split == ops::Split::k ? 291 : 96);
