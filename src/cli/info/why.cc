@@ -53,9 +53,12 @@ std::string read_launcher(std::string_view word, std::string_view value) {
 void read_word(const std::string& word, Problem& problem) {
   const auto equals = word.find('=');
   const std::string key = key_of(word);
-  PLAIT_CHECK(std::find(kOperatorKeys.begin(), kOperatorKeys.end(), key) == kOperatorKeys.end() &&
-                  !key.starts_with("matmul") && !key.ends_with("matmul"),
-              "--why ", word, ": no operator joins a product and its collective yet");
+  PLAIT_CHECK(
+      std::find(kOperatorKeys.begin(), kOperatorKeys.end(), key) == kOperatorKeys.end() &&
+          !key.starts_with("matmul") && !key.ends_with("matmul"),
+      "--why ", word,
+      ": who multiplies and which transport is taken can be asked; which plan is best, plait bench "
+      "OPERATOR measures");
   const std::vector<std::string> keys = {"ranks", "hosts", "launcher", "transport"};
   PLAIT_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "--why ", word,
               ": a problem is made of ranks=N, hosts=N, launcher=NAME and transport=NAME, or of a "
