@@ -26,9 +26,11 @@ constexpr std::int64_t kCopiedBytes = 256 * 1024;
 // Of a fused chunk: so much that handing it over costs nothing beside its product.
 constexpr std::int64_t kChunkElements = 64 * 1024;
 
-// Where product and link take equally long, what nothing hides is one chunk, the largest. But below
-// 256 columns a chunk costs the product some percent: then half as many have to do.
-constexpr std::int64_t kChunks = 32;
+// Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
+// small ones, then, down to a panel's width. Where ranks read each other's memory there is little to
+// hide, and below 256 columns a chunk costs the product some percent.
+constexpr std::int64_t kChunksOverLink = 64;
+constexpr std::int64_t kChunksInMemory = 32;
 constexpr std::int64_t kFullSpeed = 256;
 
 struct Shape {
@@ -42,7 +44,7 @@ std::int64_t round_up(std::int64_t value, std::int64_t unit) {
 }
 
 // Few rows make few bytes: then chunks are wider, but at least four.
-std::int64_t chunk_columns(const Problem& problem, const Plan& plan) {
+std::int64_t chunk_columns(const Problem& problem, const Plan& plan, bool linked) {
   constexpr std::int64_t kPanel = 64;
   if (plan.chunk > 0) return plan.chunk;
   const std::int64_t rows = std::max<std::int64_t>(problem.m, 1);
@@ -50,11 +52,14 @@ std::int64_t chunk_columns(const Problem& problem, const Plan& plan) {
   const auto wire = static_cast<std::int64_t>(size_of(problem.wire));
   if (problem.m * problem.n * wire <= kOneChunkBytes) return std::max(problem.n, kPanel);
   const std::int64_t most = std::max(round_up(problem.n / 4, kPanel), kPanel);
-  const std::int64_t enough = std::min(kFullSpeed, round_up(2 * problem.n / kChunks, kPanel));
-  return std::min(std::max({round_up(problem.n / kChunks, kPanel), enough, least}), most);
+  if (linked) return std::min(std::max(round_up(problem.n / kChunksOverLink, kPanel), least), most);
+  const std::int64_t enough =
+      std::min(kFullSpeed, round_up(2 * problem.n / kChunksInMemory, kPanel));
+  return std::min(std::max({round_up(problem.n / kChunksInMemory, kPanel), enough, least}), most);
 }
 
-Shape shape_of(const Problem& problem, const Plan& plan, int world) {
+Shape shape_of(const Problem& problem, const Plan& plan, const Communicator& comm) {
+  const int world = comm.world();
   const auto wire_bytes = static_cast<std::int64_t>(size_of(problem.wire));
   const bool all_reduce = problem.op == Operator::matmul_all_reduce;
   const std::int64_t bytes = problem.m * problem.n * wire_bytes;
@@ -74,7 +79,8 @@ Shape shape_of(const Problem& problem, const Plan& plan, int world) {
               .one_step = one_step,
               .direct = false};
     case Schedule::fused:
-      return {.cut = Cut::by_columns(owners, ramped(problem.n, chunk_columns(problem, plan))),
+      return {.cut = Cut::by_columns(
+                  owners, ramped(problem.n, chunk_columns(problem, plan, comm.link().has_value()))),
               .one_step = one_step,
               .direct = true};
   }
@@ -136,10 +142,10 @@ class ComputeFirst final : public Operation {
     for (const Cut::Part& part : cut_.parts())
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
-    buffers_ = std::min(parts, direct_ ? kDepth : 2U);
+    keeps_.resize(std::min(parts, direct_ ? kDepth : 2U));
     buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
     buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
-    memory_ = Buffer(buffer_bytes_ * buffers_, {.huge_pages = true});
+    memory_ = Buffer(buffer_bytes_ * keeps_.size(), {.huge_pages = true});
   }
 
   std::int64_t kept_rows(const Cut::Part& part) const {
@@ -150,6 +156,7 @@ class ComputeFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
+    std::fill(keeps_.begin(), keeps_.end(), 0U);
     Operands operands = call.operands;
     if (reduces()) {
       operands.bias = {};
@@ -173,26 +180,29 @@ class ComputeFirst final : public Operation {
     exchange_.wait([&] { return flows_.finish(); }, [&] { return flows_.awaited(); });
   }
 
-  // Until the place of the part before the last few is free again.
-  void wait_for_buffer(std::size_t part) {
-    if (part < buffers_) return;
-    const std::uint32_t end = cut_.parts()[part - buffers_].end_chunk();
+  // For a part's blocks. The first place that is free: where sums keep up, one or two stay in the
+  // cache.
+  std::byte* take_buffer(const Cut::Part& part) {
+    if (keeps_.empty()) return nullptr;
+    std::size_t place = 0;
     exchange_.wait(
         [&] {
           flows_.step();
-          return flows_.sums->past() >= end;
+          const std::uint32_t past = flows_.sums->past();
+          const auto free = std::find_if(keeps_.begin(), keeps_.end(),
+                                         [&](std::uint32_t end) { return end <= past; });
+          place = static_cast<std::size_t>(free - keeps_.begin());
+          return free != keeps_.end();
         },
         [&] { return flows_.awaited(); });
-  }
-
-  std::byte* buffer(std::size_t part) const {
-    return memory_.data() + (part % buffers_) * buffer_bytes_;
+    keeps_[place] = part.end_chunk();
+    return memory_.data() + place * buffer_bytes_;
   }
 
   // Straight into the slots of those who add them up.
   void make_in_slots(std::size_t index) {
     const Cut::Part& part = cut_.parts()[index];
-    wait_for_buffer(index);
+    std::byte* own = take_buffer(part);
     exchange_.wait(
         [&] {
           flows_.step();
@@ -204,7 +214,7 @@ class ComputeFirst final : public Operation {
     const std::int64_t columns = length(part.columns);
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
       if (owner == rank) {
-        blocks_[owner] = {.data = buffer(index),
+        blocks_[owner] = {.data = own,
                           .dtype = problem_.wire,
                           .rows = length(part.rows[rank]),
                           .cols = columns,
@@ -235,10 +245,9 @@ class ComputeFirst final : public Operation {
   // Into memory of this rank, from where it is sent on.
   void make_in_buffer(std::size_t index) {
     const Cut::Part& part = cut_.parts()[index];
-    wait_for_buffer(index);
+    std::byte* to = take_buffer(part);
     const std::int64_t columns = length(part.columns);
     const std::int64_t row_bytes = columns * static_cast<std::int64_t>(size_of(problem_.wire));
-    std::byte* to = buffer(index);
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
       const std::int64_t rows = length(part.rows[owner]);
       blocks_[owner] = {
@@ -287,7 +296,7 @@ class ComputeFirst final : public Operation {
   Flows flows_;
   Range own_rows_;
   Buffer memory_;
-  std::uint32_t buffers_ = 0;
+  std::vector<std::uint32_t> keeps_;  // the end of the chunks that each place in it has last kept
   std::size_t buffer_bytes_ = 0;
   std::vector<TensorView> blocks_;  // of a part, by owner
   std::vector<ConstTensorView> sources_;
@@ -296,7 +305,7 @@ class ComputeFirst final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm) {
-  Shape shape = shape_of(setting.problem, setting.plan, comm.world());
+  Shape shape = shape_of(setting.problem, setting.plan, comm);
   return std::make_unique<ComputeFirst>(std::move(setting), std::move(shape), comm);
 }
 
