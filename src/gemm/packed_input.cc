@@ -13,9 +13,7 @@ PackedInput::~PackedInput() = default;
 std::int64_t PackedInput::rows() const { return state_ == nullptr ? 0 : state_->row_count(); }
 std::int64_t PackedInput::k() const { return state_ == nullptr ? 0 : state_->depth().k; }
 
-std::size_t PackedInput::held_bytes() const {
-  return state_ == nullptr ? 0 : state_->held_bytes();
-}
+std::size_t PackedInput::held_bytes() const { return state_ == nullptr ? 0 : state_->held_bytes(); }
 
 PackedInput::State& PackedInput::state() const {
   PLAIT_CHECK(state_ != nullptr, "matmul: packed_x has been moved to another PackedInput");
