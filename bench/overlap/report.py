@@ -84,8 +84,8 @@ class Results:
             found = [plan_of(one, "fused")["over_rival"] for one in self.rival]
             add(f"no link: fused over oneDNN and MPI, lowest of {len(found)}", min(found), 1.0)
             add("no link: fused over oneDNN and MPI, geometric mean", mean(found), 1.10)
-        if self.worlds:
-            found = [e for one in self.worlds if (e := efficiency(one, "fused")) is not None]
+        found = [e for one in self.worlds if (e := efficiency(one, "fused")) is not None]
+        if found:
             add(f"fused, 3, 4 and 8 ranks: efficiency, lowest of {len(found)}", min(found), 0.90)
         return rows
 

@@ -27,8 +27,8 @@ constexpr std::int64_t kCopiedBytes = 256 * 1024;
 constexpr std::int64_t kChunkElements = 64 * 1024;
 
 // Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
-// small ones, then, down to a panel's width. Where ranks read each other's memory there is little to
-// hide, and below 256 columns a chunk costs the product some percent.
+// small ones, then, down to a panel's width. Where ranks read each other's memory there is little
+// to hide, and below 256 columns a chunk costs the product some percent.
 constexpr std::int64_t kChunksOverLink = 64;
 constexpr std::int64_t kChunksInMemory = 32;
 constexpr std::int64_t kFullSpeed = 256;

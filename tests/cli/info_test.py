@@ -208,8 +208,8 @@ class WhyTest(InfoCase):
                 "--why schedule=fused: who multiplies and which transport is taken can be asked; which plan is best, "
                 "plait bench OPERATOR measures",
             "matmul_all_reduce":
-                "--why matmul_all_reduce: who multiplies and which transport is taken can be asked; which plan is best, "
-                "plait bench OPERATOR measures",
+                "--why matmul_all_reduce: who multiplies and which transport is taken can be asked; which plan is "
+                "best, plait bench OPERATOR measures",
             "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
                       "transport=NAME, or of a product's m=, n= and k=; did you mean ranks?",
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",

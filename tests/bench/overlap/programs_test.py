@@ -30,9 +30,10 @@ class ProgramsTest(unittest.TestCase):
                       *(f"overlap_worlds_{op}_f32_{ranks}.json" for op in OPERATORS for ranks in (3, 4, 8)),
                       *(f"overlap_rival_{op}_f32.json" for op in OPERATORS if RIVAL.exists())]
             self.assertEqual(found, sorted(wanted))
-            for bar in ("fused: efficiency, median of 9", "f32, no link: fused over serial, lowest of 6",
-                        "fused, 3, 4 and 8 ranks: efficiency, lowest of 9"):
-                self.assertIn(bar, result.stdout)
+            # An efficiency is left out where it is within the noise, which a busy machine may make of one or another.
+            for bar in ("fused: efficiency, median of [1-9]", "f32, no link: fused over serial, lowest of 6",
+                        "fused, 3, 4 and 8 ranks: efficiency, lowest of [1-9]"):
+                self.assertRegex(result.stdout, bar)
             waited = json.loads((Path(folder) / "overlap_worlds_matmul-all-reduce_f32_3.json").read_text())
             self.assertTrue(waited["machine"].endswith(", products waited for"))
             self.assertTrue(all(one["bits_equal"] for one in waited["schedules"]))
