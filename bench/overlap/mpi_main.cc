@@ -54,6 +54,7 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   const cli::OpCase one(options, size, comm);
   cli::Runoff runoff(comm, options.effort);
   std::vector<std::unique_ptr<cli::OpCase::Runner>> runners;
+  runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
   for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });
 
@@ -77,19 +78,17 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
 }
 
 std::string show_text(const cli::OpBenchOptions& options, const std::vector<Result>& results) {
-  std::vector<std::string> head = {"m x n x k"};
-  for (const Plan& plan : options.plans) head.push_back(name(plan) + ", ms");
-  head.push_back("rival, ms");
-  for (const Plan& plan : options.plans) head.push_back(name(plan) + " over rival");
+  std::vector<std::string> head = {"m x n x k", "rival, ms"};
+  for (const Plan& plan : options.plans)
+    head.insert(head.end(), {name(plan) + ", ms", "faster by"});
   cli::Table table(head, /*left=*/1);
   for (const Result& one : results) {
-    std::vector<std::string> row = {
-        fmt::format("{} x {} x {}", one.size.m, one.size.n, one.size.k)};
-    for (const cli::Times& times : one.plans)
-      row.push_back(fmt::format("{:.3f}", times.median * 1e-6));
-    row.push_back(fmt::format("{:.3f}", one.rival.median * 1e-6));
-    for (std::size_t i = 0; i < one.plans.size(); ++i)
-      row.push_back(fmt::format("{:.3f}", one.over_rival(i)));
+    std::vector<std::string> row = {fmt::format("{} x {} x {}", one.size.m, one.size.n, one.size.k),
+                                    fmt::format("{:.3f}", one.rival.median * 1e-6)};
+    for (std::size_t i = 0; i < one.plans.size(); ++i) {
+      row.insert(row.end(), {fmt::format("{:.3f}", one.plans[i].median * 1e-6),
+                             fmt::format("{:.3f}", one.over_rival(i))});
+    }
     table.add(row);
   }
   return fmt::format("{}, {}; the rival is {}\n\n{}", name(options.op), name(options.x),
@@ -127,6 +126,7 @@ void be_rank(const cli::OpBenchOptions& options) {
   Communicator comm = Communicator::connect({.transport = "shm"});
   PLAIT_CHECK(comm.world() == world, "MPI has ", world, " ranks but plait has ", comm.world());
   std::vector<Result> results;
+  results.reserve(options.sizes.size());
   for (const cli::OpSize& size : options.sizes) results.push_back(measure(options, size, comm));
   if (comm.rank() != 0) return;
   const bool alone = options.json == "-";
