@@ -86,19 +86,11 @@ class Examples(unittest.TestCase):
         self.assertLess(float(said[1]), 0.6)  # a step of 1/127 is off by a 250th at most
 
     def test_two_ranks(self):
-        def made(inputs):  # of token 2 and output 3
-            return sum((i + 2) % 5 * (3 * i % 7) for i in inputs)
-
         for world in 1, 2, 3:
             done = run_ranks(world, "01_two_ranks")
             self.assertEqual(done.returncode, 0, done.stderr)
-            expected = []
-            for rank in range(world):
-                inputs = shard(1000, rank, world)
-                expected.append(
-                    f"rank {rank} of {world} holds inputs {inputs[0]} to {inputs[-1]}: "
-                    f"y[2][3] = {made(range(1000))}, of which {made(inputs)} are mine"
-                )
+            whole = sum(500 * 0.5 * (1 + rank) for rank in range(world))
+            expected = [f"rank {rank} of {world}: y[2][3] = {whole:g}" for rank in range(world)]
             self.assertEqual(sorted(done.stdout.splitlines()), expected)
 
     def test_all_gather_matmul(self):
