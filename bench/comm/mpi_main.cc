@@ -1,6 +1,4 @@
 // plait's collectives beside MPI's, in the same processes, in turns.
-#include <mpi.h>
-
 #include <cstring>
 #include <iostream>
 
@@ -8,6 +6,7 @@
 #include "base/futex.h"
 #include "collective_case.h"
 #include "exchange.h"
+#include "mpi_library.h"
 #include "report.h"
 #include "settings.h"
 
@@ -36,22 +35,6 @@ const Program kProgram = {
     .sections = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "fresh",
                  "barrier", "round_trip"},
     .starts_ranks = false};
-
-class Mpi {
- public:
-  Mpi(int* argc, char*** argv) { MPI_Init(argc, argv); }
-  Mpi(const Mpi&) = delete;
-  Mpi& operator=(const Mpi&) = delete;
-  ~Mpi() { MPI_Finalize(); }
-};
-
-std::string library() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string whole(text.data(), length);
-  return whole.substr(0, whole.find(','));
-}
 
 void call_mpi(Operation operation, CollectiveCase& test, int world) {
   const ConstElements in = test.in();
@@ -108,7 +91,7 @@ class Bench {
   Bench(const Settings& settings, Communicator& comm)
       : settings_(settings),
         comm_(comm),
-        report_("plait and " + library() + ": " + std::to_string(comm.world()) +
+        report_("plait and " + mpi_library() + ": " + std::to_string(comm.world()) +
                     " ranks over shared memory",
                 comm.rank() == 0 ? settings.tables() : silence_, settings.markdown) {}
 

@@ -1,9 +1,10 @@
 // oneDNN as its documentation recommends: the weight in the layout that it asks for, reordered
 // once; and with the weight as it lies.
-#include <dnnl.hpp>
+#include "onednn_library.h"
 
-#include <map>
-#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "contenders.h"
 
@@ -12,18 +13,6 @@ namespace {
 
 using dnnl::matmul;
 using dnnl::memory;
-
-memory::data_type type_of(Dtype dtype) {
-  return dtype == Dtype::f32   ? memory::data_type::f32
-         : dtype == Dtype::f16 ? memory::data_type::f16
-                               : memory::data_type::bf16;
-}
-
-// A view as oneDNN sees it; transposed, its columns are rows.
-memory::desc desc_of(const ConstTensorView& view, bool transposed = false) {
-  if (transposed) return {{view.cols, view.rows}, type_of(view.dtype), {1, view.row_stride}};
-  return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};
-}
 
 class OneDnn {
  public:
@@ -103,10 +92,6 @@ std::vector<Contender> onednn_contenders(Operands& operands) {
   };
 }
 
-std::string onednn_version() {
-  const dnnl_version_t* version = dnnl_version();
-  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-         std::to_string(version->patch);
-}
+std::string onednn_version() { return version_of_onednn(); }
 
 }  // namespace plait::bench

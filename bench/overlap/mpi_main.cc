@@ -1,6 +1,4 @@
 // plait's operators beside oneDNN's product with MPI's collective, in the same processes, in turns.
-#include <mpi.h>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include "cli/bench/runoff.h"
 #include "cli/bench/table.h"
 #include "cli/host/processor.h"
+#include "mpi_library.h"
 #include "rival.h"
 #include "tensor/compare.h"
 
@@ -33,14 +32,6 @@ constexpr const char* kUsage =
 // How far results may be from each other whose sums are taken in another order: in parts of what a
 // sum of k products is large.
 constexpr double kAllowed = 0.02;
-
-class Mpi {
- public:
-  Mpi(int* argc, char*** argv) { MPI_Init(argc, argv); }
-  Mpi(const Mpi&) = delete;
-  Mpi& operator=(const Mpi&) = delete;
-  ~Mpi() { MPI_Finalize(); }
-};
 
 struct Result {
   cli::OpSize size;

@@ -1,14 +1,12 @@
 #include "rival.h"
 
-#include <mpi.h>
-
-#include <array>
-#include <dnnl.hpp>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "base/check.h"
+#include "mpi_library.h"
+#include "onednn_library.h"
 #include "plait/collectives.h"
 
 namespace plait::bench {
@@ -17,23 +15,12 @@ namespace {
 using dnnl::matmul;
 using dnnl::memory;
 
-memory::data_type type_of(Dtype dtype) {
-  return dtype == Dtype::f32   ? memory::data_type::f32
-         : dtype == Dtype::f16 ? memory::data_type::f16
-                               : memory::data_type::bf16;
-}
-
-memory::desc desc_of(const ConstTensorView& view) {
-  return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};
-}
-
 class OneDnn {
  public:
   // out = x·weightᵀ
   std::function<void()> linear(const ConstTensorView& x, const ConstTensorView& weight,
                                const TensorView& out) {
-    const memory::desc plain({weight.cols, weight.rows}, type_of(weight.dtype),
-                             {1, weight.row_stride});
+    const memory::desc plain = desc_of(weight, /*transposed=*/true);
     const memory::desc any(plain.dims(), plain.data_type(), memory::format_tag::any);
     const matmul::primitive_desc way(matmul::desc(desc_of(x), any, desc_of(out)), engine_);
     memory from = memory_of(weight, plain);
@@ -148,14 +135,6 @@ std::function<void()> make_rival(const RivalProblem& problem, const Communicator
                                 : summed(problem, comm, *onednn)] { run(); };
 }
 
-std::string rival_name() {
-  const dnnl_version_t* version = dnnl_version();
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string mpi(text.data(), static_cast<std::size_t>(length));
-  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-         std::to_string(version->patch) + ", " + mpi.substr(0, mpi.find(','));
-}
+std::string rival_name() { return "oneDNN " + version_of_onednn() + ", " + mpi_library(); }
 
 }  // namespace plait::bench

@@ -1,0 +1,30 @@
+// plait's matrices as oneDNN sees them.
+#pragma once
+
+#include <dnnl.hpp>
+#include <string>
+
+#include "plait/tensor_view.h"
+
+namespace plait::bench {
+
+inline dnnl::memory::data_type type_of(Dtype dtype) {
+  return dtype == Dtype::f32   ? dnnl::memory::data_type::f32
+         : dtype == Dtype::f16 ? dnnl::memory::data_type::f16
+                               : dnnl::memory::data_type::bf16;
+}
+
+// Transposed, its columns are rows.
+inline dnnl::memory::desc desc_of(const ConstTensorView& view, bool transposed = false) {
+  if (transposed) return {{view.cols, view.rows}, type_of(view.dtype), {1, view.row_stride}};
+  return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};
+}
+
+// "2.6.3"
+inline std::string version_of_onednn() {
+  const dnnl_version_t* version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+}  // namespace plait::bench
