@@ -1,0 +1,81 @@
+// A product that is waited for, and one that is left out: what benchmarks of more ranks than
+// processors, and of collectives alone, stand on.
+#include "overlap/multiplier.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace plait::overlap {
+namespace {
+
+constexpr std::int64_t kRows = 8;
+constexpr std::int64_t kSize = 64;  // of n and k
+constexpr std::int64_t kFlops = 2 * kRows * kSize * kSize;
+constexpr std::int64_t kPoll = 1000;  // microseconds
+constexpr float kUntouched = -7;
+
+class PacedProduct : public testing::Test {
+ protected:
+  TensorView view(std::vector<float>& of) {
+    return {.data = of.data(),
+            .rows = static_cast<std::int64_t>(of.size()) / kSize,
+            .cols = kSize,
+            .row_stride = kSize};
+  }
+
+  void multiply(Pace pace) {
+    std::fill(out_.begin(), out_.end(), kUntouched);
+    looks_ = 0;
+    Multiplier multiplier(select_gemm({.m = kRows,
+                                       .n = kSize,
+                                       .k = kSize,
+                                       .x = Dtype::f32,
+                                       .weight = Dtype::f32,
+                                       .out = Dtype::f32},
+                                      {.threads = 1}),
+                          kPoll, nullptr);
+    multiplier.begin({.x = view(x_),
+                      .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}},
+                     pace);
+    const base::Nanoseconds begin = base::now();
+    multiplier.multiply_rows(view(x_), view(out_), [this] { ++looks_; });
+    taken_ = base::now() - begin;
+  }
+
+  bool is_untouched() const {
+    return std::all_of(out_.begin(), out_.end(), [](float one) { return one == kUntouched; });
+  }
+
+  std::vector<float> x_ = std::vector<float>(kRows * kSize, 1);
+  std::vector<float> weight_ = std::vector<float>(kSize * kSize, 1);
+  std::vector<float> out_ = std::vector<float>(kRows * kSize);
+  int looks_ = 0;
+  base::Nanoseconds taken_ = 0;
+};
+
+TEST_F(PacedProduct, IsMultipliedWithoutAPace) {
+  multiply({});
+  EXPECT_TRUE(std::all_of(out_.begin(), out_.end(), [](float one) { return one == kSize; }));
+}
+
+// A sleeper wakes late, never early.
+TEST_F(PacedProduct, TakesItsTimeAndLooksMeanwhile) {
+  constexpr base::Nanoseconds kLong = 20 * base::kMillisecond;
+  multiply(double{kLong} / kFlops);
+  EXPECT_GE(taken_, kLong - base::kMicrosecond);
+  EXPECT_GE(looks_, 1);
+  EXPECT_TRUE(is_untouched());
+}
+
+TEST_F(PacedProduct, IsLeftOutAtNoTime) {
+  multiply(0.0);
+  EXPECT_EQ(looks_, 0);
+  EXPECT_TRUE(is_untouched());
+}
+
+}  // namespace
+}  // namespace plait::overlap
