@@ -8,18 +8,14 @@
 int main() try {
   const std::int64_t tokens = 64, outputs = 256, inputs = 500;  // inputs: of each rank
   plait::Communicator comm = plait::Communicator::connect();
-  std::vector<float> x(tokens * inputs, 0.5F);
-  std::vector<float> w(outputs * inputs, static_cast<float>(comm.rank() + 1));
-  std::vector<float> y(tokens * outputs);  // on every rank, to the same bit
-  const auto matrix = [](std::vector<float>& of, std::int64_t columns) {
-    return plait::TensorView{.data = of.data(),
-                             .rows = std::ssize(of) / columns,
-                             .cols = columns,
-                             .row_stride = columns};
-  };
+  std::vector<float> x(tokens * inputs, 0.5F), y(tokens * outputs);
+  std::vector<float> w(outputs * inputs, comm.rank() == 0 ? 1.0F : 2.0F);
   const plait::PackedWeight weight(
-      {.view = matrix(w, inputs), .layout = plait::WeightLayout::out_in});
-  plait::matmul_all_reduce(matrix(x, inputs), weight, matrix(y, outputs), comm);
+      {.view = {.data = w.data(), .rows = outputs, .cols = inputs, .row_stride = inputs},
+       .layout = plait::WeightLayout::out_in});
+  plait::matmul_all_reduce(
+      {.data = x.data(), .rows = tokens, .cols = inputs, .row_stride = inputs}, weight,
+      {.data = y.data(), .rows = tokens, .cols = outputs, .row_stride = outputs}, comm);
   std::printf("rank %d of %d: y[2][3] = %g\n", comm.rank(), comm.world(), y[2 * outputs + 3]);
 } catch (const plait::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
