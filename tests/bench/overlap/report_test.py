@@ -8,7 +8,7 @@ from pathlib import Path
 import report
 
 PROBLEM = {"op": "matmul_all_reduce", "m": 512, "n": 64, "k": 32, "ranks": 2, "transport": "shm", "machine": "A",
-           "t_gemm_ms": 4, "t_comm_ms": 4}
+           "t_gemm_ms": 4, "t_comm_ms": 4, "t_comm_cpu_ms": 1}
 
 
 def schedules(**efficiencies):
