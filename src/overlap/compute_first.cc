@@ -142,10 +142,10 @@ class ComputeFirst final : public Operation {
     for (const Cut::Part& part : cut_.parts())
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
-    keeps_.resize(std::min(parts, direct_ ? kDepth : 2U));
+    kept_until_.resize(std::min(parts, direct_ ? kDepth : 2U));
     buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
     buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
-    memory_ = Buffer(buffer_bytes_ * keeps_.size(), {.huge_pages = true});
+    memory_ = Buffer(buffer_bytes_ * kept_until_.size(), {.huge_pages = true});
   }
 
   std::int64_t kept_rows(const Cut::Part& part) const {
@@ -156,7 +156,7 @@ class ComputeFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    std::fill(keeps_.begin(), keeps_.end(), 0U);
+    std::fill(kept_until_.begin(), kept_until_.end(), 0U);
     Operands operands = call.operands;
     if (reduces()) {
       operands.bias = {};
@@ -183,19 +183,19 @@ class ComputeFirst final : public Operation {
   // For a part's blocks. The first place that is free: where sums keep up, one or two stay in the
   // cache.
   std::byte* take_buffer(const Cut::Part& part) {
-    if (keeps_.empty()) return nullptr;
+    if (kept_until_.empty()) return nullptr;
     std::size_t place = 0;
     exchange_.wait(
         [&] {
           flows_.step();
           const std::uint32_t past = flows_.sums->past();
-          const auto free = std::find_if(keeps_.begin(), keeps_.end(),
+          const auto free = std::find_if(kept_until_.begin(), kept_until_.end(),
                                          [&](std::uint32_t end) { return end <= past; });
-          place = static_cast<std::size_t>(free - keeps_.begin());
-          return free != keeps_.end();
+          place = static_cast<std::size_t>(free - kept_until_.begin());
+          return free != kept_until_.end();
         },
         [&] { return flows_.awaited(); });
-    keeps_[place] = part.end_chunk();
+    kept_until_[place] = part.end_chunk();
     return memory_.data() + place * buffer_bytes_;
   }
 
@@ -296,7 +296,8 @@ class ComputeFirst final : public Operation {
   Flows flows_;
   Range own_rows_;
   Buffer memory_;
-  std::vector<std::uint32_t> keeps_;  // the end of the chunks that each place in it has last kept
+  std::vector<std::uint32_t>
+      kept_until_;  // of each place in it: where the chunks end that it keeps
   std::size_t buffer_bytes_ = 0;
   std::vector<TensorView> blocks_;  // of a part, by owner
   std::vector<ConstTensorView> sources_;

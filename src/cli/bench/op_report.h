@@ -8,9 +8,10 @@
 
 namespace plait::cli {
 
-std::string show_text(const OpBenchOptions& options, const OpMeasurement& result);
 // The machine, and whether it has multiplied or its products were only waited for.
 std::string show_machine(const OpMeasurement& result);
+
+std::string show_text(const OpBenchOptions& options, const OpMeasurement& result);
 nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result);
 
 }  // namespace plait::cli
