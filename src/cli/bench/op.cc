@@ -34,8 +34,8 @@ void write(const OpBenchOptions& options, const std::vector<OpMeasurement>& resu
   file.commit();
 }
 
-void check_files(const OpBenchOptions& options) {
-  for (const std::string& file : {options.json, options.trace, options.html}) {
+void check_writable_files(const OpBenchOptions& options) {
+  for (const std::string& file : {options.json, options.trace, options.html, options.svg}) {
     if (!file.empty() && file != "-") base::check_writable(file);
   }
 }
@@ -44,7 +44,7 @@ void check_files(const OpBenchOptions& options) {
 int be_rank(const OpBenchOptions& options, Communicator& comm) {
   // Before anybody takes memory, or time.
   const auto refusal = refusal_of_all(comm, [&] {
-    if (comm.rank() == 0) check_files(options);
+    if (comm.rank() == 0) check_writable_files(options);
     for (const OpSize& size : options.sizes) check_memory(size, comm.world());
   });
   if (refusal) return exit_status(*refusal);
@@ -95,7 +95,7 @@ int measure_operator(const std::string& verb, const std::string& spelling, Words
   if (place_from_environment().launcher.empty()) {
     std::vector<std::string> whole = {verb, spelling};
     whole.insert(whole.end(), words.begin(), words.end());
-    check_files(*options);
+    check_writable_files(*options);
     return run_processes(*options, whole);
   }
   Communicator comm = Communicator::connect({.transport = options->transport});

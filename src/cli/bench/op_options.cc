@@ -215,7 +215,7 @@ void check_weight(const std::string& text) {
 }
 
 // Each of its own: the last one written would be all that is left.
-void check_files(const std::vector<std::pair<const char*, std::string>>& files) {
+void check_distinct(const std::vector<std::pair<const char*, std::string>>& files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       PLAIT_CHECK(files[i].second.empty() || files[i].second != files[j].second, files[j].first,
@@ -248,10 +248,10 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.svg = wishes.svg;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.traces(), "a timeline is of one size, not of ",
               options.sizes.size());
-  check_files({{"--json", options.json},
-               {"--trace", options.trace},
-               {"--html", options.html},
-               {"--svg", options.svg}});
+  check_distinct({{"--json", options.json},
+                  {"--trace", options.trace},
+                  {"--html", options.html},
+                  {"--svg", options.svg}});
   return options;
 }
 
