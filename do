@@ -19,8 +19,9 @@ usage: ./do VERB
 
   demo               builds, shows this machine, and hides an all-reduce behind its product
   test               everything CI checks: all builds and their tests, and what `lint` checks
-  test unit          the release build and its tests: the everyday loop
-  test asan|tsan     one sanitizer's build and its tests
+  test unit          the release build and its unit tests: the everyday loop
+  test release|asan|tsan
+                     one build and all its tests
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
   bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, overlap, trace
@@ -71,11 +72,11 @@ verb_lint() {
 
 verb_test() {
   case ${1:-all} in
-    unit) need_packages build; test_preset release ;;
-    asan | tsan) need_packages build; test_preset "$1" ;;
+    unit) need_packages build; test_preset release -L unit ;;
+    release | asan | tsan) need_packages build; test_preset "$1" ;;
     lint) verb_lint; return ;;
     all) need_packages check; test_preset release; lint; test_preset asan; test_preset tsan ;;
-    *) usage_error "./do test takes unit, asan, tsan, lint or nothing, not '$1'" ;;
+    *) usage_error "./do test takes unit, release, asan, tsan, lint or nothing, not '$1'" ;;
   esac
   summary
 }
