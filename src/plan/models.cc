@@ -1,0 +1,77 @@
+#include "plan/models.h"
+
+#include <algorithm>
+#include <array>
+
+namespace plait {
+namespace {
+
+constexpr std::array<Model, 4> kModels = {{
+    {.name = "bloom-7b",
+     .hidden = 4096,
+     .ffn = 16384,
+     .heads = 32,
+     .kv_heads = 32,
+     .layers = 30,
+     .gated = false,
+     .vocab = 250880},
+    {.name = "bloom-176b",
+     .hidden = 14336,
+     .ffn = 57344,
+     .heads = 112,
+     .kv_heads = 112,
+     .layers = 70,
+     .gated = false,
+     .vocab = 250880},
+    {.name = "llama2-7b",
+     .hidden = 4096,
+     .ffn = 11008,
+     .heads = 32,
+     .kv_heads = 32,
+     .layers = 32,
+     .gated = true,
+     .vocab = 32000},
+    {.name = "llama2-70b",
+     .hidden = 8192,
+     .ffn = 28672,
+     .heads = 64,
+     .kv_heads = 8,
+     .layers = 80,
+     .gated = true,
+     .vocab = 32000},
+}};
+
+}  // namespace
+
+std::span<const Model> models() { return kModels; }
+
+const Model* find_model(std::string_view name) {
+  const auto* const found = std::find_if(kModels.begin(), kModels.end(),
+                                         [&](const Model& one) { return one.name == name; });
+  return found == kModels.end() ? nullptr : found;
+}
+
+std::string model_names() {
+  std::string names;
+  for (const Model& model : kModels) {
+    if (!names.empty()) names += ", ";
+    names += model.name;
+  }
+  return names;
+}
+
+std::vector<LinearLayer> linear_layers(const Model& model) {
+  const std::int64_t keys_and_values = 2 * model.kv_heads * model.head_size();
+  return {{.name = "qkv",
+           .kind = LinearKind::column,
+           .in = model.hidden,
+           .out = model.hidden + keys_and_values},
+          {.name = "proj", .kind = LinearKind::row, .in = model.hidden, .out = model.hidden},
+          {.name = "up",
+           .kind = LinearKind::column,
+           .in = model.hidden,
+           .out = model.gated ? 2 * model.ffn : model.ffn},
+          {.name = "down", .kind = LinearKind::row, .in = model.ffn, .out = model.hidden}};
+}
+
+}  // namespace plait
