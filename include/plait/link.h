@@ -28,6 +28,10 @@ struct Link {
 // "25gbit,5us", "3GB/s", "400mbit,1ms"; refuses anything else with a sentence.
 PLAIT_EXPORT Link parse_link(std::string_view text);
 
+// The inverse of parse_link(): "25gbit,5us".
+PLAIT_EXPORT std::string name(const Link& link);
+
+// For people: "emulated link, 25 Gbit/s, 5 us".
 PLAIT_EXPORT std::string describe(const Link& link);
 
 }  // namespace plait
