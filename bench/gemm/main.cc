@@ -14,8 +14,8 @@
 #include <string>
 
 #include "base/parallel.h"
+#include "base/processor.h"
 #include "cli/bench/limits.h"
-#include "cli/host/processor.h"
 #include "contenders.h"
 #include "gemm/backends.h"
 #include "plait/gemm.h"
@@ -121,7 +121,7 @@ int main_of(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   Operands operands(find_shape(*shape));
-  benchmark::AddCustomContext("processor", cli::read_processor().model);
+  benchmark::AddCustomContext("processor", base::read_processor().model);
   benchmark::AddCustomContext("compiler", __VERSION__);
   benchmark::AddCustomContext("onednn", onednn_version());
   benchmark::AddCustomContext("threads", std::to_string(base::thread_count(0)));

@@ -10,11 +10,11 @@
 
 #include "base/atomic_file.h"
 #include "base/check.h"
+#include "base/processor.h"
 #include "cli/bench/op_case.h"
 #include "cli/bench/op_options.h"
 #include "cli/bench/runoff.h"
 #include "cli/bench/table.h"
-#include "cli/host/processor.h"
 #include "mpi_library.h"
 #include "rival.h"
 #include "tensor/compare.h"
@@ -106,7 +106,7 @@ nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
                     {"rival", rival_name()},
                     {"rival_ms", one.rival.median * 1e-6},
                     {"plans", std::move(plans)},
-                    {"machine", cli::read_processor().model}});
+                    {"machine", base::read_processor().model}});
   }
   return list;
 }

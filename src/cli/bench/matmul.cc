@@ -4,10 +4,10 @@
 
 #include "base/atomic_file.h"
 #include "base/check.h"
+#include "base/processor.h"
 #include "cli/bench/limits.h"
 #include "cli/bench/matmul_report.h"
 #include "cli/bench/measurements.h"
-#include "cli/host/processor.h"
 #include "cli/speech.h"
 
 namespace plait::cli {
@@ -69,7 +69,7 @@ int bench_matmul(Words words) {
   if (!options->json.empty() && options->json != "-") base::check_writable(options->json);
   const std::vector<MatmulCase> cases = matmul_cases(*options);
   MatmulReport report = {.options = *options,
-                         .processor = read_processor().model,
+                         .processor = base::read_processor().model,
                          .peaks = {},
                          .reads = {},
                          .results = {}};

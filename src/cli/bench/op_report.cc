@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/processor.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
-#include "cli/host/processor.h"
 #include "cli/host/topology.h"
 
 namespace plait::cli {
@@ -36,7 +36,7 @@ double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 }  // namespace
 
 std::string show_machine(const OpMeasurement& result) {
-  std::string text = read_processor().model;
+  std::string text = base::read_processor().model;
   if (result.pace) text += ", products waited for";
   return text;
 }

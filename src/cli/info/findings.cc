@@ -60,7 +60,7 @@ Findings find_out() {
   findings.system = names.sysname;
   findings.kernel = names.release;
   findings.machine = names.machine;
-  findings.processor = read_processor();
+  findings.processor = base::read_processor();
   findings.topology = read_topology();
   findings.memory = read_memory();
   findings.limits = read_cgroup_limits();

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/processor.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/memory.h"
-#include "cli/host/processor.h"
 #include "cli/host/topology.h"
 #include "plait/communicator.h"
 
@@ -30,7 +30,7 @@ struct Findings {
   std::string system;  // "Linux"
   std::string kernel;
   std::string machine;  // "x86_64"
-  Processor processor;
+  base::Processor processor;
   Topology topology;
   Memory memory;
   CgroupLimits limits;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace plait::cli {
+namespace plait::base {
 
 struct Processor {
   std::string model;
@@ -19,4 +19,4 @@ Processor parse_processor(std::string_view cpuinfo, std::string_view machine);
 // This one.
 Processor read_processor();
 
-}  // namespace plait::cli
+}  // namespace plait::base

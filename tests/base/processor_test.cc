@@ -1,10 +1,10 @@
-#include "cli/host/processor.h"
+#include "base/processor.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace plait::cli {
+namespace plait::base {
 namespace {
 
 std::map<std::string, bool> features(const Processor& processor) {
@@ -42,4 +42,4 @@ TEST(Processor, WhereNothingIsKnown) {
 }
 
 }  // namespace
-}  // namespace plait::cli
+}  // namespace plait::base

@@ -1,4 +1,4 @@
-#include "cli/host/processor.h"
+#include "base/processor.h"
 
 #include <sys/utsname.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-namespace plait::cli {
+namespace plait::base {
 namespace {
 
 // Oldest first. What the kernel lists it also saves for us when it switches between processes.
@@ -30,7 +30,7 @@ std::string_view trimmed(std::string_view text) {
 
 // The first line "name : value"; processors of a host rarely differ.
 std::string value_of(std::string_view cpuinfo, std::string_view name) {
-  for (const auto line : base::split(cpuinfo, '\n')) {
+  for (const auto line : split(cpuinfo, '\n')) {
     const auto colon = line.find(':');
     if (colon != std::string_view::npos && trimmed(line.substr(0, colon)) == name)
       return std::string(trimmed(line.substr(colon + 1)));
@@ -50,7 +50,7 @@ std::string model_of(std::string_view cpuinfo) {
 Processor parse_processor(std::string_view cpuinfo, std::string_view machine) {
   Processor processor = {.model = model_of(cpuinfo), .features = {}};
   const std::string flags = value_of(cpuinfo, machine == "aarch64" ? "Features" : "flags");
-  const auto present = base::split(flags, ' ');
+  const auto present = split(flags, ' ');
   for (const std::string& feature : features_of_interest(machine)) {
     const bool there = std::find(present.begin(), present.end(), feature) != present.end();
     processor.features.emplace_back(feature, there);
@@ -66,4 +66,4 @@ Processor read_processor() {
   return parse_processor(text, names.machine);
 }
 
-}  // namespace plait::cli
+}  // namespace plait::base
