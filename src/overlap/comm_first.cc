@@ -13,13 +13,6 @@
 namespace plait::overlap {
 namespace {
 
-// With fewer rows of a rank, a product takes as long as reading the weight does: then it is read
-// once, for all rows, when they are all there.
-constexpr std::int64_t kLeastRows = 32;
-
-// What travels at once.
-constexpr std::int64_t kChunkBytes = 256 * 1024;
-
 Cut cut_of(const Problem& problem, const Plan& plan, int world) {
   const Ownership owners = Ownership::sharded(problem.m, problem.k, world);
   const auto size = static_cast<std::int64_t>(size_of(problem.x));
@@ -29,7 +22,7 @@ Cut cut_of(const Problem& problem, const Plan& plan, int world) {
   // Whole rows: a part of one can't be multiplied.
   const std::int64_t row = std::max<std::int64_t>(problem.k, 1);
   if (plan.schedule == Schedule::fused && plan.chunk > 0) return cut.in_chunks_of(plan.chunk * row);
-  return cut.in_chunks_of(std::max(row, kChunkBytes / size));
+  return cut.in_chunks_of(std::max(row, kCopiedBytes / size));
 }
 
 class CommFirst final : public Operation {

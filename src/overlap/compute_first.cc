@@ -13,60 +13,25 @@
 namespace plait::overlap {
 namespace {
 
-// Where partial sums are few, everybody gets all of them and adds them up alone: one step instead
-// of two. Two ranks send no more that way than they would with f32 in both steps.
-constexpr std::int64_t kOneStepBytes = 256 * 1024;
-
-// So little is one chunk: to hand over a second one takes longer than the first is late.
-constexpr std::int64_t kOneChunkBytes = 64 * 1024;
-
-// A chunk that is copied into its slot: enough to hide what it costs to hand one over.
-constexpr std::int64_t kCopiedBytes = 256 * 1024;
-
-// Of a fused chunk: so much that handing it over costs nothing beside its product.
-constexpr std::int64_t kChunkElements = 64 * 1024;
-
-// Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
-// small ones, then, down to a panel's width. Where ranks read each other's memory there is little
-// to hide, and below 256 columns a chunk costs the product some percent.
-constexpr std::int64_t kChunksOverLink = 64;
-constexpr std::int64_t kChunksInMemory = 32;
-constexpr std::int64_t kFullSpeed = 256;
-
 struct Shape {
   Cut cut;
   bool one_step;  // of all-reduce
   bool direct;    // parts are chunks, written into the slots
 };
 
-std::int64_t round_up(std::int64_t value, std::int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-// Few rows make few bytes: then chunks are wider, but at least four.
 std::int64_t chunk_columns(const Problem& problem, const Plan& plan, bool linked) {
-  constexpr std::int64_t kPanel = 64;
   if (plan.chunk > 0) return plan.chunk;
-  const std::int64_t rows = std::max<std::int64_t>(problem.m, 1);
-  const std::int64_t least = round_up(kChunkElements / rows, kPanel);
-  const auto wire = static_cast<std::int64_t>(size_of(problem.wire));
-  if (problem.m * problem.n * wire <= kOneChunkBytes) return std::max(problem.n, kPanel);
-  const std::int64_t most = std::max(round_up(problem.n / 4, kPanel), kPanel);
-  if (linked) return std::min(std::max(round_up(problem.n / kChunksOverLink, kPanel), least), most);
-  const std::int64_t enough =
-      std::min(kFullSpeed, round_up(2 * problem.n / kChunksInMemory, kPanel));
-  return std::min(std::max({round_up(problem.n / kChunksInMemory, kPanel), enough, least}), most);
+  return suitable_chunk({.m = problem.m, .n = problem.n, .dtype = problem.wire}, linked);
 }
 
 Shape shape_of(const Problem& problem, const Plan& plan, const Communicator& comm) {
   const int world = comm.world();
-  const auto wire_bytes = static_cast<std::int64_t>(size_of(problem.wire));
   const bool all_reduce = problem.op == Operator::matmul_all_reduce;
-  const std::int64_t bytes = problem.m * problem.n * wire_bytes;
-  const bool one_step = all_reduce && world > 1 && (problem.m < world || bytes <= kOneStepBytes);
+  const bool one_step =
+      all_reduce && is_one_step({.m = problem.m, .n = problem.n, .dtype = problem.wire}, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
-  const std::int64_t copied = kCopiedBytes / wire_bytes;
+  const std::int64_t copied = kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
   switch (plan.schedule) {
     case Schedule::serial:
       break;

@@ -8,9 +8,6 @@
 namespace plait::overlap {
 namespace {
 
-// What a product is best cut at: the width of a weight's panel.
-constexpr std::int64_t kPanel = 64;
-
 // Part `index` of `range` cut evenly in `count`.
 Range piece(Range range, std::int64_t index, std::int64_t count) {
   const std::int64_t size = length(range);
@@ -115,56 +112,6 @@ std::int64_t Cut::largest_block() const {
   std::int64_t largest = 0;
   for (const Block& block : blocks_) largest = std::max(largest, block.elements());
   return largest;
-}
-
-// 1000 in parts=4 first=50 last=50: 50 + 100 + 100 + 50 percent → 0 166 500 833 1000
-std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit) {
-  std::int64_t all = 0;
-  const auto weight = [&](int i) -> std::int64_t {
-    if (i == 0) return plan.first;
-    return i + 1 == plan.parts ? plan.last : 100;
-  };
-  for (int i = 0; i < plan.parts; ++i) all += weight(i);
-  const std::int64_t step = total >= unit * plan.parts ? unit : 1;
-  std::vector<Range> ranges;
-  std::int64_t so_far = 0;
-  std::int64_t begin = 0;
-  for (int i = 0; i < plan.parts; ++i) {
-    so_far += weight(i);
-    // In two steps: sizes may be so large that their product with a percentage can't be counted.
-    const std::int64_t exact = total / all * so_far + total % all * so_far / all;
-    const std::int64_t rounded = std::min((exact + step / 2) / step * step, total);
-    const std::int64_t end = i + 1 == plan.parts ? total : std::max(begin, rounded);
-    ranges.push_back({begin, end});
-    begin = end;
-  }
-  return ranges;
-}
-
-// 2048 in 256: 64 + 128 + six of 256 + 128 + 64: the ends are what nothing hides. They begin with
-// a quarter, because what is much smaller costs more than it hides.
-std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
-  std::vector<std::int64_t> head;
-  std::vector<std::int64_t> tail;
-  std::int64_t left = columns;
-  const std::int64_t least = std::max(width / 4 / kPanel * kPanel, kPanel);
-  for (std::int64_t size = least; size < width && left >= 2 * size + 2 * width; size *= 2) {
-    head.push_back(size);
-    tail.push_back(size);
-    left -= 2 * size;
-  }
-  std::vector<Range> ranges;
-  std::int64_t begin = 0;
-  const auto take = [&](std::int64_t size) {
-    ranges.push_back({begin, begin + size});
-    begin += size;
-  };
-  for (const std::int64_t size : head) take(size);
-  for (; left > 0; left -= std::min(left, width)) take(std::min(left, width));
-  std::reverse(tail.begin(), tail.end());
-  for (const std::int64_t size : tail) take(size);
-  if (ranges.empty()) ranges.push_back({0, 0});
-  return ranges;
 }
 
 }  // namespace plait::overlap

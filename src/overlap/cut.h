@@ -19,10 +19,9 @@
 #include "plait/dtype.h"
 #include "plait/gemm.h"
 #include "plait/plan.h"
+#include "plan/sizes.h"
 
 namespace plait::overlap {
-
-inline std::int64_t length(Range range) { return range.end - range.begin; }
 
 struct Block {
   Range rows;
@@ -84,12 +83,5 @@ class Cut {
   std::vector<Block> blocks_;  // [chunk][rank]
   std::vector<int> part_of_;   // [chunk]
 };
-
-// [0, total) in `parts` ranges, the first and the last so many percent of the others; borders are
-// multiples of `unit`, where there is enough for each part to have one. Some may be empty.
-std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit);
-
-// [0, columns) in chunks of `width`, with smaller ones at both ends.
-std::vector<Range> ramped(std::int64_t columns, std::int64_t width);
 
 }  // namespace plait::overlap

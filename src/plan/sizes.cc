@@ -1,0 +1,95 @@
+#include "plan/sizes.h"
+
+#include <algorithm>
+
+namespace plait {
+namespace {
+
+// Where partial sums are few, everybody gets all of them and adds them up alone: one step instead
+// of two. Two ranks send no more that way than they would with f32 in both steps.
+constexpr std::int64_t kOneStepBytes = 256 * 1024;
+
+// So little is one chunk: to hand over a second one takes longer than the first is late.
+constexpr std::int64_t kOneChunkBytes = 64 * 1024;
+
+// Of a fused chunk: so much that handing it over costs nothing beside its product.
+constexpr std::int64_t kChunkElements = 64 * 1024;
+
+// Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
+// small ones, then, down to a panel's width. Where ranks read each other's memory there is little
+// to hide.
+constexpr std::int64_t kChunksOverLink = 64;
+constexpr std::int64_t kChunksInMemory = 32;
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+// 1000 in parts=4 first=50 last=50: 50 + 100 + 100 + 50 percent → 0 166 500 833 1000
+std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit) {
+  std::int64_t all = 0;
+  const auto weight = [&](int i) -> std::int64_t {
+    if (i == 0) return plan.first;
+    return i + 1 == plan.parts ? plan.last : 100;
+  };
+  for (int i = 0; i < plan.parts; ++i) all += weight(i);
+  const std::int64_t step = total >= unit * plan.parts ? unit : 1;
+  std::vector<Range> ranges;
+  std::int64_t so_far = 0;
+  std::int64_t begin = 0;
+  for (int i = 0; i < plan.parts; ++i) {
+    so_far += weight(i);
+    // In two steps: sizes may be so large that their product with a percentage can't be counted.
+    const std::int64_t exact = total / all * so_far + total % all * so_far / all;
+    const std::int64_t rounded = std::min((exact + step / 2) / step * step, total);
+    const std::int64_t end = i + 1 == plan.parts ? total : std::max(begin, rounded);
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+// 2048 in 256: 64 + 128 + six of 256 + 128 + 64: the ends are what nothing hides. They begin with
+// a quarter, because what is much smaller costs more than it hides.
+std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
+  std::vector<std::int64_t> head;
+  std::vector<std::int64_t> tail;
+  std::int64_t left = columns;
+  const std::int64_t least = std::max(width / 4 / kPanel * kPanel, kPanel);
+  for (std::int64_t size = least; size < width && left >= 2 * size + 2 * width; size *= 2) {
+    head.push_back(size);
+    tail.push_back(size);
+    left -= 2 * size;
+  }
+  std::vector<Range> ranges;
+  std::int64_t begin = 0;
+  const auto take = [&](std::int64_t size) {
+    ranges.push_back({begin, begin + size});
+    begin += size;
+  };
+  for (const std::int64_t size : head) take(size);
+  for (; left > 0; left -= std::min(left, width)) take(std::min(left, width));
+  std::reverse(tail.begin(), tail.end());
+  for (const std::int64_t size : tail) take(size);
+  if (ranges.empty()) ranges.push_back({0, 0});
+  return ranges;
+}
+
+bool is_one_step(const PartialSums& sums, int world) {
+  return world > 1 && (sums.m < world || sums.bytes() <= kOneStepBytes);
+}
+
+// Few rows make few bytes: then chunks are wider, but at least four.
+std::int64_t suitable_chunk(const PartialSums& sums, bool linked) {
+  const std::int64_t rows = std::max<std::int64_t>(sums.m, 1);
+  const std::int64_t least = round_up(kChunkElements / rows, kPanel);
+  if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
+  const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
+  if (linked) return std::min(std::max(round_up(sums.n / kChunksOverLink, kPanel), least), most);
+  const std::int64_t enough = std::min(kFullSpeed, round_up(2 * sums.n / kChunksInMemory, kPanel));
+  return std::min(std::max({round_up(sums.n / kChunksInMemory, kPanel), enough, least}), most);
+}
+
+}  // namespace plait

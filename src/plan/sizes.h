@@ -1,0 +1,51 @@
+// How large the parts and chunks of a plan are: what the schedules cut by, and the cost model counts
+// with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plait/dtype.h"
+#include "plait/gemm.h"
+#include "plait/plan.h"
+
+namespace plait {
+
+inline std::int64_t length(Range range) { return range.end - range.begin; }
+
+// [0, total) in `parts` ranges, the first and the last so many percent of the others; borders are
+// multiples of `unit`, where there is enough for each part to have one. Some may be empty.
+std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit);
+
+// [0, columns) in chunks of `width`, with smaller ones at both ends.
+std::vector<Range> ramped(std::int64_t columns, std::int64_t width);
+
+// What a product is best cut at: the width of a weight's panel.
+inline constexpr std::int64_t kPanel = 64;
+
+// Below so many columns a chunk costs the product some percent.
+inline constexpr std::int64_t kFullSpeed = 256;
+
+// A chunk that is copied into its slot: enough to hide what it costs to hand one over.
+inline constexpr std::int64_t kCopiedBytes = 256 * 1024;
+
+// Of a rank that gathers rows. With fewer, a product takes as long as reading the weight does: then
+// it is read once, for all rows, when they are all there.
+inline constexpr std::int64_t kLeastRows = 32;
+
+// Partial sums of all ranks' rows, as they travel.
+struct PartialSums {
+  std::int64_t m;
+  std::int64_t n;
+  Dtype dtype;
+
+  std::int64_t bytes() const { return m * n * static_cast<std::int64_t>(size_of(dtype)); }
+};
+
+// Whether an all-reduce gives all of them to everybody, who adds them up alone.
+bool is_one_step(const PartialSums& sums, int world);
+
+// How wide the chunks of a fused plan are that doesn't say it, over an emulated link or not.
+std::int64_t suitable_chunk(const PartialSums& sums, bool linked);
+
+}  // namespace plait
