@@ -17,6 +17,7 @@
 
 #include "plait/dtype.h"
 #include "plait/export.h"
+#include "plait/link.h"
 #include "plait/operator.h"
 
 namespace plait {
@@ -77,10 +78,24 @@ struct PlanKey {
   Operator op;
   std::int64_t m, n, k;  // of the whole problem: what is cut into shares, all ranks together
   Dtype x = Dtype::bf16;
-  std::string weight = {};  // "bf16", "s8:group=128"
+  std::string weight = "bf16";  // or "s8:group=128"
+  Dtype out = Dtype::bf16;
+  Dtype wire = Dtype::f32;  // where no partial sums travel, X's
   int world = 1;
+  int threads = 0;  // of each rank, as they were asked for; 0: as many as it has
   std::string transport = {};
+  std::optional<Link> link = {};  // an emulated one
+
+  bool operator==(const PlanKey&) const = default;
 };
+
+// "op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 ranks=2 transport=shm
+// link=25gbit,5us": all but what is 0 or empty.
+PLAIT_EXPORT std::string name(const PlanKey& key);
+
+// The inverse of name(), in any order. x is bf16 where it isn't named, w and out are as x is, wire
+// is f32, and ranks is 2. Error{invalid_argument} says which word can't be read.
+PLAIT_EXPORT PlanKey parse_plan_key(std::string_view text);
 
 // Who knows a plan for a problem. To the same key it gives the same plan on every rank.
 class PLAIT_EXPORT PlanSource {

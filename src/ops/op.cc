@@ -36,15 +36,20 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
 }
 
 // The same on all ranks.
-PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm) {
+PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+               const OpOptions& options) {
   PlanKey key = {.op = desc.op,
                  .m = desc.m,
                  .n = ops::n_of(weight),
                  .k = ops::k_of(weight),
                  .x = desc.x,
                  .weight = ops::kind_of(weight),
+                 .out = desc.out,
+                 .wire = wire_of(desc, options),
                  .world = comm.world(),
-                 .transport = std::string(comm.transport())};
+                 .threads = options.threads,
+                 .transport = std::string(comm.transport()),
+                 .link = comm.link()};
   const ops::Split split = ops::split_of(desc.op);
   if (split == ops::Split::n) key.n = sum_of_shares(key.n, comm);
   if (split == ops::Split::k) key.k = sum_of_shares(key.k, comm);
@@ -59,7 +64,7 @@ Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options) {
   if (options.plan) return *options.plan;
   if (options.plans != nullptr) {
-    if (const auto found = options.plans->find(key_of(desc, weight, comm))) {
+    if (const auto found = options.plans->find(key_of(desc, weight, comm, options))) {
       check_plan(desc.op, *found);
       return *found;
     }

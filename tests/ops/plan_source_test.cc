@@ -62,9 +62,30 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    EXPECT_EQ(key.n, split == ops::Split::n ? 603 : 200);
                    EXPECT_EQ(key.k, split == ops::Split::k ? 291 : 96);
                    EXPECT_EQ(key.world, 3);
+                   EXPECT_EQ(key.transport, "threads");
+                   EXPECT_EQ(key.out, Dtype::bf16);
+                   EXPECT_EQ(key.wire, split == ops::Split::k ? Dtype::f32 : Dtype::bf16);
+                   EXPECT_FALSE(key.link);
+                   EXPECT_EQ(parse_plan_key(name(key)), key);
                    EXPECT_EQ(ready.plan(), table.find(key));
                  },
                  {});
+}
+
+TEST(APlanSource, HearsOfTheLinkAndOfWhatIsAskedFor) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_reduce_scatter, 40, comm);
+                   const Table table;
+                   prepare(problem.desc(), problem.packed, comm,
+                           {.wire = Dtype::f16, .plans = &table, .threads = 1});
+                   ASSERT_EQ(table.asked.size(), 1U);
+                   EXPECT_EQ(table.asked[0].link, parse_link("10gbit,3us"));
+                   EXPECT_EQ(table.asked[0].wire, Dtype::f16);
+                   EXPECT_EQ(table.asked[0].threads, 1);
+                   EXPECT_EQ(table.asked[0].weight, "bf16");
+                 },
+                 {.link = parse_link("10gbit,3us")});
 }
 
 TEST(APlanSource, GivesBlockingCallsTheSamePlanWithUnevenShares) {

@@ -1,0 +1,125 @@
+// What a plan depends on, as text.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "plait/plan.h"
+
+namespace plait {
+namespace {
+
+constexpr std::int64_t kLargest = std::int64_t{1} << 28;
+constexpr int kMostRanks = 65536;
+constexpr int kMostThreads = 1024;
+
+constexpr std::array<std::string_view, 12> kWords = {
+    "op", "m", "n", "k", "x", "w", "out", "wire", "ranks", "threads", "transport", "link"};
+
+// The words of a problem, each at most once.
+class Words {
+ public:
+  explicit Words(std::string_view text) : text_(text) {
+    for (const std::string_view word : base::split(text, ' ')) {
+      if (!word.empty()) add(word);
+    }
+  }
+
+  // Empty where it isn't there.
+  std::string_view operator[](std::string_view key) const {
+    return values_[static_cast<std::size_t>(index_of(key))];
+  }
+
+  std::int64_t number(std::string_view key, std::int64_t least, std::int64_t most,
+                      std::int64_t otherwise) const {
+    const std::string_view value = (*this)[key];
+    if (value.empty()) return otherwise;
+    const auto number = base::parse_int(value);
+    PLAIT_CHECK(number && *number >= least && *number <= most, "problem: ", key, "=", value,
+                " is not a whole number from ", least, " to ", most);
+    return *number;
+  }
+
+  std::int64_t size(std::string_view key) const {
+    PLAIT_CHECK(!(*this)[key].empty(), "problem: \"", text_, "\" lacks ", key, "=");
+    return number(key, 0, kLargest, 0);
+  }
+
+  Dtype dtype(std::string_view key, Dtype otherwise) const {
+    const std::string_view value = (*this)[key];
+    if (value.empty()) return otherwise;
+    const auto dtype = parse_dtype(value);
+    PLAIT_CHECK(dtype && *dtype != Dtype::s8, "problem: ", key, "=", value,
+                " is no dtype that is multiplied: f32, bf16 or f16");
+    return *dtype;
+  }
+
+ private:
+  static std::ptrdiff_t index_of(std::string_view key) {
+    const auto* const found = std::find(kWords.begin(), kWords.end(), key);
+    return found == kWords.end() ? -1 : found - kWords.begin();
+  }
+
+  void add(std::string_view word) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string_view key = word.substr(0, equals);
+    const std::ptrdiff_t index = index_of(key);
+    PLAIT_CHECK(index >= 0, "problem: there is nothing called ", key, "; there are ", all_words());
+    PLAIT_CHECK(equals + 1 < word.size(), "problem: ", word, " lacks its value, as in ", key,
+                "=...");
+    std::string_view& value = values_[static_cast<std::size_t>(index)];
+    PLAIT_CHECK(value.empty(), "problem: \"", text_, "\" says ", key, " more than once");
+    value = word.substr(equals + 1);
+  }
+
+  static std::string all_words() {
+    std::string all;
+    for (const std::string_view word : kWords) {
+      if (!all.empty()) all += word == kWords.back() ? " and " : ", ";
+      all += word;
+    }
+    return all;
+  }
+
+  std::string_view text_;
+  std::array<std::string_view, kWords.size()> values_ = {};
+};
+
+}  // namespace
+
+std::string name(const PlanKey& key) {
+  std::string text = base::sentence("op=", name(key.op), " m=", key.m, " n=", key.n, " k=", key.k,
+                                    " x=", name(key.x), " w=", key.weight, " out=", name(key.out),
+                                    " wire=", name(key.wire), " ranks=", key.world);
+  if (key.threads != 0) text += base::sentence(" threads=", key.threads);
+  if (!key.transport.empty()) text += base::sentence(" transport=", key.transport);
+  if (key.link) text += base::sentence(" link=", name(*key.link));
+  return text;
+}
+
+PlanKey parse_plan_key(std::string_view text) {
+  const Words words(text);
+  const std::string_view spelling = words["op"];
+  PLAIT_CHECK(!spelling.empty(), "problem: \"", text, "\" lacks op=, as in op=matmul_all_reduce");
+  const auto op = parse_operator(spelling);
+  PLAIT_CHECK(op, "problem: op=", spelling, " is no operator; matmul_all_reduce is one");
+  const Dtype x = words.dtype("x", Dtype::bf16);
+  const std::string_view weight = words["w"];
+  PlanKey key = {.op = *op,
+                 .m = words.size("m"),
+                 .n = words.size("n"),
+                 .k = words.size("k"),
+                 .x = x,
+                 .weight = std::string(weight.empty() ? name(x) : weight),
+                 .out = words.dtype("out", x),
+                 .wire = words.dtype("wire", Dtype::f32),
+                 .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),
+                 .threads = static_cast<int>(words.number("threads", 0, kMostThreads, 0)),
+                 .transport = std::string(words["transport"])};
+  if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;
+  if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);
+  return key;
+}
+
+}  // namespace plait

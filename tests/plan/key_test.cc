@@ -1,0 +1,81 @@
+// What a plan depends on, as text and as a value.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plait/error.h"
+#include "plait/plan.h"
+
+namespace plait {
+namespace {
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_plan_key(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PlanKeys, AreWrittenAsTheyAreRead) {
+  for (const std::string text :
+       {"op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 ranks=2",
+        "op=all_gather_matmul m=0 n=1 k=7 x=f32 w=s8:group=128 out=f16 wire=f32 ranks=3 threads=2",
+        "op=matmul_reduce_scatter m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=bf16 ranks=8 transport=shm "
+        "link=25gbit,5us",
+        "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=bf16 out=f32 wire=f32 ranks=8 link=1.21gbit,0us"})
+    EXPECT_EQ(name(parse_plan_key(text)), text);
+}
+
+TEST(PlanKeys, HaveWhatIsUsualWhereNothingIsSaid) {
+  const PlanKey key = parse_plan_key("  k=3 op=matmul-all-reduce n=2  m=1 x=f16 ");
+  EXPECT_EQ(key, (PlanKey{.op = Operator::matmul_all_reduce,
+                          .m = 1,
+                          .n = 2,
+                          .k = 3,
+                          .x = Dtype::f16,
+                          .weight = "f16",
+                          .out = Dtype::f16,
+                          .world = 2}));
+}
+
+// Two spellings of one problem are one key.
+TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
+  EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3").wire, Dtype::bf16);
+  EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3 wire=f16").wire, Dtype::bf16);
+  EXPECT_EQ(parse_plan_key("op=matmul_reduce_scatter m=1 n=2 k=3 wire=f16").wire, Dtype::f16);
+}
+
+TEST(PlanKeys, DifferInAllThatADecisionDependsOn) {
+  const std::string usual = "op=matmul_all_reduce m=8 n=8 k=8";
+  for (const char* more : {"x=f32", "w=s8", "out=f32", "wire=bf16", "ranks=3", "threads=2",
+                           "transport=shm", "link=1gbit"}) {
+    EXPECT_NE(parse_plan_key(usual), parse_plan_key(usual + " " + more)) << more;
+    EXPECT_NE(name(parse_plan_key(usual)), name(parse_plan_key(usual + " " + more))) << more;
+  }
+}
+
+TEST(PlanKeys, SayWhatCannotBeRead) {
+  const std::string usual = "op=matmul_all_reduce m=8 n=8 k=8";
+  EXPECT_EQ(refusal_of("m=8 n=8 k=8"),
+            "problem: \"m=8 n=8 k=8\" lacks op=, as in op=matmul_all_reduce");
+  EXPECT_EQ(refusal_of("op=matmul_all_reduce m=8 k=8"),
+            "problem: \"op=matmul_all_reduce m=8 k=8\" lacks n=");
+  EXPECT_EQ(refusal_of("op=sum m=8 n=8 k=8"),
+            "problem: op=sum is no operator; matmul_all_reduce is one");
+  EXPECT_EQ(refusal_of(usual + " m=9"), "problem: \"" + usual + " m=9\" says m more than once");
+  EXPECT_EQ(refusal_of(usual + " ranks"), "problem: ranks lacks its value, as in ranks=...");
+  EXPECT_EQ(refusal_of(usual + " ranks=0"),
+            "problem: ranks=0 is not a whole number from 1 to 65536");
+  EXPECT_EQ(refusal_of(usual + " x=s8"),
+            "problem: x=s8 is no dtype that is multiplied: f32, bf16 or f16");
+  EXPECT_EQ(refusal_of(usual + " speed=9"),
+            "problem: there is nothing called speed; there are op, m, n, k, x, w, out, wire, "
+            "ranks, threads, transport and link");
+  EXPECT_NE(refusal_of(usual + " link=fast"), "");
+}
+
+}  // namespace
+}  // namespace plait
