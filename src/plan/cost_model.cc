@@ -1,0 +1,95 @@
+#include "plan/cost_model.h"
+
+#include <algorithm>
+#include <array>
+
+#include "plan/schedule_model.h"
+
+namespace plait {
+namespace {
+
+// Plans that differ by less are as good as each other: then the more usual one.
+constexpr double kSame = 0.005;
+
+void add(std::vector<Plan>& plans, const Plan& plan) {
+  if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+}
+
+void add_fused(std::vector<Plan>& plans, const PlanKey& key) {
+  add(plans, {.schedule = Schedule::fused});
+  if (is_compute_first(key.op)) {
+    for (const std::int64_t chunks : {8, 16, 32, 64}) {
+      const std::int64_t columns = key.n / chunks / 64 * 64;
+      if (columns >= 64) add(plans, {.schedule = Schedule::fused, .chunk = columns});
+    }
+    return;
+  }
+  for (const std::int64_t chunks : {4, 8, 16}) {
+    const std::int64_t rows = key.m / key.world / chunks;
+    if (rows >= 8) add(plans, {.schedule = Schedule::fused, .chunk = rows});
+  }
+}
+
+void add_pipelined(std::vector<Plan>& plans, const PlanKey& key) {
+  struct Ends {
+    int first;
+    int last;
+  };
+  constexpr std::array<Ends, 4> kEnds = {{{50, 50}, {100, 25}, {25, 100}, {25, 25}}};
+  const Axis other = is_compute_first(key.op) ? Axis::rows : Axis::natural;
+  for (const int parts : {4, 8, 2, 16, 3, 6, 12, 24, 32, 64}) {
+    for (const Ends& ends : kEnds) {
+      for (const Axis axis : {Axis::natural, other}) {
+        add(plans, {.schedule = Schedule::pipelined,
+                    .parts = parts,
+                    .axis = axis,
+                    .first = ends.first,
+                    .last = ends.last});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Plan> candidates(const PlanKey& key) {
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  if (key.world == 1) return plans;
+  if (has_schedule(key.op, Schedule::fused)) add_fused(plans, key);
+  if (has_schedule(key.op, Schedule::pipelined)) add_pipelined(plans, key);
+  return plans;
+}
+
+Prediction CostModel::predict(const PlanKey& key, const Plan& plan) const {
+  return ScheduleModel(profile_, key, plan).run();
+}
+
+std::vector<Candidate> CostModel::rank(const PlanKey& key) const {
+  std::vector<Candidate> all;
+  for (const Plan& plan : candidates(key))
+    all.push_back({.plan = plan, .prediction = predict(key, plan)});
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.prediction.total < b.prediction.total;
+  });
+  return all;
+}
+
+Plan CostModel::choose(const PlanKey& key) const {
+  double least = 0;
+  double serial = 0;
+  std::vector<Candidate> all;
+  for (const Plan& plan : candidates(key)) {
+    all.push_back({.plan = plan, .prediction = predict(key, plan)});
+    const double total = all.back().prediction.total;
+    if (all.size() == 1) serial = least = total;
+    least = std::min(least, total);
+  }
+  const Plan otherwise = {.schedule = Schedule::serial};
+  if (least >= serial * (1 - profile_.uncertainty)) return otherwise;
+  const auto chosen = std::find_if(all.begin(), all.end(), [&](const Candidate& one) {
+    return one.prediction.total <= least * (1 + kSame);
+  });
+  return chosen->plan;
+}
+
+}  // namespace plait

@@ -1,0 +1,60 @@
+// How long a plan would take: the schedules once more, on a clock of their own, with figures in
+// place of work. Pure functions; nothing is measured here.
+//
+//   const CostModel model(profile);
+//   const Prediction fused = model.predict(key, parse_plan("fused"));
+//   const Plan plan = model.choose(key);       // serial, unless another is surely faster
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plait/plan.h"
+#include "plan/profile.h"
+
+namespace plait {
+
+// Of one call on one rank, in nanoseconds: total = product + work + waited.
+struct Prediction {
+  double total = 0;
+  double product = 0;   // cut as the plan cuts it
+  double work = 0;      // copies and sums, which are the processor's too
+  double waited = 0;    // for what is on its way
+  double transfer = 0;  // how long the busiest link is busy, whoever waits for it
+
+  // Of copies, sums and transfers, what the product does not hide.
+  double exposed() const { return total - product; }
+};
+
+// Plans worth a thought for the problem, the usual ones first: serial, fused, pipelined in few and
+// in many parts, with a short first part (where communication takes longer) and a short last one
+// (where the product does).
+std::vector<Plan> candidates(const PlanKey& key);
+
+struct Candidate {
+  Plan plan;
+  Prediction prediction;
+};
+
+class CostModel final : public PlanSource {
+ public:
+  explicit CostModel(MachineProfile profile) : profile_(std::move(profile)) {}
+
+  const MachineProfile& profile() const { return profile_; }
+
+  Prediction predict(const PlanKey& key, const Plan& plan) const;
+
+  // All candidates, the fastest first.
+  std::vector<Candidate> rank(const PlanKey& key) const;
+
+  // The fastest of them where it is faster than serial by more than predictions may be wrong;
+  // serial otherwise.
+  Plan choose(const PlanKey& key) const;
+
+  std::optional<Plan> find(const PlanKey& key) const override { return choose(key); }
+
+ private:
+  MachineProfile profile_;
+};
+
+}  // namespace plait

@@ -1,0 +1,24 @@
+#include "plan/machine.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/check.h"
+#include "base/processor.h"
+#include "plait/version.h"
+
+namespace plait {
+
+std::string machine_fingerprint() {
+  const base::Processor processor = base::read_processor();
+  // Those of the host, not those that this rank may use: ranks with seats of their own agree.
+  std::string text = base::sentence("plait ", kVersion, ", ", processor.model, ", ",
+                                    std::thread::hardware_concurrency(), " processors");
+  for (const auto& [feature, present] : processor.features) {
+    if (present) text += ' ' + feature;
+  }
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  return text;
+}
+
+}  // namespace plait

@@ -1,0 +1,81 @@
+#include "plan/profile.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/sizes.h"
+
+namespace plait {
+namespace {
+
+// Of a kind that was never measured: as f32, the slowest of the dense ones.
+constexpr std::string_view kFallback = "f32";
+
+// Between two measured numbers of rows, in a straight line of logarithms; beyond them, time is
+// in proportion to rows above, and the same however few rows there are below.
+double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std::int64_t rows) {
+  const ProductRate* below = nullptr;
+  const ProductRate* above = nullptr;
+  for (const ProductRate& rate : rates) {
+    if (rate.kind != kind) continue;
+    if (rate.rows <= rows && (below == nullptr || rate.rows > below->rows)) below = &rate;
+    if (rate.rows >= rows && (above == nullptr || rate.rows < above->rows)) above = &rate;
+  }
+  if (below == nullptr && above == nullptr) return 0;
+  if (above == nullptr) return below->flops_per_ns;
+  const auto at = static_cast<double>(rows);
+  if (below == nullptr) return above->flops_per_ns * at / static_cast<double>(above->rows);
+  if (below->rows == above->rows) return below->flops_per_ns;
+  const double low = std::log(static_cast<double>(below->rows));
+  const double high = std::log(static_cast<double>(above->rows));
+  const double share = (std::log(at) - low) / (high - low);
+  return std::exp((1 - share) * std::log(below->flops_per_ns) +
+                  share * std::log(above->flops_per_ns));
+}
+
+}  // namespace
+
+std::string product_kind(const PlanKey& key) {
+  for (const char* scheme : {"s8", "s4"}) {
+    if (key.weight.starts_with(scheme)) return scheme;
+  }
+  return key.x == Dtype::bf16 && key.weight == "bf16" ? "bf16" : "f32";
+}
+
+double MachineProfile::product(const ProductSize& size, const PlanKey& key) const {
+  if (size.rows <= 0 || size.columns <= 0 || size.k <= 0) return start;
+  double rate = rate_at(products, product_kind(key), size.rows);
+  if (rate <= 0) rate = rate_at(products, kFallback, size.rows);
+  const auto columns = static_cast<double>(size.columns);
+  const double flops = 2 * static_cast<double>(size.rows) * columns * static_cast<double>(size.k);
+  // 64 columns cost all of `narrow`, 128 a third of it, 256 nothing.
+  const double wide = static_cast<double>(kFullSpeed);
+  const double most = wide / static_cast<double>(kPanel) - 1;
+  const double slower = narrow * std::clamp((wide / columns - 1) / most, 0.0, 1.0);
+  return start + flops / std::max(rate, 1e-6) * (1 + slower);
+}
+
+TransportFigures MachineProfile::transport(std::string_view name) const {
+  const auto found =
+      std::find_if(transports.begin(), transports.end(),
+                   [&](const TransportFigures& figures) { return figures.name == name; });
+  if (found != transports.end()) return *found;
+  return {.name = std::string(name), .latency = 1000, .bytes_per_ns = 0};
+}
+
+MachineProfile built_in_profile() {
+  MachineProfile profile;
+  for (const std::int64_t rows : {1, 16, 64, 256, 1024}) {
+    const double share = std::min(1.0, static_cast<double>(rows) / 64);
+    profile.products.push_back({.kind = "bf16", .rows = rows, .flops_per_ns = 120 * share + 4});
+    profile.products.push_back({.kind = "f32", .rows = rows, .flops_per_ns = 60 * share + 2});
+    profile.products.push_back({.kind = "s4", .rows = rows, .flops_per_ns = 110 * share + 12});
+    profile.products.push_back({.kind = "s8", .rows = rows, .flops_per_ns = 110 * share + 8});
+  }
+  profile.transports = {{.name = "mpi", .latency = 20'000, .bytes_per_ns = 1.25},
+                        {.name = "shm", .latency = 1000, .bytes_per_ns = 0},
+                        {.name = "threads", .latency = 1000, .bytes_per_ns = 0}};
+  return profile;
+}
+
+}  // namespace plait

@@ -1,0 +1,80 @@
+// What a machine can do, in the few figures that a plan's time depends on.
+//
+//   MachineProfile profile = parse_profile(text);        // what plait tune has measured
+//   double ns = profile.product({.rows = 512, .columns = 4096, .k = 4096}, key);
+//
+// Rates are of one rank, while as many others work beside it. Nothing here is precise: a profile
+// says which plans are worth trying, and how far its word goes (`uncertainty`).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/plan.h"
+
+namespace plait {
+
+// How fast a product of so many rows is, by weights that do not fit the caches.
+struct ProductRate {
+  std::string kind;  // product_kind()
+  std::int64_t rows;
+  double flops_per_ns;
+
+  bool operator==(const ProductRate&) const = default;
+};
+
+// Between two ranks, for bytes that nobody's processor has to move.
+struct TransportFigures {
+  std::string name;
+  double latency = 0;       // ns until a chunk that was posted can be seen
+  double bytes_per_ns = 0;  // 0: it is there as soon as it was written
+
+  bool operator==(const TransportFigures&) const = default;
+};
+
+// Rows by columns of a product.
+struct ProductSize {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t k;
+};
+
+struct MachineProfile {
+  std::string machine;  // machine_fingerprint() of where it was measured; empty: built in
+  int ranks = 2;        // how many worked at once, with so many threads each
+  int threads = 1;
+  std::vector<ProductRate> products;  // by kind, then by rows
+  std::vector<TransportFigures> transports;
+  double copy = 4;           // bytes per ns that a rank copies to another
+  double sum = 8;            // bytes per ns that it reads and writes when it adds up
+  double chunk = 500;        // ns of work that a chunk costs besides
+  double start = 3000;       // ns that a product takes however small it is
+  double narrow = 0.1;       // by how much a product by 64 columns at a time is slower
+  double beside = 1.3;       // how many times as long copies and sums take amid a product
+  double uncertainty = 0.1;  // by how much, relatively, predictions may be wrong
+
+  bool is_measured() const { return !machine.empty(); }
+  bool operator==(const MachineProfile&) const = default;
+
+  // Nanoseconds, with what the first rows of a call cost.
+  double product(const ProductSize& size, const PlanKey& key) const;
+
+  // Of the transport, or of one that shares memory where it was never measured.
+  TransportFigures transport(std::string_view name) const;
+};
+
+// Which of a profile's rates is this problem's: "f32", "bf16", "s8" or "s4".
+std::string product_kind(const PlanKey& key);
+
+// Figures of no particular machine, rather slow: where nothing was measured.
+MachineProfile built_in_profile();
+
+// "plait profile 1", the machine, then a line for each figure, in one order.
+std::string text_of(const MachineProfile& profile);
+
+// The inverse. Error{invalid_argument} says which line can't be read.
+MachineProfile parse_profile(std::string_view text);
+
+}  // namespace plait

@@ -1,0 +1,149 @@
+// A profile as text: a line for each figure, so that two of them can be compared by eye.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "plan/profile.h"
+
+namespace plait {
+namespace {
+
+constexpr std::string_view kHead = "plait profile 1";
+
+struct Figure {
+  std::string_view name;
+  double MachineProfile::* at;
+};
+
+constexpr std::array<Figure, 7> kFigures = {{{"copy", &MachineProfile::copy},
+                                             {"sum", &MachineProfile::sum},
+                                             {"chunk", &MachineProfile::chunk},
+                                             {"start", &MachineProfile::start},
+                                             {"narrow", &MachineProfile::narrow},
+                                             {"beside", &MachineProfile::beside},
+                                             {"uncertainty", &MachineProfile::uncertainty}}};
+
+// To four digits: more would differ from run to run.
+std::string digits(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", value);
+  return text.data();
+}
+
+// Reads the words of one line.
+class Line {
+ public:
+  Line(std::string_view text, int number) : text_(text), number_(number) {
+    for (const std::string_view word : base::split(text, ' ')) {
+      if (!word.empty()) words_.push_back(word);
+    }
+  }
+
+  bool empty() const { return words_.empty(); }
+  std::size_t words() const { return words_.size(); }
+  std::string_view word(std::size_t i) const { return words_[i]; }
+
+  void refuse_unless(bool holds) const {
+    PLAIT_CHECK(holds, "profile, line ", number_, ": \"", text_, "\" can't be read");
+  }
+
+  // A finite number that is not negative.
+  double number(std::size_t i) const {
+    refuse_unless(i < words_.size());
+    const auto value = base::parse_number(words_[i]);
+    refuse_unless(value && *value >= 0);
+    return *value;
+  }
+
+  std::int64_t whole(std::size_t i, std::int64_t most) const {
+    refuse_unless(i < words_.size());
+    const auto value = base::parse_int(words_[i]);
+    refuse_unless(value && *value >= 1 && *value <= most);
+    return *value;
+  }
+
+ private:
+  std::string_view text_;
+  int number_;
+  std::vector<std::string_view> words_;
+};
+
+void read_line(const Line& line, MachineProfile& profile) {
+  constexpr std::int64_t kMost = 1 << 20;
+  const std::string_view what = line.word(0);
+  if (what == "product") {
+    line.refuse_unless(line.words() == 4 && line.number(3) > 0);
+    profile.products.push_back({.kind = std::string(line.word(1)),
+                                .rows = line.whole(2, kMost),
+                                .flops_per_ns = line.number(3)});
+    return;
+  }
+  if (what == "transport") {
+    line.refuse_unless(line.words() == 4);
+    profile.transports.push_back({.name = std::string(line.word(1)),
+                                  .latency = line.number(2),
+                                  .bytes_per_ns = line.number(3)});
+    return;
+  }
+  line.refuse_unless(line.words() == 2);
+  if (what == "ranks") {
+    profile.ranks = static_cast<int>(line.whole(1, kMost));
+  } else if (what == "threads") {
+    profile.threads = static_cast<int>(line.whole(1, kMost));
+  } else {
+    const auto* const figure = std::find_if(kFigures.begin(), kFigures.end(),
+                                            [&](const Figure& one) { return one.name == what; });
+    line.refuse_unless(figure != kFigures.end());
+    profile.*figure->at = line.number(1);
+  }
+}
+
+}  // namespace
+
+std::string text_of(const MachineProfile& profile) {
+  std::string text = base::sentence(kHead, "\nmachine ", profile.machine, "\nranks ", profile.ranks,
+                                    "\nthreads ", profile.threads, '\n');
+  for (const Figure& figure : kFigures)
+    text += base::sentence(figure.name, ' ', digits(profile.*figure.at), '\n');
+  auto products = profile.products;
+  std::sort(products.begin(), products.end(), [](const ProductRate& a, const ProductRate& b) {
+    return std::tie(a.kind, a.rows) < std::tie(b.kind, b.rows);
+  });
+  for (const ProductRate& one : products)
+    text +=
+        base::sentence("product ", one.kind, ' ', one.rows, ' ', digits(one.flops_per_ns), '\n');
+  auto transports = profile.transports;
+  std::sort(transports.begin(), transports.end(),
+            [](const TransportFigures& a, const TransportFigures& b) { return a.name < b.name; });
+  for (const TransportFigures& one : transports)
+    text += base::sentence("transport ", one.name, ' ', digits(one.latency), ' ',
+                           digits(one.bytes_per_ns), '\n');
+  return text;
+}
+
+MachineProfile parse_profile(std::string_view text) {
+  MachineProfile profile;
+  const auto lines = base::split(text, '\n');
+  PLAIT_CHECK(lines.front() == kHead, "profile: \"", lines.front().substr(0, 40),
+              "\" is not its first line: \"", kHead, "\" is");
+  constexpr std::string_view kMachine = "machine ";
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].starts_with(kMachine)) {
+      profile.machine = lines[i].substr(kMachine.size());
+      continue;
+    }
+    const Line line(lines[i], static_cast<int>(i) + 1);
+    if (!line.empty()) read_line(line, profile);
+  }
+  PLAIT_CHECK(!profile.machine.empty(), "profile: no line says which machine it is of");
+  PLAIT_CHECK(!profile.products.empty(), "profile: no line says how fast a product is");
+  PLAIT_CHECK(profile.copy > 0 && profile.sum > 0, "profile: copy and sum must be above 0");
+  return profile;
+}
+
+}  // namespace plait

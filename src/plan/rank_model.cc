@@ -1,0 +1,99 @@
+#include "plan/rank_model.h"
+
+#include <algorithm>
+
+namespace plait {
+namespace {
+
+// As many as a mailbox has slots for: two in each of four.
+constexpr std::size_t kInFlight = 8;
+
+}  // namespace
+
+void RankModel::work(double ns) {
+  const double taken = ns * surroundings_.slower;
+  worked_ += taken;
+  now_ += taken;
+}
+
+// Transfers of one direction queue behind each other.
+double RankModel::book(double bytes) {
+  const double taken = bytes * surroundings_.ns_per_byte;
+  transfer_ += taken;
+  link_free_ = std::max(link_free_, now_) + taken;
+  return link_free_ + surroundings_.latency;
+}
+
+void RankModel::post(const Journey& journey) {
+  journeys_.push_back(journey);
+  step();
+  send_what_has_room();
+}
+
+void RankModel::send_what_has_room() {
+  while (sent_ < journeys_.size() && sent_ < landed_ + kInFlight) {
+    const std::size_t chunk = sent_++;
+    work(journeys_[chunk].pack);
+    events_.push({book(journeys_[chunk].bytes), Stage::landed, chunk});
+  }
+}
+
+void RankModel::handle_next() {
+  const Event event = events_.top();
+  events_.pop();
+  const Journey& journey = journeys_[event.chunk];
+  if (event.stage == Stage::returned) {
+    work(journey.take);
+    ++finished_;
+    return;
+  }
+  work(journey.land);
+  ++landed_;
+  if (journey.returns) {
+    work(journey.back_pack);
+    events_.push({book(journey.back_bytes), Stage::returned, event.chunk});
+  } else {
+    ++finished_;
+  }
+  send_what_has_room();
+}
+
+void RankModel::step() {
+  while (!events_.empty() && events_.top().time <= now_) handle_next();
+}
+
+// What comes amid a product is seen at the next look: half a look later, on average.
+void RankModel::multiply(double ns) {
+  product_ += ns;
+  while (!events_.empty()) {
+    const double ahead = std::max(0.0, events_.top().time + surroundings_.look / 2 - now_);
+    if (ahead > ns) break;
+    now_ += ahead;
+    ns -= ahead;
+    handle_next();
+  }
+  now_ += ns;
+  step();
+}
+
+template <class Ready>
+void RankModel::wait(Ready ready) {
+  while (!ready() && !events_.empty()) {
+    const double idle = std::max(0.0, events_.top().time - now_);
+    waited_ += idle;
+    now_ += idle;
+    handle_next();
+  }
+}
+
+void RankModel::wait_for_landed(std::size_t chunks) {
+  wait([&] { return landed_ >= chunks; });
+}
+void RankModel::wait_for_finished(std::size_t chunks) {
+  wait([&] { return finished_ >= chunks; });
+}
+void RankModel::wait_for_room() {
+  wait([&] { return journeys_.size() < landed_ + kInFlight; });
+}
+
+}  // namespace plait

@@ -1,0 +1,92 @@
+// One rank of a schedule on a clock of its own: it multiplies, looks after its chunks now and then,
+// and waits. All ranks do the same at the same time, so what it posts is what reaches it.
+//
+//   RankModel rank({.latency = 5000, .ns_per_byte = 0.32, .look = 200'000});
+//   rank.multiply(1e6);
+//   rank.post({.pack = 2e4, .bytes = 262'144, .land = 3e4});
+//   rank.wait_for_all();
+//   rank.now();               // nanoseconds since the call began
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <queue>
+#include <vector>
+
+namespace plait {
+
+// What becomes of a chunk: work in ns, and bytes on the busiest link.
+struct Journey {
+  double pack = 0;  // before it leaves
+  double bytes = 0;
+  double land = 0;  // where it has come, with those of all ranks
+  // What was made of them goes back, or it doesn't.
+  bool returns = false;
+  double back_pack = 0;
+  double back_bytes = 0;
+  double take = 0;
+};
+
+class RankModel {
+ public:
+  struct Surroundings {
+    double latency = 0;
+    double ns_per_byte = 0;
+    double look = 0;    // how long a product goes on before somebody looks after the chunks
+    double slower = 1;  // how many times as long work takes beside a product
+  };
+  explicit RankModel(const Surroundings& surroundings) : surroundings_(surroundings) {}
+
+  void multiply(double ns);
+  void work(double ns);
+
+  // Leaves as soon as there is room.
+  void post(const Journey& journey);
+
+  // Until so many chunks have come, and gone back where they do; until the next has room.
+  void wait_for_landed(std::size_t chunks);
+  void wait_for_finished(std::size_t chunks);
+  void wait_for_room();
+  void wait_for_all() { wait_for_finished(journeys_.size()); }
+
+  std::size_t posted() const { return journeys_.size(); }
+  std::size_t finished() const { return finished_; }
+
+  double now() const { return now_; }
+  double product() const { return product_; }
+  double worked() const { return worked_; }
+  double waited() const { return waited_; }
+  double transfer() const { return transfer_; }  // how long the link was busy
+
+ private:
+  enum class Stage { landed, returned };
+  struct Event {
+    double time;
+    Stage stage;
+    std::size_t chunk;
+
+    bool operator>(const Event& other) const { return time > other.time; }
+  };
+
+  void send_what_has_room();
+  double book(double bytes);
+  void handle_next();
+  void step();
+  template <class Ready>
+  void wait(Ready ready);
+
+  Surroundings surroundings_;
+  std::vector<Journey> journeys_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::size_t sent_ = 0;
+  std::size_t landed_ = 0;
+  std::size_t finished_ = 0;
+  double now_ = 0;
+  double link_free_ = 0;
+  double product_ = 0;
+  double worked_ = 0;
+  double waited_ = 0;
+  double transfer_ = 0;
+};
+
+}  // namespace plait

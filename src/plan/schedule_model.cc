@@ -1,0 +1,233 @@
+#include "plan/schedule_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/sizes.h"
+
+namespace plait {
+namespace {
+
+// More chunks of a part are counted as so many larger ones: the sum is the same.
+constexpr std::int64_t kMostChunks = 128;
+
+// Parts whose sums may still be under way while the next is made.
+constexpr std::size_t kKeptParts = 2;
+
+std::int64_t share(std::int64_t whole, int world) { return (whole + world - 1) / world; }
+
+double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
+
+RankModel::Surroundings surroundings_of(const MachineProfile& profile, const PlanKey& key,
+                                        const Plan& plan) {
+  const TransportFigures transport = profile.transport(key.transport);
+  RankModel::Surroundings around = {
+      .latency = transport.latency,
+      .ns_per_byte = transport.bytes_per_ns > 0 ? 1 / transport.bytes_per_ns : 0,
+      .look = static_cast<double>(plan.poll) * 1000,
+      .slower = plan.schedule == Schedule::serial ? 1 : profile.beside};
+  if (key.link) {
+    around.latency += static_cast<double>(key.link->latency_ns);
+    around.ns_per_byte += 1e9 / key.link->bytes_per_second;
+  }
+  return around;
+}
+
+}  // namespace
+
+ScheduleModel::ScheduleModel(const MachineProfile& profile, const PlanKey& key, const Plan& plan)
+    : profile_(profile),
+      key_(key),
+      plan_(plan),
+      peers_(key.world - 1),
+      shard_(share(key.m, key.world)),
+      n_(key.op == Operator::all_gather_matmul ? share(key.n, key.world) : key.n),
+      k_(is_compute_first(key.op) && sums_over_ranks(key.op) ? share(key.k, key.world) : key.k),
+      one_step_(key.op == Operator::matmul_all_reduce &&
+                is_one_step({.m = key.m, .n = key.n, .dtype = key.wire}, key.world)),
+      rank_(surroundings_of(profile, key, plan)) {}
+
+Prediction ScheduleModel::run() {
+  if (peers_ == 0 || key_.op == Operator::matmul) {
+    rank_.multiply(product(key_.m, n_));
+  } else if (is_compute_first(key_.op)) {
+    compute_first();
+  } else {
+    comm_first();
+  }
+  return {.total = rank_.now(),
+          .product = rank_.product(),
+          .work = rank_.worked(),
+          .waited = rank_.waited(),
+          .transfer = rank_.transfer()};
+}
+
+double ScheduleModel::product(std::int64_t rows, std::int64_t columns, std::int64_t runs) const {
+  const double once = profile_.product({.rows = rows, .columns = columns, .k = k_}, key_);
+  return once * static_cast<double>(runs);
+}
+
+double ScheduleModel::copies(double bytes) const {
+  return static_cast<double>(peers_) * (bytes / profile_.copy + profile_.chunk);
+}
+
+// Of the product's columns; every rank's rows are in each part.
+std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
+  const std::int64_t multiplied = sums() ? key_.m : shard_;
+  std::vector<Range> ranges = {{0, n_}};
+  if (plan_.schedule == Schedule::pipelined) ranges = ranges_of(n_, plan_, kPanel);
+  if (is_fused()) {
+    const PartialSums all = {.m = key_.m, .n = n_, .dtype = key_.wire};
+    ranges = ramped(n_, plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.link.has_value()));
+  }
+  std::vector<Part> parts;
+  for (const Range& range : ranges) {
+    parts.push_back({.product = product(multiplied, length(range)),
+                     .rows = one_step_ ? key_.m : shard_,
+                     .columns = length(range)});
+  }
+  return parts;
+}
+
+// Of every rank's rows: each rank's are a product of their own, where there is more than one part.
+std::vector<ScheduleModel::Part> ScheduleModel::parts_by_rows() const {
+  const std::int64_t rows = one_step_ ? key_.m : shard_;
+  const std::int64_t runs = one_step_ || !sums() ? 1 : key_.world;
+  std::vector<Part> parts;
+  for (const Range& range : ranges_of(rows, plan_, /*unit=*/1)) {
+    parts.push_back(
+        {.product = product(length(range), n_, runs), .rows = length(range), .columns = n_});
+  }
+  return parts;
+}
+
+std::size_t ScheduleModel::chunks_of(const Part& part, Dtype dtype) const {
+  const double bytes =
+      static_cast<double>(part.rows) * static_cast<double>(part.columns) * bytes_of(dtype);
+  const double chunks = std::ceil(bytes / static_cast<double>(kCopiedBytes));
+  return static_cast<std::size_t>(std::clamp<double>(chunks, 1, kMostChunks));
+}
+
+// Of a chunk of so many elements of the product.
+Journey ScheduleModel::journey(double elements) const {
+  const double wire = bytes_of(key_.wire);
+  const double out = bytes_of(key_.out);
+  if (!sums()) {
+    const double bytes = elements * out;
+    return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
+  }
+  const double read = elements * (static_cast<double>(key_.world) * wire + out);
+  Journey one = {.pack = copies(elements * wire),
+                 .bytes = elements * wire,
+                 .land = read / profile_.sum + profile_.chunk};
+  // Tiles are written into the peers' slots. In one step the first peer's is copied for the others.
+  if (is_fused()) {
+    one.pack = profile_.chunk;
+    if (one_step_) one.pack += static_cast<double>(peers_ - 1) * elements * wire / profile_.copy;
+  }
+  if (key_.op == Operator::matmul_all_reduce && !one_step_) {
+    one.returns = true;
+    one.back_bytes = elements * out;
+    one.back_pack = copies(one.back_bytes);
+    one.take = copies(one.back_bytes);
+  }
+  return one;
+}
+
+void ScheduleModel::compute_first() {
+  const bool by_rows = plan_.schedule == Schedule::pipelined && plan_.axis == Axis::rows;
+  const std::vector<Part> parts = by_rows ? parts_by_rows() : parts_by_columns();
+  std::vector<std::size_t> ends;  // of each part's chunks
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Part& part = parts[i];
+    if (is_fused()) {
+      rank_.wait_for_room();
+    } else if (sums() && i >= kKeptParts) {
+      rank_.wait_for_landed(ends[i - kKeptParts]);
+    }
+    rank_.multiply(part.product);
+    const std::size_t chunks = is_fused() ? 1 : chunks_of(part, sums() ? key_.wire : key_.out);
+    const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns) /
+                            static_cast<double>(chunks);
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(journey(elements));
+    ends.push_back(rank_.posted());
+  }
+  rank_.wait_for_all();
+}
+
+// Of a chunk of so many elements of X.
+Journey ScheduleModel::journey_of_x(double elements) const {
+  const double bytes = elements * bytes_of(key_.x);
+  if (!sums()) return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
+  Journey one = {
+      .pack = copies(bytes),
+      .bytes = bytes,
+      .land = bytes * static_cast<double>(key_.world + 1) / profile_.sum + profile_.chunk};
+  if (key_.op == Operator::all_reduce_matmul) {
+    one.returns = true;
+    one.back_bytes = bytes;
+    one.back_pack = copies(bytes);
+    one.take = copies(bytes);
+  }
+  return one;
+}
+
+// Of X's rows. Alone, a part is one product; otherwise every rank's rows are one.
+std::vector<ScheduleModel::Part> ScheduleModel::parts_of_x() const {
+  const bool own = key_.op == Operator::reduce_scatter_matmul;
+  const bool whole = plan_.schedule != Schedule::pipelined || plan_.parts == 1;
+  if (whole)
+    return {{.product = product(own ? shard_ : key_.m, n_), .rows = shard_, .columns = k_}};
+  std::vector<Part> parts;
+  for (const Range& range : ranges_of(shard_, plan_, /*unit=*/1)) {
+    parts.push_back({.product = product(length(range), n_, own ? 1 : key_.world),
+                     .rows = length(range),
+                     .columns = k_});
+  }
+  return parts;
+}
+
+void ScheduleModel::comm_first() {
+  if (is_fused() && key_.m >= kLeastRows * key_.world) return gather_beside_product();
+  std::vector<std::size_t> ends;
+  const std::vector<Part> parts = parts_of_x();
+  for (const Part& part : parts) {
+    const std::size_t chunks = chunks_of(part, key_.x);
+    const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns) /
+                            static_cast<double>(chunks);
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(journey_of_x(elements));
+    ends.push_back(rank_.posted());
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    // This rank's rows go where the others' go.
+    if (!sums()) {
+      rank_.work(static_cast<double>(parts[i].rows) * static_cast<double>(k_) * bytes_of(key_.x) /
+                 profile_.copy);
+    }
+    rank_.wait_for_finished(ends[i]);
+    rank_.multiply(parts[i].product);
+  }
+}
+
+// Own rows first; then, again and again, what has come of all peers.
+void ScheduleModel::gather_beside_product() {
+  const Part all = {.product = 0, .rows = shard_, .columns = k_};
+  std::size_t chunks = chunks_of(all, key_.x);
+  if (plan_.chunk > 0) {
+    const std::int64_t wanted = (shard_ + plan_.chunk - 1) / plan_.chunk;
+    chunks = static_cast<std::size_t>(std::clamp<std::int64_t>(wanted, 1, kMostChunks));
+  }
+  const double rows = static_cast<double>(shard_) / static_cast<double>(chunks);
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+    rank_.post(journey_of_x(rows * static_cast<double>(k_)));
+  rank_.multiply(product(shard_, n_));
+  for (std::size_t computed = 0; computed < chunks;) {
+    rank_.wait_for_finished(computed + 1);
+    const std::size_t come = std::max(rank_.finished(), computed + 1);
+    const double run = rows * static_cast<double>(come - computed);
+    rank_.multiply(product(std::max<std::int64_t>(1, std::llround(run)), n_, peers_));
+    computed = come;
+  }
+}
+
+}  // namespace plait

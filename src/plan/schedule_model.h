@@ -1,0 +1,55 @@
+// The three schedules with figures in place of work: what src/overlap does, step by step, on the
+// clock of a RankModel.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plait/gemm.h"
+#include "plan/cost_model.h"
+#include "plan/rank_model.h"
+
+namespace plait {
+
+class ScheduleModel {
+ public:
+  ScheduleModel(const MachineProfile& profile, const PlanKey& key, const Plan& plan);
+
+  Prediction run();
+
+ private:
+  // A piece of the product, and what travels because of it.
+  struct Part {
+    double product;        // ns
+    std::int64_t rows;     // of a block: one rank's
+    std::int64_t columns;  // of a block
+  };
+
+  void compute_first();
+  void comm_first();
+  void gather_beside_product();
+
+  std::vector<Part> parts_by_columns() const;
+  std::vector<Part> parts_by_rows() const;
+  std::vector<Part> parts_of_x() const;
+  std::size_t chunks_of(const Part& part, Dtype dtype) const;
+  Journey journey(double elements) const;
+  Journey journey_of_x(double elements) const;
+  double copies(double bytes) const;  // ns, to all peers
+  double product(std::int64_t rows, std::int64_t columns, std::int64_t runs = 1) const;
+
+  bool sums() const { return sums_over_ranks(key_.op); }
+  bool is_fused() const { return plan_.schedule == Schedule::fused; }
+
+  const MachineProfile& profile_;
+  const PlanKey& key_;
+  const Plan& plan_;
+  std::int64_t peers_;
+  std::int64_t shard_;  // rows of the first rank
+  std::int64_t n_;      // columns of a rank's weight
+  std::int64_t k_;      // its rows
+  bool one_step_;
+  RankModel rank_;
+};
+
+}  // namespace plait

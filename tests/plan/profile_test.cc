@@ -1,0 +1,106 @@
+#include "plan/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "plait/error.h"
+#include "plan/machine.h"
+
+namespace plait {
+namespace {
+
+MachineProfile example() {
+  MachineProfile profile = built_in_profile();
+  profile.machine = "plait 1, some processor, 2 processors avx2";
+  profile.threads = 3;
+  profile.copy = 5.25;
+  return profile;
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_profile(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Profiles, AreWrittenAsTheyAreRead) {
+  const std::string text = text_of(example());
+  const MachineProfile read = parse_profile(text);
+  EXPECT_EQ(text_of(read), text);
+  EXPECT_EQ(read.machine, example().machine);
+  EXPECT_EQ(read.threads, 3);
+  EXPECT_DOUBLE_EQ(read.copy, 5.25);
+  EXPECT_EQ(read.products.size(), example().products.size());
+  EXPECT_TRUE(read.is_measured());
+  EXPECT_FALSE(built_in_profile().is_measured());
+}
+
+TEST(Profiles, SayWhichLineCannotBeRead) {
+  const std::string good = text_of(example());
+  EXPECT_EQ(refusal_of(""), "profile: \"\" is not its first line: \"plait profile 1\" is");
+  EXPECT_EQ(refusal_of("plait profile 2\n"),
+            "profile: \"plait profile 2\" is not its first line: \"plait profile 1\" is");
+  EXPECT_EQ(refusal_of(good + "copy fast\n"), "profile, line 35: \"copy fast\" can't be read");
+  EXPECT_EQ(refusal_of("plait profile 1\nmachine x\n"),
+            "profile: no line says how fast a product is");
+  EXPECT_EQ(refusal_of("plait profile 1\nproduct bf16 1 5\n"),
+            "profile: no line says which machine it is of");
+  for (const char* line : {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1",
+                           "copy nan", "transport shm 1", "ranks 0", "speed 9", "sum 1 2"})
+    EXPECT_NE(refusal_of(good + line + "\n"), "") << line;
+}
+
+// Whatever is in a file, it is read or refused.
+TEST(Profiles, AreReadOrRefusedWhateverIsInThem) {
+  std::mt19937 random(5);
+  const std::string good = text_of(example());
+  for (int round = 0; round < 2000; ++round) {
+    std::string text = good;
+    for (int change = 0; change < 3; ++change)
+      text[random() % text.size()] = static_cast<char>(random() % 128);
+    refusal_of(text);
+  }
+}
+
+TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
+  MachineProfile profile;
+  profile.start = 0;
+  profile.narrow = 0.3;
+  profile.products = {{.kind = "bf16", .rows = 16, .flops_per_ns = 10},
+                      {.kind = "bf16", .rows = 64, .flops_per_ns = 40}};
+  const PlanKey key = {.op = Operator::matmul, .m = 1, .n = 1, .k = 1};
+  const auto time = [&](std::int64_t rows, std::int64_t columns) {
+    return profile.product({.rows = rows, .columns = columns, .k = 100}, key);
+  };
+  EXPECT_NEAR(time(16, 256), 2.0 * 16 * 256 * 100 / 10, 1e-6);
+  EXPECT_NEAR(time(32, 256), 2.0 * 32 * 256 * 100 / 20, 1e-6);
+  EXPECT_NEAR(time(640, 256), 2.0 * 640 * 256 * 100 / 40, 1e-6);
+  EXPECT_NEAR(time(4, 256), time(16, 256), 1e-6);  // the weight is read all the same
+  EXPECT_NEAR(time(16, 64) * 4, time(16, 256) * 1.3, 1e-6);
+  EXPECT_NEAR(time(16, 128) * 2, time(16, 256) * 1.1, 1e-6);
+}
+
+TEST(Profiles, KnowAKindOfProductByItsOperands) {
+  const PlanKey key = {.op = Operator::matmul, .m = 1, .n = 1, .k = 1};
+  PlanKey other = key;
+  EXPECT_EQ(product_kind(key), "bf16");
+  other.x = Dtype::f16;
+  EXPECT_EQ(product_kind(other), "f32");
+  other.weight = "s8:group=128";
+  EXPECT_EQ(product_kind(other), "s8");
+}
+
+TEST(TheMachine, IsTheSameEachTimeAndOneLine) {
+  EXPECT_EQ(machine_fingerprint(), machine_fingerprint());
+  EXPECT_EQ(machine_fingerprint().find('\n'), std::string::npos);
+  EXPECT_EQ(machine_fingerprint().find("plait "), 0U);
+}
+
+}  // namespace
+}  // namespace plait
