@@ -27,17 +27,22 @@ std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype, un
   return bytes;
 }
 
-// The contract itself: f32 sums in rank order, one rounding.
-std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, unsigned seed = 0) {
+// The contract itself: f32 sums in rank order, one rounding, to `out`.
+std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
+                                  unsigned seed) {
   std::vector<float> sum(count);
   for (int rank = 0; rank < world; ++rank) {
     std::vector<float> part(count);
     convert(contribution(rank, count, dtype, seed).data(), dtype, part.data(), Dtype::f32, count);
     for (std::size_t i = 0; i < count; ++i) sum[i] = rank == 0 ? part[i] : sum[i] + part[i];
   }
-  std::vector<std::byte> bytes(count * size_of(dtype));
-  convert(sum.data(), Dtype::f32, bytes.data(), dtype, count);
+  std::vector<std::byte> bytes(count * size_of(out));
+  convert(sum.data(), Dtype::f32, bytes.data(), out, count);
   return bytes;
+}
+
+std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, unsigned seed = 0) {
+  return sum_of_all(world, count, dtype, dtype, seed);
 }
 
 std::vector<std::byte> slice(const std::vector<std::byte>& bytes, std::size_t offset,
@@ -98,6 +103,29 @@ TEST_P(CollectivesConformance, AllReduceSumsInRankOrder) {
         auto in_place = mine;
         all_reduce({in_place.data(), count, dtype}, comm);
         EXPECT_TRUE(in_place == out.contents()) << name(dtype) << " " << count << " in place";
+      }
+    }
+  });
+}
+
+TEST_P(CollectivesConformance, SumsMayBeOfAnotherDtypeThanTheirParts) {
+  run([&](Communicator& comm) {
+    constexpr std::pair<Dtype, Dtype> kPairs[] = {{Dtype::f32, Dtype::bf16},
+                                                  {Dtype::bf16, Dtype::f32},
+                                                  {Dtype::f32, Dtype::f16},
+                                                  {Dtype::f16, Dtype::bf16}};
+    for (const auto& [in, out] : kPairs) {
+      for (const std::size_t count : kSizes) {
+        const auto mine = contribution(comm.rank(), count, in);
+        const auto sum = sum_of_all(world(), count, in, out, 0);
+        Guarded all(count, out);
+        all_reduce({mine.data(), count, in}, {all.data(), count, out}, comm);
+        EXPECT_TRUE(all.contents() == sum) << name(in) << " to " << name(out) << " " << count;
+        const Shard shard = balanced_shard(count, comm.rank(), world());
+        Guarded part(shard.count, out);
+        reduce_scatter({mine.data(), count, in}, {part.data(), shard.count, out}, comm);
+        EXPECT_TRUE(part.contents() == slice(sum, shard.offset, shard.count, out))
+            << name(in) << " to " << name(out) << " " << count << " in shards";
       }
     }
   });

@@ -8,16 +8,17 @@ namespace plait::comm {
 namespace {
 
 // Up to this many bytes everybody sends everything to everybody and sums by itself: one step
-// instead of two, for (world - 1) times the bytes. Two ranks send the same bytes either way.
+// instead of two, for (world - 1) times the bytes. Two ranks send the same bytes either way, where
+// sums are as wide as parts.
 constexpr std::size_t kOneStepBytes = 32 * 1024;
 
 // The same where chunks can be answered: a second step is then cheap.
 constexpr std::size_t kAnsweredBytes = 1024;
 
-Tag all_reduce_tag(const Elements& out) {
+Tag all_reduce_tag(const ConstElements& in, const Elements& out) {
   return {.operation = Operation::all_reduce,
           .dtype = out.dtype,
-          .wire = out.dtype,
+          .wire = in.dtype,
           .sizes = {static_cast<std::int64_t>(out.count), 0, 0}};
 }
 
@@ -29,18 +30,25 @@ std::byte* out_at(const Elements& out, std::size_t element) {
   return static_cast<std::byte*>(out.data) + element * size_of(out.dtype);
 }
 
+Dtype widest(const ConstElements& in, const Elements& out) {
+  return size_of(in.dtype) < size_of(out.dtype) ? out.dtype : in.dtype;
+}
+
 // Sums this rank's shard.
 Reducer own_shard(Communicator::State& state, const ConstElements& in, const Elements& out) {
   const Shard shard = balanced_shard(out.count, state.group().rank(), state.group().world());
-  return {state.channels(),
-          in_at(in, shard.offset),
-          {out_at(out, shard.offset), shard.count, out.dtype}};
+  const Channels channels = state.channels();
+  return {channels,
+          {in_at(in, shard.offset), shard.count, in.dtype},
+          {out_at(out, shard.offset), shard.count, out.dtype},
+          Pieces(shard.count, in.dtype, channels.room, widest(in, out))};
 }
 
 class OneStep final : public Task {
  public:
   OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(out)), reducer_(state.channels(), in.data, out) {
+      : Task(all_reduce_tag(in, out)),
+        reducer_(state.channels(), in, out, Pieces(in.count, in.dtype, state.channels().room)) {
     const Channels channels = state.channels();
     for (const int peer : peers_of(state.group())) {
       senders_.emplace_back(channels, peer, in.data, Pieces(in.count, in.dtype, channels.room));
@@ -68,22 +76,23 @@ class OneStep final : public Task {
 };
 
 // Each rank sums its shard, as in reduce_scatter, and sends each chunk to all as soon as it is
-// summed.
+// summed, in the dtype of the result.
 class TwoSteps final : public Task {
  public:
   TwoSteps(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(out)), reducer_(own_shard(state, in, out)) {
+      : Task(all_reduce_tag(in, out)), reducer_(own_shard(state, in, out)) {
     const Channels channels = state.channels();
     const int world = state.group().world();
+    const Dtype cut = widest(in, out);
     const Shard own = balanced_shard(out.count, state.group().rank(), world);
     for (const int peer : peers_of(state.group())) {
       const Shard theirs = balanced_shard(out.count, peer, world);
       senders_.emplace_back(channels, peer, in_at(in, theirs.offset),
-                            Pieces(theirs.count, in.dtype, channels.room));
+                            Pieces(theirs.count, in.dtype, channels.room, cut));
       sum_senders_.emplace_back(channels, peer, out_at(out, own.offset),
-                                Pieces(own.count, out.dtype, channels.room), Way::sums);
-      sum_receivers_.emplace_back(channels, peer, Pieces(theirs.count, out.dtype, channels.room),
-                                  Way::sums);
+                                Pieces(own.count, out.dtype, channels.room, cut), Way::sums);
+      sum_receivers_.emplace_back(channels, peer,
+                                  Pieces(theirs.count, out.dtype, channels.room, cut), Way::sums);
       places_.push_back(out_at(out, theirs.offset));
     }
   }
@@ -125,7 +134,7 @@ class TwoSteps final : public Task {
 class Answered final : public Task {
  public:
   Answered(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(out)), reducer_(own_shard(state, in, out)) {
+      : Task(all_reduce_tag(in, out)), reducer_(own_shard(state, in, out)) {
     const Channels channels = state.channels();
     for (const int peer : peers_of(state.group())) {
       const Shard theirs = balanced_shard(out.count, peer, state.group().world());
@@ -167,10 +176,14 @@ class Answered final : public Task {
 std::unique_ptr<Task> make_all_reduce(Communicator::State& state, const ConstElements& in,
                                       const Elements& out) {
   const std::size_t bytes = in.count * size_of(in.dtype);
-  if (state.group().world() > 1 && bytes > kAnsweredBytes && state.mailbox().takes_answers()) {
+  const bool converts = in.dtype != out.dtype;
+  const bool answers = state.mailbox().takes_answers() && !converts;
+  if (state.group().world() > 1 && bytes > kAnsweredBytes && answers) {
     return std::make_unique<Answered>(state, in, out);
   }
-  if (state.group().world() <= 2 || bytes <= kOneStepBytes) {
+  const bool narrows = size_of(out.dtype) < size_of(in.dtype);
+  const int one_step_world = narrows ? 1 : 2;
+  if (state.group().world() <= one_step_world || bytes <= kOneStepBytes) {
     return std::make_unique<OneStep>(state, in, out);
   }
   return std::make_unique<TwoSteps>(state, in, out);

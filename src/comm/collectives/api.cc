@@ -40,6 +40,12 @@ void check_stream(const char* who, Stream stream) {
               ", which has none");
 }
 
+// Sums may be rounded to another dtype of floating point than they are made of.
+void check_sum_dtypes(const char* who, const ConstElements& in, const ConstElements& out) {
+  PLAIT_CHECK(in.dtype == out.dtype || (in.dtype != Dtype::s8 && out.dtype != Dtype::s8), who,
+              ": the input is ", name(in.dtype), " but the output is ", name(out.dtype));
+}
+
 void check_same_dtype(const char* who, const ConstElements& in, const ConstElements& out) {
   PLAIT_CHECK(in.dtype == out.dtype, who, ": the input is ", name(in.dtype), " but the output is ",
               name(out.dtype));
@@ -114,12 +120,13 @@ std::unique_ptr<Task> checked_reduce_scatter(const ConstElements& all, const Ele
   check_stream("reduce_scatter", stream);
   check_elements("reduce_scatter", "the input", all);
   check_elements("reduce_scatter", "the shard", mine);
-  check_same_dtype("reduce_scatter", all, mine);
+  check_sum_dtypes("reduce_scatter", all, mine);
   const Layout shards = lay_out("reduce_scatter", all.count, comm.world(), counts);
   PLAIT_CHECK(mine.count == shards.counts[comm.rank()], "reduce_scatter: the shard of rank ",
               comm.rank(), " has ", mine.count, " elements, not ", shards.counts[comm.rank()]);
   check_apart("reduce_scatter", all, mine,
-              mine.data == begin_of(all) + shards.offsets[comm.rank()] * size_of(all.dtype));
+              mine.dtype == all.dtype &&
+                  mine.data == begin_of(all) + shards.offsets[comm.rank()] * size_of(all.dtype));
   return comm::make_reduce_scatter(comm.state(), all, mine, shards);
 }
 
@@ -128,10 +135,10 @@ std::unique_ptr<Task> checked_all_reduce(const ConstElements& in, const Elements
   check_stream("all_reduce", stream);
   check_elements("all_reduce", "the input", in);
   check_elements("all_reduce", "the output", out);
-  check_same_dtype("all_reduce", in, out);
+  check_sum_dtypes("all_reduce", in, out);
   PLAIT_CHECK(in.count == out.count, "all_reduce: the input has ", in.count,
               " elements, the output ", out.count);
-  check_apart("all_reduce", in, out, in.data == out.data);
+  check_apart("all_reduce", in, out, in.dtype == out.dtype && in.data == out.data);
   return comm::make_all_reduce(comm.state(), in, out);
 }
 

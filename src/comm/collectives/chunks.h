@@ -50,10 +50,14 @@ Room room_for(int world);
 // about whether there is something would not notice otherwise.
 class Pieces {
  public:
-  Pieces(std::size_t count, Dtype dtype, const Room& room)
+  Pieces(std::size_t count, Dtype dtype, const Room& room) : Pieces(count, dtype, room, dtype) {}
+
+  // Cut as elements of `widest` would be, no narrower than `dtype`: the same elements are then the
+  // same chunk in both dtypes.
+  Pieces(std::size_t count, Dtype dtype, const Room& room, Dtype widest)
       : count_(count),
         size_(size_of(dtype)),
-        per_chunk_(chunk_bytes(count * size_, room.chunk_bytes) / size_) {}
+        per_chunk_(chunk_bytes(count * size_of(widest), room.chunk_bytes) / size_of(widest)) {}
 
   std::uint32_t chunks() const {
     return count_ == 0 ? 1 : static_cast<std::uint32_t>((count_ + per_chunk() - 1) / per_chunk());

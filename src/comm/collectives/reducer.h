@@ -12,13 +12,16 @@ namespace plait::comm {
 
 class Reducer {
  public:
-  // `mine` is this rank's own part; the sum goes to `out`, which may be the same memory.
-  Reducer(const Channels& channels, const void* mine, const Elements& out)
+  // `mine` is this rank's own part, of the parts' dtype; the sum goes to `out`, which may be the
+  // same memory where the dtype is.
+  Reducer(const Channels& channels, const ConstElements& mine, const Elements& out,
+          const Pieces& pieces)
       : rank_(channels.mailbox.group().rank()),
-        mine_(static_cast<const std::byte*>(mine)),
+        mine_(static_cast<const std::byte*>(mine.data)),
         out_(static_cast<std::byte*>(out.data)),
+        in_dtype_(mine.dtype),
         dtype_(out.dtype),
-        pieces_(out.count, out.dtype, channels.room),
+        pieces_(pieces),
         parts_(channels.mailbox.group().world()) {
     receivers_.reserve(parts_.size() - 1);
     for (int peer = 0; peer < static_cast<int>(parts_.size()); ++peer) {
@@ -30,14 +33,15 @@ class Reducer {
   bool reduce_next(const Tag& tag) {
     if (!gather(tag)) return false;
     if (pieces_.count(next_) > 0) {
-      tensor::sum_in_order(out_ + pieces_.offset_bytes(next_), dtype_, parts_.data(), world(),
-                           dtype_, pieces_.count(next_));
+      tensor::sum_in_order(out_ + pieces_.offset(next_) * size_of(dtype_), dtype_, parts_.data(),
+                           world(), in_dtype_, pieces_.count(next_));
     }
     take();
     return true;
   }
 
-  // The same, and answers each part with the sum. There must be two ranks or more.
+  // The same, and answers each part with the sum, where that is of the parts' dtype. There must be
+  // two ranks or more.
   bool answer_next(const Tag& tag) {
     if (!gather(tag)) return false;
     if (const std::size_t bytes = pieces_.bytes(next_); bytes > 0) {
@@ -90,6 +94,7 @@ class Reducer {
   int rank_;
   const std::byte* mine_;
   std::byte* out_;
+  Dtype in_dtype_;
   Dtype dtype_;
   Pieces pieces_;
   Receivers receivers_;

@@ -15,9 +15,9 @@ std::int64_t fingerprint(const Layout& layout) {
   return static_cast<std::int64_t>(hash);
 }
 
-Tag shard_tag(Operation operation, const Elements& all, const Layout& shards) {
+Tag shard_tag(Operation operation, const ConstElements& all, Dtype out, const Layout& shards) {
   return {.operation = operation,
-          .dtype = all.dtype,
+          .dtype = out,
           .wire = all.dtype,
           .sizes = {static_cast<std::int64_t>(all.count), fingerprint(shards), 0}};
 }
@@ -34,7 +34,7 @@ class AllGather final : public Task {
  public:
   AllGather(Communicator::State& state, const ConstElements& mine, const Elements& all,
             const Layout& shards)
-      : Task(shard_tag(Operation::all_gather, all, shards)) {
+      : Task(shard_tag(Operation::all_gather, all, all.dtype, shards)) {
     const Channels channels = state.channels();
     const int rank = state.group().rank();
     own_ = at(all.data, shards.offsets[rank], all.dtype);
@@ -78,9 +78,9 @@ class ReduceScatter final : public Task {
  public:
   ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
                 const Layout& shards)
-      : Task(shard_tag(Operation::reduce_scatter, {nullptr, all.count, all.dtype}, shards)),
-        reducer_(state.channels(), at(all.data, shards.offsets[state.group().rank()], all.dtype),
-                 mine) {
+      : Task(shard_tag(Operation::reduce_scatter, all, mine.dtype, shards)),
+        reducer_(state.channels(), own_part(state, all, shards), mine,
+                 Pieces(mine.count, all.dtype, state.channels().room)) {
     const Channels channels = state.channels();
     for (const int peer : peers_of(state.group())) {
       senders_.emplace_back(channels, peer, at(all.data, shards.offsets[peer], all.dtype),
@@ -99,6 +99,12 @@ class ReduceScatter final : public Task {
   Awaited awaited() const override { return first_awaited(tag(), reducer_.receivers(), senders_); }
 
  private:
+  static ConstElements own_part(Communicator::State& state, const ConstElements& all,
+                                const Layout& shards) {
+    const int rank = state.group().rank();
+    return {at(all.data, shards.offsets[rank], all.dtype), shards.counts[rank], all.dtype};
+  }
+
   Reducer reducer_;
   Senders senders_;
 };
