@@ -57,11 +57,17 @@ struct OpOptions {
   std::string backend = {};  // of the product; empty: the best
 };
 
+// What else is to be looked after while a call multiplies and waits: the progress of a collective
+// of another communicator, for one. Called now and then by the thread that made the call; what it
+// throws fails the call.
+using Beside = std::function<void()>;
+
 // What one call adds to its operands.
 struct OpExtras {
   ConstTensorView bias = {};  // [1, n]; the same on all ranks where the result is summed
   TensorView gathered = {};   // all_gather_matmul: takes X [m, k]
   OpOptions options = {};
+  Beside beside = {};
 };
 
 // Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
@@ -105,6 +111,7 @@ struct OpCall {
   TensorView out;
   ConstTensorView bias = {};
   TensorView gathered = {};
+  const Beside* beside = nullptr;
 };
 
 // An operator ready to run many times: with its memory, its mailbox and its plan, so that a call

@@ -1,10 +1,18 @@
 #include "ops/kept.h"
 
 #include <algorithm>
+#include <typeinfo>
 
+#include "comm/state.h"
 #include "ops/checks.h"
 
 namespace plait::ops {
+
+Kept& Kept::of(Communicator& comm) {
+  std::shared_ptr<void>& kept = comm.state().kept(typeid(Kept));
+  if (kept == nullptr) kept = std::make_shared<Kept>();
+  return *static_cast<Kept*>(kept.get());
+}
 
 void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options, const OpCall& call) {

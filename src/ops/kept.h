@@ -20,6 +20,9 @@ class Kept {
     std::size_t bytes = std::size_t{1} << 30;
   };
 
+  // What the communicator keeps.
+  static Kept& of(Communicator& comm);
+
   Kept() = default;
   explicit Kept(const Limits& limits) : limits_(limits) {}
 

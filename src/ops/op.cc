@@ -100,7 +100,8 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
                                           .gathered = desc.gathered},
                               .plan = plan_,
                               .threads = base::thread_count(options.threads),
-                              .gemm = std::move(gemm)};
+                              .gemm = std::move(gemm),
+                              .trace = comm.trace()};
   if (alone) {
     operation_ = overlap::make_plain(std::move(setting));
   } else if (is_compute_first(desc.op)) {
@@ -122,6 +123,7 @@ void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Pace pac
                    .out = call.out,
                    .bias = bias,
                    .gathered = call.gathered,
+                   .beside = call.beside,
                    .pace = pace});
 }
 

@@ -1,7 +1,4 @@
 // The blocking calls: each finds what was prepared for its kind, or prepares it.
-#include <typeinfo>
-
-#include "comm/state.h"
 #include "ops/checks.h"
 #include "ops/kept.h"
 #include "ops/shapes.h"
@@ -22,13 +19,14 @@ void run(Operator op, const Operands& operands, Communicator& comm, const OpExtr
                        .x = operands.x.dtype,
                        .out = operands.out.dtype,
                        .gathered = extras.gathered.data != nullptr || extras.gathered.rows > 0};
-  const OpCall call = {
-      .x = operands.x, .out = operands.out, .bias = extras.bias, .gathered = extras.gathered};
+  const OpCall call = {.x = operands.x,
+                       .out = operands.out,
+                       .bias = extras.bias,
+                       .gathered = extras.gathered,
+                       .beside = extras.beside ? &extras.beside : nullptr};
   ops::check(desc, operands.weight, extras.options);
   ops::check(desc, operands.weight, call, {comm.rank(), comm.world()});
-  std::shared_ptr<void>& kept = comm.state().kept(typeid(ops::Kept));
-  if (kept == nullptr) kept = std::make_shared<ops::Kept>();
-  static_cast<ops::Kept*>(kept.get())->run(desc, operands.weight, comm, extras.options, call);
+  ops::Kept::of(comm).run(desc, operands.weight, comm, extras.options, call);
 }
 
 }  // namespace

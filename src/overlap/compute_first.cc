@@ -63,7 +63,7 @@ class ComputeFirst final : public Operation {
         cut_(std::move(shape.cut)),
         direct_(shape.direct),
         one_step_(shape.one_step),
-        multiplier_(std::move(setting.gemm), setting.plan.poll, comm.trace()),
+        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.trace),
         exchange_(mailbox(comm), ways()),
         flows_(exchange_),
         own_rows_(Ownership::sharded(problem_.m, problem_.n, comm.world())
@@ -121,6 +121,7 @@ class ComputeFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
+    flows_.beside = call.beside;
     std::fill(kept_until_.begin(), kept_until_.end(), 0U);
     Operands operands = call.operands;
     if (reduces()) {

@@ -5,6 +5,7 @@
 // Where an operator has both, a chunk is spread as soon as it is summed.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "overlap/spread.h"
@@ -19,6 +20,9 @@ class Flows {
   std::unique_ptr<Sums> sums;      // where partial sums travel
   std::unique_ptr<Spread> spread;  // where everybody gets everything
 
+  // What the caller wants looked after too; null: nothing.
+  const std::function<void()>* beside = nullptr;
+
   // Does what can be done now beside the product.
   void step() {
     if (sums) sums->step();
@@ -30,10 +34,12 @@ class Flows {
   void look() {
     step();
     exchange_.look_after();
+    if (beside != nullptr) (*beside)();
   }
 
   bool finish() {
     step();
+    if (beside != nullptr) (*beside)();
     return (!sums || sums->done()) && (!spread || spread->done());
   }
 

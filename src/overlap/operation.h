@@ -1,6 +1,7 @@
 // An operator ready to run: its plan turned into parts and chunks, its memory and its mailbox.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -26,8 +27,9 @@ struct Problem {
 struct Call {
   Operands operands;
   TensorView out;
-  const float* bias = nullptr;  // the operands' bias in f32
-  TensorView gathered = {};     // [m, k]; no data: not asked for
+  const float* bias = nullptr;                    // the operands' bias in f32
+  TensorView gathered = {};                       // [m, k]; no data: not asked for
+  const std::function<void()>* beside = nullptr;  // to be called now and then
   Pace pace = {};
 };
 
@@ -48,6 +50,7 @@ struct Setting {
   Plan plan;
   int threads;
   Gemm gemm;  // whose output is the wire where partial sums travel from it
+  Trace* trace = nullptr;
 };
 
 // Collective: mailboxes are made, where there is none that fits.

@@ -1,5 +1,4 @@
 // A product that needs nobody else: no communication, or nobody to communicate with.
-#include "base/clock.h"
 #include "overlap/copy_block.h"
 #include "overlap/operation.h"
 
@@ -8,26 +7,21 @@ namespace {
 
 class Plain final : public Operation {
  public:
-  explicit Plain(Setting setting) : gemm_(std::move(setting.gemm)) {}
+  explicit Plain(Setting setting)
+      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.trace) {}
 
   void run(const Call& call) override {
-    if (call.pace) return wait(call);
-    gemm_.run({.x = {.view = call.operands.x},
-               .weight = call.operands.weight,
-               .out = call.out,
-               .bias = call.operands.bias});
+    multiplier_.begin(call.operands, call.pace);
+    multiplier_.multiply_rows(call.operands.x, call.out, [&] {
+      if (call.beside != nullptr) (*call.beside)();
+    });
     copy_rows(call.operands.x, call.gathered);
   }
 
-  std::size_t held_bytes() const override { return gemm_.held_bytes(); }
+  std::size_t held_bytes() const override { return multiplier_.held_bytes(); }
 
  private:
-  void wait(const Call& call) const {
-    const auto flops = static_cast<double>(2 * call.out.rows * gemm_.desc().n * gemm_.desc().k);
-    base::sleep_until(base::now() + static_cast<base::Nanoseconds>(flops * *call.pace));
-  }
-
-  Gemm gemm_;
+  Multiplier multiplier_;
 };
 
 }  // namespace
