@@ -42,13 +42,16 @@ constexpr Options::About kAbout = {
         "in\n"
         "f64 within a derived bound. Nothing around the results may have been written. A case "
         "that\n"
-        "fails is printed with the command that runs it again.",
+        "fails is printed with the command that runs it again.\n\n"
+        "With --layers: column- and row-parallel layers, forward and backward, with sequence\n"
+        "parallelism and without, whatever is kept or gathered again: outputs and gradients.",
     .examples =
         "Exit status: 0 when all passed; 1 when one failed; 2 for wrong usage; 3 when a rank was "
         "lost.\n\n"
         "Examples:\n"
         "  plait verify\n"
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
+        "  plait verify --layers --cases 2000\n"
         "  plait verify --op matmul-all-reduce --transport shm\n"};
 
 struct Wishes {
@@ -59,6 +62,7 @@ struct Wishes {
   std::string ops;
   std::string only;
   std::string json;
+  bool layers = false;
 };
 
 void add_options(Options& options, Wishes& wishes) {
@@ -69,6 +73,8 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-t,--transport", "NAME[,...]", wishes.transports,
               "threads and shm, which take turns (default: both)");
   options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
+  options.add_flag("-l,--layers", wishes.layers,
+                   "the linear layers, forward and backward, in place of operators");
   options.add("--only", "I", wishes.only, "problem number I alone, as a failure says it");
   options.add("--json", "FILE", wishes.json, "write the counts as JSON too; - : print only those");
 }
@@ -85,7 +91,12 @@ struct Verification {
   std::vector<World> worlds;
   std::vector<Operator> ops;
   std::string ops_text;
+  bool layers = false;
   std::string json;
+
+  Rounds rounds_of(std::size_t world) const {
+    return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .layers = layers};
+  }
 
   // The cases that fall to a world.
   std::vector<std::int64_t> numbers_of(std::size_t world) const {
@@ -121,6 +132,8 @@ Verification understand(const Wishes& wishes) {
   if (!wishes.only.empty()) what.only = read_number("--only", wishes.only, 0, kMostCases);
   what.ops = read_ops(wishes.ops);
   what.ops_text = wishes.ops;
+  what.layers = wishes.layers;
+  PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op exclude one another");
   what.json = wishes.json;
   for (const std::string_view transport : base::split(wishes.transports, ',')) {
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
@@ -139,6 +152,7 @@ std::string again(const Verification& what, const World& world, std::int64_t num
   std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
                                  what.seed, number, world.ranks, world.transport);
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
+  if (what.layers) text += " --layers";
   return text;
 }
 
@@ -191,8 +205,7 @@ int be_rank(Words words) {
   Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
   RoundsHooks hooks = hooks_of(what, world, progress, 0);
   if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-  const Tally tally = run_rounds(
-      {.seed = what.seed, .numbers = what.numbers_of(index), .ops = what.ops}, comm, hooks);
+  const Tally tally = run_rounds(what.rounds_of(index), comm, hooks);
   if (comm.rank() == 0) write_board(words[1], tally);
   return kDone;
 }
@@ -221,8 +234,7 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
   run_in_threads(world.ranks, [&](Communicator& comm) {
     RoundsHooks hooks = hooks_of(what, world, progress, before);
     if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-    const Tally tally = run_rounds(
-        {.seed = what.seed, .numbers = what.numbers_of(index), .ops = what.ops}, comm, hooks);
+    const Tally tally = run_rounds(what.rounds_of(index), comm, hooks);
     if (comm.rank() == 0) outcome.tally = tally;
   });
   return outcome;

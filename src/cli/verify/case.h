@@ -41,6 +41,9 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
 // Links for cases of a world: some have none.
 std::optional<Link> random_link(std::uint64_t seed, std::int64_t number);
 
+// One number where all are the same.
+std::string show_shares(const std::vector<std::int64_t>& values);
+
 std::string describe(const VerifyCase& one);
 
 }  // namespace plait::cli

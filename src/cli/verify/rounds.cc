@@ -4,6 +4,8 @@
 
 #include "cli/verify/case.h"
 #include "cli/verify/check.h"
+#include "cli/verify/layer_case.h"
+#include "cli/verify/layer_check.h"
 #include "plait/collectives.h"
 
 namespace plait::cli {
@@ -12,6 +14,18 @@ namespace {
 // So many cases share a group, and with it mailboxes and what was prepared; then there is a new
 // one, over another link.
 constexpr std::int64_t kCasesPerGroup = 12;
+
+// With the problem's description; empty: nothing is wrong.
+template <class Case>
+std::string described(const Case& one, Communicator& comm) {
+  const std::string failure = failure_of(one, comm);
+  return failure.empty() ? failure : describe(one) + ": " + failure;
+}
+
+std::string failure_of(const Rounds& rounds, std::int64_t number, Communicator& comm) {
+  if (rounds.layers) return described(random_layer_case(rounds.seed, number, comm.world()), comm);
+  return described(random_case(rounds.seed, number, comm.world(), rounds.ops), comm);
+}
 
 }  // namespace
 
@@ -25,9 +39,8 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
       group.reset();
       group = std::make_unique<Communicator>(comm.with_link(random_link(rounds.seed, block)));
     }
-    const VerifyCase one = random_case(rounds.seed, number, comm.world(), rounds.ops);
-    const std::string failure = failure_of(one, *group);
-    if (!failure.empty()) hooks.failure(number, describe(one) + ": " + failure);
+    const std::string failure = failure_of(rounds, number, *group);
+    if (!failure.empty()) hooks.failure(number, failure);
     float failed = failure.empty() ? 0.0F : 1.0F;
     all_reduce({&failed, 1}, comm);
     (failed > 0 ? tally.failed : tally.passed) += 1;

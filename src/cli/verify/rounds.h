@@ -15,6 +15,7 @@ struct Rounds {
   std::uint64_t seed = 1;
   std::vector<std::int64_t> numbers;  // of the cases
   std::vector<Operator> ops;
+  bool layers = false;  // in place of operators
 };
 
 struct Tally {

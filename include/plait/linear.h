@@ -1,0 +1,145 @@
+// The two linear layers of tensor parallelism, forward and backward, each with its communication
+// hidden behind a product.
+//
+//   plait::ColumnParallelLinear up({.weight = plait::WeightView{w, WeightLayout::out_in}}, comm);
+//   plait::LinearState state;                       // of one micro-batch; the caller's
+//   up.forward({.x = x, .out = y}, &state);
+//   up.backward({.grad_out = dy, .grad_x = dx, .grad_weight = dw}, state);
+//
+// The outputs of a column layer are shared out over the ranks, the inputs of a row layer: each rank
+// has its share of the weight. With sequence parallelism the other side of the layer is cut in
+// balanced shards of rows (see balanced_shard()); without, every rank has all rows.
+//
+//                     sequence parallel                      not
+//   column forward    all_gather_matmul                      matmul
+//     grad_x          product, its reduce-scatter beside     product, its all-reduce beside the
+//                     the weight's gradient                  weight's gradient
+//     grad_weight     x gathered again beside the product    of x
+//                     of grad_x, or kept from forward
+//   row forward       matmul_reduce_scatter                  matmul_all_reduce
+//     grad_x          all_gather_matmul                      product
+//     grad_weight     of what that has gathered              of grad_out
+//
+// The numbers are those of the operators (see ops.h): the same bits whatever the plan, whatever is
+// kept or gathered again, and wherever a reduction runs. Gradients of weight and bias are sums over
+// rows in f32, rounded once, to what they accumulate into.
+//
+// All ranks make the same calls, with the same gradients asked for. What is refused has written
+// nothing; after a lost peer outputs are undefined.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "plait/buffer.h"
+#include "plait/communicator.h"
+#include "plait/export.h"
+#include "plait/ops.h"
+#include "plait/tensor_view.h"
+
+namespace plait {
+
+// This rank's share of the weight, borrowed. A view serves both directions. A packed weight, which
+// may be quantised, serves one: where grad_x is asked for, `backward` is the same weight with inputs
+// and outputs exchanged. It has no gradient of its own.
+struct LinearWeight {
+  OpWeight weight;
+  std::optional<OpWeight> backward = {};
+};
+
+struct LinearOptions {
+  bool sequence_parallel = true;
+
+  // Column, sequence parallel: backward gathers x again. Otherwise forward's is kept in its state.
+  bool recompute_all_gather = true;
+
+  // Column: grad_x is made by an operator in a plan of its own, and not reduced beside the weight's
+  // gradient. So it is anyway where there is no such gradient.
+  bool column_backward = false;
+
+  // What is gathered for a product lies in rows whose distance suits the caches.
+  bool aligned_packing = true;
+
+  OpOptions operators = {};  // wire, plan or plans, threads, backend
+};
+
+// What a backward needs of its forward. Any number may be in flight. It borrows x, which must stay
+// as it is until then; used again, it keeps its memory.
+class LinearState {
+ public:
+  // 0, or as much as the gathered x where that is kept.
+  std::size_t held_bytes() const { return gathered_.bytes(); }
+
+ private:
+  friend class Linear;
+
+  ConstTensorView x_;
+  Buffer gathered_;
+  std::int64_t rows_ = -1;  // of all ranks; -1: there was no forward
+  bool keeps_ = false;      // all rows of x, in gathered_
+};
+
+struct LinearForward {
+  ConstTensorView x;
+  TensorView out;
+
+  // [1, outputs]: this rank's of a column layer, all of a row layer. None: whoever is told to skip
+  // the bias adds it later.
+  ConstTensorView bias = {};
+};
+
+// What is left empty is not asked for. A rank that has no rows says so with the columns alone.
+struct LinearBackward {
+  ConstTensorView grad_out;
+  TensorView grad_x = {};       // none: the input needs no gradient
+  TensorView grad_weight = {};  // lies as the weight does; none: the weight is frozen
+  TensorView grad_bias = {};    // [1, outputs]
+  bool accumulate = false;      // adds to what grad_weight and grad_bias hold
+};
+
+class Linear;
+
+class PLAIT_EXPORT ColumnParallelLinear {
+ public:
+  // Collective: ranks tell one another their shares.
+  ColumnParallelLinear(const LinearWeight& weight, Communicator& comm,
+                       const LinearOptions& options = {});
+  ColumnParallelLinear(ColumnParallelLinear&&) noexcept;
+  ColumnParallelLinear& operator=(ColumnParallelLinear&&) noexcept;
+  ~ColumnParallelLinear();
+
+  // Collective. Without a state no backward will follow.
+  void forward(const LinearForward& call, LinearState* state = nullptr);
+  void backward(const LinearBackward& call, const LinearState& state);
+
+ private:
+  std::unique_ptr<Linear> linear_;
+};
+
+class PLAIT_EXPORT RowParallelLinear {
+ public:
+  RowParallelLinear(const LinearWeight& weight, Communicator& comm,
+                    const LinearOptions& options = {});
+  RowParallelLinear(RowParallelLinear&&) noexcept;
+  RowParallelLinear& operator=(RowParallelLinear&&) noexcept;
+  ~RowParallelLinear();
+
+  void forward(const LinearForward& call, LinearState* state = nullptr);
+  void backward(const LinearBackward& call, const LinearState& state);
+
+ private:
+  std::unique_ptr<Linear> linear_;
+};
+
+// What the layers of a communicator hold together, in bytes of this rank's memory: they share it,
+// so that it grows with the largest of them and not with their number.
+struct LinearMemory {
+  std::size_t mailboxes;
+  std::size_t operators;  // prepared for the next call of their kind
+  std::size_t workspace;  // gathered rows, and partial sums
+};
+PLAIT_EXPORT LinearMemory linear_memory(Communicator& comm);
+
+}  // namespace plait

@@ -1,0 +1,60 @@
+#include "cli/verify/dice.h"
+
+#include <algorithm>
+
+namespace plait::cli {
+
+Dtype random_dtype(Dice& dice) { return dice.of<Dtype>({Dtype::f32, Dtype::bf16, Dtype::f16}); }
+
+std::int64_t random_size(Dice& dice, std::int64_t most) {
+  switch (dice.below(10)) {
+    case 0:
+      return dice.one_in(3) ? 0 : 1;
+    case 1:
+    case 2:
+    case 3:
+      return dice.between(1, 17);
+    case 4:
+    case 5:
+    case 6:
+      return dice.between(1, std::min<std::int64_t>(most, 130));
+    case 7:
+      return 64 * dice.between(1, std::max<std::int64_t>(1, most / 64));
+    default:
+      return dice.between(1, most);
+  }
+}
+
+QuantScheme random_scheme(Dice& dice) {
+  const int bits = dice.one_in(2) ? 8 : 4;
+  const bool offsets = dice.one_in(3);
+  switch (dice.below(3)) {
+    case 0:
+      return {.bits = bits, .per = QuantPer::tensor, .group = 0, .offsets = offsets};
+    case 1:
+      return {.bits = bits, .per = QuantPer::channel, .group = 0, .offsets = offsets};
+    default:
+      return {.bits = bits,
+              .per = QuantPer::group,
+              .group = dice.one_in(2) ? 32 : dice.between(1, 140),
+              .offsets = offsets};
+  }
+}
+
+Plan random_plan(Dice& dice, Operator op) {
+  Plan plan;
+  const bool fused = has_schedule(op, Schedule::fused) && dice.one_in(2);
+  plan.schedule = fused ? Schedule::fused : Schedule::pipelined;
+  plan.poll = dice.of<std::int64_t>({0, 0, 20, 200});
+  if (fused) {
+    plan.chunk = dice.of<std::int64_t>({0, 0, 1, 7, 64, 128, 200});
+    return plan;
+  }
+  plan.parts = static_cast<int>(dice.of<std::int64_t>({1, 2, 3, 4, 8, 64, dice.between(1, 20)}));
+  if (is_compute_first(op)) plan.axis = dice.of<Axis>({Axis::natural, Axis::rows, Axis::columns});
+  if (dice.one_in(3)) plan.first = static_cast<int>(dice.between(1, 300));
+  if (dice.one_in(3)) plan.last = static_cast<int>(dice.between(1, 300));
+  return plan;
+}
+
+}  // namespace plait::cli

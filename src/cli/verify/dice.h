@@ -1,0 +1,45 @@
+// Chance, the same on every platform, and what it makes.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "plait/dtype.h"
+#include "plait/plan.h"
+#include "plait/quantized.h"
+
+namespace plait::cli {
+
+// The same numbers everywhere, which the standard's distributions don't promise.
+class Dice {
+ public:
+  Dice(std::uint64_t seed, std::uint64_t number) : random_(seed * 0x9e3779b97f4a7c15ULL + number) {
+    random_.discard(8);
+  }
+
+  std::int64_t below(std::int64_t end) {
+    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(end));
+  }
+  std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }
+  bool one_in(std::int64_t n) { return below(n) == 0; }
+  template <class Value>
+  Value of(const std::vector<Value>& values) {
+    return values[static_cast<std::size_t>(below(static_cast<std::int64_t>(values.size())))];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+Dtype random_dtype(Dice& dice);
+
+// Tiny, odd, round and larger ones, and sometimes none.
+std::int64_t random_size(Dice& dice, std::int64_t most);
+
+QuantScheme random_scheme(Dice& dice);
+
+// Not the serial one.
+Plan random_plan(Dice& dice, Operator op);
+
+}  // namespace plait::cli

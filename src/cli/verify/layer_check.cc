@@ -1,0 +1,291 @@
+#include "cli/verify/layer_check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/verify/layer_operands.h"
+#include "cli/verify/operands.h"
+#include "plait/packed_weight.h"
+#include "tensor/compare.h"
+#include "tensor/fill.h"
+#include "tensor/tolerance.h"
+
+namespace plait::cli {
+namespace {
+
+// Elements of a result that are compared with sums in f64: all of a small one.
+constexpr std::int64_t kMostSamples = 120;
+
+constexpr std::uint64_t kSeedOfGradients = 3;
+
+struct Result {
+  Guarded out;
+  Guarded grad_x;
+  Guarded grad_weight;
+  Guarded grad_bias;
+
+  // With their names.
+  template <class Visit>
+  static void for_each(const Result& one, const Result& other, Visit&& visit) {
+    visit("out", one.out, other.out);
+    visit("grad_x", one.grad_x, other.grad_x);
+    visit("grad_weight", one.grad_weight, other.grad_weight);
+    visit("grad_bias", one.grad_bias, other.grad_bias);
+  }
+};
+
+// An element, and how far from it a result may be.
+class Exact {
+ public:
+  void add(double a, double b) {
+    value_ += a * b;
+    magnitude_ += std::abs(a * b);
+  }
+  double value() const { return value_; }
+  double allowed(const tensor::Roundings& way) const { return tensor::tolerance(way, magnitude_); }
+
+ private:
+  double value_ = 0;
+  double magnitude_ = 0;
+};
+
+class Check {
+ public:
+  Check(const LayerCase& one, Communicator& comm)
+      : case_(one),
+        comm_(comm),
+        whole_(one, comm.rank()),
+        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
+    if (!one.packed) return;
+    const WeightView weight = whole_.weight();
+    packed_.emplace(weight);
+    turned_.emplace(WeightView{.view = weight.view,
+                               .layout = weight.layout == WeightLayout::out_in
+                                             ? WeightLayout::in_out
+                                             : WeightLayout::out_in});
+  }
+
+  std::string run() {
+    const std::vector<Result> serial = run_variant({.plan = {.schedule = Schedule::serial}});
+    std::string failure = guards(serial);
+    for (int i = 0; i < case_.in_flight; ++i) note(failure, against_reference(i, serial[i]));
+    for (const LayerVariant& variant : case_.variants) {
+      const std::vector<Result> results = run_variant(variant);
+      std::string found = guards(results);
+      for (int i = 0; i < case_.in_flight; ++i) note(found, difference(results[i], serial[i]));
+      if (!found.empty()) note(failure, describe(variant) + found);
+    }
+    return failure;
+  }
+
+ private:
+  // The first that goes wrong is enough.
+  static void note(std::string& failure, const std::string& found) {
+    if (failure.empty()) failure = found;
+  }
+
+  static std::string describe(const LayerVariant& variant) {
+    return base::sentence("with the plan \"", name(variant.plan), "\"",
+                          variant.recompute_all_gather ? "" : ", x kept",
+                          variant.column_backward ? ", column_backward" : "", ": ");
+  }
+
+  LinearWeight weight() const {
+    if (!packed_) return {.weight = whole_.weight()};
+    return {.weight = std::cref(*packed_), .backward = std::cref(*turned_)};
+  }
+
+  Guarded gradient(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
+    Guarded matrix(dtype, rows, cols);
+    if (case_.accumulate) tensor::fill_random(matrix.view(), case_.seed * 16 + kSeedOfGradients);
+    return matrix;
+  }
+
+  Result empty(int i) const {
+    const ConstTensorView x = whole_.x(i);
+    const ConstTensorView grad_out = whole_.grad_out(i);
+    const ConstTensorView weight = whole_.weight().view;
+    // A packed weight's gradient lies as out_in does.
+    const bool turned = case_.packed && case_.layout == WeightLayout::in_out;
+    return {.out = Guarded(case_.out, grad_out.rows, grad_out.cols),
+            .grad_x = Guarded(case_.grad_x, x.rows, x.cols),
+            .grad_weight = gradient(case_.grad_weight, turned ? weight.cols : weight.rows,
+                                    turned ? weight.rows : weight.cols),
+            .grad_bias = gradient(case_.grad_weight, 1, grad_out.cols)};
+  }
+
+  void come_late() {
+    if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+  }
+
+  template <class Layer>
+  std::vector<Result> run_layer(Layer&& layer) {
+    std::vector<Result> results;
+    std::vector<LinearState> states(static_cast<std::size_t>(case_.in_flight));
+    for (int i = 0; i < case_.in_flight; ++i) {
+      results.push_back(empty(i));
+      come_late();
+      layer.forward({.x = whole_.x(i), .out = results[i].out.view(), .bias = whole_.bias()},
+                    &states[i]);
+    }
+    for (int i = 0; i < case_.in_flight; ++i) {
+      const Result& result = results[i];
+      come_late();
+      layer.backward({.grad_out = whole_.grad_out(i),
+                      .grad_x = case_.asks_x ? result.grad_x.view() : TensorView{},
+                      .grad_weight = case_.asks_weight ? result.grad_weight.view() : TensorView{},
+                      .grad_bias = case_.asks_bias ? result.grad_bias.view() : TensorView{},
+                      .accumulate = case_.accumulate},
+                     states[i]);
+    }
+    return results;
+  }
+
+  std::vector<Result> run_variant(const LayerVariant& variant) {
+    const LinearOptions options = {
+        .sequence_parallel = case_.sequence_parallel,
+        .recompute_all_gather = variant.recompute_all_gather,
+        .column_backward = variant.column_backward,
+        .operators = {.wire = case_.wire, .plan = variant.plan, .threads = variant.threads}};
+    if (case_.row) return run_layer(RowParallelLinear(weight(), comm_, options));
+    return run_layer(ColumnParallelLinear(weight(), comm_, options));
+  }
+
+  static std::string guards(const std::vector<Result>& results) {
+    std::string failure;
+    for (const Result& one : results) {
+      Result::for_each(one, one, [&](const char* what, const Guarded& matrix, const Guarded&) {
+        if (!matrix.is_intact())
+          note(failure, base::sentence("bytes around ", what, " were written"));
+      });
+    }
+    return failure;
+  }
+
+  static std::string difference(const Result& got, const Result& serial) {
+    std::string failure;
+    Result::for_each(got, serial, [&](const char* what, const Guarded& one, const Guarded& other) {
+      const tensor::BitComparison same = tensor::same_bits(one.view(), other.view());
+      if (!same) note(failure, base::sentence(what, " differs from serial: ", same.describe()));
+    });
+    return failure;
+  }
+
+  std::string against_reference(int i, const Result& result) {
+    std::string failure =
+        compare("out", result.out.view(), [&](auto row, auto col) { return out_at(i, row, col); });
+    if (case_.asks_x) {
+      note(failure, compare("grad_x", result.grad_x.view(),
+                            [&](auto row, auto col) { return grad_x_at(i, row, col); }));
+    }
+    if (case_.asks_weight) {
+      const bool out_in = case_.packed || case_.layout == WeightLayout::out_in;
+      note(failure, compare("grad_weight", result.grad_weight.view(), [&](auto row, auto col) {
+             return grad_weight_at(i, out_in ? row : col, out_in ? col : row, {row, col});
+           }));
+    }
+    if (case_.asks_bias) {
+      note(failure, compare("grad_bias", result.grad_bias.view(),
+                            [&](auto, auto col) { return grad_bias_at(i, col); }));
+    }
+    return failure;
+  }
+
+  struct Wanted {
+    double value;
+    double allowed;
+  };
+
+  template <class At>
+  std::string compare(const char* what, const ConstTensorView& got, At&& at) {
+    const std::int64_t elements = got.rows * got.cols;
+    const std::int64_t samples = std::min(elements, kMostSamples);
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t one =
+          samples == elements
+              ? i
+              : static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(elements));
+      const std::int64_t row = one / got.cols;
+      const std::int64_t col = one % got.cols;
+      const Wanted want = at(row, col);
+      const double value = element(got, row, col);
+      if (!(std::abs(value - want.value) <= want.allowed)) {
+        return base::sentence(what, '[', row, ", ", col, "] is ", value, " but the sum is ",
+                              want.value, " and it may be off by ", want.allowed);
+      }
+    }
+    return {};
+  }
+
+  // Of sums over what the ranks share.
+  tensor::Roundings shared(Dtype out) const {
+    return {.terms = *std::max_element(case_.shares.begin(), case_.shares.end()),
+            .world = comm_.world(),
+            .wire = case_.wire,
+            .out = out};
+  }
+
+  Wanted out_at(int i, std::int64_t row, std::int64_t col) const {
+    const std::int64_t output = whole_.own_outputs().begin + col;
+    Exact sum;
+    for (std::int64_t k = 0; k < whole_.inputs(); ++k)
+      sum.add(whole_.x_at(i, whole_.out_rows().begin + row, k), whole_.weight_at(output, k));
+    sum.add(whole_.bias_at(output), 1);
+    const tensor::Roundings alone = {.terms = whole_.inputs(), .out = case_.out};
+    return {sum.value(), sum.allowed(case_.row ? shared(case_.out) : alone)};
+  }
+
+  Wanted grad_x_at(int i, std::int64_t row, std::int64_t col) const {
+    const std::int64_t input = whole_.own_inputs().begin + col;
+    Exact sum;
+    for (std::int64_t n = 0; n < whole_.outputs(); ++n)
+      sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n), whole_.weight_at(n, input));
+    const tensor::Roundings alone = {.terms = whole_.outputs(), .out = case_.grad_x};
+    return {sum.value(), sum.allowed(case_.row ? alone : shared(case_.grad_x))};
+  }
+
+  Wanted grad_weight_at(int i, std::int64_t row, std::int64_t col, tensor::Origin place) const {
+    Exact sum;
+    for (std::int64_t m = 0; m < case_.m; ++m)
+      sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + row),
+              whole_.x_at(i, m, whole_.own_inputs().begin + col));
+    sum.add(before(place), 1);
+    return {sum.value(), sum.allowed({.terms = case_.m + 1, .out = case_.grad_weight})};
+  }
+
+  Wanted grad_bias_at(int i, std::int64_t col) const {
+    Exact sum;
+    for (std::int64_t m = 0; m < case_.m; ++m)
+      sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + col), 1);
+    sum.add(before({.row = 0, .col = col}), 1);
+    return {sum.value(), sum.allowed({.terms = case_.m + 1, .out = case_.grad_weight})};
+  }
+
+  // What a gradient held before.
+  double before(tensor::Origin place) const {
+    if (!case_.accumulate) return 0;
+    const Buffer one(size_of(case_.grad_weight));
+    tensor::fill_random(one.view(case_.grad_weight, 1, 1), case_.seed * 16 + kSeedOfGradients,
+                        place);
+    return element(one.view(case_.grad_weight, 1, 1), 0, 0);
+  }
+
+  const LayerCase& case_;
+  Communicator& comm_;
+  LayerOperands whole_;
+  std::mt19937_64 random_;
+  std::optional<PackedWeight> packed_;
+  std::optional<PackedWeight> turned_;
+};
+
+}  // namespace
+
+std::string failure_of(const LayerCase& one, Communicator& comm) { return Check(one, comm).run(); }
+
+}  // namespace plait::cli

@@ -1,0 +1,77 @@
+#include "nn/checks.h"
+
+#include <string>
+
+#include "base/check.h"
+#include "ops/checks.h"
+#include "tensor/validate.h"
+
+namespace plait::nn {
+namespace {
+
+bool is_float(Dtype dtype) {
+  return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16;
+}
+
+std::string subject(std::string_view who, std::string_view what) {
+  return base::sentence(who, ": ", what);
+}
+
+struct Named {
+  std::string_view name;
+  ConstTensorView view;
+};
+
+void check_matrix(std::string_view who, const Named& what, std::int64_t rows, std::int64_t cols) {
+  tensor::validate_on_cpu(what.view, subject(who, what.name));
+  PLAIT_CHECK(is_float(what.view.dtype), who, ": ", what.name, " is ", name(what.view.dtype),
+              "; there are f32, bf16 and f16");
+  PLAIT_CHECK(what.view.rows == rows && what.view.cols == cols, who, ": ", what.name, " is ",
+              what.view.rows, " x ", what.view.cols, ", not ", rows, " x ", cols);
+}
+
+void check_apart(std::string_view who, const Named& one, const Named& other) {
+  const auto begin = [](const Named& n) { return static_cast<const std::byte*>(n.view.data); };
+  const auto end = [](const Named& n) {
+    return static_cast<const std::byte*>(n.view.row(n.view.rows - 1)) + n.view.row_bytes();
+  };
+  if (one.view.bytes() == 0 || other.view.bytes() == 0) return;
+  PLAIT_CHECK(end(one) <= begin(other) || end(other) <= begin(one), who, ": ", one.name,
+              " overlaps ", other.name);
+}
+
+}  // namespace
+
+void check_weight(std::string_view who, const LinearWeight& weight, const Sizes& sizes) {
+  if (!weight.backward) return;
+  const std::int64_t n = ops::n_of(*weight.backward);
+  const std::int64_t k = ops::k_of(*weight.backward);
+  PLAIT_CHECK(n == sizes.inputs && k == sizes.outputs, who, ": the weight for backward takes ", k,
+              " inputs to ", n, " outputs, but the layer takes ", sizes.inputs, " to ",
+              sizes.outputs, ", which backward goes the other way");
+}
+
+void check_backward(std::string_view who, const LinearBackward& call, const Wanted& wanted) {
+  const auto [outputs, inputs] = wanted.sizes;
+  const Named grad_out = {"grad_out", call.grad_out};
+  const Named grad_x = {"grad_x", call.grad_x};
+  const Named grad_weight = {"grad_weight", call.grad_weight};
+  const Named grad_bias = {"grad_bias", call.grad_bias};
+  check_matrix(who, grad_out, wanted.grad_out_rows, outputs);
+  if (is_asked(call.grad_x)) check_matrix(who, grad_x, wanted.x.rows, inputs);
+  if (is_asked(call.grad_weight)) {
+    const bool out_in = wanted.layout == WeightLayout::out_in;
+    check_matrix(who, grad_weight, out_in ? outputs : inputs, out_in ? inputs : outputs);
+  }
+  if (is_asked(call.grad_bias)) check_matrix(who, grad_bias, 1, outputs);
+  const Named x = {"x", wanted.x};
+  for (const Named& out : {grad_x, grad_weight, grad_bias}) {
+    check_apart(who, out, grad_out);
+    check_apart(who, out, x);
+  }
+  check_apart(who, grad_x, grad_weight);
+  check_apart(who, grad_x, grad_bias);
+  check_apart(who, grad_weight, grad_bias);
+}
+
+}  // namespace plait::nn

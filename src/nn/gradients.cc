@@ -1,0 +1,75 @@
+#include "nn/gradients.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+
+namespace plait::nn {
+namespace {
+
+// Between two looks. A collective moves up to 256 KiB a peer at each.
+constexpr base::Nanoseconds kBetweenLooks = 50 * base::kMicrosecond;
+
+// A block of columns whose sums stay in registers' reach while rows pass by.
+constexpr std::int64_t kBlock = 512;
+
+void sum_block(const ConstTensorView& grad_out, const TensorView& to, bool accumulate) {
+  const auto count = static_cast<std::size_t>(to.cols);
+  std::array<float, kBlock> sum = {};
+  std::array<float, kBlock> row;
+  for (std::int64_t i = 0; i < grad_out.rows; ++i) {
+    convert(grad_out.row(i), grad_out.dtype, row.data(), Dtype::f32, count);
+    for (std::size_t j = 0; j < count; ++j) sum[j] += row[j];
+  }
+  if (accumulate) {
+    convert(to.data, to.dtype, row.data(), Dtype::f32, count);
+    for (std::size_t j = 0; j < count; ++j) sum[j] += row[j];
+  }
+  convert(sum.data(), Dtype::f32, to.data, to.dtype, count);
+}
+
+}  // namespace
+
+void run(const WeightGradient& gradient, Workspace& workspace, const Setting& setting, Look look) {
+  const bool out_in = gradient.layout == WeightLayout::out_in;
+  const ConstTensorView& left = out_in ? gradient.grad_out : gradient.x;
+  const ConstTensorView& right = out_in ? gradient.x : gradient.grad_out;
+  Gemm& gemm = workspace.gemm({.m = left.cols,
+                               .n = right.cols,
+                               .k = left.rows,
+                               .x = left.dtype,
+                               .weight = right.dtype,
+                               .out = gradient.to.dtype},
+                              setting.gemm);
+  const Span span(setting.trace, Lane::compute, "weight gradient",
+                  {.flops = 2 * left.cols * right.cols * left.rows});
+  GemmCall call = {.x = {.view = left, .transposed = true},
+                   .weight = WeightView{.view = right, .layout = WeightLayout::in_out},
+                   .out = gradient.to,
+                   .accumulate = gradient.accumulate};
+  struct Watch {
+    Look look;
+    base::Nanoseconds next = base::now() + kBetweenLooks;
+    std::thread::id caller = std::this_thread::get_id();
+  } watch = {.look = look};
+  // A hook that holds one pointer needs no memory.
+  call.on_tile = [&watch](const Tile& /*tile*/) {
+    if (std::this_thread::get_id() != watch.caller || base::now() < watch.next) return;
+    watch.look();
+    watch.next = base::now() + kBetweenLooks;
+  };
+  gemm.run(call);
+}
+
+void sum_rows(const ConstTensorView& grad_out, const TensorView& to, bool accumulate, int threads) {
+  base::parallel_for((to.cols + kBlock - 1) / kBlock, threads, [&](std::int64_t block) {
+    const std::int64_t begin = block * kBlock;
+    const std::int64_t end = std::min(begin + kBlock, to.cols);
+    sum_block(grad_out.column_range(begin, end), to.column_range(begin, end), accumulate);
+  });
+}
+
+}  // namespace plait::nn

@@ -1,0 +1,185 @@
+#include "nn/linear.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/check.h"
+#include "nn/rows.h"
+#include "ops/checks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+constexpr std::string_view kColumn = "ColumnParallelLinear";
+constexpr std::string_view kRow = "RowParallelLinear";
+
+// What the ranks of a layer tell one another.
+struct Share {
+  std::int64_t outputs;
+  std::int64_t inputs;
+  std::int64_t row;  // the layer's kind
+  std::int64_t sequence_parallel;
+  std::int64_t column_backward;
+  std::int64_t recompute;
+};
+
+std::vector<Share> shares_of(const Share& own, Communicator& comm) {
+  std::vector<Share> shares(static_cast<std::size_t>(comm.world()));
+  all_gather({&own, sizeof(own), Dtype::s8},
+             {shares.data(), shares.size() * sizeof(own), Dtype::s8}, comm);
+  return shares;
+}
+
+// Of a schedule that the operator has, along an axis that it has.
+Plan followed_by(Operator op, Plan plan) {
+  if (!has_schedule(op, plan.schedule)) return {.schedule = Schedule::serial};
+  if (!is_compute_first(op) && plan.axis == Axis::columns) plan.axis = Axis::natural;
+  return plan;
+}
+
+}  // namespace
+
+Linear::Linear(Shared shared, const LinearWeight& weight, Communicator& comm,
+               const LinearOptions& options)
+    : shared_(shared),
+      weight_(weight),
+      comm_(comm),
+      options_(options),
+      sizes_{.outputs = ops::n_of(weight.weight), .inputs = ops::k_of(weight.weight)} {
+  nn::check_weight(who(), weight, sizes_);
+  const OpDesc any = {.op = Operator::matmul, .m = 0};
+  OpOptions usable = options.operators;
+  usable.plan = {};
+  ops::check(any, weight.weight, usable);
+  if (weight.backward) ops::check(any, *weight.backward, usable);
+  if (options.operators.plan) plait::check(*options.operators.plan, who());
+  agree();
+}
+
+std::string_view Linear::who() const { return shared_ == Shared::outputs ? kColumn : kRow; }
+
+// Ranks that make different layers notice here, and not in the middle of a step.
+void Linear::agree() {
+  const Share own = {.outputs = sizes_.outputs,
+                     .inputs = sizes_.inputs,
+                     .row = shared_ == Shared::inputs ? 1 : 0,
+                     .sequence_parallel = options_.sequence_parallel ? 1 : 0,
+                     .column_backward = options_.column_backward ? 1 : 0,
+                     .recompute = options_.recompute_all_gather ? 1 : 0};
+  const std::vector<Share> shares = shares_of(own, comm_);
+  const Share& first = shares.front();
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const Share& one = shares[rank];
+    const auto agree_on = [&](const char* what, std::int64_t Share::* field) {
+      if (one.*field == first.*field) return;
+      base::fail(Code::mismatch, who(), ": rank ", rank, " has ", what, "=", one.*field,
+                 " and rank 0 has ", first.*field);
+    };
+    agree_on("row_parallel", &Share::row);
+    agree_on("sequence_parallel", &Share::sequence_parallel);
+    agree_on("column_backward", &Share::column_backward);
+    agree_on("recompute_all_gather", &Share::recompute);
+    if (shared_ == Shared::outputs) agree_on("inputs", &Share::inputs);
+    if (shared_ == Shared::inputs) agree_on("outputs", &Share::outputs);
+    whole_.outputs += one.outputs;
+    whole_.inputs += one.inputs;
+  }
+  (shared_ == Shared::outputs ? whole_.inputs : whole_.outputs) =
+      shared_ == Shared::outputs ? sizes_.inputs : sizes_.outputs;
+}
+
+WeightLayout Linear::layout() const {
+  const auto* view = std::get_if<WeightView>(&weight_.weight);
+  return view == nullptr ? WeightLayout::out_in : view->layout;
+}
+
+OpWeight Linear::backward_weight() const {
+  if (weight_.backward) return *weight_.backward;
+  const auto* view = std::get_if<WeightView>(&weight_.weight);
+  PLAIT_CHECK(view != nullptr, who(),
+              ": grad_x takes the weight the other way round, and a packed one can't be turned: "
+              "give a packed `backward` weight too");
+  return WeightView{
+      .view = view->view,
+      .layout = view->layout == WeightLayout::out_in ? WeightLayout::in_out : WeightLayout::out_in};
+}
+
+bool Linear::has_gathered(const LinearState& state) const {
+  const bool shards_x = shared_ == Shared::outputs && options_.sequence_parallel;
+  return !shards_x || comm_.world() == 1 || state.keeps_;
+}
+
+ConstTensorView Linear::gathered_of(const LinearState& state) const {
+  if (!state.keeps_) return state.x_;
+  return state.gathered_.view(state.x_.dtype, state.rows_, state.x_.cols);
+}
+
+TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const {
+  const auto bytes = static_cast<std::size_t>(rows * sizes_.inputs) * size_of(dtype);
+  if (state.gathered_.bytes() != bytes) {
+    state.gathered_ = Buffer();  // first, so that there are never both
+    state.gathered_ = Buffer(bytes, {.huge_pages = true});
+  }
+  state.keeps_ = true;
+  return state.gathered_.view(dtype, rows, sizes_.inputs);
+}
+
+void Linear::check(const LinearBackward& call, const LinearState& state) const {
+  PLAIT_CHECK(state.rows_ >= 0, who(), ": backward was given a state of no forward");
+  const bool shards_out = shared_ == Shared::inputs && options_.sequence_parallel;
+  const Range shard = nn::shard_of(state.rows_, comm_);
+  const std::int64_t rows = shards_out ? shard.end - shard.begin : state.rows_;
+  nn::check_backward(who(), call,
+                     {.grad_out_rows = rows, .x = state.x_, .sizes = sizes_, .layout = layout()});
+  if (nn::is_asked(call.grad_x)) static_cast<void>(backward_weight());
+}
+
+OpOptions Linear::product_options() const {
+  OpOptions options = options_.operators;
+  options.plan = {};
+  options.plans = nullptr;
+  return options;
+}
+
+OpOptions Linear::options_for(const OpDesc& desc, Direction direction) const {
+  OpOptions options = product_options();
+  if (options_.operators.plan) {
+    options.plan = followed_by(desc.op, *options_.operators.plan);
+  } else if (options_.operators.plans != nullptr) {
+    const bool back = direction == Direction::backward;
+    const PlanKey key = {.op = desc.op,
+                         .m = desc.m,
+                         .n = back ? whole_.inputs : whole_.outputs,
+                         .k = back ? whole_.outputs : whole_.inputs,
+                         .x = desc.x,
+                         .weight = ops::kind_of(back ? backward_weight() : weight()),
+                         .world = comm_.world(),
+                         .transport = std::string(comm_.transport())};
+    if (const auto found = options_.operators.plans->find(key))
+      options.plan = followed_by(desc.op, *found);
+  }
+  return options;
+}
+
+void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,
+                                 const ConstTensorView& x, nn::Look look) const {
+  const OpOptions& operators = options_.operators;
+  nn::run({.grad_out = grad_out,
+           .x = x,
+           .to = call.grad_weight,
+           .layout = layout(),
+           .accumulate = call.accumulate},
+          workspace(),
+          {.gemm = {.backend = operators.backend, .threads = operators.threads},
+           .trace = comm_.trace()},
+          look);
+}
+
+void Linear::add_bias_gradient(const LinearBackward& call, const ConstTensorView& grad_out) const {
+  nn::sum_rows(grad_out, call.grad_bias, call.accumulate, options_.operators.threads);
+}
+
+}  // namespace plait

@@ -1,0 +1,97 @@
+// What both layers have: a weight, ranks to share it with, and a plan for each operator.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string_view>
+
+#include "nn/checks.h"
+#include "nn/gradients.h"
+#include "nn/workspace.h"
+#include "plait/linear.h"
+
+namespace plait {
+
+class Linear {
+ public:
+  Linear(const Linear&) = delete;
+  Linear& operator=(const Linear&) = delete;
+  virtual ~Linear() = default;
+
+  virtual void forward(const LinearForward& call, LinearState* state) = 0;
+  virtual void backward(const LinearBackward& call, const LinearState& state) = 0;
+
+ protected:
+  // Which size of the weight the ranks share out.
+  enum class Shared { outputs, inputs };
+
+  Linear(Shared shared, const LinearWeight& weight, Communicator& comm,
+         const LinearOptions& options);
+
+  Communicator& comm() const { return comm_; }
+  const LinearOptions& options() const { return options_; }
+  const OpWeight& weight() const { return weight_.weight; }
+  const nn::Sizes& sizes() const { return sizes_; }
+  nn::Workspace& workspace() const { return nn::Workspace::of(comm_); }
+
+  // Whether rows are shared out on the side of the layer where the weight is not.
+  bool is_sharded() const { return options_.sequence_parallel; }
+  static std::int64_t rows_of(const LinearState& state) { return state.rows_; }
+  // All rows of x, where backward has them without gathering; otherwise this rank's.
+  bool has_gathered(const LinearState& state) const;
+  ConstTensorView gathered_of(const LinearState& state) const;
+  TensorView room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const;
+  static void forget(LinearState& state) {
+    state.rows_ = -1;
+    state.keeps_ = false;
+  }
+  static void remember(LinearState& state, const ConstTensorView& x, std::int64_t rows) {
+    state.x_ = x;
+    state.rows_ = rows;
+  }
+
+  // For a product of grad_out with the weight; refuses where there is none that could be taken.
+  OpWeight backward_weight() const;
+
+  // Refuses what can't be done, before anything is.
+  void check(const LinearBackward& call, const LinearState& state) const;
+
+  // With the plan that these sizes get, in the direction in which the weight is multiplied.
+  enum class Direction { forward, backward };
+  OpOptions options_for(const OpDesc& desc, Direction direction) const;
+  OpOptions product_options() const;
+
+  // Runs what has been checked: what fails in it on one rank fails on all.
+  template <class Body>
+  void run(Body&& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      comm_.abort(error.what());
+      throw;
+    }
+  }
+
+  void add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,
+                           const ConstTensorView& x, nn::Look look) const;
+  void add_bias_gradient(const LinearBackward& call, const ConstTensorView& grad_out) const;
+
+ private:
+  std::string_view who() const;
+  WeightLayout layout() const;
+  void agree();
+
+  Shared shared_;
+  LinearWeight weight_;
+  Communicator& comm_;
+  LinearOptions options_;
+  nn::Sizes sizes_;
+  nn::Sizes whole_ = {};  // of all ranks together
+};
+
+std::unique_ptr<Linear> make_column(const LinearWeight& weight, Communicator& comm,
+                                    const LinearOptions& options);
+std::unique_ptr<Linear> make_row(const LinearWeight& weight, Communicator& comm,
+                                 const LinearOptions& options);
+
+}  // namespace plait

@@ -1,0 +1,56 @@
+#include "nn/rows.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace plait::nn {
+namespace {
+
+template <class View>
+auto elements_of(const View& view) {
+  using Result = std::conditional_t<std::is_same_v<View, TensorView>, Elements, ConstElements>;
+  return Result(view.data, static_cast<std::size_t>(view.rows * view.cols), view.dtype);
+}
+
+// Elements of each rank's shard.
+std::vector<std::size_t> counts_of(const ConstTensorView& all, const Communicator& comm) {
+  std::vector<std::size_t> counts;
+  for (int rank = 0; rank < comm.world(); ++rank) {
+    const auto rows = balanced_shard(static_cast<std::size_t>(all.rows), rank, comm.world()).count;
+    counts.push_back(rows * static_cast<std::size_t>(all.cols));
+  }
+  return counts;
+}
+
+}  // namespace
+
+Range shard_of(std::int64_t rows, const Communicator& comm) {
+  const Shard shard = balanced_shard(static_cast<std::size_t>(rows), comm.rank(), comm.world());
+  const auto begin = static_cast<std::int64_t>(shard.offset);
+  return {begin, begin + static_cast<std::int64_t>(shard.count)};
+}
+
+Pending start_gathering(const ConstTensorView& own, const TensorView& all, Communicator& comm) {
+  ConstTensorView from = own;
+  if (!own.is_contiguous()) {
+    const Range rows = shard_of(all.rows, comm);
+    const TensorView place = all.row_range(rows.begin, rows.end);
+    copy_rows(own, place);
+    from = place;
+  }
+  return start_all_gather(elements_of(from), elements_of(all), comm, counts_of(all, comm));
+}
+
+Pending start_summing(const ConstTensorView& partial, const TensorView& to, Sum sum,
+                      Communicator& comm) {
+  if (sum == Sum::all) return start_all_reduce(elements_of(partial), elements_of(to), comm);
+  return start_reduce_scatter(elements_of(partial), elements_of(to), comm,
+                              counts_of(partial, comm));
+}
+
+void copy_rows(const ConstTensorView& from, const TensorView& to) {
+  for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
+    convert(from.row(row), from.dtype, to.row(row), to.dtype, static_cast<std::size_t>(to.cols));
+}
+
+}  // namespace plait::nn

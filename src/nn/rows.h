@@ -1,0 +1,24 @@
+// Rows on their way between ranks, beside a product or alone.
+#pragma once
+
+#include "plait/collectives.h"
+#include "plait/gemm.h"
+#include "plait/tensor_view.h"
+
+namespace plait::nn {
+
+// This rank's shard of rows.
+Range shard_of(std::int64_t rows, const Communicator& comm);
+
+// Each rank's shard to `all`, which is contiguous. What is not contiguous itself is copied first.
+Pending start_gathering(const ConstTensorView& own, const TensorView& all, Communicator& comm);
+
+// The sum of `partial`, which is contiguous, over ranks: this rank's shard of it, or all of it.
+enum class Sum { shard, all };
+Pending start_summing(const ConstTensorView& partial, const TensorView& to, Sum sum,
+                      Communicator& comm);
+
+// Between two matrices of one shape.
+void copy_rows(const ConstTensorView& from, const TensorView& to);
+
+}  // namespace plait::nn

@@ -1,0 +1,54 @@
+// What the layers of one communicator work in. They run one after another and share it, so that it
+// is as large as the largest of them needs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plait/buffer.h"
+#include "plait/communicator.h"
+#include "plait/gemm.h"
+
+namespace plait::nn {
+
+class Workspace {
+ public:
+  static Workspace& of(Communicator& comm);
+
+  // Undefined contents, until they are asked for again.
+  TensorView gathered(Dtype dtype, std::int64_t rows, std::int64_t cols);
+  TensorView partial(Dtype dtype, std::int64_t rows, std::int64_t cols);
+  TensorView summed(Dtype dtype, std::int64_t rows, std::int64_t cols);
+
+  // Ready for the next product of its kind.
+  Gemm& gemm(const GemmDesc& desc, const GemmOptions& options);
+
+  // The same ranks once more, for a collective that goes on beside an operator: two calls of one
+  // communicator would wait for each other. Collective, the first time.
+  Communicator& beside(Communicator& comm);
+
+  std::size_t bytes() const;
+
+ private:
+  struct Product {
+    GemmDesc desc;
+    GemmOptions options;
+    Gemm gemm;
+  };
+
+  // The one that was used for longest ago goes first.
+  static constexpr std::size_t kProducts = 32;
+
+  static TensorView room_in(Buffer& buffer, Dtype dtype, std::int64_t rows, std::int64_t cols);
+
+  Buffer gathered_;
+  Buffer partial_;
+  Buffer summed_;
+  std::vector<Product> products_;  // the last used at the end
+  std::optional<Communicator> beside_;
+};
+
+}  // namespace plait::nn
