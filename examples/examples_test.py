@@ -53,6 +53,28 @@ class Examples(unittest.TestCase):
         done = run(EXAMPLES / "parts/exchange")
         self.assertEqual(done.stdout, "rank 0 of 1: hello from rank 0; sum 1\n", done.stderr)
 
+    def losses(self, *command):
+        done = run(*command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.splitlines()
+
+    def test_linear_layers(self):
+        example = EXAMPLES / "05_linear_layers"
+        alone = self.losses(example)
+        self.assertEqual(len(alone), 12)
+        for world in 2, 3:
+            ranks = COMMAND, "run", "-n", world, "--", example
+            plans = "serial", "pipelined parts=4", "fused"
+            serial, *others = [self.losses(*ranks, plan) for plan in plans]
+            for plan, losses in zip(plans[1:], others):
+                self.assertEqual(losses, serial, plan)
+            for one, many in zip(alone, serial):
+                # Sums of 160 terms in another order, and twelve steps of that: some thousand roundings.
+                got, want = (float(line.split()[-1]) for line in (many, one))
+                self.assertLess(abs(got - want), 2000 * 2**-24 * want)
+        first, last = (float(line.split()[-1]) for line in (alone[0], alone[-1]))
+        self.assertLess(last, first / 2)
+
     def test_threads(self):
         with tempfile.TemporaryDirectory() as folder:
             timeline = Path(folder) / "timeline.json"

@@ -40,6 +40,7 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
   one.grad_weight = random_dtype(dice);
   one.wire = dice.one_in(2) ? Dtype::f32 : random_dtype(dice);
   one.layout = dice.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
+  one.gap = dice.one_in(2) ? 3 : 0;
   one.packed = dice.one_in(4);
   one.bias = dice.one_in(2);
   one.asks_x = !dice.one_in(5);
@@ -65,6 +66,7 @@ std::string describe(const LayerCase& one) {
   const auto say = [&](bool is, const char* word) {
     if (is) text += word;
   };
+  say(one.gap > 0, " gaps");
   say(one.sequence_parallel, " sequence_parallel");
   say(one.packed, " packed");
   say(one.bias, " bias");

@@ -33,7 +33,8 @@ struct LayerCase {
   Dtype grad_weight = Dtype::f32;
   Dtype wire = Dtype::f32;
   WeightLayout layout = WeightLayout::out_in;
-  bool packed = false;  // both directions; frozen weights are
+  std::int64_t gap = 0;  // between rows
+  bool packed = false;   // both directions; frozen weights are
   bool bias = false;
   bool asks_x = true;
   bool asks_weight = true;

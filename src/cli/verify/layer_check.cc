@@ -102,7 +102,7 @@ class Check {
   }
 
   Guarded gradient(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
-    Guarded matrix(dtype, rows, cols);
+    Guarded matrix(dtype, rows, cols, case_.gap);
     if (case_.accumulate) tensor::fill_random(matrix.view(), case_.seed * 16 + kSeedOfGradients);
     return matrix;
   }
@@ -113,8 +113,8 @@ class Check {
     const ConstTensorView weight = whole_.weight().view;
     // A packed weight's gradient lies as out_in does.
     const bool turned = case_.packed && case_.layout == WeightLayout::in_out;
-    return {.out = Guarded(case_.out, grad_out.rows, grad_out.cols),
-            .grad_x = Guarded(case_.grad_x, x.rows, x.cols),
+    return {.out = Guarded(case_.out, grad_out.rows, grad_out.cols, case_.gap),
+            .grad_x = Guarded(case_.grad_x, x.rows, x.cols, case_.gap),
             .grad_weight = gradient(case_.grad_weight, turned ? weight.cols : weight.rows,
                                     turned ? weight.rows : weight.cols),
             .grad_bias = gradient(case_.grad_weight, 1, grad_out.cols)};

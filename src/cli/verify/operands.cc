@@ -9,7 +9,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kGap = 3;     // columns behind a row
 constexpr std::int64_t kAround = 2;  // rows before and behind
 constexpr int kPoison = 0xA5;
 
@@ -20,9 +19,9 @@ constexpr std::uint64_t kSeedOfBias = 3;
 
 }  // namespace
 
-Guarded::Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols)
+Guarded::Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap)
     : whole_rows_(rows + 2 * kAround),
-      whole_cols_(cols + kGap),
+      whole_cols_(cols + gap),
       memory_(Buffer::for_tensor(dtype, whole_rows_, whole_cols_)) {
   view_ = memory_.view(dtype, whole_rows_, whole_cols_)
               .row_range(kAround, kAround + rows)

@@ -15,7 +15,9 @@ namespace plait::cli {
 class Guarded {
  public:
   Guarded() = default;
-  Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols);
+  Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap = kGap);
+
+  static constexpr std::int64_t kGap = 3;  // columns behind a row
 
   const TensorView& view() const { return view_; }
   void poison();           // every byte of it

@@ -1,0 +1,70 @@
+// Small layers for tests: one rank's operands, which are its part of everybody's.
+#pragma once
+
+#include <cstdint>
+
+#include "gemm/matrix.h"
+#include "nn/rows.h"
+#include "plait/collectives.h"
+#include "plait/linear.h"
+
+namespace plait {
+
+enum class LayerKind : std::uint8_t { column, row };
+
+// The same weight, tokens and gradients whoever shares them.
+struct LayerProblem {
+  LayerProblem(LayerKind layer, std::int64_t tokens, const Communicator& comm,
+               bool sequence_parallel = true, Dtype dtype = Dtype::bf16)
+      : kind(layer),
+        m(tokens),
+        all_x(dtype, m, kInputs, 1),
+        all_w(dtype, kOutputs, kInputs, 2),
+        all_grad_out(dtype, m, kOutputs, 3),
+        own_rows(sequence_parallel ? nn::shard_of(m, comm) : Range{0, m}),
+        own(nn::shard_of(kind == LayerKind::column ? kOutputs : kInputs, comm)),
+        out(dtype, out_rows().end - out_rows().begin, outputs().end - outputs().begin),
+        grad_x(dtype, x_rows().end - x_rows().begin, inputs().end - inputs().begin),
+        grad_weight(Dtype::f32, out.view.cols, grad_x.view.cols),
+        grad_bias(Dtype::f32, 1, out.view.cols) {}
+
+  static constexpr std::int64_t kInputs = 96;
+  static constexpr std::int64_t kOutputs = 160;
+
+  Range inputs() const { return kind == LayerKind::row ? own : Range{0, kInputs}; }
+  Range outputs() const { return kind == LayerKind::column ? own : Range{0, kOutputs}; }
+  Range x_rows() const { return kind == LayerKind::column ? own_rows : Range{0, m}; }
+  Range out_rows() const { return kind == LayerKind::row ? own_rows : Range{0, m}; }
+
+  static TensorView part(const TensorView& view, Range rows, Range columns) {
+    return view.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end);
+  }
+  TensorView x() const { return part(all_x.view, x_rows(), inputs()); }
+  TensorView w() const { return part(all_w.view, outputs(), inputs()); }
+  TensorView grad_out() const { return part(all_grad_out.view, out_rows(), outputs()); }
+
+  LinearWeight weight() const {
+    return {.weight = WeightView{.view = w(), .layout = WeightLayout::out_in}};
+  }
+  LinearForward forward() const { return {.x = x(), .out = out.view}; }
+  LinearBackward backward() const {
+    return {.grad_out = grad_out(),
+            .grad_x = grad_x.view,
+            .grad_weight = grad_weight.view,
+            .grad_bias = grad_bias.view};
+  }
+
+  LayerKind kind;
+  std::int64_t m;
+  Matrix all_x;
+  Matrix all_w;
+  Matrix all_grad_out;
+  Range own_rows;
+  Range own;
+  Matrix out;
+  Matrix grad_x;
+  Matrix grad_weight;
+  Matrix grad_bias;
+};
+
+}  // namespace plait

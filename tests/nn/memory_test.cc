@@ -1,0 +1,111 @@
+// What layers hold, and what keeping a gathered x saves and costs.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "nn/layer.h"
+#include "plait/trace.h"
+
+namespace plait {
+namespace {
+
+using conformance::run_as_threads;
+
+constexpr std::int64_t kTokens = 64;
+constexpr std::size_t kGathered = kTokens * LayerProblem::kInputs * 2;  // bf16
+
+struct Cost {
+  std::size_t state;
+  std::size_t workspace;
+  int gathers;  // in backward, besides those of operators
+};
+
+int count(const std::string& text, const std::string& word) {
+  int found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    ++found;
+  return found;
+}
+
+int gathers_in(const Trace& trace) {
+  const std::string path = testing::TempDir() + "plait_gathers_" + std::to_string(getpid());
+  trace.write_json(path);
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::remove(path.c_str());
+  return count(text.str(), "\"all_gather\"") / 2;  // each begins and ends
+}
+
+Cost cost_of(bool recompute) {
+  Cost cost = {};
+  const ThreadGroup group(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&group, &cost, rank, recompute] {
+      Trace trace(rank);
+      CommunicatorOptions options;
+      options.trace = &trace;
+      Communicator comm = group.join(rank, options);
+      const LayerProblem problem(LayerKind::column, kTokens, comm);
+      ColumnParallelLinear layer(problem.weight(), comm,
+                                 {.recompute_all_gather = recompute, .operators = {.threads = 1}});
+      LinearState state;
+      layer.forward(problem.forward(), &state);
+      const int before = gathers_in(trace);
+      layer.backward(problem.backward(), state);
+      if (rank == 0)
+        cost = {.state = state.held_bytes(),
+                .workspace = linear_memory(comm).workspace,
+                .gathers = gathers_in(trace) - before};
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return cost;
+}
+
+// Gathered again, x costs a collective in each backward; kept, exactly its own memory.
+TEST(LinearMemory, AKeptGatherSavesTheSecondAndCostsOneX) {
+  const Cost again = cost_of(true);
+  const Cost kept = cost_of(false);
+  EXPECT_EQ(again.gathers, 1);
+  EXPECT_EQ(kept.gathers, 0);
+  EXPECT_EQ(again.state, 0U);
+  EXPECT_EQ(kept.state, kGathered);
+  EXPECT_EQ(again.workspace - kept.workspace, kGathered);  // of all layers together
+}
+
+TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        std::vector<std::unique_ptr<LayerProblem>> problems;
+        std::vector<ColumnParallelLinear> layers;
+        std::vector<LinearState> states(5);
+        std::vector<LinearMemory> held;
+        for (int i = 0; i < 5; ++i) {
+          problems.push_back(std::make_unique<LayerProblem>(LayerKind::column, kTokens, comm));
+          // With two threads it depends on chance how many come to work, and what they need.
+          layers.emplace_back(problems.back()->weight(), comm,
+                              LinearOptions{.operators = {.threads = 1}});
+          layers.back().forward(problems.back()->forward(), &states[i]);
+          layers.back().backward(problems.back()->backward(), states[i]);
+          held.push_back(linear_memory(comm));
+        }
+        EXPECT_EQ(held.front().mailboxes, held.back().mailboxes);
+        EXPECT_EQ(held.front().operators, held.back().operators);
+        EXPECT_EQ(held.front().workspace, held.back().workspace);
+        EXPECT_GE(held.front().workspace, kGathered);
+      },
+      {});
+}
+
+}  // namespace
+}  // namespace plait
