@@ -15,7 +15,7 @@ constexpr std::size_t kColumns = 100;
 
 std::string show_bytes(std::int64_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
 
-std::string show_features(const Processor& processor, bool present) {
+std::string show_features(const base::Processor& processor, bool present) {
   std::string names;
   for (const auto& [name, there] : processor.features) {
     if (there == present) names += (names.empty() ? "" : " ") + name;
