@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
+#include "ops/prepared.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -150,14 +151,10 @@ OpOptions Linear::options_for(const OpDesc& desc, Direction direction) const {
     options.plan = followed_by(desc.op, *options_.operators.plan);
   } else if (options_.operators.plans != nullptr) {
     const bool back = direction == Direction::backward;
-    const PlanKey key = {.op = desc.op,
-                         .m = desc.m,
-                         .n = back ? whole_.inputs : whole_.outputs,
-                         .k = back ? whole_.outputs : whole_.inputs,
-                         .x = desc.x,
-                         .weight = ops::kind_of(back ? backward_weight() : weight()),
-                         .world = comm_.world(),
-                         .transport = std::string(comm_.transport())};
+    const ops::WholeSizes whole = {.n = back ? whole_.inputs : whole_.outputs,
+                                   .k = back ? whole_.outputs : whole_.inputs};
+    const PlanKey key = ops::key_of(desc, ops::kind_of(back ? backward_weight() : weight()), whole,
+                                    {.comm = comm_, .options = options});
     if (const auto found = options_.operators.plans->find(key))
       options.plan = followed_by(desc.op, *found);
   }

@@ -35,36 +35,42 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
-// The same on all ranks.
-PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-               const OpOptions& options) {
-  PlanKey key = {.op = desc.op,
-                 .m = desc.m,
-                 .n = ops::n_of(weight),
-                 .k = ops::k_of(weight),
-                 .x = desc.x,
-                 .weight = ops::kind_of(weight),
-                 .out = desc.out,
-                 .wire = wire_of(desc, options),
-                 .world = comm.world(),
-                 .threads = options.threads,
-                 .transport = std::string(comm.transport()),
-                 .link = comm.link()};
-  const ops::Split split = ops::split_of(desc.op);
-  if (split == ops::Split::n) key.n = sum_of_shares(key.n, comm);
-  if (split == ops::Split::k) key.k = sum_of_shares(key.k, comm);
-  return key;
+// What a weight's shares come to.
+ops::WholeSizes whole_sizes(Operator op, const OpWeight& weight, Communicator& comm) {
+  ops::WholeSizes whole = {.n = ops::n_of(weight), .k = ops::k_of(weight)};
+  const ops::Split split = ops::split_of(op);
+  if (split == ops::Split::n) whole.n = sum_of_shares(whole.n, comm);
+  if (split == ops::Split::k) whole.k = sum_of_shares(whole.k, comm);
+  return whole;
 }
 
 }  // namespace
 
 namespace ops {
 
+PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& whole,
+               const KeyPlace& place) {
+  return {.op = desc.op,
+          .m = desc.m,
+          .n = whole.n,
+          .k = whole.k,
+          .x = desc.x,
+          .weight = weight,
+          .out = desc.out,
+          .wire = wire_of(desc, place.options),
+          .world = place.comm.world(),
+          .threads = place.options.threads,
+          .transport = std::string(place.comm.transport()),
+          .link = place.comm.link()};
+}
+
 Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options) {
   if (options.plan) return *options.plan;
   if (options.plans != nullptr) {
-    if (const auto found = options.plans->find(key_of(desc, weight, comm, options))) {
+    const PlanKey key = key_of(desc, kind_of(weight), whole_sizes(desc.op, weight, comm),
+                               {.comm = comm, .options = options});
+    if (const auto found = options.plans->find(key)) {
       check_plan(desc.op, *found);
       return *found;
     }

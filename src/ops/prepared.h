@@ -9,6 +9,22 @@
 
 namespace plait::ops {
 
+// Of a weight that ranks may share: all their shares together.
+struct WholeSizes {
+  std::int64_t n;
+  std::int64_t k;
+};
+
+// Where a problem is to be solved.
+struct KeyPlace {
+  const Communicator& comm;
+  const OpOptions& options;
+};
+
+// By which a source knows the problem: the same on all ranks. `weight`: its kind.
+PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& whole,
+               const KeyPlace& place);
+
 // What the options say, or their source knows, or the default. Collective where a source is asked
 // about a problem of which each rank has a share: they add up their shares first.
 Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
