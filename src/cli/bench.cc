@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/nearest.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
@@ -68,7 +68,7 @@ int bench(Words words) {
     }
     names.emplace_back(one.name);
   }
-  base::fail(Code::invalid_argument, "cannot measure ", first, did_you_mean(first, names),
+  base::fail(Code::invalid_argument, "cannot measure ", first, base::did_you_mean(first, names),
              " (plait bench --help)");
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
 #include "plait/version.h"
@@ -56,7 +56,7 @@ const Verb& find_verb(const std::string& name) {
     names.emplace_back(verb.name);
   }
   base::fail(Code::invalid_argument, name.starts_with("-") ? "unknown option " : "unknown verb ",
-             name, did_you_mean(name, names), " (plait --help lists them)");
+             name, base::did_you_mean(name, names), " (plait --help lists them)");
 }
 
 int dispatch(Words words, std::string& speaker) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/speech.h"
 
 namespace plait::cli {
@@ -62,7 +62,7 @@ const CLI::Option& Options::find(const std::string& name) const {
   for (const CLI::Option* option : app_->get_options()) {
     for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
   }
-  base::fail(Code::invalid_argument, "unknown option ", name, did_you_mean(name, names));
+  base::fail(Code::invalid_argument, "unknown option ", name, base::did_you_mean(name, names));
 }
 
 // -n 4 → 2, -n4 → 1, --ranks=4 → 1, -pv → 1

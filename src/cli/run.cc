@@ -8,12 +8,12 @@
 #include <fcntl.h>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
 #include "cli/launch/find_command.h"
 #include "cli/launch/supervisor.h"
-#include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
@@ -79,7 +79,7 @@ void add_options(Options& options, Wishes& wishes) {
 void check_habits(Words words) {
   for (const std::string& word : words) {
     PLAIT_CHECK(word != "-np", "unknown option ", word,
-                did_you_mean(word, std::vector<std::string>{"-n"}));
+                base::did_you_mean(word, std::vector<std::string>{"-n"}));
   }
 }
 

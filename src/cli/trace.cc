@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/nearest.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
@@ -49,7 +49,7 @@ int trace(Words words) {
   }
   const auto op = parse_operator(first);
   PLAIT_CHECK(op && *op != Operator::matmul, "cannot trace ", first,
-              did_you_mean(first, operators()), " (plait trace --help)");
+              base::did_you_mean(first, operators()), " (plait trace --help)");
   return measure_operator("trace", first, words.subspan(1));
 }
 

@@ -9,10 +9,10 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "cli/info/show.h"
 #include "cli/launch/words.h"
-#include "cli/nearest.h"
 #include "comm/transports.h"
 
 namespace plait::cli {
@@ -63,7 +63,7 @@ void read_word(const std::string& word, Problem& problem) {
   PLAIT_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "--why ", word,
               ": a problem is made of ranks=N, hosts=N, launcher=NAME and transport=NAME, or of a "
               "product's m=, n= and k=",
-              did_you_mean(key, keys));
+              base::did_you_mean(key, keys));
   const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
   PLAIT_CHECK(!value.empty(), "--why ", word, " lacks its value, as in ", key, "=...");
   if (key == "ranks") problem.place.world = read_count(word, value);
@@ -76,7 +76,7 @@ void check_transport(const std::string& name) {
   std::vector<std::string> names;
   for (const comm::TransportEntry& entry : comm::transports()) names.emplace_back(entry.name);
   PLAIT_CHECK(name.empty() || std::find(names.begin(), names.end(), name) != names.end(),
-              "there is no transport ", name, did_you_mean(name, names));
+              "there is no transport ", name, base::did_you_mean(name, names));
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "cli/info/show.h"
-#include "cli/nearest.h"
 
 namespace plait::cli {
 namespace {
@@ -42,7 +42,7 @@ ProductProblem parse_product(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const GemmChoice& choice : explain_gemm(problem.desc)) names.push_back(choice.backend);
   PLAIT_CHECK(backend.empty() || std::find(names.begin(), names.end(), backend) != names.end(),
-              "there is no backend ", backend, did_you_mean(backend, names));
+              "there is no backend ", backend, base::did_you_mean(backend, names));
   return problem;
 }
 

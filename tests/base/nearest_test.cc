@@ -1,10 +1,10 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace plait::cli {
+namespace plait::base {
 namespace {
 
 TEST(DidYouMean, NamesTheNearestWord) {
@@ -23,4 +23,4 @@ TEST(DidYouMean, IsSilentWhereNothingIsNear) {
 }
 
 }  // namespace
-}  // namespace plait::cli
+}  // namespace plait::base

@@ -1,11 +1,11 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <vector>
 
-namespace plait::cli {
+namespace plait::base {
 namespace {
 
 // How many letters must be put in, left out, changed or swapped with their neighbour.
@@ -43,4 +43,4 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
 
-}  // namespace plait::cli
+}  // namespace plait::base
