@@ -32,10 +32,12 @@ enum class Axis : std::uint8_t { natural, rows, columns };
 
 PLAIT_EXPORT std::string_view name(Axis axis);
 
+inline constexpr int kMostParts = 64;
+
 struct Plan {
   Schedule schedule = Schedule::fused;
 
-  // Of pipelined: how many parts (1 to 64), along what, and how large the first and the last are,
+  // Of pipelined: how many parts (1 to kMostParts), along what, and how large the first and the last are,
   // in percent of the others: a short one hides what nothing else can hide.
   int parts = 4;
   Axis axis = Axis::natural;

@@ -20,11 +20,6 @@ Shapes shapes_of(Operator op) {
   return {.x = Rows::all, .out = Rows::all};
 }
 
-Split split_of(Operator op) {
-  if (op == Operator::all_gather_matmul) return Split::n;
-  return is_compute_first(op) && sums_over_ranks(op) ? Split::k : Split::nothing;
-}
-
 std::int64_t count(Rows rows, std::int64_t m, int rank, int world) {
   if (rows == Rows::all) return m;
   return static_cast<std::int64_t>(balanced_shard(static_cast<std::size_t>(m), rank, world).count);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "plait/operator.h"
+#include "plan/split.h"
 
 namespace plait::ops {
 
@@ -17,10 +18,8 @@ struct Shapes {
 
 Shapes shapes_of(Operator op);
 
-// Which of the weight's sizes is cut: each rank has its share of it, as large as it likes.
-enum class Split : std::uint8_t { nothing, n, k };
-
-Split split_of(Operator op);
+using plan::Split;
+using plan::split_of;
 
 // How many rows that is for a rank.
 std::int64_t count(Rows rows, std::int64_t m, int rank, int world);

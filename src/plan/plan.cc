@@ -13,7 +13,6 @@ namespace {
 constexpr std::array<std::string_view, 3> kSchedules = {"serial", "pipelined", "fused"};
 constexpr std::array<std::string_view, 3> kAxes = {"natural", "rows", "columns"};
 
-constexpr int kMostParts = 64;
 constexpr std::int64_t kMostChunk = std::int64_t{1} << 40;
 constexpr std::int64_t kLongestPoll = 1'000'000;  // a second
 

@@ -1,0 +1,85 @@
+// What is set for a whole program without changing it: in a file, in the environment, or as values.
+//
+//   const plait::Settings settings = plait::load_settings();
+//   const plait::SettingsPlans plans(settings);
+//   plait::matmul_all_reduce(x, w, y, comm,
+//                            {.options = {.wire = settings.wire, .plans = &plans}});
+//
+// The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on go before what it
+// says. Names that MindSpeed CoC knows are understood too. What is misspelt, can't be read or
+// contradicts itself is refused: Error{invalid_argument} names the file and the line, or the
+// variable. All ranks of a communicator must have the same settings.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/dtype.h"
+#include "plait/export.h"
+#include "plait/plan.h"
+
+namespace plait {
+
+// The product that a rank makes: m rows by the k x n of the weight that it holds. Operators that
+// gather X count the rows of all ranks; forward and backward of a layer are different shapes.
+struct ProductShape {
+  std::int64_t m, k, n;
+
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+struct Settings {
+  std::optional<Plan> plan = {};                 // of all operators; empty: automatic
+  std::map<ProductShape, Plan> customized = {};  // of some shapes, instead of `plan`
+
+  // How layers go about their gradients, and what they keep for them.
+  bool column_backward = false;      // a column layer's dX by one operator, not beside dW
+  bool recompute_all_gather = true;  // a column layer gathers X again for dW and does not keep it
+  bool aligned_packing = true;       // weights in aligned panels, as products read them fastest
+
+  Dtype wire = Dtype::f32;   // in what partial sums travel: f32, bf16 or f16
+  int threads = 0;           // of a product; 0: as many as OpenMP would use
+  std::string backend = {};  // of products; empty: the best
+
+  std::string plan_cache = {};  // the file in which measured plans are kept; empty: none
+  bool tune_online = false;     // measure plans during the first calls of a shape
+
+  bool operator==(const Settings&) const = default;
+};
+
+// The file, where PLAIT_CONFIG names one, and the environment before it. Where neither says where
+// plans are kept, it is plait/plans in $XDG_CACHE_HOME, or else in ~/.cache.
+PLAIT_EXPORT Settings load_settings();
+
+// What a file with this text says, and nothing from the environment. Refusals call it `file`.
+PLAIT_EXPORT Settings parse_settings(std::string_view toml, std::string_view file = "settings");
+
+// The row of `customized` that is about a problem: rank 0's share of it.
+PLAIT_EXPORT ProductShape shape_of(const PlanKey& key);
+
+// The plan itself where the operator can follow it. Else the nearest that it can: serial where it
+// has no such schedule, and along the natural axis where it can't be cut along the other.
+PLAIT_EXPORT Plan followed_by(Operator op, Plan plan);
+
+// Plans in the order in which they are to be taken: those that are set, for the shape or for all,
+// and then what further sources know, in their order.
+class PLAIT_EXPORT SettingsPlans final : public PlanSource {
+ public:
+  // The sources are asked later and must still be there.
+  explicit SettingsPlans(const Settings& settings, std::vector<const PlanSource*> further = {});
+  ~SettingsPlans() override;
+
+  std::optional<Plan> find(const PlanKey& key) const override;
+
+ private:
+  std::optional<Plan> plan_;
+  std::map<ProductShape, Plan> customized_;
+  std::vector<const PlanSource*> further_;
+};
+
+}  // namespace plait

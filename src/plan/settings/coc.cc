@@ -1,0 +1,90 @@
+#include "plan/settings/coc.h"
+
+#include <algorithm>
+
+namespace plait::plan {
+namespace {
+
+constexpr Plan kSerial = {.schedule = Schedule::serial};
+constexpr Plan kFused = {.schedule = Schedule::fused};
+
+constexpr std::array<std::string_view, 4> kSwitches = {"use_ascend_coc", "coc_parallel_num",
+                                                       "coc_fused_kernel", "coc_mode"};
+
+struct Remark {
+  std::string_view name;
+  std::string_view reason;
+};
+
+constexpr std::array<Remark, 4> kRivals = {{
+    {"use_ascend_mc2", "MC2 fuses the very products and collectives that plait does"},
+    {"optimize_recomp_communication_level",
+     "it leaves out collectives that plait hides behind their products"},
+    {"tp_2d", "it cuts the layers along two dimensions, and plait's are cut along one"},
+    {"unaligned_linear", "it replaces the layers that plait's are, which need no alignment"},
+}};
+
+constexpr std::array<Remark, 3> kMeaningless = {{
+    {"k_min", "packed weights are padded whatever their k"},
+    {"k_max", "packed weights are padded whatever their k"},
+    {"print_tensor_value_open", "plait verify compares bits, and plait trace shows calls"},
+}};
+
+template <class Remarks>
+std::string_view reason_of(const Remarks& remarks, std::string_view name) {
+  for (const Remark& remark : remarks) {
+    if (remark.name == name) return remark.reason;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool CocSwitches::take(std::string_view name, const Given& given) {
+  const auto say = [&](Strength strength, std::optional<Plan> plan) {
+    said_.emplace(strength, Choice{.plan = plan, .said = given});
+  };
+  if (name == "use_ascend_coc") {
+    if (given.flag())
+      say(Strength::on, std::nullopt);
+    else
+      say(Strength::off, kSerial);
+  } else if (name == "coc_fused_kernel") {
+    if (given.flag()) say(Strength::fused, kFused);
+  } else if (name == "coc_mode") {
+    // 0 and 1 cut nothing; 2 cuts as the others say, and so does -1.
+    if (given.whole(-1, 2) >= 0 && given.whole(-1, 2) < 2) say(Strength::in_one_piece, kSerial);
+  } else if (name == "coc_parallel_num") {
+    const int parts = static_cast<int>(given.whole(1, kMostParts));
+    say(Strength::parts,
+        parts == 1 ? kSerial : Plan{.schedule = Schedule::pipelined, .parts = parts});
+  } else {
+    return false;
+  }
+  return true;
+}
+
+std::optional<CocSwitches::Choice> CocSwitches::choice() const {
+  if (said_.empty()) return std::nullopt;
+  return said_.begin()->second;
+}
+
+bool take_rival(std::string_view name, const Given& given) {
+  const std::string_view reason = reason_of(kRivals, name);
+  if (reason.empty()) return false;
+  // A flag, or a level that is off at 0.
+  const bool is_on = given.is_whole() ? given.whole(INT64_MIN, INT64_MAX) != 0 : given.flag();
+  if (is_on) given.refuse(" can't be had together with plait: ", reason);
+  return true;
+}
+
+std::string_view why_meaningless(std::string_view name) { return reason_of(kMeaningless, name); }
+
+std::vector<std::string> coc_names() {
+  std::vector<std::string> names(kSwitches.begin(), kSwitches.end());
+  for (const Remark& rival : kRivals) names.emplace_back(rival.name);
+  for (const Remark& remark : kMeaningless) names.emplace_back(remark.name);
+  return names;
+}
+
+}  // namespace plait::plan

@@ -1,0 +1,43 @@
+// The settings as a source of plans.
+#include <utility>
+
+#include "plait/settings.h"
+#include "plan/split.h"
+
+namespace plait {
+
+// world 8, all_gather_matmul of 16384 x 5120 by 15360 columns    → [16384, 5120, 1920]
+// and the other way round, 15360 of k, with matmul_reduce_scatter → [16384, 1920, 5120]
+ProductShape shape_of(const PlanKey& key) {
+  // Balanced shares, of which the first is the largest: 10 among 4 → 3 3 2 2.
+  const auto first_share = [&](std::int64_t size) { return (size + key.world - 1) / key.world; };
+  const plan::Split split = plan::split_of(key.op);
+  return {.m = key.m,
+          .k = split == plan::Split::k ? first_share(key.k) : key.k,
+          .n = split == plan::Split::n ? first_share(key.n) : key.n};
+}
+
+Plan followed_by(Operator op, Plan plan) {
+  if (!has_schedule(op, plan.schedule)) return {.schedule = Schedule::serial};
+  // The columns of X are the k of the product: half of them give no half of the result.
+  const bool cuts_k = plan.axis == Axis::columns && !is_compute_first(op);
+  if (plan.schedule == Schedule::pipelined && cuts_k) plan.axis = Axis::natural;
+  return plan;
+}
+
+SettingsPlans::SettingsPlans(const Settings& settings, std::vector<const PlanSource*> further)
+    : plan_(settings.plan), customized_(settings.customized), further_(std::move(further)) {}
+
+SettingsPlans::~SettingsPlans() = default;
+
+std::optional<Plan> SettingsPlans::find(const PlanKey& key) const {
+  if (const auto found = customized_.find(shape_of(key)); found != customized_.end())
+    return followed_by(key.op, found->second);
+  if (plan_) return followed_by(key.op, *plan_);
+  for (const PlanSource* source : further_) {
+    if (auto found = source->find(key)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plait

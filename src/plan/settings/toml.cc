@@ -1,0 +1,232 @@
+#include "plan/settings/toml.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace plait::plan {
+namespace {
+
+using Path = std::vector<std::string>;
+
+constexpr std::size_t kTables = 2;  // one in the other, as in coc_cfgs.customized_coc
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_control(char c) { return (c >= 0 && c < ' ' && c != '\t') || c == '\x7f'; }
+
+bool is_bare(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-';
+}
+
+// "4_096" → 4096, "+4" → 4, "0x10" → 16
+std::optional<std::int64_t> parse_whole(std::string_view word) {
+  std::string digits(word);
+  std::erase(digits, '_');
+  int base = 10;
+  std::size_t begin = digits.starts_with('+') ? 1 : 0;
+  for (const auto& [prefix, its_base] : {std::pair{"0x", 16}, {"0o", 8}, {"0b", 2}}) {
+    if (!digits.starts_with(prefix)) continue;
+    base = its_base;
+    begin = 2;
+  }
+  if (begin > 0 && digits.substr(begin, 1) == "-") return std::nullopt;
+  std::int64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, failure] = std::from_chars(digits.data() + begin, end, value, base);
+  if (failure != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+class Reader {
+ public:
+  Reader(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
+
+  Given::Entries read() {
+    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // the mark that some editors begin with
+    while (at_ < text_.size()) read_line();
+    return std::move(entries_);
+  }
+
+ private:
+  void read_line() {
+    skip_blanks();
+    if (next() == '[') {
+      ++at_;
+      if (next() == '[') refuse("[[...]] is a list of tables, and no setting is one");
+      table_ = read_path();
+      expect(']', "the name of a table");
+      open(table_);
+    } else if (!at_end()) {
+      read_entry(table_);
+    }
+    skip_blanks();
+    if (!at_end()) refuse("there is more than one thing in this line");
+    at_ = std::min(text_.find('\n', at_), text_.size() - 1) + 1;
+    ++line_;
+  }
+
+  // NAME = VALUE, inside the table of that path.
+  void read_entry(Path path) {
+    skip_blanks();
+    for (std::string& name : read_path()) path.push_back(std::move(name));
+    expect('=', "a name");
+    skip_blanks();
+    if (next() == '{') {
+      read_table(path);
+    } else {
+      add(path, read_value());
+    }
+  }
+
+  // {NAME = VALUE, NAME = VALUE}
+  void read_table(const Path& path) {
+    add(path, Given::Entries{});
+    ++at_;
+    skip_blanks();
+    while (next() != '}') {
+      read_entry(path);
+      skip_blanks();
+      if (next() == '}') break;
+      expect(',', "a value in braces");
+      skip_blanks();
+    }
+    ++at_;
+  }
+
+  // a, "a b", a.b
+  Path read_path() {
+    Path path;
+    do {
+      if (!path.empty()) ++at_;
+      skip_blanks();
+      path.push_back(read_name());
+      skip_blanks();
+    } while (next() == '.');
+    return path;
+  }
+
+  std::string read_name() {
+    if (next() == '"' || next() == '\'') return read_text();
+    const std::size_t begin = at_;
+    while (is_bare(next())) ++at_;
+    if (at_ == begin) refuse("a name is missing");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  Given::Value read_value() {
+    if (next() == '"' || next() == '\'') return read_text();
+    if (next() == '[') refuse("[...] is a list, and no setting is one");
+    const std::size_t begin = at_;
+    while (!at_end() && !is_blank(next()) && next() != ',' && next() != '}') ++at_;
+    const std::string_view word = text_.substr(begin, at_ - begin);
+    if (word.empty()) refuse("a value is missing");
+    if (word == "true" || word == "false") return word == "true";
+    if (const auto whole = parse_whole(word)) return *whole;
+    return Given::Unusable{std::string(word)};
+  }
+
+  // "with \" escapes", 'without'
+  std::string read_text() {
+    const char quote = next();
+    if (text_.substr(at_, 3) == std::string(3, quote))
+      refuse("no setting is a text of several lines");
+    std::string text;
+    for (++at_; next() != quote; ++at_) {
+      if (at_ >= text_.size() || is_control(next())) refuse("a text does not end in its line");
+      text += next() == '\\' && quote == '"' ? read_escape() : next();
+    }
+    ++at_;
+    return text;
+  }
+
+  // Leaves the letter after the backslash to be passed.
+  char read_escape() {
+    constexpr std::string_view kLetters = "btnfr\"\\";
+    constexpr std::string_view kMeant = "\b\t\n\f\r\"\\";
+    ++at_;
+    const std::size_t found = kLetters.find(next());
+    if (at_ >= text_.size() || found == std::string_view::npos)
+      refuse("a backslash in \"...\" is written twice; in '...' once is enough");
+    return kMeant[found];
+  }
+
+  void add(Path path, Given::Value value) {
+    const std::string name = std::move(path.back());
+    path.pop_back();
+    Given::Entries& table = open(path);
+    if (const Given* before = find(table, name)) refuse_second(*before);
+    append(table, name, std::move(value));
+  }
+
+  // The table of that path, made where it isn't there.
+  Given::Entries& open(const Path& path) {
+    if (path.size() > kTables) refuse("tables within tables don't go that deep");
+    Given::Entries* table = &entries_;
+    for (const std::string& name : path) {
+      Given* inner = find(*table, name);
+      if (inner == nullptr) inner = &append(*table, name, Given::Entries{});
+      table = inner->table();
+      if (table == nullptr) refuse_second(*inner);
+    }
+    return *table;
+  }
+
+  Given& append(Given::Entries& table, const std::string& name, Given::Value value) const {
+    const Given::Line line = {.file = file_, .number = line_};
+    return table.emplace_back(Given::in_file(name, line, std::move(value)));
+  }
+
+  static Given* find(Given::Entries& table, const std::string& name) {
+    const auto found = std::find_if(table.begin(), table.end(),
+                                    [&](const Given& one) { return one.name() == name; });
+    return found == table.end() ? nullptr : &*found;
+  }
+
+  void skip_blanks() {
+    while (is_blank(next())) ++at_;
+  }
+
+  // 0 at the end, and for a 0 that is written there, which nothing expects.
+  char next() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+
+  // Of what can be read in a line.
+  bool at_end() const {
+    return at_ >= text_.size() || next() == '\n' || next() == '#' || text_.substr(at_, 2) == "\r\n";
+  }
+
+  void expect(char wanted, std::string_view after) {
+    skip_blanks();
+    if (next() != wanted) refuse(after, " is not followed by ", wanted);
+    ++at_;
+  }
+
+  [[noreturn]] void refuse_second(const Given& before) const {
+    refuse(before.name(), " is given a second time, after ", before.origin());
+  }
+
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... reason) const {
+    base::fail(Code::invalid_argument,
+               on_one_line(base::sentence(file_, ':', line_, ": ", reason...)));
+  }
+
+  std::string_view text_;
+  std::string file_;
+  std::size_t at_ = 0;
+  std::int64_t line_ = 1;
+  Path table_;
+  Given::Entries entries_;
+};
+
+}  // namespace
+
+Given::Entries read_toml(std::string_view text, const std::string& file) {
+  return Reader(text, file).read();
+}
+
+}  // namespace plait::plan

@@ -1,0 +1,18 @@
+// Which of a weight's sizes an operator cuts: the table in plait/ops.h, for machines.
+#pragma once
+
+#include <cstdint>
+
+#include "plait/operator.h"
+
+namespace plait::plan {
+
+// Each rank has its share of that size, as large as it likes.
+enum class Split : std::uint8_t { nothing, n, k };
+
+constexpr Split split_of(Operator op) {
+  if (op == Operator::all_gather_matmul) return Split::n;
+  return is_compute_first(op) && sums_over_ranks(op) ? Split::k : Split::nothing;
+}
+
+}  // namespace plait::plan

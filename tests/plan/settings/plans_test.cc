@@ -1,0 +1,83 @@
+// Which plan a problem gets: settings first, then further sources.
+#include <gtest/gtest.h>
+
+#include "plait/settings.h"
+
+namespace plait {
+namespace {
+
+// The layers of a model with 5120 hidden and 15360 inner sizes, on 8 ranks.
+constexpr std::int64_t kTokens = 16384;
+const PlanKey kColumnForward = {
+    .op = Operator::all_gather_matmul, .m = kTokens, .n = 15360, .k = 5120, .world = 8};
+const PlanKey kColumnBackward = {
+    .op = Operator::matmul_reduce_scatter, .m = kTokens, .n = 5120, .k = 15360, .world = 8};
+
+class Fixed final : public PlanSource {
+ public:
+  explicit Fixed(std::optional<Plan> plan) : plan_(plan) {}
+  std::optional<Plan> find(const PlanKey&) const override { return plan_; }
+
+ private:
+  std::optional<Plan> plan_;
+};
+
+TEST(AShape, IsWhatARankMultiplies) {
+  EXPECT_EQ(shape_of(kColumnForward), (ProductShape{.m = 16384, .k = 5120, .n = 1920}));
+  EXPECT_EQ(shape_of(kColumnBackward), (ProductShape{.m = 16384, .k = 1920, .n = 5120}));
+  PlanKey key = kColumnBackward;
+  for (const Operator op : {Operator::matmul, Operator::matmul_all_gather,
+                            Operator::reduce_scatter_matmul, Operator::all_reduce_matmul}) {
+    key.op = op;
+    EXPECT_EQ(shape_of(key), (ProductShape{.m = 16384, .k = 15360, .n = 5120})) << name(op);
+  }
+  key.op = Operator::matmul_all_reduce;
+  EXPECT_EQ(shape_of(key), (ProductShape{.m = 16384, .k = 1920, .n = 5120}));
+}
+
+TEST(AShape, IsTheFirstRanksWhereSharesDiffer) {
+  const PlanKey key = {.op = Operator::matmul_all_reduce, .m = 3, .n = 7, .k = 10, .world = 4};
+  EXPECT_EQ(shape_of(key), (ProductShape{.m = 3, .k = 3, .n = 7}));
+}
+
+TEST(SettingsPlans, TellForwardFromBackward) {
+  const SettingsPlans plans(
+      parse_settings("coc_parallel_num = 2\n[customized]\n\"[16384, 5120, 1920]\" = 8\n\"[16384, "
+                     "1920, 5120]\" = 1"));
+  EXPECT_EQ(plans.find(kColumnForward), parse_plan("pipelined parts=8"));
+  EXPECT_EQ(plans.find(kColumnBackward), parse_plan("serial"));
+  PlanKey other = kColumnForward;
+  other.m = 8192;
+  EXPECT_EQ(plans.find(other), parse_plan("pipelined parts=2"));
+}
+
+TEST(SettingsPlans, AskFurtherSourcesInTheirOrder) {
+  const Fixed nothing({});
+  const Fixed cache(parse_plan("pipelined parts=5"));
+  const Fixed model(parse_plan("serial"));
+  const std::vector<const PlanSource*> further = {&nothing, &cache, &model};
+  EXPECT_EQ(SettingsPlans({}, further).find(kColumnForward), parse_plan("pipelined parts=5"));
+  EXPECT_EQ(SettingsPlans({.plan = parse_plan("fused")}, further).find(kColumnForward),
+            parse_plan("fused"));
+  EXPECT_EQ(SettingsPlans(parse_settings("customized = {\"[16384,5120,1920]\" = -1}"), further)
+                .find(kColumnForward),
+            parse_plan("fused"));
+  EXPECT_EQ(SettingsPlans({}).find(kColumnForward), std::nullopt);
+}
+
+TEST(SettingsPlans, AreSuchAsTheOperatorCanFollow) {
+  for (int i = 0; i < kOperators; ++i) {
+    PlanKey key = kColumnForward;
+    key.op = static_cast<Operator>(i);
+    const bool has_fused = has_schedule(key.op, Schedule::fused);
+    EXPECT_EQ(SettingsPlans(parse_settings("plan = -1")).find(key),
+              parse_plan(has_fused ? "fused" : "serial"));
+    const Plan pipelined = *SettingsPlans(parse_settings("coc_parallel_num = 4")).find(key);
+    EXPECT_EQ(pipelined, parse_plan(key.op == Operator::matmul ? "serial" : "pipelined parts=4"));
+    const Plan columns = followed_by(key.op, parse_plan("pipelined parts=4 axis=columns"));
+    EXPECT_EQ(columns.axis == Axis::columns, is_compute_first(key.op)) << name(key.op);
+  }
+}
+
+}  // namespace
+}  // namespace plait

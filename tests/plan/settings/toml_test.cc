@@ -1,0 +1,113 @@
+#include "plan/settings/toml.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor/sentence_of.h"
+
+namespace plait::plan {
+namespace {
+
+// Every entry as a line: "3 a.b = text".
+void list(const Given::Entries& entries, const std::string& prefix, std::string& lines) {
+  for (Given entry : entries) {
+    const std::string name = prefix + entry.name();
+    if (const Given::Entries* table = entry.table()) {
+      list(*table, name + ".", lines);
+      continue;
+    }
+    const std::string value = entry.is_whole() ? std::to_string(entry.whole(INT64_MIN, INT64_MAX))
+                              : entry.is(entry.name()) ? "itself"
+                                                       : entry.text();
+    lines += base::sentence(entry.origin().substr(2), ' ', name, " = ", value, '\n');
+  }
+}
+
+std::string read(std::string_view text) {
+  std::string lines;
+  list(read_toml(text, "f"), "", lines);
+  return lines;
+}
+
+std::string refusal_of(std::string_view text) {
+  return sentence_of([&] { read_toml(text, "f"); });
+}
+
+TEST(Toml, ReadsNamesAndValues) {
+  EXPECT_EQ(read("a = 1\n"
+                 "  b-c_2=\"two\"   # a comment\r\n"
+                 "\n"
+                 "# nothing\n"
+                 "\"d e\" = '\\three\\'\n"
+                 "3 = \"\"\n"
+                 "f.g = \"a#b\""),
+            "1 a = 1\n2 b-c_2 = two\n5 d e = \\three\\\n6 3 = \n7 f.g = a#b\n");
+}
+
+TEST(Toml, ReadsTables) {
+  EXPECT_EQ(read("[a]\nb = 1\n[ c . \"d\" ]\n  e = 2\n[a]\nf = {g = 3, h = {  }, i = 'x'}\n"),
+            "2 a.b = 1\n6 a.f.g = 3\n6 a.f.i = x\n4 c.d.e = 2\n");
+  EXPECT_EQ(read_toml("[a]\n", "f").size(), 1U);
+}
+
+TEST(Toml, ReadsWholeNumbers) {
+  EXPECT_EQ(read("a = -12\nb = +4_096\nc = 0x1F\nd = 0b101\ne = 0o17\nf = 9223372036854775807\n"),
+            "1 a = -12\n2 b = 4096\n3 c = 31\n4 d = 5\n5 e = 15\n6 f = 9223372036854775807\n");
+}
+
+TEST(Toml, ReadsEscapes) {
+  EXPECT_EQ(read(R"(a = "\"\\\t|")"), "1 a = \"\\\t|\n");
+  EXPECT_EQ(refusal_of("a = 1\nb = \"C:\\dir\""),
+            "f:2: a backslash in \"...\" is written twice; in '...' once is enough");
+}
+
+TEST(Toml, ReadsFlags) {
+  const Given::Entries entries = read_toml("a = true\nb = false", "f");
+  EXPECT_TRUE(entries[0].flag());
+  EXPECT_FALSE(entries[1].flag());
+}
+
+TEST(Toml, KeepsWhatNoSettingCouldBeForARefusal) {
+  const Given::Entries entries = read_toml("a = 2.5\nb = bf16\nc = 1979-05-27\nd = +-4", "f");
+  EXPECT_EQ(sentence_of([&] { entries[0].whole(0, 9); }),
+            "f:1: a = 2.5 is not a whole number from 0 to 9");
+  EXPECT_EQ(sentence_of([&] { entries[1].text(); }), "f:2: b = bf16 is no text in quotes");
+  EXPECT_EQ(sentence_of([&] { entries[2].flag(); }),
+            "f:3: c = 1979-05-27 is neither true nor false");
+  EXPECT_EQ(sentence_of([&] { entries[3].entries(); }), "f:4: d = +-4 is no table");
+}
+
+TEST(Toml, SaysWhatItCannotRead) {
+  EXPECT_EQ(refusal_of("a"), "f:1: a name is not followed by =");
+  EXPECT_EQ(refusal_of("\n\na = "), "f:3: a value is missing");
+  EXPECT_EQ(refusal_of("a = # 1"), "f:1: a value is missing");
+  EXPECT_EQ(refusal_of("= 1"), "f:1: a name is missing");
+  EXPECT_EQ(refusal_of("a. = 1"), "f:1: a name is missing");
+  EXPECT_EQ(refusal_of("a = 1 2"), "f:1: there is more than one thing in this line");
+  EXPECT_EQ(refusal_of("a = \"x\ny\""), "f:1: a text does not end in its line");
+  EXPECT_EQ(refusal_of("a = \"\"\"x\"\"\""), "f:1: no setting is a text of several lines");
+  EXPECT_EQ(refusal_of("a = [1, 2]"), "f:1: [...] is a list, and no setting is one");
+  EXPECT_EQ(refusal_of("[[a]]"), "f:1: [[...]] is a list of tables, and no setting is one");
+  EXPECT_EQ(refusal_of("[a"), "f:1: the name of a table is not followed by ]");
+  EXPECT_EQ(refusal_of("[]"), "f:1: a name is missing");
+  EXPECT_EQ(refusal_of("a = {b = 1"), "f:1: a value in braces is not followed by ,");
+  EXPECT_EQ(refusal_of("a = {b = 1,\nc = 2}"), "f:1: a name is missing");
+  EXPECT_EQ(refusal_of("a = 1\n\"a\" = 2"), "f:2: a is given a second time, after f:1");
+  EXPECT_EQ(refusal_of("a = 1\n[a]"), "f:2: a is given a second time, after f:1");
+  EXPECT_EQ(refusal_of("a.b = 1\na = 2"), "f:2: a is given a second time, after f:1");
+  EXPECT_EQ(refusal_of("[a.b.c]"), "f:1: tables within tables don't go that deep");
+  EXPECT_EQ(refusal_of("a = {b = {c = {d = 1}}}"), "f:1: tables within tables don't go that deep");
+}
+
+TEST(Toml, GoesNoDeeperThanItMay) {
+  std::string dots = "a";
+  std::string braces = "a = ";
+  for (int i = 0; i < 30000; ++i) {
+    dots += ".a";
+    braces += "{a = ";
+  }
+  EXPECT_EQ(refusal_of(dots + " = 1"), "f:1: tables within tables don't go that deep");
+  EXPECT_EQ(refusal_of(braces), "f:1: tables within tables don't go that deep");
+}
+
+}  // namespace
+}  // namespace plait::plan
