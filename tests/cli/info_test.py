@@ -31,7 +31,7 @@ class InfoTest(InfoCase):
     def test_json_has_every_key(self):
         found = self.json()
         self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place",
-                                       "settings", "transports", "backends"])
+                                       "settings", "unknown_settings", "transports", "backends"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
                          ["model", "packages", "cores", "cpus", "features", "caches"])

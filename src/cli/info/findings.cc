@@ -1,11 +1,11 @@
 #include "cli/info/findings.h"
 
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "cli/info/variables.h"
 #include "comm/transports.h"
 #include "plait/error.h"
 #include "plait/gemm.h"
@@ -20,17 +20,6 @@ void find_place(Findings& findings) {
     findings.place = {.rank = 0, .world = 1};
     findings.misplaced = error.what();
   }
-}
-
-std::map<std::string, std::string> find_settings() {
-  std::map<std::string, std::string> settings;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    const std::size_t equals = text.find('=');
-    if (!text.starts_with("PLAIT_") || equals == std::string_view::npos) continue;
-    settings.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return settings;
 }
 
 // In the order of the walk that products of bf16 make; a backend may come twice in it.
@@ -65,7 +54,11 @@ Findings find_out() {
   findings.memory = read_memory();
   findings.limits = read_cgroup_limits();
   find_place(findings);
-  findings.settings = find_settings();
+  findings.settings = find_variables();
+  for (const auto& [variable, value] : findings.settings) {
+    if (const std::string why = why_unknown(variable); !why.empty())
+      findings.unknown[variable] = why;
+  }
   for (const comm::TransportEntry& entry : comm::transports()) {
     findings.transports.push_back(
         {.name = entry.name, .summary = entry.summary, .refusal = entry.available().refusal});

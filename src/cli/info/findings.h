@@ -36,8 +36,8 @@ struct Findings {
   CgroupLimits limits;
   Place place;
   std::string misplaced;  // why the environment's place cannot be read; empty: it can
-  std::map<std::string, std::string>
-      settings;  // the environment's variables that begin with PLAIT_
+  std::map<std::string, std::string> settings;  // variables that are set, see find_variables()
+  std::map<std::string, std::string> unknown;  // those of them that nobody reads, and why_unknown()
   std::vector<TransportFinding> transports;
   std::vector<BackendFinding> backends;  // of products, best first
 };

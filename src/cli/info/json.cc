@@ -94,6 +94,7 @@ Json show_json(const Findings& findings) {
           {"usable", usable_json(findings)},
           {"place", place_json(findings)},
           {"settings", findings.settings},
+          {"unknown_settings", findings.unknown},
           {"transports", std::move(transports)},
           {"backends", std::move(backends)}};
 }

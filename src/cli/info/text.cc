@@ -68,11 +68,13 @@ std::string show_usable(const Findings& findings) {
 }
 
 // A line each; a value is told from the next thing by nothing else.
-std::string setting_lines(const std::map<std::string, std::string>& settings) {
-  if (settings.empty()) return labelled("Settings", "no variable PLAIT_... is set");
+std::string setting_lines(const Findings& findings) {
+  if (findings.settings.empty()) return labelled("Settings", "no variable PLAIT_... is set");
   std::string lines;
-  for (const auto& [name, value] : settings) {
+  for (const auto& [name, value] : findings.settings) {
     lines += labelled(lines.empty() ? "Settings" : "", fmt::format("{}={}", name, value));
+    if (const auto why = findings.unknown.find(name); why != findings.unknown.end())
+      lines += labelled("", fmt::format("  {}", why->second));
   }
   return lines;
 }
@@ -158,7 +160,7 @@ std::string show_text(const Findings& findings) {
   text += labelled("Usable", show_usable(findings));
   text += labelled("Place",
                    findings.misplaced.empty() ? show_place(findings.place) : findings.misplaced);
-  text += setting_lines(findings.settings);
+  text += setting_lines(findings);
   text += '\n' + transport_lines(findings.transports);
   return text + backend_lines(findings.backends);
 }

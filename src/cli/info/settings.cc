@@ -1,0 +1,86 @@
+#include "cli/info/settings.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/env.h"
+#include "base/text.h"
+#include "cli/bench/table.h"
+#include "cli/info/variables.h"
+#include "plan/settings/load.h"
+#include "plan/settings/table.h"
+
+namespace plait::cli {
+namespace {
+
+// The rows of a table of shapes below one another.
+void add_lines(Table& table, const SettingFinding& setting) {
+  std::string name = setting.name;
+  std::string origin = setting.origin;
+  for (std::string_view row : base::split(setting.value, ';')) {
+    if (row.starts_with(' ')) row.remove_prefix(1);
+    table.add({std::exchange(name, ""), std::string(row), std::exchange(origin, "")});
+  }
+}
+
+std::string lines_of(const std::vector<SettingFinding>& settings, std::string head) {
+  Table table({std::move(head), "value", "from"}, 3);
+  for (const SettingFinding& setting : settings) {
+    // A path may have anything in it.
+    if (setting.name == "customized")
+      add_lines(table, setting);
+    else
+      table.add({setting.name, setting.value, setting.origin});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+SettingFindings find_settings() {
+  const plan::Loaded loaded = plan::load(plan::process_environment());
+  SettingFindings findings = {
+      .file = loaded.file, .settings = {}, .of_communicators = {}, .remarks = loaded.remarks};
+  for (const plan::Setting& setting : plan::all_settings()) {
+    findings.settings.push_back({.name = std::string(setting.name),
+                                 .value = setting.show(loaded.settings),
+                                 .origin = loaded.origin(setting.name),
+                                 .variable = std::string(setting.variable)});
+  }
+  for (const CommunicatorSetting& setting : communicator_settings()) {
+    const auto value = base::env(setting.variable.c_str());
+    findings.of_communicators.push_back({.name = setting.name,
+                                         .value = value.value_or(setting.usual),
+                                         .origin = value ? setting.variable : "default",
+                                         .variable = setting.variable});
+  }
+  return findings;
+}
+
+std::string show_text(const SettingFindings& findings) {
+  std::string text = findings.file.empty()
+                         ? std::string("PLAIT_CONFIG names no file.\n\n")
+                         : "Settings from " + findings.file + " and the environment.\n\n";
+  text += lines_of(findings.settings, "setting") + '\n';
+  text += lines_of(findings.of_communicators, "of communicators");
+  for (const std::string& remark : findings.remarks) text += '\n' + remark + '\n';
+  return text;
+}
+
+nlohmann::ordered_json show_json(const SettingFindings& findings) {
+  using Json = nlohmann::ordered_json;
+  Json settings = Json::array();
+  for (const auto* group : {&findings.settings, &findings.of_communicators}) {
+    for (const SettingFinding& setting : *group) {
+      settings.push_back({{"name", setting.name},
+                          {"value", setting.value},
+                          {"from", setting.origin},
+                          {"variable", setting.variable}});
+    }
+  }
+  return {{"file", findings.file.empty() ? Json() : Json(findings.file)},
+          {"settings", std::move(settings)},
+          {"remarks", findings.remarks}};
+}
+
+}  // namespace plait::cli

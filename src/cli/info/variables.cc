@@ -1,0 +1,65 @@
+#include "cli/info/variables.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/nearest.h"
+#include "comm/wait_policy.h"
+#include "plan/settings/coc.h"
+#include "plan/settings/table.h"
+
+namespace plait::cli {
+namespace {
+
+// What a launcher tells a rank, and where settings are.
+constexpr std::string_view kOthers[] = {"PLAIT_RANK",       "PLAIT_LOCAL_RANK",
+                                        "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
+                                        "PLAIT_JOB",        "PLAIT_CONFIG"};
+
+bool is_ours(std::string_view variable) {
+  return variable.starts_with("PLAIT_") || variable.starts_with("COC_") ||
+         variable.starts_with("USE_COC_");
+}
+
+std::vector<std::string> known_variables() {
+  std::vector<std::string> names(std::begin(kOthers), std::end(kOthers));
+  for (const CommunicatorSetting& setting : communicator_settings())
+    names.push_back(setting.variable);
+  for (const plan::Setting& setting : plan::all_settings()) names.emplace_back(setting.variable);
+  for (const plan::CocVariable& one : plan::kCocVariables) names.emplace_back(one.variable);
+  return names;
+}
+
+}  // namespace
+
+std::vector<CommunicatorSetting> communicator_settings() {
+  const comm::WaitPolicy policy;
+  return {{"transport", "PLAIT_TRANSPORT", "auto"},
+          {"link", "PLAIT_LINK", "none"},
+          {"timeout", "PLAIT_TIMEOUT", fmt::format("{}s", policy.timeout / base::kSecond)},
+          {"wait", "PLAIT_WAIT",
+           fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
+                       policy.yield / base::kMicrosecond)},
+          {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"}};
+}
+
+std::map<std::string, std::string> find_variables() {
+  std::map<std::string, std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::size_t equals = text.find('=');
+    if (!is_ours(text) || equals == std::string_view::npos) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::string why_unknown(const std::string& variable) {
+  const std::vector<std::string> known = known_variables();
+  if (std::find(known.begin(), known.end(), variable) != known.end()) return "";
+  return "plait does not read it" + base::did_you_mean(variable, known);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,124 @@
+"""plait info --settings: what is set, and who said it; and the variables that nobody reads."""
+
+import json
+import re
+import tempfile
+import unittest
+from pathlib import Path
+
+from command import CommandTest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class SettingsCase(CommandTest):
+    def setUp(self):
+        super().setUp()
+        ours = re.compile("PLAIT_|COC_|USE_COC_")
+        mark = self.mark.split("=")[0]
+        self.environment = {name: value for name, value in self.environment.items()
+                            if name == mark or not ours.match(name)}
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = Path(folder.name, "plait.toml")
+
+    def write(self, text):
+        self.file.write_text(text)
+        self.environment["PLAIT_CONFIG"] = str(self.file)
+
+    def json(self, *words):
+        result = self.plait("info", "--json", *words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return json.loads(result.stdout)
+
+    def found(self):
+        """What is set, by name: its value, and from where."""
+        settings = self.json("--settings")["settings"]
+        return {one["name"]: (one["value"], one["from"]) for one in settings}
+
+
+class SettingsTest(SettingsCase):
+    def test_defaults(self):
+        self.environment["XDG_CACHE_HOME"] = "/cache"
+        found = self.json("--settings")
+        self.assertEqual(list(found), ["file", "settings", "remarks"])
+        self.assertEqual((found["file"], found["remarks"]), (None, []))
+        self.assertEqual({one["from"] for one in found["settings"]}, {"default"})
+        values = {one["name"]: one["value"] for one in found["settings"]}
+        self.assertEqual(values, {
+            "plan": "auto", "customized": "none", "column_backward": "false",
+            "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
+            "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
+            "tune_online": "false", "transport": "auto", "link": "none", "timeout": "60s",
+            "wait": "spin=20us,yield=200us", "plugin_path": "auto"})
+
+    def test_every_variable_sets_its_setting(self):
+        values = {"plan": "pipelined parts=3", "customized": "[1,2,3]=serial",
+                  "column_backward": "true", "recompute_all_gather": "false",
+                  "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
+                  "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
+                  "link": "1gbit", "timeout": "5s", "wait": "spin=1us", "plugin_path": "/plugins"}
+        for one in self.json("--settings")["settings"]:
+            self.environment[one["variable"]] = values[one["name"]]
+        self.assertEqual(self.found(), {name: (value, f"PLAIT_{name.upper()}")
+                                        for name, value in values.items()})
+
+    def test_a_file_and_the_environment(self):
+        self.write("coc_parallel_num = 4\n[coc_cfgs]\nk_min = 1024\nmatmul_soc_friendly = false\n")
+        found = self.found()
+        self.assertEqual(found["plan"], ("pipelined parts=4", f"{self.file}:1"))
+        self.assertEqual(found["aligned_packing"], ("false", f"{self.file}:4"))
+        self.environment |= {"USE_COC_FUSED_KERNEL": "1", "PLAIT_ALIGNED_PACKING": "1"}
+        found = self.found()
+        self.assertEqual(found["plan"], ("fused", "USE_COC_FUSED_KERNEL"))
+        self.assertEqual(found["aligned_packing"], ("true", "PLAIT_ALIGNED_PACKING"))
+
+    def test_people_get_a_table(self):
+        page = self.plait("info", "--settings").stdout
+        self.assertTrue(page.startswith("PLAIT_CONFIG names no file.\n\nsetting  "))
+        self.write("k_max = 1\n[customized]\n'[16384, 5120, 1920]' = 8\n'[1, 2, 3]' = 1\n")
+        page = self.plait("info", "--settings").stdout
+        self.assertTrue(page.startswith(f"Settings from {self.file} and the environment.\n\n"))
+        self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
+                               r" +\[16384,5120,1920\]=pipelined parts=8\n")
+        self.assertIn("\ntimeout           60s ", page)
+        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max means nothing here: packed weights "
+                                      "are padded whatever their k\n"))
+
+    def test_what_cannot_be_read(self):
+        self.write("\nplam = 'fused'\n")
+        self.assert_says(self.plait("info", "--settings"), 2,
+                         f"plait info: {self.file}:2: there is no setting plam; did you mean plan?")
+        self.write("threads = 'all'\n")
+        self.assert_says(self.plait("info", "--settings"), 2, f"plait info: {self.file}:1: threads "
+                         '= "all" is not a whole number from 0 to 1024')
+        self.file.unlink()
+        self.assert_says(self.plait("info", "--settings"), 1, "plait info: PLAIT_CONFIG: cannot "
+                         f"read {self.file}: No such file or directory")
+        self.assert_says(self.plait("info", "--settings", "--why"), 2,
+                         "plait info: --settings and --why ask for different things")
+
+
+class VariablesTest(SettingsCase):
+    def test_what_nobody_reads(self):
+        self.environment |= {"PLAIT_TIMEOT": "5s", "USE_COC_FUSED_KERNE": "1", "PLAIT_LINK": "1ms",
+                             "PLAIT_XYLOPHONE": "1"}
+        unknown = self.json()["unknown_settings"]
+        self.assertEqual({name: why for name, why in unknown.items() if name != "PLAIT_TEST_MARK"}, {
+            "PLAIT_TIMEOT": "plait does not read it; did you mean PLAIT_TIMEOUT?",
+            "USE_COC_FUSED_KERNE": "plait does not read it; did you mean USE_COC_FUSED_KERNEL?",
+            "PLAIT_XYLOPHONE": "plait does not read it"})
+        self.assertIn("            PLAIT_TIMEOT=5s\n"
+                      "              plait does not read it; did you mean PLAIT_TIMEOUT?\n",
+                      self.plait("info").stdout)
+
+    def test_all_that_the_sources_read_is_known(self):
+        sources = [file.read_text() for file in ROOT.glob("src/**/*") if file.is_file()]
+        read = set(re.findall(r'"(PLAIT_[A-Z_]*[A-Z])"', "".join(sources)))
+        self.assertGreater(len(read), 20)
+        self.environment |= {name: "1" for name in read}
+        self.assertEqual(set(self.json()["unknown_settings"]), {"PLAIT_TEST_MARK"})
+
+
+if __name__ == "__main__":
+    unittest.main()
