@@ -37,6 +37,7 @@
 #include "plait/communicator.h"
 #include "plait/export.h"
 #include "plait/ops.h"
+#include "plait/settings.h"
 #include "plait/tensor_view.h"
 
 namespace plait {
@@ -64,6 +65,10 @@ struct LinearOptions {
 
   OpOptions operators = {};  // wire, plan or plans, threads, backend
 };
+
+// As the settings say (see settings.h), which say nothing of sequence parallelism. `plans` is asked
+// as long as there are layers: SettingsPlans of the same settings, or a source that goes before it.
+PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSource& plans);
 
 // What a backward needs of its forward. Any number may be in flight. It borrows x, which must stay
 // as it is until then; used again, it keeps its memory.

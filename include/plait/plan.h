@@ -75,6 +75,10 @@ constexpr bool has_schedule(Operator op, Schedule schedule) {
          op == Operator::all_gather_matmul;
 }
 
+// The plan itself where the operator can follow it. Else the nearest that it can: serial where it
+// has no such schedule, and along the natural axis where it can't be cut along the other.
+PLAIT_EXPORT Plan followed_by(Operator op, Plan plan);
+
 // What a plan may depend on: all that the ranks of a call have in common.
 struct PlanKey {
   Operator op;

@@ -37,10 +37,10 @@ struct Settings {
   std::optional<Plan> plan = {};                 // of all operators; empty: automatic
   std::map<ProductShape, Plan> customized = {};  // of some shapes, instead of `plan`
 
-  // How layers go about their gradients, and what they keep for them.
-  bool column_backward = false;      // a column layer's dX by one operator, not beside dW
-  bool recompute_all_gather = true;  // a column layer gathers X again for dW and does not keep it
-  bool aligned_packing = true;       // weights in aligned panels, as products read them fastest
+  // Of layers (see LinearOptions).
+  bool column_backward = false;      // a column layer's grad_x by one operator
+  bool recompute_all_gather = true;  // backward gathers X again
+  bool aligned_packing = true;       // what it gathers lies in rows that suit the caches
 
   Dtype wire = Dtype::f32;   // in what partial sums travel: f32, bf16 or f16
   int threads = 0;           // of a product; 0: as many as OpenMP would use
@@ -61,10 +61,6 @@ PLAIT_EXPORT Settings parse_settings(std::string_view toml, std::string_view fil
 
 // The row of `customized` that is about a problem: rank 0's share of it.
 PLAIT_EXPORT ProductShape shape_of(const PlanKey& key);
-
-// The plan itself where the operator can follow it. Else the nearest that it can: serial where it
-// has no such schedule, and along the natural axis where it can't be cut along the other.
-PLAIT_EXPORT Plan followed_by(Operator op, Plan plan);
 
 // Plans in the order in which they are to be taken: those that are set, for the shape or for all,
 // and then what further sources know, in their order.

@@ -34,13 +34,6 @@ std::vector<Share> shares_of(const Share& own, Communicator& comm) {
   return shares;
 }
 
-// Of a schedule that the operator has, along an axis that it has.
-Plan followed_by(Operator op, Plan plan) {
-  if (!has_schedule(op, plan.schedule)) return {.schedule = Schedule::serial};
-  if (!is_compute_first(op) && plan.axis == Axis::columns) plan.axis = Axis::natural;
-  return plan;
-}
-
 }  // namespace
 
 Linear::Linear(Shared shared, const LinearWeight& weight, Communicator& comm,

@@ -136,6 +136,14 @@ std::uint32_t fingerprint(const Plan& plan) {
   return hash;
 }
 
+Plan followed_by(Operator op, Plan plan) {
+  if (!has_schedule(op, plan.schedule)) return {.schedule = Schedule::serial};
+  // The columns of X are the k of the product: half of them give no half of the result.
+  const bool cuts_k = plan.axis == Axis::columns && !is_compute_first(op);
+  if (plan.schedule == Schedule::pipelined && cuts_k) plan.axis = Axis::natural;
+  return plan;
+}
+
 PlanSource::~PlanSource() = default;
 
 Plan default_plan(Operator op) {

@@ -17,14 +17,6 @@ ProductShape shape_of(const PlanKey& key) {
           .n = split == plan::Split::n ? first_share(key.n) : key.n};
 }
 
-Plan followed_by(Operator op, Plan plan) {
-  if (!has_schedule(op, plan.schedule)) return {.schedule = Schedule::serial};
-  // The columns of X are the k of the product: half of them give no half of the result.
-  const bool cuts_k = plan.axis == Axis::columns && !is_compute_first(op);
-  if (plan.schedule == Schedule::pipelined && cuts_k) plan.axis = Axis::natural;
-  return plan;
-}
-
 SettingsPlans::SettingsPlans(const Settings& settings, std::vector<const PlanSource*> further)
     : plan_(settings.plan), customized_(settings.customized), further_(std::move(further)) {}
 

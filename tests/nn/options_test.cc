@@ -1,0 +1,107 @@
+// Layers as the settings say: which plan each product of a layer gets.
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "gemm/matrix.h"
+#include "plait/linear.h"
+
+namespace plait {
+namespace {
+
+using conformance::run_as_threads;
+
+TEST(LinearOptions, AreTheSettings) {
+  const SettingsPlans plans({});
+  const LinearOptions usual = linear_options({}, plans);
+  EXPECT_TRUE(usual.recompute_all_gather && usual.aligned_packing && usual.sequence_parallel);
+  EXPECT_FALSE(usual.column_backward);
+  EXPECT_EQ(usual.operators.wire, Dtype::f32);
+  EXPECT_EQ(usual.operators.plans, &plans);
+  const LinearOptions other = linear_options({.plan = parse_plan("serial"),
+                                              .column_backward = true,
+                                              .recompute_all_gather = false,
+                                              .aligned_packing = false,
+                                              .wire = Dtype::bf16,
+                                              .threads = 3,
+                                              .backend = "vector"},
+                                             plans);
+  EXPECT_FALSE(other.recompute_all_gather || other.aligned_packing);
+  EXPECT_TRUE(other.column_backward);
+  EXPECT_EQ(other.operators.wire, Dtype::bf16);
+  EXPECT_EQ(other.operators.threads, 3);
+  EXPECT_EQ(other.operators.backend, "vector");
+  EXPECT_EQ(other.operators.plan, std::nullopt);
+}
+
+// What it was asked, and what it answered.
+class Witness final : public PlanSource {
+ public:
+  explicit Witness(const Settings& settings) : plans_(settings) {}
+  std::optional<Plan> find(const PlanKey& key) const override {
+    const auto plan = plans_.find(key);
+    heard.emplace_back(shape_of(key), plan ? name(*plan) : "");
+    return plan;
+  }
+  mutable std::vector<std::pair<ProductShape, std::string>> heard;
+
+ private:
+  SettingsPlans plans_;
+};
+
+// 32 rows; 64 hidden and, on 2 ranks, 96 inner sizes.
+constexpr std::int64_t kRows = 32;
+constexpr std::int64_t kHidden = 64;
+constexpr std::int64_t kShare = 48;
+const Settings kByShape = {
+    .customized = {{{.m = kRows, .k = kHidden, .n = kShare}, parse_plan("pipelined parts=2")},
+                   {{.m = kRows, .k = kShare, .n = kHidden}, parse_plan("fused chunk=16")}},
+    .column_backward = true};
+
+struct Operands {
+  std::int64_t outputs, inputs, x_rows, out_rows;
+};
+
+template <class Layer>
+std::vector<std::pair<ProductShape, std::string>> heard_by(Communicator& comm,
+                                                           const Operands& sizes) {
+  const Matrix w(Dtype::bf16, sizes.outputs, sizes.inputs, 1);
+  const Matrix x(Dtype::bf16, sizes.x_rows, sizes.inputs, 2);
+  const Matrix grad_out(Dtype::bf16, sizes.out_rows, sizes.outputs, 3);
+  Matrix out(Dtype::bf16, sizes.out_rows, sizes.outputs);
+  Matrix grad_x(Dtype::bf16, sizes.x_rows, sizes.inputs);
+  const Witness witness(kByShape);
+  Layer layer({.weight = WeightView{.view = w.view, .layout = WeightLayout::out_in}}, comm,
+              linear_options(kByShape, witness));
+  LinearState state;
+  layer.forward({.x = x.view, .out = out.view}, &state);
+  layer.backward({.grad_out = grad_out.view, .grad_x = grad_x.view}, state);
+  return witness.heard;
+}
+
+TEST(ALayer, HasAPlanForEachOfItsShapes) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        const ProductShape widening = {.m = kRows, .k = kHidden, .n = kShare};
+        const ProductShape narrowing = {.m = kRows, .k = kShare, .n = kHidden};
+        const std::pair wide(widening, std::string("pipelined parts=2"));
+        const std::pair narrow(narrowing, std::string("fused chunk=16"));
+        EXPECT_EQ(
+            heard_by<ColumnParallelLinear>(
+                comm,
+                {.outputs = kShare, .inputs = kHidden, .x_rows = kRows / 2, .out_rows = kRows}),
+            (std::vector{wide, narrow}));
+        EXPECT_EQ(
+            heard_by<RowParallelLinear>(
+                comm,
+                {.outputs = kHidden, .inputs = kShare, .x_rows = kRows, .out_rows = kRows / 2}),
+            (std::vector{narrow, wide}));
+      },
+      {});
+}
+
+}  // namespace
+}  // namespace plait
