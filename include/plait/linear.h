@@ -43,8 +43,8 @@
 namespace plait {
 
 // This rank's share of the weight, borrowed. A view serves both directions. A packed weight, which
-// may be quantised, serves one: where grad_x is asked for, `backward` is the same weight with inputs
-// and outputs exchanged. It has no gradient of its own.
+// may be quantised, serves one: where grad_x is asked for, `backward` is the same weight with
+// inputs and outputs exchanged. It has no gradient of its own.
 struct LinearWeight {
   OpWeight weight;
   std::optional<OpWeight> backward = {};

@@ -37,8 +37,8 @@ inline constexpr int kMostParts = 64;
 struct Plan {
   Schedule schedule = Schedule::fused;
 
-  // Of pipelined: how many parts (1 to kMostParts), along what, and how large the first and the last are,
-  // in percent of the others: a short one hides what nothing else can hide.
+  // Of pipelined: how many parts (1 to kMostParts), along what, and how large the first and the
+  // last are, in percent of the others: a short one hides what nothing else can hide.
   int parts = 4;
   Axis axis = Axis::natural;
   int first = 50;

@@ -99,6 +99,25 @@ class SettingsTest(SettingsCase):
                          "plait info: --settings and --why ask for different things")
 
 
+class DocumentsTest(SettingsCase):
+    def test_every_file_in_them_can_be_loaded(self):
+        for document in ("docs/concepts/settings.md", "docs/guides/from-mindspeed-coc.md"):
+            files = re.findall(r"^```toml\n(.*?)^```$", (ROOT / document).read_text(),
+                               re.MULTILINE | re.DOTALL)
+            self.assertTrue(files, document)
+            for text in files:
+                self.write(text)
+                self.assertNotEqual(self.found()["plan"], ("auto", "default"))
+
+    def test_every_setting_is_in_the_table(self):
+        page = (ROOT / "docs/concepts/settings.md").read_text()
+        rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
+        settings = {one["name"]: one["variable"] for one in self.json("--settings")["settings"]}
+        of_communicators = {"transport", "link", "timeout", "wait", "plugin_path"}
+        self.assertEqual(rows, {name: variable for name, variable in settings.items()
+                                if name not in of_communicators})
+
+
 class VariablesTest(SettingsCase):
     def test_what_nobody_reads(self):
         self.environment |= {"PLAIT_TIMEOT": "5s", "USE_COC_FUSED_KERNE": "1", "PLAIT_LINK": "1ms",
