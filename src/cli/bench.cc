@@ -21,16 +21,19 @@ struct Measurement {
   const char* summary;
 };
 
-constexpr const char* kProduct = "matmul";
+constexpr const char* kLayer = "layer";
+constexpr const char* kModel = "model";
 
-constexpr std::array<Measurement, 7> kMeasurements = {{
-    {kProduct, "a matrix product, without communication"},
+constexpr std::array<Measurement, 9> kMeasurements = {{
+    {"matmul", "a matrix product, without communication"},
     {"matmul-all-reduce", "a product whose sum over ranks everybody gets"},
     {"matmul-reduce-scatter", "a product whose sum is cut in shards"},
     {"matmul-all-gather", "a product of shards that everybody gets"},
     {"all-gather-matmul", "a product with gathered rows"},
     {"reduce-scatter-matmul", "a product with rows of a sum"},
     {"all-reduce-matmul", "a product with a sum"},
+    {kLayer, "a linear layer, forward and backward"},
+    {kModel, "the linear layers of a model's blocks, forward and backward"},
 }};
 
 void print_help() {
@@ -46,6 +49,7 @@ void print_help() {
       "Exit status: 0; 1 when results differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
       "Examples:\n"
       "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
+      "  plait bench model llama2-70b --link share=0.12\n"
       "  plait bench matmul --m 1,16,512 --n 4096 --k 4096\n"
       "  plait bench matmul --help\n";
   answer(page);
@@ -60,14 +64,12 @@ int bench(Words words) {
     print_help();
     return kDone;
   }
+  if (first == kLayer) return bench_layer(words.subspan(1));
+  if (first == kModel) return bench_model(words.subspan(1));
+  if (parse_operator(first) == Operator::matmul) return bench_matmul(words.subspan(1));
+  if (parse_operator(first)) return measure_operator("bench", first, words.subspan(1));
   std::vector<std::string> names;
-  for (const Measurement& one : kMeasurements) {
-    if (parse_operator(first) == parse_operator(one.name)) {
-      const Words rest = words.subspan(1);
-      return first == kProduct ? bench_matmul(rest) : measure_operator("bench", first, rest);
-    }
-    names.emplace_back(one.name);
-  }
+  for (const Measurement& one : kMeasurements) names.emplace_back(one.name);
   base::fail(Code::invalid_argument, "cannot measure ", first, base::did_you_mean(first, names),
              " (plait bench --help)");
 }

@@ -52,4 +52,13 @@ Effort read_effort(const std::string& repeat, const std::string& seconds) {
   return effort;
 }
 
+void check_distinct(const std::vector<std::pair<const char*, std::string>>& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      PLAIT_CHECK(files[i].second.empty() || files[i].second != files[j].second, files[j].first,
+                  " and ", files[i].first, " both name ", files[i].second);
+    }
+  }
+}
+
 }  // namespace plait::cli

@@ -9,6 +9,8 @@
 namespace plait::cli {
 
 int bench_matmul(Words words);
+int bench_layer(Words words);
+int bench_model(Words words);
 
 // `verb` is "bench" or "trace", `spelling` the operator as it was written.
 int measure_operator(const std::string& verb, const std::string& spelling, Words words);

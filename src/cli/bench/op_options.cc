@@ -214,16 +214,6 @@ void check_weight(const std::string& text) {
               "s4:group=64");
 }
 
-// Each of its own: the last one written would be all that is left.
-void check_distinct(const std::vector<std::pair<const char*, std::string>>& files) {
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      PLAIT_CHECK(files[i].second.empty() || files[i].second != files[j].second, files[j].first,
-                  " and ", files[i].first, " both name ", files[i].second);
-    }
-  }
-}
-
 OpBenchOptions understand(Operator op, const Wishes& wishes) {
   OpBenchOptions options;
   options.op = op;

@@ -1,0 +1,92 @@
+#include "cli/bench/recording.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/atomic_file.h"
+#include "base/clock.h"
+#include "comm/state.h"
+#include "plait/collectives.h"
+#include "trace/pack.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::size_t kRuns = 3;
+
+// Every rank's bytes, on every rank.
+std::vector<std::vector<std::byte>> gather(const std::vector<std::byte>& mine, Communicator& comm) {
+  const auto world = static_cast<std::size_t>(comm.world());
+  std::vector<std::int64_t> sizes(world);
+  const auto size = static_cast<std::int64_t>(mine.size());
+  all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), sizeof(size) * world, Dtype::s8},
+             comm);
+  const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
+  std::size_t total = 0;
+  for (const std::size_t count : counts) total += count;
+  std::vector<std::byte> all(total);
+  all_gather({mine.data(), mine.size(), Dtype::s8}, {all.data(), total, Dtype::s8}, comm, counts);
+  std::vector<std::vector<std::byte>> each;
+  each.reserve(world);
+  auto next = all.begin();
+  for (const std::size_t count : counts) {
+    const auto end = next + static_cast<std::ptrdiff_t>(count);
+    each.emplace_back(next, end);
+    next = end;
+  }
+  return each;
+}
+
+// When all ranks together were at it: the ranks of one host have one clock.
+Interval of_all(const Interval& mine, Communicator& comm) {
+  std::vector<std::byte> bytes(sizeof(mine));
+  std::memcpy(bytes.data(), &mine, sizeof(mine));
+  Interval whole = mine;
+  for (const std::vector<std::byte>& theirs : gather(bytes, comm)) {
+    Interval other = {};
+    std::memcpy(&other, theirs.data(), sizeof(other));
+    whole.begin = std::min(whole.begin, other.begin);
+    whole.end = std::max(whole.end, other.end);
+  }
+  return whole;
+}
+
+}  // namespace
+
+Recording::Recording(Communicator& comm) : comm_(comm), trace_(comm.rank()) {
+  comm.state().set_trace(&trace_);
+}
+
+Recording::~Recording() { comm_.state().set_trace(nullptr); }
+
+Interval Recording::run(std::string_view name, const std::function<void()>& call) {
+  std::array<Interval, kRuns> runs = {};
+  for (Interval& one : runs) {
+    barrier(comm_);
+    const Span span(&trace_, Lane::compute, trace_.intern(name));
+    const base::Nanoseconds begin = base::now();
+    call();
+    one = {.begin = begin, .end = base::now()};
+  }
+  for (Interval& one : runs) one = of_all(one, comm_);
+  std::sort(runs.begin(), runs.end(),
+            [](const Interval& a, const Interval& b) { return a.end - a.begin < b.end - b.begin; });
+  return runs[kRuns / 2];
+}
+
+std::vector<trace::RankRecords> Recording::collect() {
+  std::vector<trace::RankRecords> ranks;
+  for (const std::vector<std::byte>& pack : gather(trace_.pack(), comm_)) {
+    if (comm_.rank() == 0) ranks.push_back(trace::unpack(pack));
+  }
+  return ranks;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  base::AtomicFile file(path);
+  file.append(text);
+  file.commit();
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,170 @@
+#include "cli/bench/step_measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "cli/bench/progress.h"
+#include "cli/bench/recording.h"
+#include "cli/bench/runoff.h"
+#include "cli/bench/step_case.h"
+#include "cli/bench/step_report.h"
+#include "cli/host/peak.h"
+#include "plait/collectives.h"
+#include "plait/timeline.h"
+#include "report/page.h"
+#include "report/picture.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kLatency = 5 * base::kMicrosecond;  // of a link that a share asks for
+constexpr int kMostTurns = 6;
+constexpr double kCloseEnough = 0.03;
+
+double median_of(const std::function<void()>& call, Communicator& comm) {
+  const Effort effort = {.repetitions = 3, .lasting = 0};
+  Runoff runoff(comm, effort);
+  runoff.add(call);
+  return runoff.run().front().median;
+}
+
+std::vector<float> of_all(float mine, Communicator& comm) {
+  std::vector<float> all(static_cast<std::size_t>(comm.world()));
+  all_gather({&mine, 1}, {all.data(), all.size()}, comm);
+  return all;
+}
+
+class Measuring {
+ public:
+  Measuring(const StepOptions& options, Communicator& comm)
+      : options_(options), comm_(comm), case_(options, comm), alone_(*comm.split(comm.rank(), 0)) {
+    products_ = case_.products(alone_);
+    const double products = median_of([&] { products_->run(0); }, comm_);
+    pause_ = static_cast<base::Nanoseconds>(options.stand_in * products / case_.pauses());
+  }
+
+  StepMeasurement run() {
+    StepMeasurement result = {.ranks = comm_.world(),
+                              .transport = std::string(comm_.transport()),
+                              .link = find_link(),
+                              .pause = pause_,
+                              .products = {},
+                              .plans = {}};
+    case_.keep_results();  // so that there is memory for it before any is counted
+    for (const Plan& plan : options_.plans) result.plans.push_back(run_once(plan, result.link));
+    race(result);
+    return result;
+  }
+
+ private:
+  // Bytes a second, to three digits, as somebody would write it in bits.
+  static Link link_of(double bytes_per_second) {
+    const double bits = std::max(8 * bytes_per_second, 8.0);
+    const double step = std::pow(10, std::floor(std::log10(bits)) - 2);
+    return {.bytes_per_second = std::round(bits / step) * step / 8, .latency_ns = kLatency};
+  }
+
+  // Over which the serial step is so much longer than its products. Some of what travels in
+  // backward is hidden even there, so that the time is no simple function of the bytes.
+  std::optional<Link> find_link() {
+    if (options_.link.share == 0) return options_.link.link;
+    if (comm_.world() == 1) return std::nullopt;
+    const double products = median_of([&] { products_->run(pause_); }, comm_);
+    const double wanted = products * options_.link.share / (1 - options_.link.share);
+    double speed = case_.bytes_on_link() / wanted * 1e9;
+    Progress progress(comm_.rank() == 0 ? "looking for a link" : "");
+    for (int turn = 0; turn < kMostTurns; ++turn) {
+      if (comm_.rank() == 0) progress.show(turn + 1, kMostTurns);
+      Communicator linked = comm_.with_link(link_of(speed));
+      const auto serial = case_.runner(options_.plans.front(), linked);
+      const double got = median_of([&] { serial->run(pause_); }, comm_) - products;
+      const double off = std::clamp(got / wanted, 0.25, 4.0);
+      if (std::abs(off - 1) < kCloseEnough) break;
+      speed *= off;
+    }
+    return link_of(speed);
+  }
+
+  // For its memory and its bits: nothing of the other plans is there yet.
+  StepTimes run_once(const Plan& plan, const std::optional<Link>& link) {
+    StepTimes result = {.plan = plan, .times = {}};
+    Communicator over = comm_.with_link(link);
+    const auto runner = case_.runner(plan, over);
+    case_.clear_results();
+    const bool counts = forget_peak();
+    runner->run(0);
+    const auto peak = static_cast<float>(counts ? read_peak().value_or(0) : 0);
+    const std::vector<float> peaks = of_all(peak, comm_);
+    result.peak = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
+    if (plan == options_.plans.front()) case_.keep_results();
+    const std::vector<float> differing = of_all(case_.has_same_results() ? 0.0F : 1.0F, comm_);
+    result.bits_equal = std::count(differing.begin(), differing.end(), 1.0F) == 0;
+    return result;
+  }
+
+  void race(StepMeasurement& result) {
+    std::vector<std::unique_ptr<Communicator>> links;
+    std::vector<std::unique_ptr<StepCase::Runner>> runners;
+    std::vector<std::vector<double>> forwards(options_.plans.size());
+    Runoff runoff(comm_, options_.effort);
+    runoff.add([this] { products_->run(pause_); });
+    for (std::size_t i = 0; i < options_.plans.size(); ++i) {
+      links.push_back(std::make_unique<Communicator>(comm_.with_link(result.link)));
+      runners.push_back(case_.runner(options_.plans[i], *links.back()));
+      runoff.add([this, &runner = *runners.back(), &forward = forwards[i]] {
+        runner.run(pause_);
+        forward.push_back(static_cast<double>(runner.forward_time()));
+      });
+    }
+    const std::vector<Times> times = runoff.run();
+    result.products = times.front();
+    for (std::size_t i = 0; i < result.plans.size(); ++i) {
+      result.plans[i].times = times[i + 1];
+      result.plans[i].forward = summarize(forwards[i], 1).median;
+    }
+  }
+
+  const StepOptions& options_;
+  Communicator& comm_;
+  StepCase case_;
+  Communicator alone_;
+  std::unique_ptr<StepCase::Runner> products_;
+  base::Nanoseconds pause_ = 0;
+};
+
+}  // namespace
+
+StepMeasurement measure(const StepOptions& options, Communicator& comm) {
+  return Measuring(options, comm).run();
+}
+
+void trace(const StepOptions& options, const StepMeasurement& result, Communicator& comm) {
+  if (!options.traces()) return;
+  Recording recording(comm);
+  const StepCase one(options, comm);
+  std::vector<Interval> intervals;
+  {
+    Communicator traced = comm.with_link(result.link);
+    for (const Plan& plan : options.plans) {
+      const auto runner = one.runner(plan, traced);
+      runner->run(0);  // as warm as those that were measured
+      intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pause); }));
+    }
+  }
+  if (!options.trace.empty()) write_timeline(options.trace, recording.trace(), comm);
+  if (!options.draws()) return;
+  const std::vector<trace::RankRecords> ranks = recording.collect();
+  if (comm.rank() != 0) return;
+  report::Timeline timeline = {.title = show_step(options),
+                               .subtitle = show_place(result),
+                               .product = static_cast<std::int64_t>(result.products.median),
+                               .collective = 0,
+                               .runs = {}};
+  for (std::size_t i = 0; i < options.plans.size(); ++i)
+    timeline.runs.push_back(report::run_of(name(options.plans[i]), ranks, intervals[i]));
+  if (!options.html.empty()) write_file(options.html, report::page(timeline));
+  if (!options.svg.empty()) write_file(options.svg, report::picture_file(timeline));
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,261 @@
+#include "cli/bench/step_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/check.h"
+#include "base/nearest.h"
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/values.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kMostRanks = 64;
+constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostLayers = 1000;
+constexpr double kMostStandIn = 10;
+
+// Widths are multiples of this on every rank: what they are in the models, as far as they are.
+constexpr std::int64_t kUnit = 64;
+
+constexpr const char* kLayerPurpose =
+    "Measures one linear layer, forward and backward, in every schedule: a column layer, whose\n"
+    "outputs the ranks share, or a row layer, whose inputs they share. Beside it, the same\n"
+    "products without communication: what is more than that is exposed communication.";
+
+constexpr const char* kModelPurpose =
+    "Measures the linear layers of a model's blocks, forward and backward, in every schedule, as\n"
+    "tensor parallelism cuts them. Beside it, the same products without communication: what is\n"
+    "more than that is exposed communication, and what Amdahl's law allows is to lose it all.\n"
+    "Attention and norms are left out, or waited for (--stand-in).";
+
+constexpr const char* kLayerExamples =
+    "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+    "Examples:\n"
+    "  plait bench layer column --n 8192 --k 8192 --link 10gbit,5us\n"
+    "  plait bench layer row --m 2048 --n 4096 --k 14336 --link share=0.3\n";
+
+constexpr const char* kModelExamples =
+    "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+    "Examples:\n"
+    "  plait bench model llama2-70b --link share=0.12\n"
+    "  plait bench model bloom-7b --layers 2 --scale 0.5 --seq 2048 --link 25gbit,5us\n"
+    "  plait bench model llama2-7b --stand-in 0.3 --html step.html\n";
+
+// As typed.
+struct Wishes {
+  std::string m = "1024";
+  std::string n = {};
+  std::string k = {};
+  std::string layers = "1";
+  std::string scale = "0.25";
+  std::string seq = "1024";
+  std::string batch = "1";
+  std::string dtype = "bf16";
+  std::string grad = "f32";
+  std::string wire = "f32";
+  bool all_rows = false;
+  bool keep_gathered = false;
+  bool column_backward = false;
+  std::string stand_in = "0";
+  std::string ranks = "2";
+  std::string transport = {};
+  std::string link = {};
+  std::string threads = {};
+  std::string plans = "pipelined parts=4;pipelined parts=8;fused";
+  std::string repeat = {};
+  std::string seconds = "3";
+  std::string json = {};
+  std::string trace = {};
+  std::string html = {};
+  std::string svg = {};
+};
+
+void add_common_options(Options& options, Wishes& wishes) {
+  options.add("-d,--dtype", "DTYPE", wishes.dtype,
+              "of activations and weights: f32, bf16 (the default) or f16");
+  options.add("--grad", "DTYPE", wishes.grad,
+              "of the gradients that weights accumulate (default: f32)");
+  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
+  options.add_flag("--no-sequence-parallel", wishes.all_rows,
+                   "every rank has all tokens between the layers");
+  options.add_flag("--keep-gathered", wishes.keep_gathered,
+                   "column layers keep what forward gathered (recompute_all_gather off)");
+  options.add_flag("--column-backward", wishes.column_backward,
+                   "column layers make their input's gradient by an operator of its own");
+  options.add("-l,--link", "LINK", wishes.link,
+              "an emulated link between all ranks, such as 25gbit,5us; share=0.12:\n"
+              "one over which communication is that share of the serial step");
+  options.add("-t,--transport", "NAME", wishes.transport,
+              "shm (the default), threads or mpi, as plait info lists them");
+  options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
+  options.add("--plan", "PLAN[;PLAN...]", wishes.plans,
+              "besides serial (default: pipelined parts=4;pipelined parts=8;fused)");
+  options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
+  options.add("-s,--seconds", "S", wishes.seconds,
+              "how long to measure each row of the table, if that is enough for\n"
+              "five repetitions (default: 3)");
+  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+  options.add("--trace", "FILE", wishes.trace,
+              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
+  options.add("--html", "FILE", wishes.html, "write the timeline as a page for a browser");
+  options.add("--svg", "FILE", wishes.svg, "write the timeline as a picture for a document");
+}
+
+ShareWish read_link(const std::string& text) {
+  constexpr std::string_view kShare = "share=";
+  if (text.empty()) return {};
+  if (!text.starts_with(kShare)) return {.link = parse_link(text)};
+  const auto share = base::parse_number(std::string_view(text).substr(kShare.size()));
+  PLAIT_CHECK(share && *share > 0 && *share < 1, "--link ", text,
+              ": a share is a number between 0 and 1");
+  return {.share = *share};
+}
+
+std::vector<Plan> read_plans(const std::string& text) {
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  for (const std::string_view word : base::split(text, ';')) {
+    const Plan plan = parse_plan(word);
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+  }
+  return plans;
+}
+
+StepOptions understand(const Wishes& wishes) {
+  StepOptions options;
+  options.dtype = read_dtype("--dtype", wishes.dtype);
+  options.grad_weight = read_dtype("--grad", wishes.grad);
+  options.wire = read_dtype("--wire", wishes.wire);
+  options.sequence_parallel = !wishes.all_rows;
+  options.keep_gathered = wishes.keep_gathered;
+  options.column_backward = wishes.column_backward;
+  options.transport = wishes.transport;
+  options.link = read_link(wishes.link);
+  if (!wishes.threads.empty())
+    options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
+  options.plans = read_plans(wishes.plans);
+  options.effort = read_effort(wishes.repeat, wishes.seconds);
+  options.json = wishes.json;
+  options.trace = wishes.trace;
+  options.html = wishes.html;
+  options.svg = wishes.svg;
+  check_distinct({{"--json", options.json},
+                  {"--trace", options.trace},
+                  {"--html", options.html},
+                  {"--svg", options.svg}});
+  return options;
+}
+
+// To whole units on every rank.
+std::int64_t scaled(std::int64_t width, double scale, int ranks) {
+  const std::int64_t unit = kUnit * ranks;
+  const auto units = std::llround(static_cast<double>(width) * scale / static_cast<double>(unit));
+  return std::max<std::int64_t>(units, 1) * unit;
+}
+
+double read_fraction(const char* option, const std::string& text, double most) {
+  const auto number = base::parse_number(text);
+  PLAIT_CHECK(number && *number >= 0 && *number <= most, option, ' ', text,
+              " is not between 0 and ", most);
+  return *number;
+}
+
+bool parse(Options& options, std::string_view verb, Words words) {
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
+  return options.parse(words);
+}
+
+// The first word, which says what is measured.
+bool asks_for_help(Words words) {
+  return !words.empty() && (words[0] == "-h" || words[0] == "--help");
+}
+
+}  // namespace
+
+LinearOptions StepOptions::linear(const Plan& plan) const {
+  return {.sequence_parallel = sequence_parallel,
+          .recompute_all_gather = !keep_gathered,
+          .column_backward = column_backward,
+          .operators = {.wire = wire, .plan = plan, .threads = threads}};
+}
+
+std::optional<StepOptions> read_layer_options(Words words) {
+  Wishes wishes = {.seconds = "1"};
+  Options options({.verb = "bench layer",
+                   .usage = "column|row --n N --k K [OPTIONS]",
+                   .purpose = kLayerPurpose,
+                   .examples = kLayerExamples});
+  options.add("-m,--m", "M", wishes.m, "tokens of all ranks together (default: 1024)");
+  options.add("-n,--n", "N", wishes.n, "outputs of the whole layer");
+  options.add("-k,--k", "K", wishes.k, "inputs of the whole layer");
+  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
+  add_common_options(options, wishes);
+  if (asks_for_help(words)) return options.parse(words), std::nullopt;
+  PLAIT_CHECK(!words.empty() && (words[0] == "column" || words[0] == "row"),
+              "say which layer: column or row (plait bench layer --help)");
+  if (!parse(options, "bench layer", words.subspan(1))) return std::nullopt;
+  PLAIT_CHECK(!wishes.n.empty() && !wishes.k.empty(),
+              "which layer? --n and --k say how many outputs and inputs it has");
+  StepOptions step = understand(wishes);
+  step.ranks = static_cast<int>(read_number("--ranks", wishes.ranks, 1, kMostRanks));
+  step.tokens = read_number("--m", wishes.m, 1, kLargestSize);
+  step.linears = {{.name = words[0],
+                   .kind = words[0] == "row" ? LinearKind::row : LinearKind::column,
+                   .in = read_number("--k", wishes.k, 1, kLargestSize),
+                   .out = read_number("--n", wishes.n, 1, kLargestSize)}};
+  return step;
+}
+
+std::optional<StepOptions> read_model_options(Words words) {
+  Wishes wishes;
+  Options options({.verb = "bench model",
+                   .usage = "MODEL [OPTIONS]",
+                   .purpose = kModelPurpose,
+                   .examples = kModelExamples});
+  options.add("--layers", "L", wishes.layers, "how many blocks (default: 1)");
+  options.add("--scale", "S", wishes.scale,
+              "of the model's widths, which are rounded to whole panels on each\n"
+              "rank (default: 0.25)");
+  options.add("--tp,--ranks", "P", wishes.ranks, "how many ranks share a layer (default: 2)");
+  options.add("--seq", "TOKENS", wishes.seq, "of a sequence (default: 1024)");
+  options.add("--batch", "B", wishes.batch, "sequences of a step (default: 1)");
+  options.add("--stand-in", "X", wishes.stand_in,
+              "waits, in place of attention and norms, for X times as long as the\n"
+              "products take (default: 0)");
+  add_common_options(options, wishes);
+  if (asks_for_help(words)) return options.parse(words), std::nullopt;
+  PLAIT_CHECK(!words.empty(), "say which model: ", model_names(), " (plait bench model --help)");
+  const Model* model = find_model(words[0]);
+  if (model == nullptr) {
+    std::vector<std::string> names;
+    for (const Model& one : models()) names.emplace_back(one.name);
+    base::fail(Code::invalid_argument, "there is no model ", words[0],
+               base::did_you_mean(words[0], names), "; there are ", model_names());
+  }
+  if (!parse(options, "bench model", words.subspan(1))) return std::nullopt;
+  StepOptions step = understand(wishes);
+  step.model = words[0];
+  step.scale = read_fraction("--scale", wishes.scale, 1);
+  PLAIT_CHECK(step.scale > 0, "--scale ", wishes.scale, " leaves nothing of the model");
+  step.ranks = static_cast<int>(read_number("--tp", wishes.ranks, 1, kMostRanks));
+  step.layers = static_cast<int>(read_number("--layers", wishes.layers, 1, kMostLayers));
+  step.layers_of_model = static_cast<int>(model->layers);
+  step.tokens = read_number("--seq", wishes.seq, 1, kLargestSize) *
+                read_number("--batch", wishes.batch, 1, 4096);
+  PLAIT_CHECK(step.tokens <= kLargestSize, "--seq ", wishes.seq, " --batch ", wishes.batch, " are ",
+              step.tokens, " tokens, more than ", kLargestSize);
+  step.stand_in = read_fraction("--stand-in", wishes.stand_in, kMostStandIn);
+  step.linears = linear_layers(*model);
+  for (LinearLayer& layer : step.linears) {
+    layer.in = scaled(layer.in, step.scale, step.ranks);
+    layer.out = scaled(layer.out, step.scale, step.ranks);
+  }
+  return step;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,125 @@
+#include "cli/bench/step_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/processor.h"
+#include "base/text.h"
+#include "cli/bench/table.h"
+
+namespace plait::cli {
+namespace {
+
+std::string show_time(double nanoseconds) {
+  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
+}
+
+double percent(double fraction) { return 100 * fraction; }
+
+// Of exposed communication that is within the noise nothing can be said.
+constexpr double kNoise = 0.01;
+
+double tokens_per_second(const StepOptions& options, const StepTimes& one) {
+  return static_cast<double>(options.tokens) / one.times.median * 1e9;
+}
+
+std::string show_layers(const StepOptions& options) {
+  std::string text;
+  for (const LinearLayer& layer : options.linears) {
+    text += fmt::format("{}{} {} {} to {}", text.empty() ? "" : ", ", layer.name, name(layer.kind),
+                        layer.in, layer.out);
+  }
+  return text;
+}
+
+std::string show_best(const StepMeasurement& result) {
+  const auto best = std::min_element(
+      result.plans.begin(), result.plans.end(),
+      [](const StepTimes& a, const StepTimes& b) { return a.times.median < b.times.median; });
+  if (result.comm_share() < kNoise)
+    return "There is next to no exposed communication here to be hidden.\n";
+  if (best == result.plans.begin()) return "No plan is faster than the serial one here.\n";
+  return fmt::format(
+      "The plan \"{}\" gains {:.1f} %, which is {:.0f} % of what Amdahl's law "
+      "allows.\n",
+      name(best->plan), percent(result.gain(*best)),
+      percent(result.gain(*best) / result.amdahl_gain()));
+}
+
+}  // namespace
+
+std::string show_step(const StepOptions& options) {
+  const std::string what = fmt::format("{} tokens, {}", options.tokens, name(options.dtype));
+  if (options.model.empty()) {
+    const LinearLayer& layer = options.linears.front();
+    return fmt::format("{} layer, {} inputs, {} outputs, {}", name(layer.kind), layer.in, layer.out,
+                       what);
+  }
+  return fmt::format("{}, {} of {} layers, widths x {:g}, {}", options.model, options.layers,
+                     options.layers_of_model, options.scale, what);
+}
+
+std::string show_place(const StepMeasurement& result) {
+  return fmt::format("{}; {} ranks over {}{}", base::read_processor().model, result.ranks,
+                     result.transport, result.link ? ", " + describe(*result.link) : "");
+}
+
+std::string show_text(const StepOptions& options, const StepMeasurement& result) {
+  std::string text = show_step(options) + "\n";
+  if (!options.model.empty()) text += show_layers(options) + "\n";
+  text += show_place(result) + "\n\n";
+  text += fmt::format(
+      "products alone {}{}, serial step {}: communication is {:.1f} % of it\n"
+      "at best {:.1f} % can be gained\n\n",
+      show_time(result.products.median),
+      result.pause > 0 ? fmt::format(" with {} in place of attention and norms",
+                                     show_time(options.stand_in / (1 + options.stand_in) *
+                                               result.products.median))
+                       : "",
+      show_time(result.serial()), percent(result.comm_share()), percent(result.amdahl_gain()));
+  Table table({"plan", "step", "min", "max", "forward", "exposed", "gain", "tokens/s",
+               "peak memory", "bits"},
+              /*left=*/1);
+  for (const StepTimes& one : result.plans) {
+    table.add({name(one.plan), show_time(one.times.median), show_time(one.times.min),
+               show_time(one.times.max), show_time(one.forward),
+               show_time(std::max(result.exposed(one), 0.0)),
+               fmt::format("{:.1f} %", percent(result.gain(one))),
+               fmt::format("{:.0f}", tokens_per_second(options, one)),
+               one.peak > 0 ? base::show_bytes(static_cast<double>(one.peak)) : "-",
+               one.bits_equal ? "equal" : "DIFFER"});
+  }
+  return text + table.text() + '\n' + show_best(result);
+}
+
+nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasurement& result) {
+  using Json = nlohmann::ordered_json;
+  Json schedules = Json::array();
+  for (const StepTimes& one : result.plans) {
+    schedules.push_back({{"name", name(one.plan)},
+                         {"step_ms", one.times.median * 1e-6},
+                         {"gain_percent", percent(result.gain(one))},
+                         {"exposed_comm_ms", result.exposed(one) * 1e-6},
+                         {"tokens_per_s", tokens_per_second(options, one)},
+                         {"peak_bytes", one.peak},
+                         {"bits_equal", one.bits_equal}});
+  }
+  const LinearLayer& layer = options.linears.front();
+  return {{"model", options.model.empty()
+                        ? fmt::format("{} {}x{}", name(layer.kind), layer.in, layer.out)
+                        : options.model},
+          {"layers", options.layers},
+          {"scale", options.scale},
+          {"tp", result.ranks},
+          {"seq", options.tokens},
+          {"dtype", name(options.dtype)},
+          {"link", result.link ? Json(describe(*result.link)) : Json()},
+          {"comm_share", result.comm_share()},
+          {"amdahl_gain_percent", percent(result.amdahl_gain())},
+          {"schedules", std::move(schedules)},
+          {"machine", base::read_processor().model}};
+}
+
+}  // namespace plait::cli

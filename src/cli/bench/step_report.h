@@ -1,0 +1,20 @@
+// What plait bench layer and plait bench model say.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/bench/step_measure.h"
+
+namespace plait::cli {
+
+// "llama2-70b, 1 of 80 layers, widths x 0.25, 1024 tokens, bf16"
+std::string show_step(const StepOptions& options);
+
+// "AMD EPYC; 2 ranks over shm, emulated link, 10 Gbit/s, 5 us"
+std::string show_place(const StepMeasurement& result);
+
+std::string show_text(const StepOptions& options, const StepMeasurement& result);
+nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasurement& result);
+
+}  // namespace plait::cli
