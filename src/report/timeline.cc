@@ -16,7 +16,8 @@ std::optional<Row> row_of(const trace::Record& record, std::string_view label) {
   if (record.kind == trace::Kind::flight && record.lane == Lane::comm) return Row::link;
   if (record.kind != trace::Kind::span) return std::nullopt;
   if (record.lane == Lane::compute) {
-    return label == "product" || label == "pack" ? std::optional(Row::product) : std::nullopt;
+    const bool multiplies = label == "product" || label == "pack" || label == "weight gradient";
+    return multiplies ? std::optional(Row::product) : std::nullopt;
   }
   if (record.lane != Lane::comm) return std::nullopt;
   const bool of_a_schedule = label == "copy" || label == "sum" || label == "take";

@@ -1,0 +1,95 @@
+"""plait bench layer and plait bench model: every plan runs, and its figures agree."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+from command import CommandTest
+
+KEYS = ["model", "layers", "scale", "tp", "seq", "dtype", "link", "comm_share", "amdahl_gain_percent", "schedules",
+        "machine"]
+SCHEDULE_KEYS = ["name", "step_ms", "gain_percent", "exposed_comm_ms", "tokens_per_s", "peak_bytes", "bits_equal"]
+
+
+class StepTest(CommandTest):
+    SMALL = ("--scale", 0.01, "--seq", 50, "--repeat", 2)
+
+    def bench(self, *words):
+        result = self.plait("bench", *words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+        return result.stdout
+
+    def json(self, *words):
+        found = json.loads(self.bench(*words, "--json", "-"))
+        self.assertEqual(list(found), KEYS)
+        serial = found["schedules"][0]["step_ms"]
+        products = serial * (1 - found["comm_share"])
+        self.assertAlmostEqual(found["amdahl_gain_percent"], 100 * (serial / products - 1))
+        for one in found["schedules"]:
+            self.assertEqual(list(one), SCHEDULE_KEYS)
+            self.assertTrue(one["bits_equal"], one)
+            self.assertAlmostEqual(one["gain_percent"], 100 * (serial / one["step_ms"] - 1))
+            self.assertAlmostEqual(one["exposed_comm_ms"], one["step_ms"] - products)
+            self.assertAlmostEqual(one["tokens_per_s"] * one["step_ms"], found["seq"] * 1000)
+            self.assertGreater(one["peak_bytes"], 0)
+        return found
+
+    def test_every_model(self):
+        for model in "llama2-70b", "llama2-7b", "bloom-7b", "bloom-176b":
+            with self.subTest(model):
+                found = self.json("model", model, *self.SMALL, "--transport", "threads", "--tp", 3)
+                self.assertEqual((found["model"], found["tp"], found["seq"], found["link"]), (model, 3, 50, None))
+                self.assertEqual([one["name"] for one in found["schedules"]],
+                                 ["serial", "pipelined parts=4", "pipelined parts=8", "fused"])
+
+    def test_ways_of_a_step(self):
+        for words in (["--no-sequence-parallel"], ["--keep-gathered"], ["--column-backward"],
+                      ["--grad", "bf16", "--wire", "bf16"], ["--layers", 2, "--stand-in", 0.5]):
+            with self.subTest(words):
+                self.json("model", "bloom-7b", *self.SMALL, *words, "--link", "1gbit,20us", "--plan", "fused")
+
+    def test_a_link_by_its_share(self):
+        found = self.json("model", "bloom-7b", *self.SMALL, "--link", "share=0.5", "--plan", "fused")
+        self.assertIn("bit/s", found["link"])
+        self.assertGreater(found["comm_share"], 0.1)  # what it came to is measured anew, and noise is large here
+
+    def test_layers(self):
+        for kind in "column", "row":
+            with self.subTest(kind):
+                found = self.json("layer", kind, "--m", 33, "--n", 200, "--k", 96, "--repeat", 2)
+                self.assertEqual((found["model"], found["layers"], found["scale"]), (f"{kind} 96x200", 1, 1))
+        text = self.bench("layer", "row", "--m", 20, "--n", 64, "--k", 96, "--repeat", 2, "--plan", "fused")
+        self.assertIn("row layer, 96 inputs, 64 outputs, 20 tokens, bf16", text)
+        self.assertNotIn("DIFFER", text)
+
+    def test_timelines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page, picture, trace = (Path(folder) / name for name in ("page.html", "picture.svg", "trace.json"))
+            self.bench("model", "llama2-7b", *self.SMALL, "--html", page, "--svg", picture, "--trace", trace,
+                       "--plan", "fused")
+            self.assertIn("llama2-7b, 1 of 32 layers, widths x 0.01, 50 tokens, bf16", page.read_text())
+            self.assertTrue("product: weight gradient" in page.read_text())
+            self.assertIn("<svg", picture.read_text())
+            names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+            self.assertLessEqual({"serial", "fused", "weight gradient"}, names)
+
+    def test_refusals(self):
+        for words, sentence in (
+                (["model"], "say which model: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
+                (["model", "lama2-7b"], "there is no model lama2-7b; did you mean llama2-7b?"),
+                (["model", "bloom-7b", "--scale", "0"], "--scale 0 leaves nothing of the model"),
+                (["model", "bloom-7b", "--scale", "2"], "--scale 2 is not between 0 and 1"),
+                (["model", "bloom-7b", "--link", "share=1"], "--link share=1: a share is a number between 0 and 1"),
+                (["layer"], "say which layer: column or row"),
+                (["layer", "column"], "which layer? --n and --k say how many outputs and inputs it has"),
+                (["layer", "row", "--n", "8", "--k", "8", "--json", "a", "--html", "a"],
+                 "--json and --html both name a")):
+            with self.subTest(words):
+                result = self.plait("bench", *words)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertIn(sentence, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
