@@ -221,13 +221,18 @@ class Picture {
       grid += line(x);
       text += text_at(x, bottom + 14, " text-anchor=\"middle\"", at == 0 ? "0" : show_time(at));
     }
-    text += text_at(
-        kLeft, bottom + 32, "",
-        fmt::format("the thin line is the ideal: {} (product alone {}, collective alone {})",
-                    show_time(static_cast<double>(timeline_.ideal())),
-                    show_time(static_cast<double>(timeline_.product)),
-                    show_time(static_cast<double>(timeline_.collective))));
+    text += text_at(kLeft, bottom + 32, "", ideal_text());
     return fmt::format("<path class=\"grid\" d=\"{}\"/>\n", grid) + text + "</g>\n";
+  }
+
+  // Of a step the products alone are known, with whatever communication they have beside them.
+  std::string ideal_text() const {
+    const std::string product = show_time(static_cast<double>(timeline_.product));
+    if (timeline_.collective == 0)
+      return fmt::format("the thin line is the ideal: {} (products alone)", product);
+    return fmt::format("the thin line is the ideal: {} (product alone {}, collective alone {})",
+                       show_time(static_cast<double>(timeline_.ideal())), product,
+                       show_time(static_cast<double>(timeline_.collective)));
   }
 
   const Timeline& timeline_;
