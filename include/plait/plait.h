@@ -23,5 +23,6 @@
 #include "plait/tensor_view.h"
 #include "plait/timeline.h"
 #include "plait/trace.h"
+#include "plait/tune.h"
 #include "plait/version.h"
 #include "plait/weight.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "base/clock.h"
 #include "comm/state.h"
 #include "ops/checks.h"
 
@@ -16,9 +17,29 @@ Kept& Kept::of(Communicator& comm) {
 
 void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options, const OpCall& call) {
+  if (options.plan || options.plans == nullptr) {
+    OpOptions settled = options;
+    settled.plan = plan_for(desc, weight, comm, options);
+    run(find(desc, weight, comm, settled), weight, call);
+  } else {
+    run_measured(desc, weight, comm, options, call);
+  }
+}
+
+// The source may be measuring.
+void Kept::run_measured(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+                        const OpOptions& options, const OpCall& call) {
+  const PlanKey key = key_of(desc, weight, comm, options);
+  const Plan plan = checked(desc.op, options.plans->next(key));
   OpOptions settled = options;
-  settled.plan = plan_for(desc, weight, comm, options);
+  settled.plan = plan;
   One& one = find(desc, weight, comm, settled);
+  const base::Nanoseconds begin = base::now();
+  run(one, weight, call);
+  options.plans->took(key, plan, base::now() - begin);
+}
+
+void Kept::run(One& one, const OpWeight& weight, const OpCall& call) {
   one.prepared->run(weight, call);
   // What a product works in comes with its first run.
   const std::size_t bytes = one.prepared->held_bytes();

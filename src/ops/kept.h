@@ -54,6 +54,10 @@ class Kept {
     std::size_t bytes = 0;
   };
 
+  void run_measured(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+                    const OpOptions& options, const OpCall& call);
+  void run(One& one, const OpWeight& weight, const OpCall& call);
+
   static Kind kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options);
   One& find(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
             const OpOptions& options);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "comm/state.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
@@ -64,23 +65,31 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
           .link = place.comm.link()};
 }
 
+PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+               const OpOptions& options) {
+  return key_of(desc, kind_of(weight), whole_sizes(desc.op, weight, comm),
+                {.comm = comm, .options = options});
+}
+
 Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options) {
   if (options.plan) return *options.plan;
-  if (options.plans != nullptr) {
-    const PlanKey key = key_of(desc, kind_of(weight), whole_sizes(desc.op, weight, comm),
-                               {.comm = comm, .options = options});
-    if (const auto found = options.plans->find(key)) {
-      check_plan(desc.op, *found);
-      return *found;
-    }
-  }
-  return default_plan(desc.op);
+  if (options.plans == nullptr) return default_plan(desc.op);
+  return checked(desc.op, options.plans->find(key_of(desc, weight, comm, options)));
+}
+
+Plan checked(Operator op, const std::optional<Plan>& found) {
+  if (found) check_plan(op, *found);
+  return found.value_or(default_plan(op));
 }
 
 Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                    const OpOptions& options)
-    : desc_(desc), plan_(plan_for(desc, weight, comm, options)) {
+    : desc_(desc),
+      plan_(plan_for(desc, weight, comm, options)),
+      state_(comm.state()),
+      problem_("call " + name(key_of(desc, kind_of(weight), {.n = n_of(weight), .k = k_of(weight)},
+                                     {.comm = comm, .options = options}))) {
   const std::int64_t n = n_of(weight);
   const std::int64_t k = k_of(weight);
   const Dtype wire = wire_of(desc, options);
@@ -118,7 +127,14 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
 }
 
+// For who wants to know from a timeline which operators a program has: plait tune --from.
+void Prepared::mark_call() {
+  if (Trace* trace = state_.group().trace(); trace != nullptr)
+    trace->mark(Lane::compute, trace->intern(problem_));
+}
+
 void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Pace pace) {
+  mark_call();
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
     convert(call.bias.data, call.bias.dtype, bias_.data(), Dtype::f32,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "overlap/operation.h"
 #include "plait/buffer.h"
@@ -25,8 +27,15 @@ struct KeyPlace {
 PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& whole,
                const KeyPlace& place);
 
-// What the options say, or their source knows, or the default. Collective where a source is asked
-// about a problem of which each rank has a share: they add up their shares first.
+// The same of one operator's weight. Collective where each rank has a share of it: they add up their
+// shares.
+PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
+               const OpOptions& options);
+
+// What a source has found, refused where the operator can't follow it; or else the default.
+Plan checked(Operator op, const std::optional<Plan>& found);
+
+// What the options say, or their source knows, or the default. Collective as key_of() is.
 Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options);
 
@@ -43,8 +52,12 @@ class Prepared {
   void run(const OpWeight& weight, const OpCall& call, overlap::Pace pace = {});
 
  private:
+  void mark_call();
+
   OpDesc desc_;
   Plan plan_;
+  Communicator::State& state_;
+  std::string problem_;  // with this rank's share of n or k
   std::unique_ptr<overlap::Operation> operation_;
   Buffer bias_;
 };

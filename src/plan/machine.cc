@@ -1,7 +1,8 @@
 #include "plan/machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <thread>
 
 #include "base/check.h"
 #include "base/processor.h"
@@ -13,7 +14,7 @@ std::string machine_fingerprint() {
   const base::Processor processor = base::read_processor();
   // Those of the host, not those that this rank may use: ranks with seats of their own agree.
   std::string text = base::sentence("plait ", kVersion, ", ", processor.model, ", ",
-                                    std::thread::hardware_concurrency(), " processors");
+                                    sysconf(_SC_NPROCESSORS_CONF), " processors");
   for (const auto& [feature, present] : processor.features) {
     if (present) text += ' ' + feature;
   }

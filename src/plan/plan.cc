@@ -145,6 +145,8 @@ Plan followed_by(Operator op, Plan plan) {
 }
 
 PlanSource::~PlanSource() = default;
+void PlanSource::took(const PlanKey& /*key*/, const Plan& /*plan*/,
+                      std::int64_t /*nanoseconds*/) const {}
 
 Plan default_plan(Operator op) {
   return {.schedule = has_schedule(op, Schedule::fused) ? Schedule::fused : Schedule::serial};

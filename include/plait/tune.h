@@ -1,0 +1,40 @@
+// Plans that nobody has to think of: those that plait tune has measured on this machine, and for
+// other problems what the cost model chooses, or what the first calls find out.
+//
+//   plait::Communicator comm = plait::Communicator::connect();
+//   const auto plans = plait::automatic_plans(comm);
+//   plait::matmul_all_reduce(x, w, y, comm, {.options = {.plans = plans.get()}});
+//
+// An automatic plan is serial unless another is clearly faster, by what was measured or by more
+// than the model may be wrong. plait info --why "op=matmul-all-reduce m=512 n=4096 k=4096" explains
+// one in numbers.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "plait/communicator.h"
+#include "plait/export.h"
+#include "plait/plan.h"
+
+namespace plait {
+
+struct AutomaticOptions {
+  // Where plait tune keeps its plans; the machine's profile is beside them. Empty: PLAIT_PLAN_CACHE,
+  // else plait/plans in $XDG_CACHE_HOME or ~/.cache.
+  std::string cache = {};
+
+  // Whether blocking calls of problems that were never measured try some plans, call after call,
+  // until the fastest is known. Some of these calls are slower than they could be. Rank 0 adds what
+  // was found to the cache.
+  bool online = false;
+};
+
+// Collective. Ranks that have no cache, or no profile, go by those of the ranks that do. Where two
+// ranks have different ones, or are different machines, all of them get Error{mismatch}; a file
+// that is of another machine or can't be read is refused on all ranks, in one sentence. The source
+// is of this communicator's ranks alone, and must not outlive it.
+PLAIT_EXPORT std::unique_ptr<PlanSource> automatic_plans(Communicator& comm,
+                                                         const AutomaticOptions& options = {});
+
+}  // namespace plait

@@ -1,0 +1,122 @@
+// Where the plans that were measured are kept.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/fd.h"
+#include "plan/cache.h"
+
+namespace plait {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Reading and writing a cache takes a millisecond. Who holds its folder for longer does something
+// else, and what could be lost is a line that the next run measures again.
+constexpr base::Nanoseconds kPatience = 2 * base::kSecond;
+
+fs::path folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
+
+void make_folder(const std::string& path) {
+  std::error_code failure;
+  fs::create_directories(folder_of(path), failure);
+  if (failure)
+    base::fail(Code::system, "cannot make the folder ", folder_of(path).string(), ": ",
+               failure.message());
+}
+
+// One writer at a time; it ends with the descriptor.
+class Turn {
+ public:
+  explicit Turn(const std::string& path)
+      : folder_(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    const base::Nanoseconds deadline = base::now() + kPatience;
+    while (folder_ && flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && base::now() < deadline)
+      base::sleep_until(base::now() + base::kMillisecond);
+  }
+
+ private:
+  base::Fd folder_;
+};
+
+void check_machine(const std::string& theirs, const std::string& ours) {
+  PLAIT_CHECK(theirs == ours, "it is of \"", theirs, "\", and this is \"", ours, '"');
+}
+
+// What is wrong with the text is said of the file.
+template <class Value, class Parse>
+std::optional<Value> load(const std::string& path, const Parse& parse) {
+  const auto text = read_text(path);
+  if (!text) return std::nullopt;
+  try {
+    return parse(*text);
+  } catch (const Error& error) {
+    base::fail(Code::invalid_argument, path, ": ", error.what());
+  }
+}
+
+}  // namespace
+
+std::string default_cache_path() {
+  if (const auto path = base::env("PLAIT_PLAN_CACHE")) return *path;
+  if (const auto folder = base::env("XDG_CACHE_HOME")) return *folder + "/plait/plans";
+  if (const auto home = base::env("HOME")) return *home + "/.cache/plait/plans";
+  return {};
+}
+
+std::string profile_path(const std::string& cache_path) { return cache_path + ".profile"; }
+
+std::optional<std::string> read_text(const std::string& path) {
+  std::error_code failure;
+  if (!fs::exists(path, failure) && !failure) return std::nullopt;
+  PLAIT_CHECK(!fs::is_directory(path, failure), path, " is a folder, not a file");
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || file.bad()) base::fail_errno("cannot read " + path);
+  return text;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  make_folder(path);
+  base::AtomicFile file(path);
+  file.append(text);
+  file.commit();
+}
+
+std::optional<PlanCache> load_cache(const std::string& path, const std::string& machine) {
+  return load<PlanCache>(path, [&](const std::string& text) {
+    PlanCache cache = PlanCache::parse(text);
+    check_machine(cache.machine(), machine);
+    return cache;
+  });
+}
+
+std::optional<MachineProfile> load_profile(const std::string& path, const std::string& machine) {
+  return load<MachineProfile>(path, [&](const std::string& text) {
+    MachineProfile profile = parse_profile(text);
+    check_machine(profile.machine, machine);
+    return profile;
+  });
+}
+
+void save_cache(const std::string& path, const PlanCache& cache) {
+  make_folder(path);
+  const Turn turn(path);
+  PlanCache all = cache;
+  if (const auto there = load_cache(path, cache.machine())) all.merge(*there);
+  write_text(path, all.text());
+}
+
+}  // namespace plait
