@@ -11,13 +11,14 @@
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/processor.h"
-#include "cli/bench/op_case.h"
+#include "cli/bench/op_memory.h"
 #include "cli/bench/op_options.h"
 #include "cli/bench/runoff.h"
 #include "cli/bench/table.h"
 #include "mpi_library.h"
 #include "rival.h"
 #include "tensor/compare.h"
+#include "tune/op_case.h"
 
 namespace plait::bench {
 namespace {
@@ -42,9 +43,9 @@ struct Result {
 };
 
 Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
-  const cli::OpCase one(options, size, comm);
+  const tune::OpCase one(cli::problem_of(options, size), comm);
   cli::Runoff runoff(comm, options.effort);
-  std::vector<std::unique_ptr<cli::OpCase::Runner>> runners;
+  std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;
   runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
   for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });

@@ -8,6 +8,7 @@
 #include "cli/info/settings.h"
 #include "cli/info/show.h"
 #include "cli/info/why.h"
+#include "cli/info/why_plan.h"
 #include "cli/info/why_product.h"
 #include "cli/options.h"
 #include "cli/speech.h"
@@ -34,6 +35,7 @@ constexpr Options::About kAbout = {
         "  plait info --why ranks=4                         which transport four ranks would use\n"
         "  plait info --why ranks=16 hosts=2 launcher=mpirun\n"
         "  plait info --why \"m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16\"\n"
+        "  plait info --why \"op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=25gbit,5us\"\n"
         "  plait run -n 2 -p plait info --why               what each rank itself would say"};
 
 template <class Found>
@@ -48,7 +50,14 @@ int explain(const Problem& problem, const Walk& walk, bool json) {
   return walk.chosen().empty() ? kCheckFailed : kDone;
 }
 
-int explain(const std::vector<std::string>& words, bool json) {
+int explain(const std::vector<std::string>& typed, bool json) {
+  // Before commas are taken for borders of words: a link has one.
+  if (is_plan_problem(typed)) {
+    const PlanChoice choice = choose_plan(typed);
+    answer(json ? show_json(choice).dump(2) + "\n" : show_text(choice));
+    return kDone;
+  }
+  const std::vector<std::string> words = words_of_problem(typed);
   if (is_product(words)) {
     const ProductProblem problem = parse_product(words);
     return explain(problem, walk_backends(problem), json);
@@ -73,7 +82,8 @@ int info(Words words) {
                    "launcher=run|torchrun|mpirun|srun and transport=NAME, in any order;\n"
                    "what is not said comes from the environment. Or of the backend for\n"
                    "a product: m=M n=N k=K, and x=, w= and out= where they are not bf16,\n"
-                   "and backend=NAME");
+                   "and backend=NAME. Or of the plan of an operator: op=NAME m=M n=N k=K, and\n"
+                   "x=, w=, out=, wire=, ranks=, threads=, transport= and link=");
   std::vector<std::string> flags;
   std::vector<std::string> problem_words;
   for (const std::string& word : words)
@@ -81,7 +91,7 @@ int info(Words words) {
   PLAIT_CHECK(options.leading(flags) == flags.size(), "unexpected -- (plait info --help)");
   if (!options.parse(flags)) return kDone;
   PLAIT_CHECK(!settings || !why, "--settings and --why ask for different things");
-  if (why) return explain(words_of_problem(problem_words), json);
+  if (why) return explain(problem_words, json);
   PLAIT_CHECK(problem_words.empty(), "unexpected word ", problem_words[0], " (plait info --help)");
   return settings ? tell(find_settings(), json) : tell(find_out(), json);
 }

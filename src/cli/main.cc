@@ -21,9 +21,10 @@ struct Verb {
   int (*run)(Words);
 };
 
-constexpr std::array<Verb, 5> kVerbs = {{
+constexpr std::array<Verb, 6> kVerbs = {{
     {"run", "start ranks on this host and look after them", run},
     {"bench", "what a product costs here, beside what the machine could do at best", bench},
+    {"tune", "which plan is the fastest here; measured, and kept", tune},
     {"trace", "a timeline of an operator: what each rank does, and what is hidden", trace},
     {"verify", "random problems, every schedule, bit for bit against the serial one", verify},
     {"info", "what plait finds here: processor, memory, transports, backends, and why", info},

@@ -27,6 +27,7 @@ int bench(Words words);
 int info(Words words);
 int run(Words words);
 int trace(Words words);
+int tune(Words words);
 int verify(Words words);
 
 }  // namespace plait::cli

@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "cli/bench/op_case.h"
 #include "cli/bench/runoff.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
+#include "tune/op_case.h"
 
 namespace plait::cli {
 namespace {
@@ -36,8 +36,8 @@ double rounded(double bytes_per_second) {
 
 // Over which the collective takes `ratio` times the product: by the bytes at first, then by what
 // that gave, because latencies and copies take time too.
-std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, overlap::Pace pace,
-                             Communicator& comm) {
+std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& one,
+                             overlap::Pace pace, Communicator& comm) {
   if (options.link.ratio == 0) return options.link.link;
   if (comm.world() == 1) return std::nullopt;
   const auto product = one.product(comm);
@@ -54,7 +54,7 @@ std::optional<Link> link_for(const OpBenchOptions& options, const OpCase& one, o
 }
 
 // How fast rank 0 multiplies while the others rest.
-overlap::Pace pace_of(const OpCase& one, Communicator& comm) {
+overlap::Pace pace_of(const tune::OpCase& one, Communicator& comm) {
   const auto product = one.product(comm);
   float taken = 0;
   if (comm.rank() == 0) {
@@ -91,7 +91,7 @@ std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
 }
 
 OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communicator& comm) {
-  const OpCase one(options, size, comm);
+  const tune::OpCase one(problem_of(options, size), comm);
   const overlap::Pace pace = options.waits ? pace_of(one, comm) : std::nullopt;
   const std::optional<Link> link = link_for(options, one, pace, comm);
   std::optional<Communicator> linked;
@@ -100,7 +100,7 @@ OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communi
 
   const auto product = one.product(comm);
   const auto unlinked = one.runner(options.plans.front(), comm);
-  std::vector<std::unique_ptr<OpCase::Runner>> runners;
+  std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;
   runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, over));
 

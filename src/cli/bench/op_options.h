@@ -6,18 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/op_sizes.h"
 #include "cli/bench/race.h"
 #include "cli/verbs.h"
 #include "plait/link.h"
 #include "plait/ops.h"
+#include "tune/op_case.h"
 
 namespace plait::cli {
-
-// Of the whole problem: k is split over the ranks where the product comes first and sums travel, n
-// where rows are gathered for it.
-struct OpSize {
-  std::int64_t m, n, k;
-};
 
 // A link as it was asked for: by its figures, or by what it makes of the collective.
 struct LinkWish {
@@ -50,6 +46,9 @@ struct OpBenchOptions {
   bool draws() const { return !html.empty() || !svg.empty(); }
   bool traces() const { return draws() || !trace.empty(); }
 };
+
+// What one size of it is to plans and operands.
+tune::Problem problem_of(const OpBenchOptions& options, const OpSize& size);
 
 // Of plait bench OPERATOR, or of plait trace OPERATOR, which writes timelines unless told
 // otherwise. nullopt: help was asked for, and has been printed.

@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/op_case.h"
 #include "cli/bench/op_report.h"
 #include "cli/bench/recording.h"
 #include "plait/timeline.h"
 #include "report/page.h"
 #include "report/picture.h"
+#include "tune/op_case.h"
 
 namespace plait::cli {
 
 void trace(const OpBenchOptions& options, const OpMeasurement& result, Communicator& comm) {
   if (!options.traces()) return;
   Recording recording(comm);
-  const OpCase one(options, result.size, comm);
+  const tune::OpCase one(problem_of(options, result.size), comm);
   std::vector<Interval> intervals;
   {
     Communicator traced = comm.with_link(result.link);

@@ -17,7 +17,8 @@ constexpr base::Nanoseconds kInterval = 200 * base::kMillisecond;
 Progress::Progress(std::string what)
     : what_(std::move(what)),
       terminal_(isatty(STDERR_FILENO) == 1),
-      next_(base::now() + kPatience) {}
+      begin_(base::now()),
+      next_(begin_ + kPatience) {}
 
 Progress::~Progress() {
   if (!shown_) return;
@@ -29,8 +30,14 @@ void Progress::show(std::int64_t done, std::int64_t total) {
   if (!terminal_ || base::now() < next_) return;
   next_ = base::now() + kInterval;
   shown_ = true;
+  // As long for each of the rest as for each so far.
+  const double each = static_cast<double>(base::now() - begin_) / static_cast<double>(done);
+  const double left = each * static_cast<double>(total - done) * 1e-9;
   // Not fmt::print(), which throws where the terminal has gone.
-  std::fputs(fmt::format("\r\x1b[K{}: {} of {}", what_, done, total).c_str(), stderr);
+  std::fputs(fmt::format("\r\x1b[K{}: {} of {}{}", what_, done, total,
+                         done > 0 ? fmt::format(", {:.0f} s left", left) : "")
+                 .c_str(),
+             stderr);
   std::fflush(stderr);
 }
 

@@ -1,7 +1,7 @@
 // How far something has come, for whoever waits at a terminal.
 //
 //   Progress progress("measuring");
-//   for (...) progress.show(done, total);   // after two seconds: "measuring: 12 of 40"
+//   for (...) progress.show(done, total);   // after two seconds: "measuring: 12 of 40, 9 s left"
 //
 // Writes to standard error, one line that is overwritten and finally removed, and only where that
 // is a terminal.
@@ -27,6 +27,7 @@ class Progress {
   std::string what_;
   bool terminal_;
   bool shown_ = false;
+  base::Nanoseconds begin_;
   base::Nanoseconds next_;
 };
 

@@ -5,20 +5,13 @@
 #include "base/clock.h"
 #include "cli/bench/progress.h"
 #include "plait/collectives.h"
+#include "tune/agree.h"
 
 namespace plait::cli {
 namespace {
 
 constexpr int kFewest = 5;
 constexpr int kMost = 1000;
-
-// The largest of what the ranks have: their clocks differ, their durations don't.
-double slowest(double nanoseconds, Communicator& comm) {
-  auto mine = static_cast<float>(nanoseconds);
-  std::vector<float> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, 1}, {all.data(), all.size()}, comm);
-  return double{*std::max_element(all.begin(), all.end())};
-}
 
 }  // namespace
 
@@ -53,7 +46,7 @@ double Runoff::time(const Entry& entry, std::int64_t calls) {
   const base::Nanoseconds begin = base::now();
   for (std::int64_t i = 0; i < calls; ++i) entry.call();
   const auto taken = static_cast<double>(base::now() - begin);
-  return slowest(taken / static_cast<double>(calls), comm_);
+  return tune::slowest(taken / static_cast<double>(calls), comm_);
 }
 
 // Every rank has the same samples, and comes to the same number.

@@ -22,7 +22,7 @@ using namespace std::string_view_literals;
 
 constexpr std::int64_t kMostRanks = 65536;
 
-// What describes an operator, for the day on which one can be asked about.
+// What describes an operator, beside its name.
 constexpr std::array kOperatorKeys = {"op"sv,       "operator"sv, "layer"sv,
                                       "schedule"sv, "plan"sv,     "wire"sv};
 
@@ -53,12 +53,11 @@ std::string read_launcher(std::string_view word, std::string_view value) {
 void read_word(const std::string& word, Problem& problem) {
   const auto equals = word.find('=');
   const std::string key = key_of(word);
-  PLAIT_CHECK(
-      std::find(kOperatorKeys.begin(), kOperatorKeys.end(), key) == kOperatorKeys.end() &&
-          !key.starts_with("matmul") && !key.ends_with("matmul"),
-      "--why ", word,
-      ": who multiplies and which transport is taken can be asked; which plan is best, plait bench "
-      "OPERATOR measures");
+  PLAIT_CHECK(std::find(kOperatorKeys.begin(), kOperatorKeys.end(), key) == kOperatorKeys.end() &&
+                  !key.starts_with("matmul") && !key.ends_with("matmul"),
+              "--why ", word,
+              ": which plan an operator gets is asked by op=NAME m=M n=N k=K, such as "
+              "op=matmul-all-reduce");
   const std::vector<std::string> keys = {"ranks", "hosts", "launcher", "transport"};
   PLAIT_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "--why ", word,
               ": a problem is made of ranks=N, hosts=N, launcher=NAME and transport=NAME, or of a "

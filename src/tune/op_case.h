@@ -4,20 +4,24 @@
 #include <memory>
 #include <optional>
 
-#include "cli/bench/op_options.h"
 #include "ops/prepared.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
 #include "plait/packed_weight.h"
+#include "plait/plan.h"
+#include "plait/weight.h"
 
-namespace plait::cli {
+namespace plait::tune {
 
-// Refuses a problem that this host may not have the memory for, now.
-void check_memory(const OpSize& size, int world);
+// A problem: what its plan depends on, and how its weight lies.
+struct Problem {
+  PlanKey key;  // its weight may be "plain": of x's dtype, and as it lies; others are packed
+  WeightLayout layout = WeightLayout::out_in;
+};
 
 class OpCase {
  public:
-  OpCase(const OpBenchOptions& options, const OpSize& size, const Communicator& comm);
+  OpCase(const Problem& problem, const Communicator& comm);
 
   // Bytes that the busiest link carries in one direction.
   double bytes_on_link() const;
@@ -43,7 +47,7 @@ class OpCase {
   double flops() const;
 
   // This rank's x; its weight of n by k, as it came, made anew; and what the last run has written.
-  ConstTensorView x() const { return x_of(options_.op); }
+  ConstTensorView x() const { return x_of(key_.op); }
   Buffer random_weight(Dtype dtype) const;
   ConstTensorView out() const;
 
@@ -57,8 +61,8 @@ class OpCase {
   TensorView x_of(Operator op) const;
   TensorView out_of(Operator op) const;
 
-  const OpBenchOptions& options_;
-  OpSize size_;
+  PlanKey key_;
+  WeightLayout layout_;
   int rank_;
   int world_;
   std::int64_t n_;  // of this rank's weight
@@ -69,4 +73,4 @@ class OpCase {
   std::optional<PackedWeight> packed_;
 };
 
-}  // namespace plait::cli
+}  // namespace plait::tune

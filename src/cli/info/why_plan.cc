@@ -1,0 +1,159 @@
+#include "cli/info/why_plan.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/cpus.h"
+#include "base/text.h"
+#include "cli/bench/table.h"
+#include "plan/machine.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::string_view kOp = "op=";
+
+std::string show_time(double nanoseconds) {
+  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
+}
+
+// "matmul-all-reduce" alone is its operator.
+bool is_operator(std::string_view word) {
+  const auto op = parse_operator(word.substr(word.starts_with(kOp) ? kOp.size() : 0));
+  return op && *op != Operator::matmul;
+}
+
+// Ranks of one host share its processors.
+int threads_of(int world) {
+  const cpu_set_t cpus = base::allowed_cpus();
+  return std::max(1, CPU_COUNT(&cpus) / world);
+}
+
+template <class Value, class Load>
+std::optional<Value> load_or_say(const Load& load, std::string& refusal) {
+  try {
+    return load();
+  } catch (const Error& error) {
+    refusal = error.what();
+    return std::nullopt;
+  }
+}
+
+const Prediction& prediction_of(const PlanChoice& choice, const Plan& plan) {
+  return std::find_if(choice.candidates.begin(), choice.candidates.end(),
+                      [&](const Candidate& one) { return one.plan == plan; })
+      ->prediction;
+}
+
+// Where the plan comes from, in a sentence.
+std::string show_source(const PlanChoice& choice) {
+  if (choice.measured) {
+    return fmt::format("It is \"{}\", measured: {}, and serial {} ({}).\n", name(choice.chosen),
+                       base::show_duration(choice.measured->nanoseconds),
+                       base::show_duration(choice.measured->serial), choice.cache_path);
+  }
+  const Prediction& chosen = prediction_of(choice, choice.chosen);
+  const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
+  std::string text =
+      choice.chosen.schedule == Schedule::serial
+          ? fmt::format(
+                "It is \"serial\", by the cost model: none is faster by more than the {:.0f} "
+                "% that predictions may be off.\n",
+                100 * choice.profile.uncertainty)
+          : fmt::format(
+                "It is \"{}\", by the cost model: {:.2f} times as fast as serial; "
+                "predictions may be {:.0f} % off.\n",
+                name(choice.chosen), serial.total / chosen.total, 100 * choice.profile.uncertainty);
+  return text + (choice.cache_refusal.empty()
+                     ? fmt::format("No measured plan for it is in {}.\n", choice.cache_path)
+                     : fmt::format("The cache is not asked: {}.\n", choice.cache_refusal));
+}
+
+std::string show_profile_source(const PlanChoice& choice) {
+  if (choice.profile.is_measured())
+    return fmt::format("The machine's profile was measured, with {} ranks of {} threads.\n",
+                       choice.profile.ranks, choice.profile.threads);
+  std::string text = "The profile is built in, of no particular machine";
+  if (!choice.profile_refusal.empty()) text += ": " + choice.profile_refusal;
+  return text + "; plait tune --profile measures this one.\n";
+}
+
+}  // namespace
+
+bool is_plan_problem(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& some) {
+    const auto each = base::split(some, ' ');
+    return std::any_of(each.begin(), each.end(), is_operator);
+  });
+}
+
+PlanChoice choose_plan(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& some : words) {
+    for (const std::string_view word : base::split(some, ' ')) {
+      const bool bare = is_operator(word) && !word.starts_with(kOp);
+      text += base::sentence(bare ? kOp : "", word, ' ');
+    }
+  }
+  PlanChoice choice = {.key = parse_plan_key(text)};
+  if (choice.key.transport.empty()) choice.key.transport = "shm";
+  if (choice.key.threads == 0) choice.key.threads = threads_of(choice.key.world);
+  const std::string machine = machine_fingerprint();
+  choice.cache_path = default_cache_path();
+  const auto cache = load_or_say<PlanCache>([&] { return load_cache(choice.cache_path, machine); },
+                                            choice.cache_refusal);
+  if (cache) {
+    const auto found = cache->entries().find(name(choice.key));
+    if (found != cache->entries().end()) choice.measured = found->second;
+  }
+  choice.profile = load_or_say<MachineProfile>(
+                       [&] { return load_profile(profile_path(choice.cache_path), machine); },
+                       choice.profile_refusal)
+                       .value_or(built_in_profile());
+  const CostModel model(choice.profile);
+  choice.candidates = model.rank(choice.key);
+  choice.chosen = choice.measured ? choice.measured->plan : model.choose(choice.key);
+  return choice;
+}
+
+std::string show_text(const PlanChoice& choice) {
+  std::string text = fmt::format("The plan for {}\n\n", name(choice.key));
+  Table table({"plan", "predicted", "product", "copies and sums", "waits", "link busy", "exposed"},
+              /*left=*/1);
+  for (const Candidate& one : choice.candidates) {
+    const Prediction& parts = one.prediction;
+    table.add({name(one.plan) + (one.plan == choice.chosen ? " *" : ""), show_time(parts.total),
+               show_time(parts.product), show_time(parts.work), show_time(parts.waited),
+               show_time(parts.transfer), show_time(parts.exposed())});
+  }
+  return text + table.text() + '\n' + show_source(choice) + show_profile_source(choice);
+}
+
+nlohmann::ordered_json show_json(const PlanChoice& choice) {
+  using Json = nlohmann::ordered_json;
+  Json plans = Json::array();
+  for (const Candidate& one : choice.candidates) {
+    plans.push_back({{"plan", name(one.plan)},
+                     {"predicted_ns", one.prediction.total},
+                     {"product_ns", one.prediction.product},
+                     {"work_ns", one.prediction.work},
+                     {"waited_ns", one.prediction.waited},
+                     {"link_busy_ns", one.prediction.transfer},
+                     {"exposed_ns", one.prediction.exposed()}});
+  }
+  return {{"problem", name(choice.key)},
+          {"chosen", name(choice.chosen)},
+          {"source", choice.measured ? "cache" : "model"},
+          {"cache", choice.cache_path},
+          {"measured_ns", choice.measured ? Json(choice.measured->nanoseconds) : Json()},
+          {"measured_serial_ns", choice.measured ? Json(choice.measured->serial) : Json()},
+          {"profile", choice.profile.is_measured() ? "measured" : "built in"},
+          {"uncertainty", choice.profile.uncertainty},
+          {"plans", std::move(plans)}};
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,34 @@
+// Why an operator gets the plan that it gets: plait info --why "op=matmul-all-reduce m=... n=... k=...".
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cache.h"
+#include "plan/cost_model.h"
+
+namespace plait::cli {
+
+// Whether the words name an operator that communicates, and so ask about its plan.
+bool is_plan_problem(const std::vector<std::string>& words);
+
+// All that decides, and what comes of it.
+struct PlanChoice {
+  PlanKey key;
+  std::string cache_path = {};
+  std::optional<PlanCache::Entry> measured = {};
+  std::string cache_refusal = {};  // why what is there isn't asked
+  MachineProfile profile = {};
+  std::string profile_refusal = {};
+  std::vector<Candidate> candidates = {};  // the fastest first
+  Plan chosen = {};
+};
+
+PlanChoice choose_plan(const std::vector<std::string>& words);
+
+std::string show_text(const PlanChoice& choice);
+nlohmann::ordered_json show_json(const PlanChoice& choice);
+
+}  // namespace plait::cli

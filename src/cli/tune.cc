@@ -1,0 +1,181 @@
+// plait tune: which plan is the fastest here, for whatever is asked.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "base/parallel.h"
+#include "cli/bench/consent.h"
+#include "cli/bench/op_memory.h"
+#include "cli/bench/progress.h"
+#include "cli/speech.h"
+#include "cli/tune/options.h"
+#include "cli/tune/report.h"
+#include "cli/verbs.h"
+#include "plan/cache.h"
+#include "plan/machine.h"
+#include "tune/agree.h"
+#include "tune/measure_profile.h"
+#include "tune/tuner.h"
+
+namespace plait::cli {
+namespace {
+
+void write_json(const TuneOptions& options, const nlohmann::ordered_json& found) {
+  if (options.json.empty()) return;
+  const std::string text = found.dump(2) + "\n";
+  if (options.json == "-") return answer(text);
+  base::AtomicFile file(options.json);
+  file.append(text);
+  file.commit();
+}
+
+// Of one run, on one rank. Rank 0 reads, writes and speaks.
+class Tuning {
+ public:
+  Tuning(const TuneOptions& options, Communicator& comm)
+      : options_(options), comm_(comm), found_(machine_fingerprint()) {}
+
+  int run() {
+    if (const auto refusal = refusal_of_all(comm_, [&] { check(); })) return exit_status(*refusal);
+    const CostModel model(profile());
+    if (options_.profile_only) {
+      if (speaks()) answer(show_profile(model.profile()));
+      return kDone;
+    }
+    const std::vector<PlanKey> problems = open_problems();
+    Progress progress(comm_.rank() == 0 ? "tuning, problem" : "");
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      const tune::Tuned tuned = tune_problem(problems[i], model, options_.effort, comm_);
+      if (comm_.rank() == 0) keep(tuned);
+      progress.show(static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(problems.size()));
+    }
+    if (comm_.rank() == 0) report();
+    return kDone;
+  }
+
+ private:
+  bool speaks() const { return comm_.rank() == 0 && options_.json != "-"; }
+
+  // Before anybody takes memory, or time.
+  void check() const {
+    if (comm_.rank() == 0) {
+      load_cache(options_.cache, found_.machine());
+      write_nothing(options_.cache);
+      if (!options_.json.empty() && options_.json != "-") base::check_writable(options_.json);
+    }
+    for (const PlanKey& key : options_.problems)
+      check_memory({.m = key.m, .n = key.n, .k = key.k}, comm_.world());
+  }
+
+  // Adds nothing, but says what would be in the way.
+  void write_nothing(const std::string& path) const {
+    save_cache(path, PlanCache(found_.machine()));
+  }
+
+  // What is beside the cache, where it is of as many threads; or else what is measured now, and put
+  // there.
+  MachineProfile profile() const {
+    const std::string path = profile_path(options_.cache);
+    std::optional<std::string> known;
+    if (comm_.rank() == 0 && !options_.profile_only) {
+      try {
+        if (const auto there = load_profile(path, found_.machine())) known = text_of(*there);
+      } catch (const Error&) {
+        known.reset();  // of another machine, or broken: it is measured once more
+      }
+    }
+    const auto agreed = tune::agree_on("profiles of their machine", known, comm_);
+    if (agreed) return parse_profile(*agreed);
+    Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
+    MachineProfile measured = tune::measure_profile(
+        comm_, {.threads = options_.threads,
+                .progress = [&](int done, int total) { progress.show(done, total); }});
+    if (comm_.rank() == 0) write_text(path, text_of(measured));
+    return measured;
+  }
+
+  // With what ranks know of themselves; without those that are known, where that was asked for.
+  std::vector<PlanKey> open_problems() const {
+    const int threads = tune::least(base::thread_count(options_.threads), comm_);
+    std::vector<PlanKey> problems = options_.problems;
+    for (PlanKey& key : problems) {
+      key.world = comm_.world();
+      key.threads = threads;
+      key.transport = comm_.transport();
+    }
+    if (!options_.missing) return problems;
+    std::optional<std::string> known;
+    if (comm_.rank() == 0) {
+      const auto cache = load_cache(options_.cache, found_.machine());
+      known = cache.value_or(PlanCache(found_.machine())).text();
+    }
+    const PlanCache there = PlanCache::parse(*tune::agree_on("plan caches", known, comm_));
+    std::erase_if(problems, [&](const PlanKey& key) { return there.find(key).has_value(); });
+    return problems;
+  }
+
+  // At once: who is interrupted has all but the problem under way.
+  void keep(const tune::Tuned& tuned) {
+    const PlanCache::Entry entry = {
+        .plan = tuned.plan, .nanoseconds = tuned.nanoseconds, .serial = tuned.serial};
+    found_.add(tuned.key, entry);
+    PlanCache one(found_.machine());
+    one.add(tuned.key, entry);
+    save_cache(options_.cache, one);
+  }
+
+  void report() const {
+    if (options_.json != "-") {
+      answer(found_.entries().empty() ? "Nothing is missing.\n" : show_plans(found_));
+      answer("Kept in " + options_.cache + "\n");
+    }
+    write_json(options_, plans_json(found_, options_.cache));
+  }
+
+  const TuneOptions& options_;
+  Communicator& comm_;
+  PlanCache found_;
+};
+
+int show(const TuneOptions& options) {
+  const auto cache = load_cache(options.cache, machine_fingerprint());
+  if (options.json != "-") {
+    answer(cache ? show_plans(*cache) : "There are no plans in " + options.cache + " yet.\n");
+    if (const auto profile = load_profile(profile_path(options.cache), machine_fingerprint()))
+      answer("\n" + show_profile(*profile));
+  }
+  write_json(options, plans_json(cache.value_or(PlanCache(machine_fingerprint())), options.cache));
+  return kDone;
+}
+
+int run_threads(const TuneOptions& options) {
+  int status = kDone;
+  run_in_threads(options.ranks, [&](Communicator& comm) {
+    const int mine = Tuning(options, comm).run();
+    if (comm.rank() == 0) status = mine;
+  });
+  return status;
+}
+
+}  // namespace
+
+int tune(Words words) {
+  const auto options = read_tune_options(words);
+  if (!options) return kDone;
+  if (options->show) return show(*options);
+  if (options->transport == "threads") return run_threads(*options);
+  if (place_from_environment().launcher.empty()) {
+    // This very command, once for each rank.
+    std::vector<std::string> launch = {"-n", std::to_string(options->ranks), "--", "/proc/self/exe",
+                                       "tune"};
+    launch.insert(launch.end(), words.begin(), words.end());
+    return cli::run(launch);
+  }
+  Communicator comm = Communicator::connect({.transport = options->transport});
+  return Tuning(*options, comm).run();
+}
+
+}  // namespace plait::cli

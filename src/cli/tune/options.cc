@@ -1,0 +1,204 @@
+#include "cli/tune/options.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "cli/bench/op_sizes.h"
+#include "cli/options.h"
+#include "cli/tune/problems.h"
+#include "cli/values.h"
+#include "plait/quantized.h"
+#include "plan/cache.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kMostRanks = 64;
+constexpr std::int64_t kMostThreads = 1024;
+
+constexpr Options::About kAbout = {
+    .verb = "tune",
+    .usage = "[OPTIONS]",
+    .purpose =
+        "Measures which plan is the fastest for each problem, serial among them, and keeps it "
+        "where\n"
+        "plait::automatic_plans() finds it. What the machine can do is measured first, where it\n"
+        "never was: that says which plans are worth measuring. Each problem is kept as soon as it\n"
+        "is measured: Ctrl-C loses no more than the one under way.",
+    .examples =
+        "Exit status: 0; 1 when the cache can't be written; 2 for wrong usage; 3 when a rank was "
+        "lost.\n\n"
+        "Examples:\n"
+        "  plait tune --op matmul-all-reduce --m 512,2048 --n 8192 --k 8192\n"
+        "  plait tune --model llama2-7b --tp 2 --m 2048 --link 25gbit,5us --missing\n"
+        "  plait tune --from plait-trace.json\n"
+        "  plait tune --profile\n"
+        "  plait tune --show\n"};
+
+// As typed.
+struct Wishes {
+  std::string ops = "matmul-all-reduce";
+  SizeWishes sizes = {};
+  std::string model = {};
+  bool no_sequence_parallel = false;
+  std::string from = {};
+  std::string x = "bf16";
+  std::string out = {};
+  std::string wire = "f32";
+  std::string weight = {};
+  std::string ranks = {};
+  std::string tp = {};
+  std::string transport = {};
+  std::string link = {};
+  std::string threads = {};
+  std::string seconds = "2";
+  std::string plans = "10";
+  std::string cache = {};
+  std::string json = {};
+  bool profile = false;
+  bool show = false;
+  bool missing = false;
+};
+
+void add_problem_options(Options& options, Wishes& wishes) {
+  options.add("--op", "NAME[,NAME...]", wishes.ops, "operators (default: matmul-all-reduce)");
+  options.add("-m,--m", "M[,M...]", wishes.sizes.m, "rows of the whole problem");
+  options.add("-n,--n", "N[,N...]", wishes.sizes.n, "columns of the whole problem");
+  options.add("-k,--k", "K[,K...]", wishes.sizes.k, "what is summed over, in the whole problem");
+  options.add("--shapes", "FILE", wishes.sizes.shapes, "sizes from a file: a line of m n k each");
+  options.add("--model", "NAME", wishes.model,
+              "the linear layers of a block, forward and backward, of --m rows\n"
+              "(default: 2048): bloom-7b, bloom-176b, llama2-7b or llama2-70b");
+  options.add_flag("--no-sequence-parallel", wishes.no_sequence_parallel,
+                   "of a model whose sums are all-reduced");
+  options.add("--from", "FILE", wishes.from,
+              "the operators that a timeline (plait trace, Trace::write_json) has\n"
+              "calls of");
+  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
+  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
+  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
+  options.add("-w,--weight", "KIND", wishes.weight,
+              "a dtype, or a scheme such as s8:channel (default: x's dtype)");
+  options.add("-l,--link", "LINK", wishes.link,
+              "an emulated link between all ranks, such as 25gbit,5us");
+}
+
+void add_other_options(Options& options, Wishes& wishes) {
+  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
+  options.add("--tp", "N", wishes.tp, "the same, as one says of a model");
+  options.add("-t,--transport", "NAME", wishes.transport,
+              "shm (the default), threads or mpi, as plait info lists them");
+  options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
+  options.add("-s,--seconds", "S", wishes.seconds,
+              "how long to measure each problem, if that is enough for a few calls\n"
+              "of each plan (default: 2)");
+  options.add("--plans", "N", wishes.plans, "how many to measure, beside serial (default: 10)");
+  options.add_flag("--missing", wishes.missing, "leave out problems that are in the cache");
+  options.add("--cache", "FILE", wishes.cache,
+              "where plans are kept, and the machine's profile beside them (default:\n"
+              "PLAIT_PLAN_CACHE, or plait/plans in $XDG_CACHE_HOME or ~/.cache)");
+  options.add_flag("--profile", wishes.profile, "measure what the machine can do, and no plan");
+  options.add_flag("--show", wishes.show, "print what is in the cache");
+  options.add("--json", "FILE", wishes.json,
+              "write what was found as JSON too; - : print only that");
+}
+
+// All but the operator and the sizes.
+PlanKey read_usual(const Wishes& wishes) {
+  PlanKey key = {.op = Operator::matmul, .m = 0, .n = 0, .k = 0};
+  key.x = read_dtype("--dtype", wishes.x);
+  key.out = wishes.out.empty() ? key.x : read_dtype("--out", wishes.out);
+  key.wire = read_dtype("--wire", wishes.wire);
+  key.weight = wishes.weight.empty() ? std::string(name(key.x)) : wishes.weight;
+  PLAIT_CHECK(key.weight != "plain", "--weight plain is never tuned for: weights are packed");
+  check_weight_kind(key.weight);
+  if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
+  if (!wishes.link.empty()) key.link = parse_link(wishes.link);
+  PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(), "--ranks and --tp are the same: say one");
+  const std::string& ranks = wishes.tp.empty() ? wishes.ranks : wishes.tp;
+  if (ranks.empty()) {
+    key.world = 2;
+  } else {
+    key.world =
+        static_cast<int>(read_number(wishes.tp.empty() ? "--ranks" : "--tp", ranks, 1, kMostRanks));
+  }
+  return key;
+}
+
+std::vector<PlanKey> read_model(const Wishes& wishes, PlanKey usual) {
+  const Model* model = find_model(wishes.model);
+  PLAIT_CHECK(model != nullptr, "--model ", wishes.model, " is none of ", model_names());
+  PLAIT_CHECK(wishes.sizes.n.empty() && wishes.sizes.k.empty() && wishes.sizes.shapes.empty(),
+              "--model ", wishes.model, " says n and k itself");
+  std::vector<PlanKey> problems;
+  const std::string rows = wishes.sizes.m.empty() ? "2048" : wishes.sizes.m;
+  for (const std::string& m : read_list("--m", rows)) {
+    usual.m = read_number("--m", m, 1, kLargestSize);
+    for (const PlanKey& one : problems_of(*model, !wishes.no_sequence_parallel, usual))
+      add_problem(problems, one);
+  }
+  return problems;
+}
+
+std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) {
+  std::vector<PlanKey> problems;
+  for (const std::string& spelling : read_list("--op", wishes.ops)) {
+    const auto op = parse_operator(spelling);
+    PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
+                " is no operator that has plans, such as matmul-all-reduce");
+    for (const OpSize& size : read_problem(wishes.sizes)) {
+      PlanKey key = usual;
+      key.op = *op;
+      key.m = size.m;
+      key.n = size.n;
+      key.k = size.k;
+      if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = key.x;
+      add_problem(problems, key);
+    }
+  }
+  return problems;
+}
+
+TuneOptions understand(const Wishes& wishes) {
+  const PlanKey usual = read_usual(wishes);
+  TuneOptions options = {.transport = wishes.transport,
+                         .effort = {.each = read_effort("", wishes.seconds).each},
+                         .cache = wishes.cache.empty() ? default_cache_path() : wishes.cache,
+                         .json = wishes.json,
+                         .profile_only = wishes.profile,
+                         .show = wishes.show,
+                         .missing = wishes.missing};
+  PLAIT_CHECK(!options.cache.empty(), "nothing says where plans are kept: --cache FILE does");
+  PLAIT_CHECK(!(options.show && options.profile_only), "--show and --profile are two wishes");
+  options.effort.plans = static_cast<std::size_t>(read_number("--plans", wishes.plans, 1, 200));
+  options.ranks = usual.world;
+  if (!wishes.threads.empty())
+    options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
+  if (options.show || options.profile_only) return options;
+  PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from are two wishes");
+  if (!wishes.model.empty()) {
+    options.problems = read_model(wishes, usual);
+  } else if (!wishes.from.empty()) {
+    options.problems = problems_in_trace(wishes.from, usual);
+    options.ranks = options.problems.front().world;
+  } else {
+    options.problems = read_operators(wishes, usual);
+  }
+  return options;
+}
+
+}  // namespace
+
+std::optional<TuneOptions> read_tune_options(Words words) {
+  Wishes wishes;
+  Options options(kAbout);
+  add_problem_options(options, wishes);
+  add_other_options(options, wishes);
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait tune --help)");
+  if (!options.parse(words)) return std::nullopt;
+  return understand(wishes);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,44 @@
+#include "cli/tune/problems.h"
+
+#include <algorithm>
+
+namespace plait::cli {
+namespace {
+
+// y = x·w of n columns, k summed over. What has no partial sums travels as x is.
+PlanKey problem(Operator op, std::int64_t n, std::int64_t k, const PlanKey& usual) {
+  PlanKey key = usual;
+  key.op = op;
+  key.n = n;
+  key.k = k;
+  if (!(is_compute_first(op) && sums_over_ranks(op))) key.wire = key.x;
+  return key;
+}
+
+}  // namespace
+
+void add_problem(std::vector<PlanKey>& problems, const PlanKey& problem) {
+  if (std::find(problems.begin(), problems.end(), problem) == problems.end())
+    problems.push_back(problem);
+}
+
+std::vector<PlanKey> problems_of(const Model& model, bool sequence_parallel, const PlanKey& usual) {
+  const Operator sum =
+      sequence_parallel ? Operator::matmul_reduce_scatter : Operator::matmul_all_reduce;
+  std::vector<PlanKey> problems;
+  for (const LinearLayer& layer : linear_layers(model)) {
+    const bool column = layer.kind == LinearKind::column;
+    // Forward multiplies by the weight, backward by its transpose: what was gathered for the one is
+    // what is summed in the other.
+    if (sequence_parallel) {
+      const PlanKey gather = problem(Operator::all_gather_matmul, column ? layer.out : layer.in,
+                                     column ? layer.in : layer.out, usual);
+      add_problem(problems, gather);
+    }
+    add_problem(problems,
+                problem(sum, column ? layer.in : layer.out, column ? layer.out : layer.in, usual));
+  }
+  return problems;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,67 @@
+#include "cli/tune/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/bench/table.h"
+
+namespace plait::cli {
+namespace {
+
+double speedup(const PlanCache::Entry& entry) {
+  return static_cast<double>(entry.serial) / std::max(static_cast<double>(entry.nanoseconds), 1.0);
+}
+
+}  // namespace
+
+std::string show_plans(const PlanCache& cache) {
+  Table table({"problem", "plan", "time", "serial", "speed-up"}, /*left=*/2);
+  for (const auto& [key, entry] : cache.entries()) {
+    table.add({key, name(entry.plan), base::show_duration(entry.nanoseconds),
+               base::show_duration(entry.serial), fmt::format("{:.2f}", speedup(entry))});
+  }
+  return table.text();
+}
+
+nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& path) {
+  using Json = nlohmann::ordered_json;
+  Json problems = Json::array();
+  for (const auto& [key, entry] : cache.entries()) {
+    problems.push_back({{"problem", key},
+                        {"plan", name(entry.plan)},
+                        {"ms", static_cast<double>(entry.nanoseconds) * 1e-6},
+                        {"serial_ms", static_cast<double>(entry.serial) * 1e-6},
+                        {"speedup", speedup(entry)}});
+  }
+  return {{"cache", path}, {"machine", cache.machine()}, {"problems", std::move(problems)}};
+}
+
+std::string show_profile(const MachineProfile& profile) {
+  std::string text =
+      fmt::format("{}\n{} ranks of {} threads\n\n",
+                  profile.is_measured() ? profile.machine : "figures of no particular machine",
+                  profile.ranks, profile.threads);
+  Table table({"product", "rows", "GF/s"}, /*left=*/1);
+  for (const ProductRate& rate : profile.products)
+    table.add({rate.kind, std::to_string(rate.rows), fmt::format("{:.1f}", rate.flops_per_ns)});
+  text += table.text();
+  for (const TransportFigures& one : profile.transports) {
+    text += fmt::format("\n{}: {} a message", one.name,
+                        base::show_duration(static_cast<base::Nanoseconds>(one.latency)));
+    if (one.bytes_per_ns > 0) text += fmt::format(", {:.2f} GB/s", one.bytes_per_ns);
+  }
+  return text +
+         fmt::format(
+             "\ncopies {:.1f} GB/s, sums {:.1f} GB/s, {:.2f} times as long beside a product\n"
+             "a chunk {}, a product {} at least, {:.0f} % slower by 64 columns at a time\n"
+             "predictions may be {:.0f} % off\n",
+             profile.copy, profile.sum, profile.beside,
+             base::show_duration(static_cast<base::Nanoseconds>(profile.chunk)),
+             base::show_duration(static_cast<base::Nanoseconds>(profile.start)),
+             100 * profile.narrow, 100 * profile.uncertainty);
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,69 @@
+#include "tune/agree.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "base/check.h"
+#include "plait/collectives.h"
+
+namespace plait::tune {
+namespace {
+
+// "17 lines": what can be said of a text in a sentence.
+std::string extent_of(const std::string& text) {
+  return std::to_string(std::count(text.begin(), text.end(), '\n')) + " lines";
+}
+
+}  // namespace
+
+double slowest(double nanoseconds, Communicator& comm) {
+  auto mine = static_cast<float>(nanoseconds);
+  std::vector<float> all(static_cast<std::size_t>(comm.world()));
+  all_gather({&mine, 1}, {all.data(), all.size()}, comm);
+  return double{*std::max_element(all.begin(), all.end())};
+}
+
+std::vector<std::string> gather_text(const std::string& mine, Communicator& comm) {
+  const auto world = static_cast<std::size_t>(comm.world());
+  const auto size = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> sizes(world);
+  all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), sizeof(size) * world, Dtype::s8},
+             comm);
+  const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
+  std::string joined(std::accumulate(counts.begin(), counts.end(), std::size_t{0}), '\0');
+  all_gather({mine.data(), mine.size(), Dtype::s8}, {joined.data(), joined.size(), Dtype::s8}, comm,
+             counts);
+  std::vector<std::string> all;
+  std::size_t at = 0;
+  for (const std::size_t count : counts) {
+    all.push_back(joined.substr(at, count));
+    at += count;
+  }
+  return all;
+}
+
+int least(int mine, Communicator& comm) {
+  return -static_cast<int>(slowest(-static_cast<double>(mine), comm));
+}
+
+std::optional<std::string> agree_on(std::string_view what, const std::optional<std::string>& mine,
+                                    Communicator& comm) {
+  // The first letter says whether there is one: it may be empty.
+  const std::vector<std::string> all = gather_text(mine ? "=" + *mine : "", comm);
+  int first = -1;
+  for (int rank = 0; rank < comm.world(); ++rank) {
+    const std::string& theirs = all[static_cast<std::size_t>(rank)];
+    if (theirs.empty()) continue;
+    if (first < 0) first = rank;
+    const std::string& ours = all[static_cast<std::size_t>(first)];
+    if (theirs == ours) continue;
+    base::fail(Code::mismatch, "automatic_plans: ranks ", first, " and ", rank, " have different ",
+               what, ", of ", extent_of(ours), " and of ", extent_of(theirs),
+               ": all ranks need the same, or none");
+  }
+  if (first < 0) return std::nullopt;
+  return all[static_cast<std::size_t>(first)].substr(1);
+}
+
+}  // namespace plait::tune

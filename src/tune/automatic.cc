@@ -1,0 +1,156 @@
+// The sources of automatic plans in their order: what was measured, what is being measured, what
+// the model thinks.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "plait/tune.h"
+#include "plan/cache.h"
+#include "plan/cost_model.h"
+#include "plan/machine.h"
+#include "tune/agree.h"
+#include "tune/online.h"
+
+namespace plait {
+namespace {
+
+class Automatic final : public PlanSource {
+ public:
+  struct Parts {
+    PlanCache cache;
+    MachineProfile profile;
+    int threads;
+    std::string path;  // empty: what is found out is not kept
+  };
+
+  Automatic(Parts parts, bool online, Communicator& comm)
+      : cache_(std::move(parts.cache)),
+        model_(std::move(parts.profile)),
+        threads_(parts.threads),
+        path_(std::move(parts.path)) {
+    if (!online) return;
+    online_.emplace(comm, model_,
+                    [this, keeps = comm.rank() == 0](const auto& key, const auto& entry) {
+                      Known* known = known_of(key);
+                      known->plan = entry.plan;
+                      known->decided = true;
+                      if (keeps) keep(key, entry);
+                    });
+  }
+
+  std::optional<Plan> find(const PlanKey& key) const override {
+    const PlanKey whole = settled(key);
+    if (const Known* known = known_of(whole); known->decided) return known->plan;
+    return online_->find(whole);
+  }
+
+  std::optional<Plan> next(const PlanKey& key) const override {
+    const PlanKey whole = settled(key);
+    if (const Known* known = known_of(whole); known->decided) return known->plan;
+    return online_->next(whole);
+  }
+
+  void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override {
+    const PlanKey whole = settled(key);
+    if (!known_of(whole)->decided) online_->took(whole, plan, nanoseconds);
+  }
+
+ private:
+  // What a call is answered at once: to ask the model takes longer than a small product.
+  struct Known {
+    PlanKey key;
+    Plan plan;
+    bool decided;  // or to be found out
+  };
+  static constexpr std::size_t kMostKnown = 64;
+
+  // The last one asked for stands first.
+  Known* known_of(const PlanKey& key) const {
+    const auto found = std::find_if(known_.begin(), known_.end(),
+                                    [&](const Known& one) { return one.key == key; });
+    if (found != known_.end()) {
+      std::rotate(known_.begin(), found, found + 1);
+      return &known_.front();
+    }
+    const auto cached = cache_.find(key);
+    const bool decided = cached || !online_;
+    if (known_.size() == kMostKnown) known_.pop_back();
+    known_.insert(known_.begin(),
+                  {.key = key,
+                   .plan = cached || !decided ? cached.value_or(Plan{}) : model_.choose(key),
+                   .decided = decided});
+    return &known_.front();
+  }
+
+  // All ranks have so many threads, whatever a single one may have.
+  PlanKey settled(PlanKey key) const {
+    if (key.threads == 0) key.threads = threads_;
+    return key;
+  }
+
+  // A file that can't be written costs what was found out, and nobody's call.
+  void keep(const PlanKey& key, const PlanCache::Entry& entry) const noexcept try {
+    if (path_.empty()) return;
+    PlanCache one(cache_.machine());
+    one.add(key, entry);
+    save_cache(path_, one);
+  } catch (const std::exception&) {
+    return;
+  }
+
+  PlanCache cache_;
+  CostModel model_;
+  int threads_;
+  std::string path_;
+  std::optional<tune::Online> online_;
+  mutable std::vector<Known> known_;
+};
+
+struct Files {
+  std::optional<std::string> cache;
+  std::optional<std::string> profile;
+  std::string refusal;
+};
+
+// What is wrong with them is told to all ranks before anybody throws.
+Files read_files(const std::string& path, const std::string& machine) try {
+  Files files;
+  if (path.empty()) return files;
+  if (const auto cache = load_cache(path, machine)) files.cache = cache->text();
+  if (const auto profile = load_profile(profile_path(path), machine))
+    files.profile = text_of(*profile);
+  return files;
+} catch (const Error& error) {
+  return {.cache = {}, .profile = {}, .refusal = error.what()};
+}
+
+void check_refusals(const std::string& mine, Communicator& comm) {
+  const std::vector<std::string> all = tune::gather_text(mine, comm);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    PLAIT_CHECK(all[rank].empty(), "automatic_plans: rank ", rank, ": ", all[rank]);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
+  const std::string machine = machine_fingerprint();
+  const std::string path = options.cache.empty() ? default_cache_path() : options.cache;
+  const Files files = read_files(path, machine);
+  tune::agree_on("machines", machine, comm);
+  check_refusals(files.refusal, comm);
+  const auto cache = tune::agree_on("plan caches", files.cache, comm);
+  const auto profile = tune::agree_on("profiles of their machine", files.profile, comm);
+  const int threads = tune::least(base::thread_count(0), comm);
+  return std::make_unique<Automatic>(
+      Automatic::Parts{.cache = cache ? PlanCache::parse(*cache) : PlanCache(machine),
+                       .profile = profile ? parse_profile(*profile) : built_in_profile(),
+                       .threads = threads,
+                       .path = path},
+      options.online, comm);
+}
+
+}  // namespace plait

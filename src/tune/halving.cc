@@ -1,0 +1,89 @@
+#include "tune/halving.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace plait::tune {
+namespace {
+
+constexpr int kFewestTurns = 3;
+constexpr int kMostTurns = 200;
+
+class Halving {
+ public:
+  Halving(std::size_t contenders, const TimeOnce& time) : time_(time), times_(contenders) {
+    alive_.resize(contenders);
+    std::iota(alive_.begin(), alive_.end(), std::size_t{0});
+    // Cold caches, and memory that was never touched: nobody's fault.
+    for (const std::size_t one : alive_) turn_ += time_(one);
+  }
+
+  // All that are alive, in alternating order, as often as there is time for.
+  void round(double budget) {
+    const int turns = static_cast<int>(
+        std::clamp<double>(budget / std::max(turn_, 1.0), kFewestTurns, kMostTurns));
+    for (const std::size_t one : alive_) times_[one].clear();
+    for (int turn = 0; turn < turns; ++turn) {
+      turn_ = 0;
+      for (std::size_t i = 0; i < alive_.size(); ++i) {
+        const std::size_t one = alive_[turn % 2 == 0 ? i : alive_.size() - 1 - i];
+        times_[one].push_back(time_(one));
+        turn_ += times_[one].back();
+      }
+    }
+    std::stable_sort(alive_.begin() + 1, alive_.end(),
+                     [&](std::size_t a, std::size_t b) { return ratio(a) < ratio(b); });
+  }
+
+  // The faster half, and contender 0.
+  void drop_half() { alive_.resize(1 + alive_.size() / 2); }
+
+  std::size_t alive() const { return alive_.size(); }
+
+  Outcome outcome() const {
+    const bool beaten = alive_.size() > 1 && ratio(alive_[1]) < kClearly;
+    const std::size_t winner = beaten ? alive_[1] : 0;
+    return {.winner = winner, .nanoseconds = median(times_[winner]), .baseline = median(times_[0])};
+  }
+
+ private:
+  double ratio(std::size_t one) const { return compare(times_[one], times_[0]); }
+
+  const TimeOnce& time_;
+  std::vector<std::size_t> alive_;          // contender 0 first, then the faster ones first
+  std::vector<std::vector<double>> times_;  // of the last round
+  double turn_ = 0;                         // how long the last turn took
+};
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), half, values.end());
+  if (values.size() % 2 == 1) return *half;
+  return (*half + *std::max_element(values.begin(), half)) / 2;
+}
+
+double compare(const std::vector<double>& times, const std::vector<double>& baseline) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(times.size(), baseline.size()); ++i)
+    ratios.push_back(times[i] / std::max(baseline[i], 1.0));
+  return median(std::move(ratios));
+}
+
+Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time) {
+  if (contenders == 0) return {};
+  Halving halving(contenders, time);
+  const double rounds = std::max(1.0, std::ceil(std::log2(static_cast<double>(contenders))));
+  const double each = static_cast<double>(budget) / rounds;
+  halving.round(each);
+  while (halving.alive() > 2) {
+    halving.drop_half();
+    halving.round(each);
+  }
+  return halving.outcome();
+}
+
+}  // namespace plait::tune

@@ -1,0 +1,217 @@
+#include "tune/measure_profile.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "plait/collectives.h"
+#include "plait/gemm.h"
+#include "plan/machine.h"
+#include "plan/sizes.h"
+#include "tune/agree.h"
+#include "tune/halving.h"
+#include "tune/op_case.h"
+
+namespace plait::tune {
+namespace {
+
+// A weight of a middling layer: too large for the caches that a core has to itself.
+constexpr std::int64_t kSide = 4096;
+constexpr std::array<std::int64_t, 6> kRows = {1, 4, 16, 64, 256, 768};
+constexpr std::array<const char*, 4> kWeights = {"bf16", "f32", "s4:group=128", "s8:channel"};
+constexpr int kFigures = static_cast<int>(kRows.size() * kWeights.size()) + 5;
+
+// What is never believed, however it was measured: a profile is divided by its rates.
+constexpr double kLeastRate = 1e-3;
+
+class Measuring {
+ public:
+  Measuring(Communicator& comm, const ProfileOptions& options) : comm_(comm), options_(options) {
+    profile_ = built_in_profile();
+    profile_.machine = machine_fingerprint();
+    profile_.ranks = comm.world();
+    profile_.threads = least(base::thread_count(options.threads), comm);
+    profile_.products.clear();
+    profile_.transports.clear();
+  }
+
+  MachineProfile run() {
+    for (const char* weight : kWeights) measure_products(weight);
+    measure_start();
+    measure_narrow();
+    measure_transport();
+    if (comm_.world() > 1) {
+      measure_work();
+      measure_chunk();
+    }
+    return profile_;
+  }
+
+ private:
+  PlanKey key(Operator op, std::int64_t m, std::int64_t n, std::int64_t k) const {
+    return {.op = op,
+            .m = m,
+            .n = n,
+            .k = k,
+            .world = comm_.world(),
+            .threads = profile_.threads,
+            .transport = std::string(comm_.transport())};
+  }
+
+  void done() {
+    if (options_.progress) options_.progress(std::min(++done_, kFigures), kFigures);
+  }
+
+  // Of the slowest rank, the median of some calls; the first does not count.
+  double time(const std::function<void()>& call, int calls = 5) {
+    std::vector<double> times;
+    for (int i = 0; i <= calls; ++i) {
+      barrier(comm_);
+      const base::Nanoseconds begin = base::now();
+      call();
+      const double taken = slowest(static_cast<double>(base::now() - begin), comm_);
+      if (i > 0) times.push_back(taken);
+    }
+    const double middle = median(times);
+    if (middle > base::kMillisecond) spread_.push_back(spread_of(times, middle));
+    return std::max(middle, 1.0);
+  }
+
+  // How far from the median half of the times are.
+  static double spread_of(const std::vector<double>& times, double middle) {
+    std::vector<double> distances;
+    for (const double one : times) distances.push_back(std::abs(one - middle) / middle);
+    return median(std::move(distances));
+  }
+
+  void measure_products(const std::string& weight) {
+    PlanKey problem = key(Operator::matmul, kRows.back(), kSide, kSide);
+    problem.weight = weight;
+    if (weight == "f32") problem.x = problem.out = Dtype::f32;
+    for (const std::int64_t rows : kRows) {
+      problem.m = rows;
+      const OpCase one({.key = problem}, comm_);
+      const auto product = one.product(comm_);
+      const double taken = time([&] { product->run(); }, rows < 64 ? 9 : 3);
+      profile_.products.push_back({.kind = product_kind(problem),
+                                   .rows = rows,
+                                   .flops_per_ns = std::max(one.flops() / taken, kLeastRate)});
+      done();
+    }
+  }
+
+  void measure_start() {
+    const OpCase one({.key = key(Operator::matmul, 1, kPanel, 64)}, comm_);
+    const auto product = one.product(comm_);
+    profile_.start = time([&] { product->run(); }, 101);
+    done();
+  }
+
+  // A product by a panel at a time, beside one in a piece.
+  void measure_narrow() {
+    constexpr std::int64_t kM = 512;
+    constexpr std::int64_t kN = 1024;
+    const OpCase one({.key = key(Operator::matmul, kM, kN, kSide)}, comm_);
+    const Buffer weight = one.random_weight(Dtype::bf16);
+    const PackedWeight packed(
+        {.view = weight.view(Dtype::bf16, kN, kSide), .layout = WeightLayout::out_in},
+        profile_.threads);
+    Buffer out = Buffer::for_tensor(Dtype::bf16, kM, kN);
+    const TensorView y = out.view(Dtype::bf16, kM, kN);
+    Gemm gemm = select_gemm({.m = kM, .n = kN, .k = kSide}, {.threads = profile_.threads});
+    PackedInput rows;
+    gemm.pack({.view = one.x()}, rows);
+    const auto multiply = [&](std::int64_t width) {
+      for (std::int64_t at = 0; at < kN; at += width) {
+        gemm.run({.x = {.view = one.x()},
+                  .weight = packed,
+                  .out = y.column_range(at, at + width),
+                  .window = {.columns = {at, at + width}},
+                  .packed_x = &rows});
+      }
+    };
+    const double whole = time([&] { multiply(kFullSpeed); });
+    const double cut = time([&] { multiply(kPanel); });
+    profile_.narrow = std::clamp(cut / whole - 1, 0.0, 1.0);
+    done();
+  }
+
+  // What the smallest message takes. What memory that is shared carries, processors copy; for the
+  // rest, so many bytes are sent that nothing else counts.
+  void measure_transport() {
+    TransportFigures figures = {.name = std::string(comm_.transport())};
+    std::vector<float> all(static_cast<std::size_t>(comm_.world()));
+    const float mine = 1;
+    figures.latency = time([&] { all_gather({&mine, 1}, {all.data(), all.size()}, comm_); }, 101);
+    if (figures.name == "mpi" && comm_.world() > 1) {
+      constexpr std::size_t kFloats = std::size_t{1} << 21;
+      const std::vector<float> much(kFloats, 1.0F);
+      std::vector<float> back(kFloats * all.size());
+      const double taken = time(
+          [&] { all_gather({much.data(), much.size()}, {back.data(), back.size()}, comm_); }, 3);
+      figures.bytes_per_ns = static_cast<double>(kFloats * sizeof(float)) / taken;
+    }
+    profile_.transports.push_back(figures);
+    done();
+  }
+
+  double communicate(const PlanKey& problem, const char* plan) {
+    const OpCase one({.key = problem}, comm_);
+    const auto runner = one.runner(parse_plan(plan), comm_);
+    return time([&] { runner->communicate(); });
+  }
+
+  // Operators without their products: what is left is copies, or copies and sums.
+  void measure_work() {
+    const auto peers = static_cast<double>(comm_.world() - 1);
+    const std::int64_t rows = 256 * comm_.world();
+    // Each rank copies its rows to every peer, takes theirs, and puts its own beside them.
+    const double gather = communicate(key(Operator::all_gather_matmul, rows, 64, kSide), "serial");
+    const double shard = 256.0 * kSide;
+    profile_.copy = std::max((2 * peers + 1) * shard * 2 / gather, kLeastRate);
+    const PlanKey sums = key(Operator::matmul_reduce_scatter, rows, kSide, 512);
+    const double scatter = communicate(sums, "serial");
+    const double copies = peers * shard * 4 / profile_.copy;
+    const double read = shard * (4 * (peers + 1) + 2);
+    profile_.sum = std::max(read / std::max(scatter - copies, scatter / 8), kLeastRate);
+    // The same amid its product, which is cut where it costs nothing to cut.
+    const OpCase one({.key = sums}, comm_);
+    const auto product = one.product(comm_);
+    const auto runner = one.runner(parse_plan("pipelined parts=8"), comm_);
+    const double alone = time([&] { product->run(); });
+    const double both = time([&] { runner->run(); });
+    profile_.beside = std::clamp((both - alone) / scatter, 1.0, 3.0);
+    std::sort(spread_.begin(), spread_.end());
+    profile_.uncertainty = std::clamp(2 * median(spread_), 0.02, 0.1);
+    done();
+  }
+
+  // Many small chunks beside a few: what each costs, however small.
+  void measure_chunk() {
+    const PlanKey small = key(Operator::matmul_reduce_scatter, 4 * comm_.world(), kSide, 64);
+    const double many = communicate(small, "pipelined parts=64");
+    const double few = communicate(small, "pipelined parts=1");
+    // Each is handed to every peer, and summed.
+    profile_.chunk = std::clamp((many - few) / 63 / comm_.world(), 20.0, 20'000.0);
+    done();
+  }
+
+  Communicator& comm_;
+  const ProfileOptions& options_;
+  MachineProfile profile_;
+  std::vector<double> spread_;
+  int done_ = 0;
+};
+
+}  // namespace
+
+MachineProfile measure_profile(Communicator& comm, const ProfileOptions& options) {
+  return Measuring(comm, options).run();
+}
+
+}  // namespace plait::tune

@@ -1,0 +1,142 @@
+#include "tune/op_case.h"
+
+#include <cstring>
+
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "tensor/fill.h"
+
+namespace plait::tune {
+namespace {
+
+constexpr std::uint64_t kSeedOfX = 1;
+constexpr std::uint64_t kSeedOfWeight = 2;
+
+std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) * 16; }
+
+std::int64_t share(std::int64_t whole, int rank, int world) {
+  return static_cast<std::int64_t>(
+      balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
+}
+
+}  // namespace
+
+OpCase::OpCase(const Problem& problem, const Communicator& comm)
+    : key_(problem.key),
+      layout_(problem.layout),
+      rank_(comm.rank()),
+      world_(comm.world()),
+      n_(key_.n),
+      k_(key_.k) {
+  const ops::Split split = ops::split_of(key_.op);
+  if (split == ops::Split::n) n_ = share(key_.n, rank_, world_);
+  if (split == ops::Split::k) k_ = share(key_.k, rank_, world_);
+  x_ = Buffer::for_tensor(key_.x, key_.m, k_, {.huge_pages = true});
+  tensor::fill_random(x_.view(key_.x, key_.m, k_), seed_of(rank_) + kSeedOfX);
+  out_ = Buffer::for_tensor(key_.out, key_.m, n_, {.huge_pages = true});
+  std::memset(out_.data(), 0, out_.bytes());
+  const bool plain = key_.weight == "plain";
+  const auto scheme = parse_quant_scheme(key_.weight);
+  const Dtype dtype = parse_dtype(plain || scheme ? "" : key_.weight).value_or(key_.x);
+  weight_ = random_weight(dtype);
+  if (plain) return;
+  const WeightView lying = as_it_lies(dtype);
+  if (scheme) {
+    packed_.emplace(quantize(lying, *scheme, key_.threads), key_.threads);
+  } else {
+    packed_.emplace(lying, key_.threads);
+  }
+  weight_ = Buffer();
+}
+
+Buffer OpCase::random_weight(Dtype dtype) const {
+  const bool out_in = layout_ == WeightLayout::out_in;
+  const std::int64_t rows = out_in ? n_ : k_;
+  const std::int64_t cols = out_in ? k_ : n_;
+  Buffer weight = Buffer::for_tensor(dtype, rows, cols, {.huge_pages = true});
+  tensor::fill_random(weight.view(dtype, rows, cols), seed_of(rank_) + kSeedOfWeight);
+  return weight;
+}
+
+WeightView OpCase::as_it_lies(Dtype dtype) const {
+  const bool out_in = layout_ == WeightLayout::out_in;
+  return {.view = weight_.view(dtype, out_in ? n_ : k_, out_in ? k_ : n_), .layout = layout_};
+}
+
+OpWeight OpCase::weight() const {
+  if (packed_) return std::cref(*packed_);
+  return as_it_lies(key_.x);
+}
+
+// Of an operator's parts, a rank sends each peer the peer's shard, or its own, or both.
+double OpCase::bytes_on_link() const {
+  const auto shard = static_cast<double>(share(key_.m, 0, world_));
+  const auto n = static_cast<double>(key_.n);
+  const auto k = static_cast<double>(key_.k);
+  const auto wire = static_cast<double>(size_of(key_.wire));
+  const auto out = static_cast<double>(size_of(key_.out));
+  const auto x = static_cast<double>(size_of(key_.x));
+  switch (key_.op) {
+    case Operator::matmul:
+      return 0;
+    case Operator::matmul_all_reduce:
+      return shard * n * (wire + out);
+    case Operator::matmul_reduce_scatter:
+      return shard * n * wire;
+    case Operator::matmul_all_gather:
+      return shard * n * out;
+    case Operator::all_gather_matmul:
+    case Operator::reduce_scatter_matmul:
+      return shard * k * x;
+    case Operator::all_reduce_matmul:
+      return shard * k * 2 * x;
+  }
+  return 0;
+}
+
+double OpCase::flops() const { return 2.0 * static_cast<double>(multiplied_rows() * n_ * k_); }
+
+// Rows that this rank's product has.
+std::int64_t OpCase::multiplied_rows() const {
+  const ops::Shapes shapes = ops::shapes_of(key_.op);
+  return ops::count(is_compute_first(key_.op) ? shapes.x : shapes.out, key_.m, rank_, world_);
+}
+
+TensorView OpCase::x_of(Operator op) const {
+  const std::int64_t rows = op == Operator::matmul
+                                ? multiplied_rows()
+                                : ops::count(ops::shapes_of(op).x, key_.m, rank_, world_);
+  return x_.view(key_.x, key_.m, k_).row_range(0, rows);
+}
+
+TensorView OpCase::out_of(Operator op) const {
+  const std::int64_t rows = op == Operator::matmul
+                                ? multiplied_rows()
+                                : ops::count(ops::shapes_of(op).out, key_.m, rank_, world_);
+  return out_.view(key_.out, key_.m, n_).row_range(0, rows);
+}
+
+ConstTensorView OpCase::out() const { return out_of(key_.op); }
+
+OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm)
+    : weight_(one.weight()),
+      call_({.x = one.x_of(op), .out = one.out_of(op)}),
+      prepared_({.op = op,
+                 .m = op == Operator::matmul ? one.multiplied_rows() : one.key_.m,
+                 .x = one.key_.x,
+                 .out = one.key_.out},
+                weight_, comm, {.wire = one.key_.wire, .plan = plan, .threads = one.key_.threads}) {
+}
+
+void OpCase::Runner::run(overlap::Pace pace) { prepared_.run(weight_, call_, pace); }
+
+std::unique_ptr<OpCase::Runner> OpCase::product(Communicator& comm) const {
+  return std::make_unique<Runner>(*this, Operator::matmul, Plan{.schedule = Schedule::serial},
+                                  comm);
+}
+
+std::unique_ptr<OpCase::Runner> OpCase::runner(const Plan& plan, Communicator& comm) const {
+  return std::make_unique<Runner>(*this, key_.op, plan, comm);
+}
+
+}  // namespace plait::tune

@@ -1,0 +1,54 @@
+#include "tune/tuner.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "plait/collectives.h"
+#include "tune/agree.h"
+#include "tune/halving.h"
+#include "tune/op_case.h"
+
+namespace plait::tune {
+
+std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::size_t most) {
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  const auto add = [&](const Plan& plan) {
+    const bool known = std::find(plans.begin(), plans.end(), plan) != plans.end();
+    if (!known && has_schedule(key.op, plan.schedule) && plans.size() <= most)
+      plans.push_back(plan);
+  };
+  if (key.world == 1 || key.op == Operator::matmul) return plans;
+  // A model that is wrong is wrong about all that it proposes: these are tried whatever it says.
+  add({.schedule = Schedule::fused});
+  add({.schedule = Schedule::pipelined, .parts = 4});
+  add({.schedule = Schedule::pipelined, .parts = 8});
+  for (const Candidate& one : model.rank(key)) add(one.plan);
+  return plans;
+}
+
+Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort& effort,
+                   Communicator& comm) {
+  const OpCase one({.key = key}, comm);
+  std::optional<Communicator> linked;
+  if (key.link) linked = comm.with_link(key.link);
+  Communicator& over = linked ? *linked : comm;
+
+  const std::vector<Plan> plans = shortlist(model, key, effort.plans);
+  std::vector<std::unique_ptr<OpCase::Runner>> runners;
+  runners.reserve(plans.size());
+  for (const Plan& plan : plans) runners.push_back(one.runner(plan, over));
+  const Outcome outcome = halve(plans.size(), effort.each, [&](std::size_t i) {
+    barrier(comm);
+    const base::Nanoseconds begin = base::now();
+    runners[i]->run();
+    return slowest(static_cast<double>(base::now() - begin), comm);
+  });
+  return {.key = key,
+          .plan = plans[outcome.winner],
+          .nanoseconds = static_cast<std::int64_t>(outcome.nanoseconds),
+          .serial = static_cast<std::int64_t>(outcome.baseline),
+          .tried = static_cast<int>(plans.size())};
+}
+
+}  // namespace plait::tune

@@ -1,0 +1,71 @@
+// What ranks come to together.
+#include "tune/agree.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "conformance/ranks.h"
+
+namespace plait::tune {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::run_as_threads;
+
+TEST(Agreement, OnTimesIsTheSlowestRanks) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   EXPECT_EQ(slowest(10.0 * (comm.rank() == 1 ? 7 : 1), comm), 70);
+                   EXPECT_EQ(least(5 - comm.rank(), comm), 3);
+                 },
+                 {});
+}
+
+TEST(Agreement, HasEverybodysText) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   const std::string mine(static_cast<std::size_t>(comm.rank()) * 5, 'x');
+                   const auto all = gather_text(mine, comm);
+                   ASSERT_EQ(all.size(), 3U);
+                   EXPECT_EQ(all[0], "");
+                   EXPECT_EQ(all[2], "xxxxxxxxxx");
+                 },
+                 {});
+}
+
+TEST(Agreement, TakesTheTextOfThoseWhoHaveOne) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   const auto mine =
+                       comm.rank() == 1 ? std::optional<std::string>("a\n") : std::nullopt;
+                   EXPECT_EQ(agree_on("caches", mine, comm), "a\n");
+                   EXPECT_EQ(agree_on("caches", std::nullopt, comm), std::nullopt);
+                   EXPECT_EQ(agree_on("caches", "", comm), "");
+                 },
+                 {});
+}
+
+TEST(Agreement, IsRefusedOnEveryRankWhereTwoDiffer) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   const auto mine = comm.rank() == 0
+                                         ? std::nullopt
+                                         : std::optional(std::string(
+                                               static_cast<std::size_t>(comm.rank()), '\n'));
+                   const Error error =
+                       expect_error(Code::mismatch, [&] { agree_on("plan caches", mine, comm); });
+                   EXPECT_TRUE(contains(error.what(),
+                                        "ranks 1 and 2 have different plan caches, "
+                                        "of 1 lines and of 2 lines"))
+                       << error.what();
+                   // Nobody waits for anybody.
+                   EXPECT_EQ(slowest(comm.rank(), comm), 2);
+                 },
+                 {});
+}
+
+}  // namespace
+}  // namespace plait::tune

@@ -1,0 +1,172 @@
+// Plans that nobody has to think of (plait/tune.h): where they come from, and that ranks agree.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/parallel.h"
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+#include "plait/tune.h"
+#include "plan/cache.h"
+#include "plan/machine.h"
+#include "tune/online.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::run_as_threads;
+
+class AutomaticPlans : public testing::Test {
+ protected:
+  AutomaticPlans() {
+    std::string path = "/tmp/plait_automatic_test.XXXXXX";
+    folder_ = mkdtemp(path.data());
+  }
+  ~AutomaticPlans() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name = "plans") const { return folder_ + "/" + name; }
+
+  static PlanKey problem(int world, int threads = base::thread_count(0)) {
+    return {.op = Operator::matmul_all_reduce,
+            .m = 40,
+            .n = 200,
+            .k = 96 * world,
+            .world = world,
+            .threads = threads,
+            .transport = "threads"};
+  }
+
+  static PlanCache cache_with(const Plan& plan, int world) {
+    PlanCache cache(machine_fingerprint());
+    cache.add(problem(world), {.plan = plan, .nanoseconds = 1, .serial = 2});
+    return cache;
+  }
+
+ private:
+  std::string folder_;
+};
+
+const Plan kOdd = parse_plan("pipelined parts=7 first=33");
+
+TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
+  save_cache(path(), cache_with(kOdd, 2));
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.cache = path()});
+                   const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+                   const Op op = prepare(one.desc(), one.packed, comm, {.plans = plans.get()});
+                   EXPECT_EQ(op.plan(), kOdd);
+                   matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
+                                     {.options = {.plans = plans.get()}});
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, AreTheModelsWhereNothingWasMeasured) {
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.cache = path("nothing")});
+                   PlanKey key = problem(2, 0);
+                   key.m = 2048;
+                   key.n = key.k = 8192;
+                   EXPECT_EQ(plans->find(key), parse_plan("serial"));
+                   key.link = parse_link("1gbit,5us");
+                   const Plan chosen = *plans->find(key);
+                   EXPECT_NE(chosen.schedule, Schedule::serial);
+                   const CostModel model(built_in_profile());
+                   key.threads = base::thread_count(0);
+                   EXPECT_EQ(chosen, model.choose(key));
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, AreThoseOfTheRanksThatHaveSome) {
+  save_cache(path(), cache_with(kOdd, 3));
+  run_as_threads(3,
+                 [&](Communicator& comm) {
+                   const std::string mine = comm.rank() == 1 ? path() : path("nothing");
+                   const auto plans = automatic_plans(comm, {.cache = mine});
+                   EXPECT_EQ(plans->find(problem(3)), kOdd);
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereTwoHaveDifferentOnes) {
+  save_cache(path("a"), cache_with(kOdd, 2));
+  save_cache(path("b"), cache_with(parse_plan("serial"), 2));
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const std::string mine = comm.rank() == 0 ? path("a") : path("b");
+                   const Error error = expect_error(
+                       Code::mismatch, [&] { automatic_plans(comm, {.cache = mine}); });
+                   EXPECT_TRUE(contains(error.what(), "ranks 0 and 1 have different plan caches"))
+                       << error.what();
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
+  std::ofstream(path("broken")) << "plait plans 1\n";
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const std::string mine = comm.rank() == 1 ? path("broken") : path("nothing");
+                   const Error error = expect_error(
+                       Code::invalid_argument, [&] { automatic_plans(comm, {.cache = mine}); });
+                   EXPECT_EQ(std::string(error.what()),
+                             "automatic_plans: rank 1: " + path("broken") +
+                                 ": plans: their second line does not say which machine they are "
+                                 "of");
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
+  // Copies that take forever: then there is something to gain without a link too.
+  MachineProfile profile = built_in_profile();
+  profile.machine = machine_fingerprint();
+  profile.copy = 0.001;
+  profile.sum = 1000;
+  write_text(profile_path(path()), text_of(profile));
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.cache = path()});
+                   PlanKey key = problem(2);
+                   key.op = Operator::matmul_reduce_scatter;
+                   key.m = key.n = key.k = 1024;
+                   EXPECT_EQ(plans->find(key)->schedule, Schedule::fused);
+                 },
+                 {});
+  profile.machine = "another";
+  write_text(profile_path(path()), text_of(profile));
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   expect_error(Code::invalid_argument,
+                                [&] { automatic_plans(comm, {.cache = path()}); });
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+                   const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+                   for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call) {
+                     matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
+                                       {.options = {.plans = plans.get()}});
+                   }
+                 },
+                 {});
+  const auto kept = load_cache(path(), machine_fingerprint());
+  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept->entries().size(), 1U);
+  EXPECT_EQ(kept->entries().begin()->first, name(problem(2)));
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,69 @@
+// Who wins, by times that the test makes up.
+#include "tune/halving.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace plait::tune {
+namespace {
+
+TEST(Halving, FindsTheFastest) {
+  for (std::size_t count = 1; count <= 20; ++count) {
+    for (std::size_t best = 0; best < count; ++best) {
+      std::vector<double> times(count);
+      for (std::size_t i = 0; i < count; ++i)
+        times[i] = 1e6 * (i == best ? 1.0 : 1.1 + 0.01 * static_cast<double>(i));
+      const Outcome outcome = halve(count, base::kSecond, [&](std::size_t i) { return times[i]; });
+      EXPECT_EQ(outcome.winner, best);
+      EXPECT_DOUBLE_EQ(outcome.nanoseconds, 1e6);
+      EXPECT_DOUBLE_EQ(outcome.baseline, times[0]);
+    }
+  }
+}
+
+TEST(Halving, LeavesItAtTheBaselineWhereNobodyIsClearlyFaster) {
+  const auto time = [](std::size_t i) { return i == 0 ? 1e6 : 0.995e6; };
+  EXPECT_EQ(halve(6, base::kSecond, time).winner, 0U);
+}
+
+// A third of all calls take up to three times as long, and a slow drift lies over all of them.
+TEST(Halving, IsNotTakenInByDisturbances) {
+  std::mt19937 random(11);
+  int found = 0;
+  constexpr int kRounds = 50;
+  for (int round = 0; round < kRounds; ++round) {
+    double drift = 1;
+    const auto time = [&](std::size_t i) {
+      drift *= 1.001;
+      const double own = i == 3 ? 0.8e6 : 1e6 + 2e4 * static_cast<double>(i);
+      const bool disturbed = random() % 3 == 0;
+      return own * drift * (disturbed ? 1 + static_cast<double>(random() % 200) / 100 : 1);
+    };
+    if (halve(8, 2 * base::kSecond, time).winner == 3) ++found;
+  }
+  EXPECT_GT(found, kRounds * 9 / 10);
+}
+
+TEST(Halving, DoesNotMeasureSlowOnesForLong) {
+  std::vector<int> calls(8);
+  halve(8, base::kSecond, [&](std::size_t i) {
+    ++calls[i];
+    return i == 7 ? 1e8 : 1e6;
+  });
+  EXPECT_LT(calls[7], 6);
+  EXPECT_GT(calls[1], 20);
+  EXPECT_GT(calls[0], 20);
+}
+
+TEST(Ratios, AreOfTheSameTurn) {
+  // Everything takes ten times as long in the last turns.
+  EXPECT_DOUBLE_EQ(compare({5, 50, 50}, {10, 100, 100}), 0.5);
+  EXPECT_DOUBLE_EQ(compare({5, 5, 500}, {10, 10, 10}), 0.5);
+  EXPECT_DOUBLE_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
+}
+
+}  // namespace
+}  // namespace plait::tune

@@ -1,0 +1,116 @@
+// Plans that are found out while a program works.
+#include "tune/online.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "conformance/ranks.h"
+#include "ops/problem.h"
+#include "tune/tuner.h"
+
+namespace plait::tune {
+namespace {
+
+using conformance::run_as_threads;
+
+PlanKey problem(int m = 64) {
+  return parse_plan_key("op=matmul_all_reduce n=256 k=256 ranks=3 transport=threads m=" +
+                        std::to_string(m));
+}
+
+// What a call took, by a table that makes one plan the fastest; ranks differ.
+std::int64_t time_of(const Plan& plan, const Plan& fastest, int rank) {
+  return (plan == fastest ? 500 : 1000) + 10 * rank;
+}
+
+TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
+  const CostModel model(built_in_profile());
+  const auto plans = shortlist(model, problem(), 4);
+  ASSERT_EQ(plans.size(), 5U);
+  for (const Plan& fastest : plans) {
+    run_as_threads(3,
+                   [&](Communicator& comm) {
+                     std::vector<PlanCache::Entry> settled;
+                     const Online online(comm, model,
+                                         [&](const PlanKey& key, const PlanCache::Entry& entry) {
+                                           EXPECT_EQ(key, problem());
+                                           settled.push_back(entry);
+                                         });
+                     std::set<std::string> tried;
+                     for (std::size_t call = 0; call < Online::calls(plans.size()); ++call) {
+                       EXPECT_TRUE(settled.empty());
+                       const Plan plan = *online.next(problem());
+                       tried.insert(name(plan));
+                       online.took(problem(), plan, time_of(plan, fastest, comm.rank()));
+                     }
+                     EXPECT_EQ(tried.size(), plans.size());
+                     ASSERT_EQ(settled.size(), 1U);
+                     EXPECT_EQ(settled[0].plan, fastest);
+                     EXPECT_EQ(settled[0].nanoseconds, 520);  // of the slowest rank
+                     EXPECT_EQ(online.next(problem()), fastest);
+                     EXPECT_EQ(online.find(problem()), fastest);
+                     online.took(problem(), fastest, 1);
+                     EXPECT_EQ(online.next(problem()), fastest);
+                   },
+                   {});
+  }
+}
+
+TEST(Online, StaysSerialWhereNobodyIsClearlyFaster) {
+  const CostModel model(built_in_profile());
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const Online online(comm, model);
+                   for (std::size_t call = 0; call < Online::calls(5); ++call) {
+                     const Plan plan = *online.next(problem());
+                     const bool serial = plan.schedule == Schedule::serial;
+                     online.took(problem(), plan, serial ? 1000 : 995);
+                   }
+                   EXPECT_EQ(online.next(problem()), parse_plan("serial"));
+                 },
+                 {});
+}
+
+TEST(Online, TriesEachProblemForItself) {
+  const CostModel model(built_in_profile());
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const Online online(comm, model);
+                   const Plan first = *online.next(problem());
+                   online.took(problem(), first, 10);
+                   EXPECT_NE(online.next(problem()), first);
+                   EXPECT_EQ(online.next(problem(128)), first);
+                   // What a source before this one has said is no trial.
+                   online.took(problem(), parse_plan("pipelined parts=63"), 10);
+                   online.took(problem(), parse_plan("pipelined parts=63"), 10);
+                   EXPECT_EQ(online.next(problem()), shortlist(model, problem(), 4)[1]);
+                 },
+                 {});
+}
+
+// Through the operators: every rank counts alike, and bits don't change with the plan.
+TEST(Online, FollowsBlockingCalls) {
+  const CostModel model(built_in_profile());
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   int settled = 0;
+                   const Online online(comm, model, [&](const auto&, const auto&) { ++settled; });
+                   const OpProblem one(Operator::matmul_all_reduce, 64, comm, 256, 96);
+                   std::vector<std::byte> first;
+                   for (std::size_t call = 0; call < Online::calls(5) + 2; ++call) {
+                     matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
+                                       {.options = {.plans = &online, .threads = 1}});
+                     const auto* bytes = static_cast<const std::byte*>(one.out.view.data);
+                     if (first.empty()) first.assign(bytes, bytes + one.out.view.bytes());
+                     EXPECT_TRUE(std::equal(first.begin(), first.end(), bytes));
+                   }
+                   EXPECT_EQ(settled, 1);
+                 },
+                 {});
+}
+
+}  // namespace
+}  // namespace plait::tune

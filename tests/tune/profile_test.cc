@@ -1,0 +1,55 @@
+// A profile of this machine, as far as it can be judged without measuring it once more.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "conformance/ranks.h"
+#include "plan/machine.h"
+#include "tune/measure_profile.h"
+
+namespace plait::tune {
+namespace {
+
+using conformance::run_as_threads;
+
+void expect_sane(const MachineProfile& profile) {
+  EXPECT_EQ(profile.machine, machine_fingerprint());
+  EXPECT_EQ(profile.threads, 1);
+  std::set<std::string> kinds;
+  for (const ProductRate& rate : profile.products) {
+    kinds.insert(rate.kind);
+    EXPECT_GT(rate.flops_per_ns, 0.001);
+    EXPECT_LT(rate.flops_per_ns, 1e6);
+  }
+  EXPECT_EQ(kinds, (std::set<std::string>{"bf16", "f32", "s4", "s8"}));
+  EXPECT_GE(profile.beside, 1);
+  EXPECT_GE(profile.uncertainty, 0.02);
+  EXPECT_EQ(text_of(parse_profile(text_of(profile))), text_of(profile));
+}
+
+TEST(AProfile, HasEveryFigureAndIsTheSameOnAllRanks) {
+  std::vector<std::string> texts(2);
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   int last = 0;
+                   int total = 0;
+                   const MachineProfile profile =
+                       measure_profile(comm, {.threads = 1, .progress = [&](int done, int all) {
+                                                EXPECT_EQ(done, last + 1);
+                                                last = done;
+                                                total = all;
+                                              }});
+                   EXPECT_EQ(last, total);
+                   EXPECT_EQ(profile.ranks, 2);
+                   ASSERT_EQ(profile.transports.size(), 1U);
+                   EXPECT_EQ(profile.transports[0].name, "threads");
+                   expect_sane(profile);
+                   texts[static_cast<std::size_t>(comm.rank())] = text_of(profile);
+                 },
+                 {});
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+}  // namespace
+}  // namespace plait::tune
