@@ -29,6 +29,9 @@ constexpr int kFigures = static_cast<int>(kRows.size() * kWeights.size()) + 5;
 // What is never believed, however it was measured: a profile is divided by its rates.
 constexpr double kLeastRate = 1e-3;
 
+// However still a machine is, a model is a model.
+constexpr double kLeastUncertainty = 0.03;
+
 class Measuring {
  public:
   Measuring(Communicator& comm, const ProfileOptions& options) : comm_(comm), options_(options) {
@@ -93,14 +96,16 @@ class Measuring {
     PlanKey problem = key(Operator::matmul, kRows.back(), kSide, kSide);
     problem.weight = weight;
     if (weight == "f32") problem.x = problem.out = Dtype::f32;
+    double rate = kLeastRate;
     for (const std::int64_t rows : kRows) {
       problem.m = rows;
       const OpCase one({.key = problem}, comm_);
       const auto product = one.product(comm_);
       const double taken = time([&] { product->run(); }, rows < 64 ? 9 : 3);
-      profile_.products.push_back({.kind = product_kind(problem),
-                                   .rows = rows,
-                                   .flops_per_ns = std::max(one.flops() / taken, kLeastRate)});
+      // Many rows are never slower than few: who sees that sees noise, and would cut to gain by it.
+      rate = std::max(rate, one.flops() / taken);
+      profile_.products.push_back(
+          {.kind = product_kind(problem), .rows = rows, .flops_per_ns = rate});
       done();
     }
   }
@@ -187,7 +192,7 @@ class Measuring {
     const double both = time([&] { runner->run(); });
     profile_.beside = std::clamp((both - alone) / scatter, 1.0, 3.0);
     std::sort(spread_.begin(), spread_.end());
-    profile_.uncertainty = std::clamp(2 * median(spread_), 0.02, 0.1);
+    profile_.uncertainty = std::clamp(2 * median(spread_), kLeastUncertainty, 0.1);
     done();
   }
 
