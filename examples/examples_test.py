@@ -164,6 +164,18 @@ class Examples(unittest.TestCase):
         names = {event.get("name") for event in events}
         self.assertTrue({"product", "sum", "copy", "chunk"} <= names, names)
 
+    def test_tune(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = Path(folder) / "plans"
+            for _ in range(2):  # what the first start has found, the second one knows
+                done = run(COMMAND, "run", "-n", 2, "--", EXAMPLES / "06_tune", cache)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = re.findall(r'rank \d of 2: after 40 calls the plan is "(.+)"; y\[2\]\[3\] = 512\n', done.stdout)
+                self.assertEqual(len(said), 2, done.stdout)
+                lines = cache.read_text().splitlines()
+                self.assertEqual(len(lines), 3)
+                self.assertEqual({lines[2].split(" | ")[1]}, set(said))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -33,7 +33,7 @@ struct AutomaticOptions {
 // Collective. Ranks that have no cache, or no profile, go by those of the ranks that do. Where two
 // ranks have different ones, or are different machines, all of them get Error{mismatch}; a file
 // that is of another machine or can't be read is refused on all ranks, in one sentence. The source
-// is of this communicator's ranks alone, and must not outlive it.
+// is of this communicator's ranks alone, which must stay where it is as long as the source lives.
 PLAIT_EXPORT std::unique_ptr<PlanSource> automatic_plans(Communicator& comm,
                                                          const AutomaticOptions& options = {});
 

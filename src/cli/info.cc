@@ -35,7 +35,7 @@ constexpr Options::About kAbout = {
         "  plait info --why ranks=4                         which transport four ranks would use\n"
         "  plait info --why ranks=16 hosts=2 launcher=mpirun\n"
         "  plait info --why \"m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16\"\n"
-        "  plait info --why \"op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=25gbit,5us\"\n"
+        "  plait info --why \"op=matmul-all-reduce m=2048 n=8192 k=8192 link=25gbit,5us\"\n"
         "  plait run -n 2 -p plait info --why               what each rank itself would say"};
 
 template <class Found>

@@ -75,8 +75,7 @@ class Tuning {
     save_cache(path, PlanCache(found_.machine()));
   }
 
-  // What is beside the cache, where it is of as many threads; or else what is measured now, and put
-  // there.
+  // What is beside the cache; or else what is measured now, and put there.
   MachineProfile profile() const {
     const std::string path = profile_path(options_.cache);
     std::optional<std::string> known;

@@ -52,6 +52,8 @@ double MachineProfile::product(const ProductSize& size, const PlanKey& key) cons
   const double wide = static_cast<double>(kFullSpeed);
   const double most = wide / static_cast<double>(kPanel) - 1;
   const double slower = narrow * std::clamp((wide / columns - 1) / most, 0.0, 1.0);
+  // As if twice as many threads took half as long: those that were asked for are rarely others.
+  if (key.threads > 0) rate *= static_cast<double>(key.threads) / std::max(threads, 1);
   return start + flops / std::max(rate, 1e-6) * (1 + slower);
 }
 

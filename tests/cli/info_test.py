@@ -205,11 +205,8 @@ class WhyTest(InfoCase):
             "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",
             "m=8 backend=": "--why backend= lacks its value, as in backend=...",
             "schedule=fused":
-                "--why schedule=fused: who multiplies and which transport is taken can be asked; which plan is best, "
-                "plait bench OPERATOR measures",
-            "matmul_all_reduce":
-                "--why matmul_all_reduce: who multiplies and which transport is taken can be asked; which plan is "
-                "best, plait bench OPERATOR measures",
+                "--why schedule=fused: which plan an operator gets is asked by op=NAME m=M n=N k=K, such as "
+                "op=matmul-all-reduce",
             "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
                       "transport=NAME, or of a product's m=, n= and k=; did you mean ranks?",
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",

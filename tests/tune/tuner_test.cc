@@ -59,7 +59,7 @@ TEST(Tuning, ComesToTheSameOnAllRanks) {
 TEST(Tuning, FindsWhatHidesASlowLink) {
   const CostModel model(built_in_profile());
   const PlanKey key =
-      parse_plan_key("op=matmul_reduce_scatter m=256 n=2048 k=2048 threads=1 link=4gbit,1us");
+      parse_plan_key("op=matmul_reduce_scatter m=256 n=2048 k=2048 threads=1 link=0.4gbit,1us");
   run_as_threads(2,
                  [&](Communicator& comm) {
                    const Tuned tuned = tune_problem(key, model, {.each = 1, .plans = 3}, comm);

@@ -69,7 +69,8 @@ std::string show_source(const PlanChoice& choice) {
                 "predictions may be {:.0f} % off.\n",
                 name(choice.chosen), serial.total / chosen.total, 100 * choice.profile.uncertainty);
   return text + (choice.cache_refusal.empty()
-                     ? fmt::format("No measured plan for it is in {}.\n", choice.cache_path)
+                     ? fmt::format("No measured plan for it is in {}.\n",
+                                   choice.cache_path.empty() ? "any cache" : choice.cache_path)
                      : fmt::format("The cache is not asked: {}.\n", choice.cache_refusal));
 }
 

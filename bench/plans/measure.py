@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Measures automatic plans beside all others: see run.sh, which says where everything is."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PLAIT = os.environ["PLAIT_COMMAND"]
+RESULTS = Path(os.environ["RESULTS"])
+SHAPES = Path(__file__).resolve().parents[1] / "overlap/shapes.txt"
+
+OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
+             "reduce-scatter-matmul", "all-reduce-matmul"]
+FUSED = {"matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"}
+
+
+def plait(*words) -> str:
+    done = subprocess.run([PLAIT, *map(str, words)], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"plait {' '.join(map(str, words))} answered {done.returncode}")
+    return done.stdout
+
+
+def all_plans(operator: str, m: int, n: int) -> list[str]:
+    """What an exhaustive search has; serial is always measured."""
+    plans = [f"pipelined parts={parts}" for parts in (2, 4, 8, 16, 32)]
+    plans += [f"pipelined parts={parts} first={first} last={last}"
+              for parts in (4, 8) for first, last in ((100, 25), (25, 100), (25, 25))]
+    if operator.startswith("matmul"):
+        plans += [f"pipelined axis=rows parts={parts}" for parts in (4, 8)]
+    if operator in FUSED:
+        size = n if operator.startswith("matmul") else m // 2
+        plans += ["fused"] + [f"fused chunk={size // chunks}" for chunks in (4, 8, 16, 32) if size // chunks >= 16]
+    return plans
+
+
+def link_for(operator: str, size: list[str], ratio: float) -> str:
+    """As plait bench finds it; empty: none."""
+    if ratio == 0:
+        return ""
+    found = json.loads(plait("bench", operator, *size, "--link", f"ratio={ratio}", "--schedule", "serial",
+                             "--repeat", 1, "--json", "-"))
+    gbit = re.search(r"([\d.e+-]+) Gbit/s", found["link"])[1]
+    return f"{float(gbit):.12g}gbit,5us"
+
+
+def measure(operator: str, shape: tuple[int, int, int], ratio: float, seconds: float) -> dict:
+    size = [word for name, value in zip("mnk", shape) for word in (f"--{name}", str(value))]
+    link = link_for(operator, size, ratio)
+    over = ["--link", link] if link else []
+    tuned = json.loads(plait("tune", "--op", operator, *size, *over, "--seconds", seconds, "--json", "-"))
+    (problem,) = tuned["problems"]
+    key = problem["problem"]
+    # What the model says where nothing was measured: a cache that isn't there, beside the same profile.
+    os.environ["PLAIT_PLAN_CACHE"], kept = str(RESULTS / "plans_none"), os.environ["PLAIT_PLAN_CACHE"]
+    chosen = json.loads(plait("info", "--json", "--why", key))
+    os.environ["PLAIT_PLAN_CACHE"] = kept
+    model = chosen["chosen"]
+    plans = dict.fromkeys([model, problem["plan"], *all_plans(operator, shape[0], shape[1])])
+    plans.pop("serial", None)
+    found = json.loads(plait("bench", operator, *size, *over, "--plan", ";".join(plans), "--seconds", seconds / 4,
+                             "--json", "-"))
+    predicted = {one["plan"]: one["predicted_ns"] * 1e-6 for one in chosen["plans"]}
+    return {**found, "ratio": ratio, "model": model, "tuned": problem["plan"], "predicted_ms": predicted}
+
+
+def read_shapes(path: Path) -> list[tuple[int, int, int]]:
+    lines = (line.split("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
+    return [tuple(map(int, line)) for line in lines if line]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Automatic plans beside all others.")
+    parser.add_argument("--quick", action="store_true", help="one small shape, one ratio beside none")
+    parser.add_argument("--shapes", type=Path, default=SHAPES)
+    parser.add_argument("--ratios", default="0,0.5,1,2")
+    parser.add_argument("--operators", default=",".join(OPERATORS))
+    parser.add_argument("--seconds", type=float, default=4)
+    options = parser.parse_args()
+    shapes = [(256, 1024, 2048)] if options.quick else read_shapes(options.shapes)
+    ratios = [0, 1] if options.quick else [float(one) for one in options.ratios.split(",")]
+    os.environ["PLAIT_PLAN_CACHE"] = str(RESULTS / "plans_cache")
+    profile = RESULTS / "plans_cache.profile"
+    if not profile.exists():
+        plait("tune", "--profile")
+    (RESULTS / "plans_none.profile").write_text(profile.read_text(encoding="utf-8"), encoding="utf-8")
+    for operator in options.operators.split(","):
+        found = []
+        for shape in shapes:
+            for ratio in ratios:
+                print(f"{operator} {' x '.join(map(str, shape))}, ratio {ratio:g}", flush=True)
+                found.append(measure(operator, shape, ratio, options.seconds))
+        (RESULTS / f"plans_{operator}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Sums up what `./do bench plans` measured, beside what plait promises of automatic plans.
+
+    bench/plans/report.py build/bench/plans_*.json
+    bench/plans/report.py --update docs/performance.md build/bench/plans_*.json
+"""
+
+import datetime
+import json
+import math
+import os
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import page  # noqa: E402, beside this folder
+
+BEGIN = "<!-- begin: bench/plans/report.py -->"
+END = "<!-- end: bench/plans/report.py -->"
+
+
+def time_of(one: dict, plan: str) -> float:
+    return next(s["median_ms"] for s in one["schedules"] if s["plan"] == plan)
+
+
+def best_of(one: dict) -> dict:
+    return min(one["schedules"], key=lambda s: s["median_ms"])
+
+
+def of_best(one: dict, who: str) -> float:
+    """1: as fast as the fastest of all; less where it is slower."""
+    return best_of(one)["median_ms"] / time_of(one, one[who])
+
+
+def over_serial(one: dict, who: str) -> float:
+    return time_of(one, "serial") / time_of(one, one[who])
+
+
+def scatter(one: dict) -> float:
+    """How far predictions are from being proportional to times: the spread of their ratios."""
+    ratios = [one["predicted_ms"][s["plan"]] / s["median_ms"] for s in one["schedules"] if s["plan"] in
+              one["predicted_ms"]]
+    middle = statistics.median(ratios)
+    return max(abs(ratio / middle - 1) for ratio in ratios)
+
+
+class Results:
+    def __init__(self, files: list[Path]):
+        self.all = [one for file in files for one in json.loads(file.read_text(encoding="utf-8"))]
+
+    def conditions(self) -> str:
+        first = self.all[0]
+        return (f"{datetime.date.today()}: {first['machine']}, {first['ranks']} ranks over {first['transport']}, "
+                f"`./do bench plans`. Links are emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['ranks']} is "
+                "the benchmark's own.")
+
+    def bars(self) -> list[list[str]]:
+        rows = []
+
+        def add(what: str, value: float, bar: float) -> None:
+            rows.append([what, f"{value:.3f}", f"{bar:.2f}", "yes" if value >= bar else "**no**"])
+
+        for who, text in (("tuned", "plait tune's plan"), ("model", "the model's plan")):
+            found = [of_best(one, who) for one in self.all]
+            add(f"{text} over the best of all, geometric mean of {len(found)}",
+                math.exp(statistics.fmean(map(math.log, found))), 0.97)
+            add(f"{text} over the best of all, lowest", min(found), 0.97)
+            add(f"{text} over serial, lowest", min(over_serial(one, who) for one in self.all), 0.99)
+        return rows
+
+    def tables(self) -> list[page.Table]:
+        rows = [[one["op"], f"{one['m']} x {one['n']} x {one['k']}", f"{one['ratio']:g}" if one["ratio"] else "no link",
+                 f"{time_of(one, 'serial'):.1f}", f"{best_of(one)['plan']}", f"{best_of(one)['median_ms']:.1f}",
+                 one["model"], f"{of_best(one, 'model'):.3f}", one["tuned"], f"{of_best(one, 'tuned'):.3f}",
+                 f"{100 * scatter(one):.0f}"] for one in self.all]
+        return [
+            ("Automatic plans: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
+            ("Automatic plans beside all others",
+             ["operator", "m x n x k", "collective / product", "serial, ms", "the best of all", "ms", "the model's",
+              "of the best", "plait tune's", "of the best", "predictions off by, %"], rows),
+        ]
+
+
+if __name__ == "__main__":
+    sys.exit(page.main("plans", Results, (BEGIN, END)))

@@ -1,0 +1,38 @@
+// Plans that nobody has to think of. The first calls of a problem try some, each rank the same at
+// the same call; from then on all follow the fastest, which is kept for the next start.
+#include <plait/plait.h>
+
+#include <cstdio>
+#include <vector>
+
+int main(int argc, char** argv) try {
+  const std::int64_t tokens = 64, outputs = 512, inputs = 256;  // inputs: of each rank
+  const int calls = 40;
+  plait::Communicator comm = plait::Communicator::connect();
+  // Where plait tune keeps its plans, unless a file is named.
+  const auto plans =
+      plait::automatic_plans(comm, {.cache = argc > 1 ? argv[1] : "", .online = true});
+
+  std::vector<float> x(tokens * inputs, 0.5F), y(tokens * outputs), w(outputs * inputs, 2.0F);
+  const plait::PackedWeight weight(
+      {.view = {.data = w.data(), .rows = outputs, .cols = inputs, .row_stride = inputs},
+       .layout = plait::WeightLayout::out_in});
+  for (int call = 0; call < calls; ++call) {
+    plait::matmul_all_reduce(
+        {.data = x.data(), .rows = tokens, .cols = inputs, .row_stride = inputs}, weight,
+        {.data = y.data(), .rows = tokens, .cols = outputs, .row_stride = outputs}, comm,
+        {.options = {.plans = plans.get()}});
+  }
+
+  // What an operator that is prepared would follow now.
+  const plait::Op op = plait::prepare({.op = plait::Operator::matmul_all_reduce,
+                                       .m = tokens,
+                                       .x = plait::Dtype::f32,
+                                       .out = plait::Dtype::f32},
+                                      weight, comm, {.plans = plans.get()});
+  std::printf("rank %d of %d: after %d calls the plan is \"%s\"; y[2][3] = %g\n", comm.rank(),
+              comm.world(), calls, plait::name(op.plan()).c_str(), y[2 * outputs + 3]);
+} catch (const plait::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

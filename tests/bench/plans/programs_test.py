@@ -1,0 +1,52 @@
+"""bench/plans: automatic plans are measured beside all others, in every kind of problem."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ["PLAIT_BUILD"])
+BENCH = Path(__file__).resolve().parents[3] / "bench" / "plans"
+FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.05\nbeside 1.1\nuncertainty 0.03\n"
+           "product bf16 64 90\nproduct f32 64 70\ntransport shm 500 0\n")
+
+
+def profile_of_this_machine(folder):
+    """Figures that nobody measured: they take half a minute, and matter to no test."""
+    cache = Path(folder) / "cache"
+    cache.write_text("plait plans 1\nmachine nowhere\n")
+    said = subprocess.run([BUILD / "src/cli/plait", "tune", "--show", "--cache", cache], capture_output=True, text=True,
+                          check=False).stderr
+    machine = re.search(r'and this is "(.+)"\n', said)[1]
+    return f"plait profile 1\nmachine {machine}\n{FIGURES}"
+
+
+class ProgramsTest(unittest.TestCase):
+    def run_bench(self, folder, *words):
+        return subprocess.run([BENCH / "run.sh", *map(str, words)], capture_output=True, text=True, check=False,
+                              env={**os.environ, "BUILD": str(BUILD), "RESULTS": folder})
+
+    def test_both_automatic_plans_are_among_those_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "plans_cache.profile").write_text(profile_of_this_machine(folder))
+            shapes = Path(folder) / "shapes.txt"
+            shapes.write_text("# m n k\n64 256 128\n")
+            result = self.run_bench(folder, "--shapes", shapes, "--seconds", "0.01", "--ratios", "0,1", "--operators",
+                                    "matmul-reduce-scatter,all-reduce-matmul")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            for operator in ("matmul-reduce-scatter", "all-reduce-matmul"):
+                found = json.loads((Path(folder) / f"plans_{operator}.json").read_text())
+                self.assertEqual([one["ratio"] for one in found], [0, 1])
+                self.assertEqual([one["link"] is None for one in found], [True, False])
+                for one in found:
+                    plans = {s["plan"] for s in one["schedules"]}
+                    self.assertTrue({one["model"], one["tuned"], "serial", "pipelined parts=8"} <= plans)
+                    self.assertTrue(all(s["bits_equal"] for s in one["schedules"]))
+            self.assertIn("plait tune's plan over the best of all, geometric mean of 4", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,46 @@
+"""report.py: what automatic plans are compared with, and what is met."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import report
+
+PROBLEM = {"op": "matmul_all_reduce", "m": 512, "n": 64, "k": 32, "ranks": 2, "transport": "shm", "machine": "A",
+           "ratio": 1, "model": "fused", "tuned": "pipelined parts=8",
+           "schedules": [{"plan": "serial", "median_ms": 10}, {"plan": "fused", "median_ms": 8},
+                         {"plan": "pipelined parts=8", "median_ms": 5}],
+           "predicted_ms": {"serial": 5, "fused": 4, "pipelined parts=8": 3}}
+
+
+class ReportTest(unittest.TestCase):
+    def results(self, *problems):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "plans_some.json"
+            path.write_text(json.dumps(problems))
+            return report.Results([path])
+
+    def bars(self, *problems):
+        return {row[0]: tuple(row[1:]) for row in self.results(*problems).bars()}
+
+    def test_plans_are_compared_with_the_best_and_with_serial(self):
+        bars = self.bars(PROBLEM)
+        self.assertEqual(bars["plait tune's plan over the best of all, lowest"], ("1.000", "0.97", "yes"))
+        self.assertEqual(bars["the model's plan over the best of all, lowest"], ("0.625", "0.97", "**no**"))
+        self.assertEqual(bars["the model's plan over serial, lowest"], ("1.250", "0.99", "yes"))
+
+    def test_the_worst_counts(self):
+        slow = {**PROBLEM, "tuned": "slow", "schedules": [*PROBLEM["schedules"], {"plan": "slow", "median_ms": 20}]}
+        bars = self.bars(PROBLEM, slow)
+        self.assertEqual(bars["plait tune's plan over serial, lowest"], ("0.500", "0.99", "**no**"))
+        self.assertEqual(bars["plait tune's plan over the best of all, geometric mean of 2"],
+                         ("0.500", "0.97", "**no**"))
+
+    def test_predictions_are_judged_by_their_proportions(self):
+        # 0.5, 0.5 and 0.6 of what was measured.
+        self.assertEqual(self.results(PROBLEM).tables()[1][2][0][-1], "20")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,224 @@
+"""plait tune: what is measured is kept, shown, asked for again, and never trusted elsewhere."""
+
+import json
+import re
+import signal
+import tempfile
+import unittest
+from pathlib import Path
+
+from command import PLAIT, CommandTest, wait_until
+
+HEAD = "plait plans 1\n"
+SMALL = ("--m", 32, "--n", 128, "--k", 64, "--seconds", 0.05, "--plans", 3)
+
+# What a machine can do matters to no test here: none of them waits for it to be measured.
+FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.05\nbeside 1.1\nuncertainty 0.03\n"
+           "product bf16 64 90\nproduct f32 64 70\nproduct s8 64 80\ntransport shm 500 0\n")
+
+
+class TuneCase(CommandTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.cache = self.folder / "sub/plans"
+        self.environment["PLAIT_PLAN_CACHE"] = str(self.cache)
+
+    def machine(self):
+        """As this build names it: in what it says of a cache that is another's."""
+        self.cache.parent.mkdir(exist_ok=True)
+        self.cache.write_text(HEAD + "machine nowhere\n")
+        said = self.plait("tune", "--show").stderr
+        self.cache.unlink()
+        return re.search(r'and this is "(.+)"\n', said)[1]
+
+    def give_profile(self):
+        machine = self.machine()
+        Path(f"{self.cache}.profile").write_text(f"plait profile 1\nmachine {machine}\n{FIGURES}")
+        return machine
+
+    def tune(self, *words):
+        result = self.plait("tune", *words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+        return result.stdout
+
+    def entries(self):
+        lines = self.cache.read_text().splitlines()
+        return [line.split(" | ") for line in lines[2:]]
+
+
+class TuneTest(TuneCase):
+    def test_what_is_measured_is_kept_and_followed(self):
+        machine = self.give_profile()
+        page = self.tune("--op", "matmul-all-reduce,all-gather-matmul", *SMALL, "--link", "10gbit,20us")
+        self.assertRegex(page, r"^problem +plan +time +serial +speed-up\n")
+        self.assertTrue(page.endswith(f"Kept in {self.cache}\n"))
+        self.assertTrue(self.cache.read_text().startswith(f"{HEAD}machine {machine}\nop="))
+        found = self.entries()
+        self.assertEqual([key.split()[0] for key, *_ in found], ["op=all_gather_matmul", "op=matmul_all_reduce"])
+        for key, plan, taken, serial in found:
+            self.assertIn(" ranks=2 ", key)
+            self.assertTrue(key.endswith(" transport=shm link=10gbit,20us"), key)
+            self.assertRegex(plan, r"^(serial|fused|pipelined)")
+            self.assertGreater(int(taken), 0)
+            self.assertGreater(int(serial), 0)
+
+        shown = self.plait("tune", "--show")
+        self.assertIn(found[0][0], shown.stdout)
+        self.assertIn(machine, shown.stdout)
+        threads = re.search(r"threads=\d+", found[1][0])[0]
+        why = json.loads(self.plait("info", "--json", "--why", f"op=matmul-all-reduce m=32 n=128 k=64 ranks=2 {threads} "
+                                    "link=10gbit,20us").stdout)
+        self.assertEqual((why["source"], why["chosen"]), ("cache", found[1][1]))
+
+    def test_only_what_is_missing(self):
+        self.give_profile()
+        self.tune(*SMALL, "--transport", "threads")
+        before = self.cache.read_text()
+        self.assertTrue(self.tune(*SMALL, "--transport", "threads", "--missing").startswith("Nothing is missing.\n"))
+        self.assertEqual(self.cache.read_text(), before)
+        self.tune("--m", "32,48", *SMALL[2:], "--transport", "threads", "--missing")
+        self.assertEqual(len(self.entries()), 2)
+        self.assertIn(before.splitlines()[2], self.cache.read_text())
+
+    def test_json(self):
+        self.give_profile()
+        found = json.loads(self.tune(*SMALL, "--weight", "s8", "--json", "-"))
+        self.assertEqual(found["cache"], str(self.cache))
+        (one,) = found["problems"]
+        self.assertEqual(list(one), ["problem", "plan", "ms", "serial_ms", "speedup"])
+        self.assertIn(" w=s8:channel ", one["problem"])
+        self.assertAlmostEqual(one["speedup"], one["serial_ms"] / one["ms"])
+
+    def test_under_plait_run(self):
+        self.give_profile()
+        result = self.plait("run", "-n", 2, "--", PLAIT, "tune", *SMALL)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(len(self.entries()), 1)
+
+    def test_from_a_timeline(self):
+        self.give_profile()
+        timeline = self.folder / "trace.json"
+        traced = self.plait("trace", "all-gather-matmul", *SMALL[:4], "--k", 64, "--ranks", 3, "--trace", timeline)
+        self.assertEqual((traced.returncode, traced.stderr), (0, ""))
+        self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
+        ((key, *_),) = self.entries()
+        # Three ranks have 43, 43 and 42 columns of the 128.
+        self.assertTrue(key.startswith("op=all_gather_matmul m=32 n=128 k=64 "), key)
+        self.assertIn(" ranks=3 ", key)
+
+    def test_an_interrupted_run_keeps_what_it_has(self):
+        self.give_profile()
+        process = self.start("tune", "--m", ",".join(map(str, range(8, 1008))), *SMALL[2:])
+        wait_until(lambda: self.cache.exists() and len(self.entries()) > 2, "three problems")
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        self.assertNotEqual(process.returncode, 0)
+        self.assert_nothing_left()
+        self.assertGreater(len(self.entries()), 2)
+        self.assertIn("op=matmul_all_reduce m=8 ", self.plait("tune", "--show").stdout)
+
+    def test_what_cannot_be_trusted_is_refused_and_left_alone(self):
+        machine = self.give_profile()
+        for text, reason in [
+            (HEAD + "machine nowhere\n", f'it is of "nowhere", and this is "{machine}"'),
+            ("plans\n", 'plans: "plans" is not their first line: "plait plans 1" is'),
+            (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it has not 4 columns"),
+        ]:
+            self.cache.write_text(text)
+            for words in (["--show"], [*SMALL, "--transport", "threads"]):
+                result = self.plait("tune", *words)
+                self.assert_says(result, 2, f"plait tune: {self.cache}: {reason}")
+            self.assertEqual(self.cache.read_text(), text)
+            page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=128 k=64").stdout
+            self.assertIn(f"The cache is not asked: {self.cache}: {reason}.\n", page)
+
+    def test_a_model_has_its_layers_both_ways(self):
+        result = self.plait("tune", "--model", "llama2-7b", "--tp", 2, "--m", 16, "--seconds", 0.01, "--plans", 1,
+                            "--link", "fast")
+        self.assert_says(result, 2, 'plait tune: the link "fast" is not like "25gbit,5us": a bandwidth, a latency, '
+                                    "or both")
+
+    def test_refusals(self):
+        for words, sentence in [
+            ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
+            (["--op", "matmul", *SMALL], "--op matmul is no operator that has plans, such as matmul-all-reduce"),
+            (["--model", "gpt"], "--model gpt is none of bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
+            (["--model", "llama2-7b", "--n", 8], "--model llama2-7b says n and k itself"),
+            (["--from", "/nowhere"], "--from /nowhere can't be read"),
+            (["--show", "--profile"], "--show and --profile are two wishes"),
+            (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
+            ([*SMALL, "--weight", "plain"], "--weight plain is never tuned for: weights are packed"),
+            (["all"], "unexpected word all (plait tune --help)"),
+        ]:
+            with self.subTest(words):
+                self.assert_says(self.plait("tune", *words), 2, f"plait tune: {sentence}")
+        empty = self.folder / "empty.json"
+        empty.write_text('{"traceEvents": []}')
+        self.assert_says(self.plait("tune", "--from", empty), 2, f"plait tune: --from {empty} has no call of an operator")
+        empty.write_text("[")
+        self.assert_says(self.plait("tune", "--from", empty), 2,
+                         f"plait tune: --from {empty} is no timeline that plait wrote")
+
+    def test_nothing_yet(self):
+        self.assertEqual(self.tune("--show"), f"There are no plans in {self.cache} yet.\n")
+
+
+class ProfileTest(TuneCase):
+    def test_the_machine_is_measured_and_then_known(self):
+        page = self.tune("--profile", "--transport", "threads", "--ranks", 2, "--threads", 1)
+        self.assertIn("\nbf16 ", page)
+        profile = Path(f"{self.cache}.profile")
+        self.assertTrue(profile.read_text().startswith("plait profile 1\nmachine plait "))
+        self.assertFalse(self.cache.exists() and self.entries())
+        why = "matmul-all-reduce m=512 n=4096 k=4096 link=1gbit,5us"
+        found = json.loads(self.plait("info", "--json", "--why", why).stdout)
+        self.assertEqual((found["profile"], found["source"]), ("measured", "model"))
+        profile.unlink()
+        found = json.loads(self.plait("info", "--json", "--why", why).stdout)
+        self.assertEqual(found["profile"], "built in")
+
+
+class WhyTest(TuneCase):
+    WHY = "op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=1gbit,5us threads=1"
+
+    def test_every_plan_has_its_parts(self):
+        self.give_profile()
+        found = json.loads(self.plait("info", "--json", "--why", self.WHY).stdout)
+        self.assertEqual(found["problem"], "op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 "
+                                           "ranks=2 threads=1 transport=shm link=1gbit,5us")
+        plans = {one["plan"]: one for one in found["plans"]}
+        self.assertTrue({"serial", "fused", "pipelined parts=8", "pipelined parts=8 first=25 last=100"} <= set(plans))
+        for one in plans.values():
+            parts = one["product_ns"] + one["work_ns"] + one["waited_ns"]
+            self.assertAlmostEqual(one["predicted_ns"] / parts, 1)
+        self.assertEqual([one["predicted_ns"] for one in found["plans"]],
+                         sorted(one["predicted_ns"] for one in found["plans"]))
+        self.assertLess(plans[found["chosen"]]["predicted_ns"], 0.97 * plans["serial"]["predicted_ns"])
+
+    def test_the_page_says_why(self):
+        page = self.plait("info", "--why", *self.WHY.split()).stdout
+        self.assertIn(" *", page)
+        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; predictions may '
+                               r"be 10 % off\.\n")
+        self.assertIn(f"No measured plan for it is in {self.cache}.\n", page)
+        self.assertTrue(page.endswith("The profile is built in, of no particular machine; plait tune --profile "
+                                      "measures this one.\n"), page)
+        page = self.plait("info", "--why", "matmul-all-gather m=8 n=8 k=8").stdout
+        self.assertIn('It is "serial", by the cost model: none is faster by more than the 10 % that predictions '
+                      "may be off.\n", page)
+
+    def test_what_it_cannot_explain(self):
+        for words, sentence in [
+            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8 " lacks n='),
+            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=2",
+             "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, transport "
+             "and link"),
+        ]:
+            self.assert_says(self.plait("info", "--why", words), 2, f"plait info: {sentence}")
+
+
+if __name__ == "__main__":
+    unittest.main()
