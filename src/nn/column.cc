@@ -35,12 +35,14 @@ class Column final : public Linear {
     if (keeps) {
       run([&] { extras.gathered = room_for_gathered(*state, call.x.dtype, call.out.rows); });
     }
-    extras.options = options_for({.op = Operator::all_gather_matmul,
-                                  .m = call.out.rows,
-                                  .x = call.x.dtype,
-                                  .out = call.out.dtype},
-                                 Direction::forward);
-    all_gather_matmul(call.x, weight(), call.out, comm(), extras);
+    const OpDesc desc = {.op = Operator::all_gather_matmul,
+                         .m = call.out.rows,
+                         .x = call.x.dtype,
+                         .out = call.out.dtype};
+    call_operator(desc, Direction::forward, [&](const OpOptions& options) {
+      extras.options = options;
+      all_gather_matmul(call.x, weight(), call.out, comm(), extras);
+    });
   }
 
   // Nothing is left for a reduction to run beside, or it is not wanted there.
@@ -105,9 +107,11 @@ class Column final : public Linear {
                    .x = call.grad_out.dtype,
                    .out = call.grad_x.dtype};
     if (is_sharded()) desc.op = Operator::matmul_reduce_scatter;
-    const OpExtras extras = {.options = options_for(desc, Direction::backward), .beside = beside};
     const auto multiply = is_sharded() ? matmul_reduce_scatter : matmul_all_reduce;
-    multiply(call.grad_out, backward_weight(), call.grad_x, comm(), extras);
+    call_operator(desc, Direction::backward, [&](const OpOptions& options) {
+      multiply(call.grad_out, backward_weight(), call.grad_x, comm(),
+               {.options = options, .beside = beside});
+    });
   }
 };
 

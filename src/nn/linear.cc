@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
@@ -138,20 +139,25 @@ OpOptions Linear::product_options() const {
   return options;
 }
 
-OpOptions Linear::options_for(const OpDesc& desc, Direction direction) const {
+PlanKey Linear::key_of(const OpDesc& desc, Direction direction) const {
+  const bool back = direction == Direction::backward;
+  const ops::WholeSizes whole = {.n = back ? whole_.inputs : whole_.outputs,
+                                 .k = back ? whole_.outputs : whole_.inputs};
+  return ops::key_of(desc, ops::kind_of(back ? backward_weight() : weight()), whole,
+                     {.comm = comm_, .options = options_.operators});
+}
+
+void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall call) const {
   OpOptions options = product_options();
-  if (options_.operators.plan) {
-    options.plan = followed_by(desc.op, *options_.operators.plan);
-  } else if (options_.operators.plans != nullptr) {
-    const bool back = direction == Direction::backward;
-    const ops::WholeSizes whole = {.n = back ? whole_.inputs : whole_.outputs,
-                                   .k = back ? whole_.outputs : whole_.inputs};
-    const PlanKey key = ops::key_of(desc, ops::kind_of(back ? backward_weight() : weight()), whole,
-                                    {.comm = comm_, .options = options});
-    if (const auto found = options_.operators.plans->find(key))
-      options.plan = followed_by(desc.op, *found);
-  }
-  return options;
+  const PlanSource* const plans = options_.operators.plans;
+  if (options_.operators.plan) options.plan = followed_by(desc.op, *options_.operators.plan);
+  if (options.plan || plans == nullptr) return call(options);
+  const PlanKey key = key_of(desc, direction);
+  const Plan plan = plans->next(key).value_or(default_plan(desc.op));
+  options.plan = followed_by(desc.op, plan);
+  const base::Nanoseconds begin = base::now();
+  call(options);
+  plans->took(key, plan, base::now() - begin);
 }
 
 void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,

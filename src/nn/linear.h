@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "nn/checks.h"
 #include "nn/gradients.h"
 #include "nn/workspace.h"
@@ -56,9 +57,11 @@ class Linear {
   // Refuses what can't be done, before anything is.
   void check(const LinearBackward& call, const LinearState& state) const;
 
-  // With the plan that these sizes get, in the direction in which the weight is multiplied.
+  // Calls an operator in the plan that these sizes get, in the direction in which the weight is
+  // multiplied; a source that measures hears how long it has taken.
   enum class Direction { forward, backward };
-  OpOptions options_for(const OpDesc& desc, Direction direction) const;
+  using OperatorCall = base::FunctionRef<void(const OpOptions& options)>;
+  void call_operator(const OpDesc& desc, Direction direction, OperatorCall call) const;
   OpOptions product_options() const;
 
   // Runs what has been checked: what fails in it on one rank fails on all.
@@ -78,6 +81,7 @@ class Linear {
 
  private:
   std::string_view who() const;
+  PlanKey key_of(const OpDesc& desc, Direction direction) const;
   WeightLayout layout() const;
   void agree();
 

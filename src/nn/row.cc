@@ -18,8 +18,9 @@ class Row final : public Linear {
                    .out = call.out.dtype};
     if (is_sharded()) desc.op = Operator::matmul_reduce_scatter;
     const auto multiply = is_sharded() ? matmul_reduce_scatter : matmul_all_reduce;
-    multiply(call.x, weight(), call.out, comm(),
-             {.bias = call.bias, .options = options_for(desc, Direction::forward)});
+    call_operator(desc, Direction::forward, [&](const OpOptions& options) {
+      multiply(call.x, weight(), call.out, comm(), {.bias = call.bias, .options = options});
+    });
     if (state != nullptr) remember(*state, call.x, call.x.rows);
   }
 
@@ -53,8 +54,10 @@ class Row final : public Linear {
                            .m = rows,
                            .x = call.grad_out.dtype,
                            .out = call.grad_x.dtype};
-      all_gather_matmul(call.grad_out, backward_weight(), call.grad_x, comm(),
-                        {.gathered = all, .options = options_for(desc, Direction::backward)});
+      call_operator(desc, Direction::backward, [&](const OpOptions& options) {
+        all_gather_matmul(call.grad_out, backward_weight(), call.grad_x, comm(),
+                          {.gathered = all, .options = options});
+      });
     }
     return result;
   }
