@@ -52,8 +52,8 @@ class Results:
     def conditions(self) -> str:
         first = self.all[0]
         return (f"{datetime.date.today()}: {first['machine']}, {first['ranks']} ranks over {first['transport']}, "
-                f"`./do bench plans`. Links are emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['ranks']} is "
-                "the benchmark's own.")
+                f"`./do bench plans`. Links are emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['ranks']} "
+                "is the benchmark's own.")
 
     def bars(self) -> list[list[str]]:
         rows = []

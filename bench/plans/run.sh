@@ -5,8 +5,9 @@
 #
 # The machine is measured once. Then, for each problem: what the model chooses, what plait tune finds, and both beside
 # all plans of a list, taking turns. Ratios are of the collective's time to the product's over an emulated link; 0: over
-# shared memory alone. FILE has lines of m n k, as bench/overlap/shapes.txt, which is taken otherwise; --quick: one small
-# shape. Results: build/bench/plans_*.json. BUILD names another build folder than build/release; RESULTS another place.
+# shared memory alone. FILE has lines of m n k, as bench/overlap/shapes.txt, which is taken otherwise; --quick: one
+# small shape. Results: build/bench/plans_*.json. BUILD names another build folder than build/release; RESULTS another
+# place.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 

@@ -20,8 +20,8 @@
 namespace plait {
 
 struct AutomaticOptions {
-  // Where plait tune keeps its plans; the machine's profile is beside them. Empty: PLAIT_PLAN_CACHE,
-  // else plait/plans in $XDG_CACHE_HOME or ~/.cache.
+  // Where plait tune keeps its plans; the machine's profile is beside them. Empty:
+  // PLAIT_PLAN_CACHE, else plait/plans in $XDG_CACHE_HOME or ~/.cache.
   std::string cache = {};
 
   // Whether blocking calls of problems that were never measured try some plans, call after call,

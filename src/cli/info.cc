@@ -82,8 +82,8 @@ int info(Words words) {
                    "launcher=run|torchrun|mpirun|srun and transport=NAME, in any order;\n"
                    "what is not said comes from the environment. Or of the backend for\n"
                    "a product: m=M n=N k=K, and x=, w= and out= where they are not bf16,\n"
-                   "and backend=NAME. Or of the plan of an operator: op=NAME m=M n=N k=K, and\n"
-                   "x=, w=, out=, wire=, ranks=, threads=, transport= and link=");
+                   "and backend=NAME. Or of the plan of an operator: op=NAME m=M n=N\n"
+                   "k=K, and x=, w=, out=, wire=, ranks=, threads=, transport= and link=");
   std::vector<std::string> flags;
   std::vector<std::string> problem_words;
   for (const std::string& word : words)

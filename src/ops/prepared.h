@@ -27,8 +27,8 @@ struct KeyPlace {
 PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& whole,
                const KeyPlace& place);
 
-// The same of one operator's weight. Collective where each rank has a share of it: they add up their
-// shares.
+// The same of one operator's weight. Collective where each rank has a share of it: they add up
+// their shares.
 PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options);
 

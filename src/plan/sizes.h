@@ -1,5 +1,5 @@
-// How large the parts and chunks of a plan are: what the schedules cut by, and the cost model counts
-// with.
+// How large the parts and chunks of a plan are: what the schedules cut by, and the cost model
+// counts with.
 #pragma once
 
 #include <cstdint>

@@ -69,8 +69,8 @@ class TuneTest(TuneCase):
         self.assertIn(found[0][0], shown.stdout)
         self.assertIn(machine, shown.stdout)
         threads = re.search(r"threads=\d+", found[1][0])[0]
-        why = json.loads(self.plait("info", "--json", "--why", f"op=matmul-all-reduce m=32 n=128 k=64 ranks=2 {threads} "
-                                    "link=10gbit,20us").stdout)
+        asked = f"op=matmul-all-reduce m=32 n=128 k=64 ranks=2 {threads} link=10gbit,20us"
+        why = json.loads(self.plait("info", "--json", "--why", asked).stdout)
         self.assertEqual((why["source"], why["chosen"]), ("cache", found[1][1]))
 
     def test_only_what_is_missing(self):
@@ -157,7 +157,8 @@ class TuneTest(TuneCase):
                 self.assert_says(self.plait("tune", *words), 2, f"plait tune: {sentence}")
         empty = self.folder / "empty.json"
         empty.write_text('{"traceEvents": []}')
-        self.assert_says(self.plait("tune", "--from", empty), 2, f"plait tune: --from {empty} has no call of an operator")
+        self.assert_says(self.plait("tune", "--from", empty), 2,
+                         f"plait tune: --from {empty} has no call of an operator")
         empty.write_text("[")
         self.assert_says(self.plait("tune", "--from", empty), 2,
                          f"plait tune: --from {empty} is no timeline that plait wrote")
@@ -214,8 +215,8 @@ class WhyTest(TuneCase):
         for words, sentence in [
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8 " lacks n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 hosts=2",
-             "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, transport "
-             "and link"),
+             "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, "
+             "transport and link"),
         ]:
             self.assert_says(self.plait("info", "--why", words), 2, f"plait info: {sentence}")
 

@@ -1,4 +1,4 @@
-// Why an operator gets the plan that it gets: plait info --why "op=matmul-all-reduce m=... n=... k=...".
+// Why an operator gets the plan that it gets: plait info --why "op=matmul-all-reduce m=8 n=8 k=8".
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

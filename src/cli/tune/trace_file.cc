@@ -1,5 +1,5 @@
-// Which operators a timeline has calls of: every call leaves a mark that names its problem, with the
-// share of n or k that the rank has.
+// Which operators a timeline has calls of: every call leaves a mark that names its problem, with
+// the share of n or k that the rank has.
 #include <algorithm>
 #include <fstream>
 #include <map>
