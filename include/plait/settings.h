@@ -72,7 +72,13 @@ class PLAIT_EXPORT SettingsPlans final : public PlanSource {
 
   std::optional<Plan> find(const PlanKey& key) const override;
 
+  // Where nothing is set, a further source may be measuring.
+  std::optional<Plan> next(const PlanKey& key) const override;
+  void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
+
  private:
+  std::optional<Plan> set_for(const PlanKey& key) const;
+
   std::optional<Plan> plan_;
   std::map<ProductShape, Plan> customized_;
   std::vector<const PlanSource*> further_;

@@ -22,14 +22,35 @@ SettingsPlans::SettingsPlans(const Settings& settings, std::vector<const PlanSou
 
 SettingsPlans::~SettingsPlans() = default;
 
-std::optional<Plan> SettingsPlans::find(const PlanKey& key) const {
+std::optional<Plan> SettingsPlans::set_for(const PlanKey& key) const {
   if (const auto found = customized_.find(shape_of(key)); found != customized_.end())
     return followed_by(key.op, found->second);
   if (plan_) return followed_by(key.op, *plan_);
+  return std::nullopt;
+}
+
+std::optional<Plan> SettingsPlans::find(const PlanKey& key) const {
+  if (auto set = set_for(key)) return set;
   for (const PlanSource* source : further_) {
     if (auto found = source->find(key)) return found;
   }
   return std::nullopt;
+}
+
+std::optional<Plan> SettingsPlans::next(const PlanKey& key) const {
+  if (auto set = set_for(key)) return set;
+  for (const PlanSource* source : further_) {
+    if (auto found = source->next(key)) return found;
+  }
+  return std::nullopt;
+}
+
+// Who has answered is told what came of it.
+void SettingsPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const {
+  if (set_for(key)) return;
+  for (const PlanSource* source : further_) {
+    if (source->next(key)) return source->took(key, plan, nanoseconds);
+  }
 }
 
 }  // namespace plait

@@ -9,8 +9,8 @@ import report
 
 PROBLEM = {"op": "matmul_all_reduce", "m": 512, "n": 64, "k": 32, "ranks": 2, "transport": "shm", "machine": "A",
            "ratio": 1, "model": "fused", "tuned": "pipelined parts=8",
-           "schedules": [{"plan": "serial", "median_ms": 10}, {"plan": "fused", "median_ms": 8},
-                         {"plan": "pipelined parts=8", "median_ms": 5}],
+           "schedules": [{"plan": "serial", "min_ms": 10}, {"plan": "fused", "min_ms": 8},
+                         {"plan": "pipelined parts=8", "min_ms": 5}],
            "predicted_ms": {"serial": 5, "fused": 4, "pipelined parts=8": 3}}
 
 
@@ -31,7 +31,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(bars["the model's plan over serial, lowest"], ("1.250", "0.99", "yes"))
 
     def test_the_worst_counts(self):
-        slow = {**PROBLEM, "tuned": "slow", "schedules": [*PROBLEM["schedules"], {"plan": "slow", "median_ms": 20}]}
+        slow = {**PROBLEM, "tuned": "slow", "schedules": [*PROBLEM["schedules"], {"plan": "slow", "min_ms": 20}]}
         bars = self.bars(PROBLEM, slow)
         self.assertEqual(bars["plait tune's plan over serial, lowest"], ("0.500", "0.99", "**no**"))
         self.assertEqual(bars["plait tune's plan over the best of all, geometric mean of 2"],

@@ -65,6 +65,37 @@ TEST(SettingsPlans, AskFurtherSourcesInTheirOrder) {
   EXPECT_EQ(SettingsPlans({}).find(kColumnForward), std::nullopt);
 }
 
+// Gives every call another plan, and notes what it is told.
+class Trying final : public PlanSource {
+ public:
+  std::optional<Plan> find(const PlanKey&) const override { return Plan{.parts = 1}; }
+  std::optional<Plan> next(const PlanKey&) const override { return Plan{.parts = 2 + told}; }
+  void took(const PlanKey&, const Plan& plan, std::int64_t) const override {
+    EXPECT_EQ(plan.parts, 2 + told);
+    ++told;
+  }
+  mutable int told = 0;
+};
+
+TEST(SettingsPlans, LetAFurtherSourceMeasureWhereNothingIsSet) {
+  const Fixed knows_none(std::nullopt);
+  const Trying trying;
+  const SettingsPlans free({}, {&knows_none, &trying});
+  for (int call = 0; call < 3; ++call) {
+    const Plan plan = *free.next(kColumnForward);
+    EXPECT_EQ(plan.parts, 2 + call);
+    free.took(kColumnForward, plan, 10);
+  }
+  EXPECT_EQ(free.find(kColumnForward)->parts, 1);
+  EXPECT_EQ(trying.told, 3);
+
+  const Plan serial = {.schedule = Schedule::serial};
+  const SettingsPlans set({.plan = serial}, {&trying});
+  EXPECT_EQ(set.next(kColumnForward), serial);
+  set.took(kColumnForward, serial, 10);
+  EXPECT_EQ(trying.told, 3);
+}
+
 TEST(SettingsPlans, AreSuchAsTheOperatorCanFollow) {
   for (int i = 0; i < kOperators; ++i) {
     PlanKey key = kColumnForward;
