@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "plait/communicator.h"
@@ -20,9 +21,9 @@
 namespace plait {
 
 struct AutomaticOptions {
-  // Where plait tune keeps its plans; the machine's profile is beside them. Empty:
-  // PLAIT_PLAN_CACHE, else plait/plans in $XDG_CACHE_HOME or ~/.cache.
-  std::string cache = {};
+  // Where plait tune keeps its plans; the machine's profile is beside them. Empty text: nowhere.
+  // nullopt: where PLAIT_PLAN_CACHE says, else plait/plans in $XDG_CACHE_HOME or ~/.cache.
+  std::optional<std::string> cache = {};
 
   // Whether blocking calls of problems that were never measured try some plans, call after call,
   // until the fastest is known. Some of these calls are slower than they could be. Rank 0 adds what

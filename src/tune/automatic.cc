@@ -138,7 +138,7 @@ void check_refusals(const std::string& mine, Communicator& comm) {
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
   const std::string machine = machine_fingerprint();
-  const std::string path = options.cache.empty() ? default_cache_path() : options.cache;
+  const std::string path = options.cache ? *options.cache : default_cache_path();
   const Files files = read_files(path, machine);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);

@@ -135,12 +135,6 @@ class TuneTest(TuneCase):
             page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=128 k=64").stdout
             self.assertIn(f"The cache is not asked: {self.cache}: {reason}.\n", page)
 
-    def test_a_model_has_its_layers_both_ways(self):
-        result = self.plait("tune", "--model", "llama2-7b", "--tp", 2, "--m", 16, "--seconds", 0.01, "--plans", 1,
-                            "--link", "fast")
-        self.assert_says(result, 2, 'plait tune: the link "fast" is not like "25gbit,5us": a bandwidth, a latency, '
-                                    "or both")
-
     def test_refusals(self):
         for words, sentence in [
             ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
@@ -150,6 +144,8 @@ class TuneTest(TuneCase):
             (["--from", "/nowhere"], "--from /nowhere can't be read"),
             (["--show", "--profile"], "--show and --profile are two wishes"),
             (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
+            (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],
+             'the link "fast" is not like "25gbit,5us": a bandwidth, a latency, or both'),
             ([*SMALL, "--weight", "plain"], "--weight plain is never tuned for: weights are packed"),
             (["all"], "unexpected word all (plait tune --help)"),
         ]:

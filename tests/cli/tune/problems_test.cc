@@ -1,0 +1,44 @@
+// Which operators a model's layers are.
+#include "cli/tune/problems.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace plait::cli {
+namespace {
+
+const PlanKey kUsual = parse_plan_key("op=matmul m=2048 n=0 k=0 wire=f16 ranks=8");
+
+bool has(const std::vector<PlanKey>& problems, const std::string& what, const char* wire) {
+  const PlanKey wanted = parse_plan_key("m=2048 ranks=8 " + what + " wire=" + wire);
+  return std::find(problems.begin(), problems.end(), wanted) != problems.end();
+}
+
+TEST(AModelsProblems, AreItsLayersForwardAndBackward) {
+  PlanKey usual = kUsual;
+  usual.wire = Dtype::f16;
+  const auto problems = problems_of(*find_model("llama2-7b"), /*sequence_parallel=*/true, usual);
+  EXPECT_EQ(problems.size(), 8U);
+  // Queries, keys and values: rows are gathered; their gradient is scattered.
+  EXPECT_TRUE(has(problems, "op=all_gather_matmul n=12288 k=4096", "bf16"));
+  EXPECT_TRUE(has(problems, "op=matmul_reduce_scatter n=4096 k=12288", "f16"));
+  // Down: sums are scattered; the gradient's rows are gathered.
+  EXPECT_TRUE(has(problems, "op=matmul_reduce_scatter n=4096 k=11008", "f16"));
+  EXPECT_TRUE(has(problems, "op=all_gather_matmul n=11008 k=4096", "bf16"));
+}
+
+TEST(AModelsProblems, AreSumsAloneWithoutSequenceParallelism) {
+  const auto problems = problems_of(*find_model("llama2-7b"), /*sequence_parallel=*/false, kUsual);
+  EXPECT_EQ(problems.size(), 4U);
+  for (const PlanKey& key : problems) EXPECT_EQ(key.op, Operator::matmul_all_reduce);
+}
+
+// Up and down of a network without a gate are each other's backward.
+TEST(AModelsProblems, AreEachThereOnce) {
+  EXPECT_EQ(problems_of(*find_model("bloom-7b"), /*sequence_parallel=*/true, kUsual).size(), 6U);
+}
+
+}  // namespace
+}  // namespace plait::cli
