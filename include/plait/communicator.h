@@ -98,12 +98,10 @@ class PLAIT_EXPORT Communicator {
   void abort(std::string_view reason);
 
   class State;  // the collectives' side of it
+  explicit Communicator(std::unique_ptr<State> state);
   State& state() const;
 
  private:
-  explicit Communicator(std::unique_ptr<State> state);
-  friend class ThreadGroup;
-
   std::unique_ptr<State> state_;
 };
 

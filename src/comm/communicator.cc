@@ -90,11 +90,7 @@ Communicator::State& Communicator::state() const {
 int Communicator::rank() const { return state().group().rank(); }
 int Communicator::world() const { return state().group().world(); }
 std::string_view Communicator::transport() const { return state().transport_name(); }
-std::optional<Link> Communicator::link() const {
-  const std::optional<LinkView>& view = state().link();
-  if (!view) return std::nullopt;
-  return view->clock->link();
-}
+std::optional<Link> Communicator::link() const { return state().link(); }
 Trace* Communicator::trace() const { return state().trace(); }
 std::size_t Communicator::mailbox_bytes() const { return state().mailbox_bytes(); }
 

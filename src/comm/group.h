@@ -46,6 +46,8 @@ inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
 
+class VirtualClock;
+
 class Group {
  public:
   Group(int rank, int world, const WaitPolicy& policy)
@@ -64,6 +66,9 @@ class Group {
   // Where waits are recorded; null: nowhere.
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
+
+  // The clock that this rank lives by; null: the host's.
+  VirtualClock* clock() const { return clock_; }
 
   // This group was split off `parent`, whose ranks `members` it has: an abort there ends it too.
   // Before any other thread knows of the group.
@@ -117,6 +122,8 @@ class Group {
   virtual void doze(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
  protected:
+  void set_clock(VirtualClock* clock) { clock_ = clock; }
+
   // The first record of each kind stands; who sees has_ended() may read it.
   virtual bool has_ended(End end) const noexcept = 0;
   virtual void end(End end, const Failure& failure) noexcept = 0;
@@ -133,6 +140,7 @@ class Group {
   WaitPolicy policy_;
   base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
+  VirtualClock* clock_ = nullptr;
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
 };

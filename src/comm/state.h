@@ -87,7 +87,10 @@ class Communicator::State {
   comm::Group& group() { return transport_->group(); }
   const comm::Group& group() const { return transport_->group(); }
   const std::string& transport_name() const { return transport_name_; }
-  const std::optional<comm::LinkView>& link() const { return link_; }
+  // Emulated, or the transport's own where it knows that.
+  std::optional<Link> link() const {
+    return link_ ? std::optional(link_->clock->link()) : transport_->link();
+  }
   Trace* trace() const { return trace_; }
 
   // From now on; groups that are split off record there too.

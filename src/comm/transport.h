@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "comm/mailbox_base.h"
 #include "comm/wait_policy.h"
 #include "plait/communicator.h"
+#include "plait/link.h"
 #include "plait/mailbox.h"
 
 namespace plait::comm {
@@ -46,6 +48,9 @@ class Transport {
   // with the members of its own new group; a rank that joins none passes none and gets null. Errors
   // name ranks of this group.
   virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& members) = 0;
+
+  // What its chunks travel, where that is known.
+  virtual std::optional<Link> link() const { return std::nullopt; }
 
   // Whether base::now() means the same on all ranks.
   virtual bool shares_clock() const { return true; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/futex.h"
+#include "comm/virtual_clock.h"
 
 namespace plait::comm {
 namespace {
@@ -39,6 +40,7 @@ void sit_out(Group& group, Nanoseconds due, base::FunctionRef<bool()> ready) {
 }  // namespace
 
 void wait_slowly(Group& group, const Question& question) {
+  if (VirtualClock* clock = group.clock()) return clock->wait(question);
   const Awaited first = question.awaited();
   const Span span(group.trace(), Lane::wait, "wait",
                   {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk)});

@@ -29,7 +29,7 @@ template <class Ready, class Due, class AwaitedNow>
 void wait_until(Group& group, Ready&& ready, Due&& due, AwaitedNow&& awaited,
                 const std::uint64_t* moves = nullptr) {
   // A few looks without any pause: a chunk from a neighbouring core is seen within its own latency.
-  for (int look = 0; look < 64; ++look) {
+  for (int look = group.policy().looks; look > 0; --look) {
     if (ready()) return;
   }
   wait_slowly(group, Question{ready, due, awaited, moves});

@@ -18,6 +18,7 @@
 namespace plait::comm {
 
 struct WaitPolicy {
+  int looks = 64;  // without any pause, before all that
   base::Nanoseconds spin = 20 * base::kMicrosecond;
   base::Nanoseconds yield = 200 * base::kMicrosecond;
   base::Nanoseconds timeout = 60 * base::kSecond;

@@ -164,6 +164,7 @@ TEST_P(MailboxConformance, PoisonsWhatIsReleased) {
 // when it examines its peers: here it would do that only when all its patience is gone.
 TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
   if (world() == 1 || !GetParam().maker.sees_calls) return;  // MPI wakes nobody: its waits poll
+  if (GetParam().maker.one_thread) return;                   // nobody sleeps
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 3, .slot_bytes = 64});
     constexpr int kFull = 0;
@@ -247,6 +248,7 @@ TEST_P(MailboxConformance, KeepsSeveralMailboxesApart) {
 
 // As the header allows it: a mailbox each, and different slots of a third.
 TEST_P(MailboxConformance, ServesTwoThreadsOfARankAtOnce) {
+  if (GetParam().maker.one_thread) return;
   run([&](Communicator& comm) {
     const auto one = comm.make_mailbox({.slots = 1, .slot_bytes = 64, .poison = true});
     const auto two = comm.make_mailbox({.slots = 1, .slot_bytes = 64, .poison = true});
@@ -278,7 +280,7 @@ TEST_P(MailboxConformance, ServesTwoThreadsOfARankAtOnce) {
 // The chunk is on its link when its sender goes, and for a good while after: the sender has done
 // its part. It was not lost.
 TEST_P(MailboxConformance, BringsWhatALeavingRankHasPosted) {
-  if (world() == 1) return;
+  if (world() == 1 || GetParam().maker.one_thread) return;
   CommunicatorOptions options;
   options.link = parse_link("150ms");
   GetParam().maker.run(

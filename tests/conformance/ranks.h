@@ -24,8 +24,9 @@ using Run = std::function<void(int world, const Body& body, const CommunicatorOp
 struct RankMaker {
   std::string name;
   Run run;
-  std::string link = {};   // an emulated link around it
-  bool sees_calls = true;  // ranks see each other's calls, not only each other's chunks
+  std::string link = {};    // an emulated link around it
+  bool sees_calls = true;   // ranks see each other's calls, not only each other's chunks
+  bool one_thread = false;  // in which all ranks take turns: no other thread may be one of them
 };
 
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);

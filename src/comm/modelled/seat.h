@@ -1,0 +1,79 @@
+// A modelled rank's clock, and where it stands among the others.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "base/fiber.h"
+#include "comm/modelled/world.h"
+#include "comm/virtual_clock.h"
+
+namespace plait::comm::modelled {
+
+class Seat final : public VirtualClock {
+ public:
+  Seat(World::Stage& stage, int rank) : stage_(stage), rank_(rank) {}
+
+  int rank() const { return rank_; }
+
+  Nanoseconds now() const override { return now_; }
+  void spend(Nanoseconds time) override;
+  void work(const Work& work, base::FunctionRef<void()> look) override;
+  bool plays(const Chore& chore) override;
+  void settle() override { spend(beside_until_ - now_); }
+  void wait(const Question& question) override;
+  void record(Lane lane, Label label, Interval interval, const SpanArgs& args) override;
+
+  // A chunk on its way from this rank.
+  void record_flight(Interval interval, const SpanArgs& args);
+
+  // When what is handed over now goes out.
+  Nanoseconds hands_over_at() const { return now_ > beside_until_ ? now_ : beside_until_; }
+
+  // Something comes to this rank at that time: a chunk, or room for one.
+  void notify(Nanoseconds at);
+
+  // Wires from or to this rank are in use.
+  void occupy(Interval interval);
+
+  trace::RankRecords take_records();
+
+ private:
+  friend class World::Stage;
+
+  // Until then, or until the first look at something that has come: from `first` on, every `grain`.
+  struct Looks {
+    Nanoseconds first, grain;
+  };
+  void rest(Nanoseconds until, const Looks& looks);
+  Nanoseconds on_grid(Nanoseconds at) const;
+  Nanoseconds occupied_until_now() const;
+  void push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
+                   const SpanArgs& args);
+
+  World::Stage& stage_;
+  int rank_;
+  Nanoseconds now_ = 0;
+  Nanoseconds beside_until_ = 0;
+
+  // Of its turn: the stage's.
+  std::unique_ptr<base::Fiber> fiber_;
+  Nanoseconds wakes_at_ = 0;
+
+  // When something comes that was not looked at yet.
+  std::priority_queue<Nanoseconds, std::vector<Nanoseconds>, std::greater<>> coming_;
+  bool rests_ = false;
+  Looks looks_ = {.first = 0, .grain = 1};
+  const Question* question_ = nullptr;  // that it waits for
+
+  // How long its wires have been and will be in use, and until when.
+  Nanoseconds occupied_ = 0;
+  Nanoseconds occupied_until_ = 0;
+
+  std::vector<trace::Record> records_;
+  std::vector<std::string> labels_;
+};
+
+}  // namespace plait::comm::modelled

@@ -1,0 +1,70 @@
+// The slots of one mailbox of all modelled ranks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "plait/buffer.h"
+#include "plait/mailbox.h"
+#include "plait/tag.h"
+
+namespace plait::comm::modelled {
+
+struct Slots {
+  // One of the two chunks that a channel has room for.
+  struct Place {
+    base::Nanoseconds due = 0;      // when the chunk is there
+    base::Nanoseconds room_at = 0;  // when the chunk before it was given back
+    std::uint64_t bytes = 0;
+    std::uint32_t chunk = 0;
+    std::uint32_t call = 0;  // its tag, but for the chunk: see calls
+  };
+  struct Channel {
+    std::uint32_t posted = 0;
+    std::uint32_t released = 0;
+    std::array<Place, 2> places = {};
+
+    Place& place(std::uint32_t number) { return places[number % 2]; }
+  };
+
+  Slots(const MailboxDesc& of, int ranks, bool is_hollow)
+      : desc(of),
+        world(static_cast<std::size_t>(ranks)),
+        hollow(is_hollow),
+        from(world),
+        memory(world) {}
+
+  // From the first use of one of a rank's on they are all there: most mailboxes of most ranks are
+  // never used.
+  Channel& channel(int source, int destination, int slot) {
+    std::vector<Channel>& own = from[static_cast<std::size_t>(source)];
+    if (own.empty()) own.resize(world * static_cast<std::size_t>(desc.slots));
+    return own[index(destination, slot)];
+  }
+
+  std::byte* payload(int source, int destination, int slot, std::uint32_t number);
+
+  // Thousands of ranks have millions of places, whose tags differ in their chunks alone.
+  std::uint32_t number_of(Tag tag);
+  Tag tag_of(const Place& place) const;
+
+  MailboxDesc desc;
+  std::size_t world;
+  bool hollow;
+
+ private:
+  std::size_t index(int destination, int slot) const {
+    return static_cast<std::size_t>(destination) * static_cast<std::size_t>(desc.slots) +
+           static_cast<std::size_t>(slot);
+  }
+  std::size_t padded() const { return (desc.slot_bytes + 63) / 64 * 64; }
+
+  std::vector<std::vector<Channel>> from;  // by source
+  std::vector<Buffer> memory;              // by source; hollow: the first is everybody's
+  std::vector<Tag> calls;
+};
+
+}  // namespace plait::comm::modelled

@@ -1,0 +1,74 @@
+// Where modelled ranks take turns: one seat for each, and what they share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fiber.h"
+#include "comm/group.h"
+#include "comm/modelled/seat.h"
+#include "comm/modelled/world.h"
+
+namespace plait::comm::modelled {
+
+struct Slots;
+
+class World::Stage {
+ public:
+  explicit Stage(const WorldOptions& options);
+  ~Stage();
+
+  const WorldOptions& options() const { return options_; }
+  int world() const { return options_.ranks; }
+  Wires& wires() { return wires_; }
+  Seat& seat(int rank) { return *seats_[static_cast<std::size_t>(rank)]; }
+  const Seat& seat(int rank) const { return *seats_[static_cast<std::size_t>(rank)]; }
+
+  // Plays all ranks to their end.
+  void play(const std::function<void(int rank)>& be_rank);
+
+  // The calling rank goes on at `until`, or earlier where it is woken; the others take their turns.
+  void sleep(Seat& seat, Nanoseconds until);
+  void wake(Seat& seat, Nanoseconds at);
+
+  // Collective: what every rank has brought, in rank order.
+  using Gifts = std::shared_ptr<const std::vector<std::string>>;
+  Gifts meet(Seat& seat, const std::string& mine, const Tag& tag);
+
+  // The slots of the mailbox that a rank makes as its so-and-so-manieth.
+  Slots& slots(std::size_t number, const MailboxDesc& desc);
+
+  // How the whole group ends; the first record of each kind stands.
+  bool has_ended(End end) const { return ends_[static_cast<std::size_t>(end)].has_value(); }
+  const Failure& record_of(End end) const { return *ends_[static_cast<std::size_t>(end)]; }
+  void end(End end, const Failure& failure);
+  void raise_if_ended() const;
+
+ private:
+  struct Meeting {
+    std::shared_ptr<std::vector<std::string>> gifts;
+    std::vector<bool> here;
+    int count = 0;
+    bool over = false;
+  };
+  std::shared_ptr<Meeting> next_meeting() const;
+  void wake_all(Nanoseconds at);
+  void refuse_deadlock();
+
+  WorldOptions options_;
+  Wires wires_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  std::set<std::pair<Nanoseconds, int>> agenda_;  // who goes on when
+  std::shared_ptr<Meeting> meeting_;
+  std::vector<std::unique_ptr<Slots>> slots_;
+  std::array<std::optional<Failure>, kEnds> ends_;
+};
+
+}  // namespace plait::comm::modelled

@@ -1,0 +1,128 @@
+#include "comm/modelled/world.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/check.h"
+#include "comm/modelled/modelled_mailbox.h"
+#include "comm/modelled/stage.h"
+#include "comm/state.h"
+#include "comm/transport.h"
+
+namespace plait::comm::modelled {
+namespace {
+
+// Everybody sees everything: there is nothing to announce, and nobody can be lost.
+class ModelledGroup final : public Group {
+ public:
+  ModelledGroup(std::shared_ptr<World::Stage> stage, int rank)
+      : Group(rank, stage->world(), {.looks = 1}), stage_(std::move(stage)) {
+    set_clock(&stage_->seat(rank));
+  }
+
+  void announce(const Tag& /*tag*/) noexcept override {}
+  void examine(const Awaited* /*awaited*/, base::FunctionRef<bool()> /*ready*/) override {}
+  int begin_waiting(const Awaited& /*awaited*/, int /*ticket*/) noexcept override { return 0; }
+  void end_waiting(int /*ticket*/) noexcept override {}
+
+  [[noreturn]] void give_up(const Awaited& awaited) override {
+    fail_and_raise({.code = Code::timeout,
+                    .culprit = awaited.peer,
+                    .sentence = plait::comm::describe(awaited, rank())});
+  }
+
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override {
+    if (!ready()) clock()->spend(until - clock()->now());
+  }
+
+ protected:
+  bool has_ended(End end) const noexcept override { return stage_->has_ended(end); }
+  void end(End end, const Failure& failure) noexcept override { stage_->end(end, failure); }
+  Failure record_of(End end) const override { return stage_->record_of(end); }
+
+ private:
+  std::shared_ptr<World::Stage> stage_;
+};
+
+class ModelledTransport final : public Transport {
+ public:
+  ModelledTransport(const std::shared_ptr<World::Stage>& stage, int rank)
+      : stage_(stage), group_(stage, rank) {}
+
+  Group& group() override { return group_; }
+
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    return *stage_->meet(seat(), mine, {.operation = Operation::split});
+  }
+
+  std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override {
+    const std::string mine = describe(desc);
+    const auto purposes = stage_->meet(seat(), mine, {.operation = Operation::make_mailbox});
+    for (int peer = 0; peer < group_.world(); ++peer)
+      check_same_purpose(group_.rank(), mine, peer, (*purposes)[static_cast<std::size_t>(peer)]);
+    return std::make_unique<ModelledMailbox>(stage_, group_, stage_->slots(mailboxes_++, desc));
+  }
+
+  std::unique_ptr<Transport> subgroup(const std::vector<int>& /*members*/) override {
+    base::fail(Code::invalid_argument, "split: modelled ranks stay together");
+  }
+
+  std::optional<Link> link() const override { return stage_->wires().network().link; }
+  void leave() noexcept override {}
+
+ private:
+  Seat& seat() { return stage_->seat(group_.rank()); }
+
+  std::shared_ptr<World::Stage> stage_;
+  ModelledGroup group_;
+  std::size_t mailboxes_ = 0;
+};
+
+}  // namespace
+
+World::World(const WorldOptions& options) {
+  PLAIT_CHECK(options.ranks > 0 && options.ranks <= kMostRanks, "a world of ", options.ranks,
+              " modelled ranks; there may be 1 to ", kMostRanks);
+  stage_ = std::make_shared<Stage>(options);
+}
+
+World::~World() = default;
+
+void World::run(const std::function<void(Communicator&)>& body) {
+  std::exception_ptr first;
+  const auto keep = [&] {
+    if (first == nullptr) first = std::current_exception();
+  };
+  stage_->play([&](int rank) {
+    try {
+      auto state = std::make_unique<Communicator::State>(
+          "modelled", std::make_unique<ModelledTransport>(stage_, rank), nullptr);
+      state->open(std::nullopt);
+      Communicator comm(std::move(state));
+      try {
+        body(comm);
+      } catch (const std::exception& error) {
+        keep();
+        comm.abort(error.what());
+      }
+    } catch (...) {
+      keep();
+    }
+  });
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+base::Nanoseconds World::end() const {
+  base::Nanoseconds end = 0;
+  for (int rank = 0; rank < stage_->world(); ++rank) end = std::max(end, stage_->seat(rank).now());
+  return end;
+}
+
+std::vector<trace::RankRecords> World::take_records() {
+  std::vector<trace::RankRecords> all;
+  for (int rank = 0; rank < stage_->world(); ++rank)
+    all.push_back(stage_->seat(rank).take_records());
+  return all;
+}
+
+}  // namespace plait::comm::modelled
