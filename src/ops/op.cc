@@ -133,7 +133,7 @@ void Prepared::mark_call() {
     trace->mark(Lane::compute, trace->intern(problem_));
 }
 
-void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Pace pace) {
+void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::StandIn* stand_in) {
   mark_call();
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
@@ -146,7 +146,7 @@ void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::Pace pac
                    .bias = bias,
                    .gathered = call.gathered,
                    .beside = call.beside,
-                   .pace = pace});
+                   .stand_in = stand_in});
 }
 
 }  // namespace ops

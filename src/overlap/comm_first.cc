@@ -70,7 +70,7 @@ class CommFirst final : public Operation {
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
     flows_.beside = call.beside;
-    multiplier_.begin(call.operands, call.pace);
+    multiplier_.begin(call.operands, call.stand_in);
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
     first_row_ = spreads() ? 0 : own().begin;
@@ -107,8 +107,10 @@ class CommFirst final : public Operation {
 
   // This rank's rows of x go where the others' go.
   void take_own(const ConstTensorView& x, Range rows) {
-    copy_rows(x.row_range(rows.begin - own().begin, rows.end - own().begin),
-              rows_.row_range(rows.begin, rows.end));
+    const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
+    const auto bytes = static_cast<std::int64_t>(from.bytes());
+    if (!exchange_.is_played({.label = "take", .read = bytes, .written = bytes}))
+      copy_rows(from, rows_.row_range(rows.begin, rows.end));
   }
 
   // Whether all rows of the chunks before `end` are here.

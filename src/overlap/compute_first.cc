@@ -131,7 +131,7 @@ class ComputeFirst final : public Operation {
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
     if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
-    multiplier_.begin(operands, call.pace);
+    multiplier_.begin(operands, call.stand_in);
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       if (!reduces()) {
@@ -202,7 +202,9 @@ class ComputeFirst final : public Operation {
         {.rows = {0, problem_.m}, .columns = part.columns, .outs = std::span(&box, 1)},
         [&] { flows_.look(); });
     for (const int peer : exchange_.peers()) {
-      if (peer != exchange_.peers().front())
+      if (peer == exchange_.peers().front()) continue;
+      const auto bytes = static_cast<std::int64_t>(box.bytes());
+      if (!exchange_.is_played({.label = "copy", .read = bytes, .written = bytes, .to_peer = true}))
         copy_block(box, static_cast<std::byte*>(flows_.sums->box(peer).data));
     }
     flows_.sums->posted(box);

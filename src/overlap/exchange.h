@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/mailbox_base.h"
+#include "comm/virtual_clock.h"
 #include "comm/wait.h"
 #include "plait/mailbox.h"
 #include "plait/tag.h"
@@ -36,6 +37,12 @@ class Exchange {
   const std::vector<int>& peers() const { return peers_; }
 
   void begin(const Tag& tag);
+
+  // Whether work with bytes is done in name only.
+  bool is_played(const comm::Chore& chore) const {
+    comm::VirtualClock* clock = mailbox_->group().clock();
+    return clock != nullptr && clock->plays(chore);
+  }
 
   // Where this rank's work on chunks is recorded; null: nowhere.
   Trace* trace() const { return mailbox_->group().trace(); }

@@ -1,19 +1,17 @@
 #include "overlap/multiplier.h"
 
-#include <algorithm>
 #include <thread>
 
 namespace plait::overlap {
 
-void Multiplier::begin(const Operands& operands, Pace pace) {
+void Multiplier::begin(const Operands& operands, StandIn* stand_in) {
   operands_ = operands;
-  pace_ = pace;
-  late_ = 0;
+  stand_in_ = stand_in;
   is_packed_ = false;
 }
 
 void Multiplier::pack() {
-  if (pace_ || operands_.x.rows == 0) return;
+  if (stand_in_ != nullptr || operands_.x.rows == 0) return;
   const Span span(trace_, Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
@@ -40,11 +38,10 @@ void Multiplier::run(GemmCall& call, Look look) {
   const Range columns = call.window.columns;
   const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
-  const std::int64_t flops = 2 * rows * width * gemm_.desc().k;
-  if (pace_ == 0.0) return;
-  const Span span(trace_, Lane::compute, "product", {.flops = flops});
-  if (pace_)
-    return wait_for(static_cast<base::Nanoseconds>(static_cast<double>(flops) * *pace_), look);
+  const StandIn::Product product = {
+      .rows = rows, .columns = width, .k = gemm_.desc().k, .poll = poll_};
+  const Span span(trace_, Lane::compute, "product", {.flops = product.flops()});
+  if (stand_in_ != nullptr) return stand_in_->product(product, look);
   struct Watch {
     Look look;
     base::Nanoseconds poll;
@@ -61,20 +58,6 @@ void Multiplier::run(GemmCall& call, Look look) {
     watch.next = base::now() + watch.poll;
   };
   gemm_.run(call);
-}
-
-// Looks take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
-void Multiplier::wait_for(base::Nanoseconds time, Look look) {
-  base::Nanoseconds end = base::now() + std::max<base::Nanoseconds>(time - late_, 0);
-  base::Nanoseconds now = base::now();
-  while (now < end) {
-    base::sleep_until(std::min(end, now + std::max(poll_, base::kMicrosecond)));
-    const base::Nanoseconds before = base::now();
-    if (before < end) look();
-    now = base::now();
-    if (before < end) end += now - before;
-  }
-  late_ = now - end;
 }
 
 }  // namespace plait::overlap

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "overlap/cut.h"
+#include "overlap/stand_in.h"
 #include "plait/gemm.h"
 #include "plait/trace.h"
 
@@ -23,11 +23,6 @@ struct Operands {
   ConstTensorView bias = {};
 };
 
-// For measuring: nanoseconds for each multiplication and addition, which are waited for in place of
-// multiplying. Where a machine has fewer cores than ranks, a product can take the time all the same
-// that it would take on a core of its own. 0 leaves the collective alone.
-using Pace = std::optional<double>;
-
 class Multiplier {
  public:
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
@@ -39,7 +34,7 @@ class Multiplier {
   // What it works in, as far as it has come to be.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
-  void begin(const Operands& operands, Pace pace = {});
+  void begin(const Operands& operands, StandIn* stand_in = nullptr);
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
@@ -57,7 +52,6 @@ class Multiplier {
 
  private:
   void run(GemmCall& call, Look look);
-  void wait_for(base::Nanoseconds time, Look look);
 
   Gemm gemm_;
   base::Nanoseconds poll_;
@@ -65,8 +59,7 @@ class Multiplier {
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
   bool is_packed_ = false;
-  Pace pace_;
-  base::Nanoseconds late_ = 0;  // that the last wait was too long
+  StandIn* stand_in_ = nullptr;
 };
 
 }  // namespace plait::overlap

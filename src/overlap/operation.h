@@ -30,7 +30,7 @@ struct Call {
   const float* bias = nullptr;                    // the operands' bias in f32
   TensorView gathered = {};                       // [m, k]; no data: not asked for
   const std::function<void()>* beside = nullptr;  // to be called now and then
-  Pace pace = {};
+  StandIn* stand_in = nullptr;                    // who multiplies in this rank's place
 };
 
 class Operation {

@@ -11,7 +11,7 @@ class Plain final : public Operation {
       : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.trace) {}
 
   void run(const Call& call) override {
-    multiplier_.begin(call.operands, call.pace);
+    multiplier_.begin(call.operands, call.stand_in);
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
       if (call.beside != nullptr) (*call.beside)();
     });

@@ -29,11 +29,12 @@ bool Spread::send_next(int peer) {
   const std::uint32_t chunk = exchange_.posted(way_, peer);
   if (chunk >= made_ || !exchange_.vacant(way_, peer)) return false;
   const Block& block = cut_.block(chunk, exchange_.rank());
-  const Span span(exchange_.trace(), Lane::comm, "copy",
-                  {.bytes = static_cast<std::int64_t>(bytes(chunk, exchange_.rank())),
-                   .peer = peer,
-                   .chunk = static_cast<std::int32_t>(chunk)});
-  copy_block(block_of(what_.own, block, what_.first_row), exchange_.box(way_, peer));
+  const auto size = static_cast<std::int64_t>(bytes(chunk, exchange_.rank()));
+  const SpanArgs args = {.bytes = size, .peer = peer, .chunk = static_cast<std::int32_t>(chunk)};
+  const Span span(exchange_.trace(), Lane::comm, "copy", args);
+  if (!exchange_.is_played(
+          {.label = "copy", .read = size, .written = size, .args = args, .to_peer = true}))
+    copy_block(block_of(what_.own, block, what_.first_row), exchange_.box(way_, peer));
   exchange_.post(way_, peer, bytes(chunk, exchange_.rank()));
   return true;
 }
@@ -41,11 +42,11 @@ bool Spread::send_next(int peer) {
 bool Spread::receive_next(int peer) {
   const std::uint32_t chunk = exchange_.taken(way_, peer);
   if (chunk >= cut_.chunks() || !exchange_.arrived(way_, peer)) return false;
-  const Span span(exchange_.trace(), Lane::comm, "take",
-                  {.bytes = static_cast<std::int64_t>(bytes(chunk, peer)),
-                   .peer = peer,
-                   .chunk = static_cast<std::int32_t>(chunk)});
-  copy_block(exchange_.inbox(way_, peer), block_of(what_.all, cut_.block(chunk, peer), 0));
+  const auto size = static_cast<std::int64_t>(bytes(chunk, peer));
+  const SpanArgs args = {.bytes = size, .peer = peer, .chunk = static_cast<std::int32_t>(chunk)};
+  const Span span(exchange_.trace(), Lane::comm, "take", args);
+  if (!exchange_.is_played({.label = "take", .read = size, .written = size, .args = args}))
+    copy_block(exchange_.inbox(way_, peer), block_of(what_.all, cut_.block(chunk, peer), 0));
   exchange_.release(way_, peer);
   return true;
 }

@@ -73,11 +73,12 @@ void Sums::step() {
 bool Sums::send_next(int peer) {
   const std::uint32_t chunk = exchange_.posted(Way::out, peer);
   if (chunk >= made_ || !exchange_.vacant(Way::out, peer)) return false;
-  const Span span(exchange_.trace(), Lane::comm, "copy",
-                  {.bytes = static_cast<std::int64_t>(wire_bytes(chunk, peer)),
-                   .peer = peer,
-                   .chunk = static_cast<std::int32_t>(chunk)});
-  copy_block(source(chunk, peer), exchange_.box(Way::out, peer));
+  const auto size = static_cast<std::int64_t>(wire_bytes(chunk, peer));
+  const SpanArgs args = {.bytes = size, .peer = peer, .chunk = static_cast<std::int32_t>(chunk)};
+  const Span span(exchange_.trace(), Lane::comm, "copy", args);
+  if (!exchange_.is_played(
+          {.label = "copy", .read = size, .written = size, .args = args, .to_peer = true}))
+    copy_block(source(chunk, peer), exchange_.box(Way::out, peer));
   exchange_.post(Way::out, peer, wire_bytes(chunk, peer));
   return true;
 }
@@ -87,27 +88,34 @@ bool Sums::sum_next() {
   for (const int peer : exchange_.peers()) {
     if (!exchange_.arrived(Way::out, peer)) return false;
   }
-  const int rank = exchange_.rank();
-  const Block& block = cut_.block(summed_, rank);
-  const Span span(exchange_.trace(), Lane::comm, "sum",
-                  {.bytes = static_cast<std::int64_t>(wire_bytes(summed_, rank)),
-                   .chunk = static_cast<std::int32_t>(summed_)});
-  if (block.elements() > 0) {
-    for (const int peer : exchange_.peers())
-      parts_[static_cast<std::size_t>(peer)] = exchange_.inbox(Way::out, peer);
-    const ConstTensorView own = source(summed_, rank);
-    const std::int64_t rows = length(block.rows);
-    const std::int64_t shares = std::clamp<std::int64_t>(block.elements() / kLeastPerThread, 1,
-                                                         std::min<std::int64_t>(rows, threads_));
-    const auto world = parts_.size();
-    base::parallel_for(shares, threads_, [&](std::int64_t i) {
-      sum_rows(block, own, {rows * i / shares, rows * (i + 1) / shares},
-               places_.data() + static_cast<std::size_t>(i) * world);
-    });
-  }
+  sum_chunk();
   for (const int peer : exchange_.peers()) exchange_.release(Way::out, peer);
   ++summed_;
   return true;
+}
+
+void Sums::sum_chunk() {
+  const int rank = exchange_.rank();
+  const Block& block = cut_.block(summed_, rank);
+  const auto size = static_cast<std::int64_t>(wire_bytes(summed_, rank));
+  const SpanArgs args = {.bytes = size, .chunk = static_cast<std::int32_t>(summed_)};
+  const Span span(exchange_.trace(), Lane::comm, "sum", args);
+  const std::int64_t rows = length(block.rows);
+  const auto written = block.elements() * static_cast<std::int64_t>(size_of(result_.out.dtype));
+  if (block.elements() == 0) return;
+  if (exchange_.is_played(
+          {.label = "sum", .read = size * exchange_.world(), .written = written, .args = args}))
+    return;
+  for (const int peer : exchange_.peers())
+    parts_[static_cast<std::size_t>(peer)] = exchange_.inbox(Way::out, peer);
+  const ConstTensorView own = source(summed_, rank);
+  const std::int64_t shares = std::clamp<std::int64_t>(block.elements() / kLeastPerThread, 1,
+                                                       std::min<std::int64_t>(rows, threads_));
+  const auto world = parts_.size();
+  base::parallel_for(shares, threads_, [&](std::int64_t i) {
+    sum_rows(block, own, {rows * i / shares, rows * (i + 1) / shares},
+             places_.data() + static_cast<std::size_t>(i) * world);
+  });
 }
 
 // round(((part 0 + part 1) + ...) + bias): where there is a bias, the sum waits for it in f32.

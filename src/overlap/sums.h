@@ -58,6 +58,7 @@ class Sums {
  private:
   bool send_next(int peer);
   bool sum_next();
+  void sum_chunk();
   void sum_rows(const Block& block, const ConstTensorView& own, Range rows, const void** at);
   ConstTensorView source(std::uint32_t chunk, int rank) const;
   std::size_t wire_bytes(std::uint32_t chunk, int rank) const;

@@ -128,7 +128,11 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
                 weight_, comm, {.wire = one.key_.wire, .plan = plan, .threads = one.key_.threads}) {
 }
 
-void OpCase::Runner::run(overlap::Pace pace) { prepared_.run(weight_, call_, pace); }
+void OpCase::Runner::run(overlap::Pace pace) {
+  if (!pace) return prepared_.run(weight_, call_);
+  overlap::TimedProduct product(*pace);
+  prepared_.run(weight_, call_, &product);
+}
 
 std::unique_ptr<OpCase::Runner> OpCase::product(Communicator& comm) const {
   return std::make_unique<Runner>(*this, Operator::matmul, Plan{.schedule = Schedule::serial},

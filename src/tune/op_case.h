@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ops/prepared.h"
+#include "overlap/timed_product.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
 #include "plait/packed_weight.h"

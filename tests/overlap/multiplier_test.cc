@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "overlap/timed_product.h"
 
 namespace plait::overlap {
 namespace {
@@ -38,9 +39,10 @@ class PacedProduct : public testing::Test {
                                        .out = Dtype::f32},
                                       {.threads = 1}),
                           kPoll, nullptr);
+    TimedProduct timed(pace.value_or(0));
     multiplier.begin({.x = view(x_),
                       .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}},
-                     pace);
+                     pace ? &timed : nullptr);
     const base::Nanoseconds begin = base::now();
     multiplier.multiply_rows(view(x_), view(out_), [this] { ++looks_; });
     taken_ = base::now() - begin;

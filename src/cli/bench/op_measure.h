@@ -7,7 +7,7 @@
 
 #include "cli/bench/op_options.h"
 #include "cli/bench/race.h"
-#include "overlap/multiplier.h"
+#include "overlap/timed_product.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {
