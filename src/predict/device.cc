@@ -1,0 +1,150 @@
+#include "predict/device.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::predict {
+namespace {
+
+using Tiles = std::vector<Device::Tile>;
+
+// Smaller ones reuse less of what they read.
+const Tiles& gpu_tiles() {
+  static const Tiles tiles = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.92},
+                              {64, 128, 0.8},  {128, 64, 0.8},  {64, 64, 0.65}};
+  return tiles;
+}
+
+// Peaks: data sheets, dense. H100 and H200: SXM; A100: SXM with 80 GB. Attained: what vendors'
+// libraries reach on large products. Lost: 15 of 132 units keep such a link busy (ParallelKittens).
+// The 910B: 364 TFLOP/s, of which 0.8, as ATB's tiling reckons with, and chores by vector cores.
+// The processor: two cores of a 2025 server, to be replaced by what was measured.
+std::array<Device, 5> known() {
+  constexpr base::Nanoseconds kMicrosecond = base::kMicrosecond;
+  return {{
+      {.name = "h100",
+       .peak_flops = 989e12,
+       .attained = 0.72,
+       .peak_memory = 3.35e12,
+       .memory_share = 0.9,
+       .units = 132,
+       .tiles = gpu_tiles(),
+       .launch = 4 * kMicrosecond,
+       .chore = 300,
+       .beside = true,
+       .lost = 0.11,
+       .poll = kMicrosecond},
+      {.name = "h200",
+       .peak_flops = 989e12,
+       .attained = 0.72,
+       .peak_memory = 4.8e12,
+       .memory_share = 0.9,
+       .units = 132,
+       .tiles = gpu_tiles(),
+       .launch = 4 * kMicrosecond,
+       .chore = 300,
+       .beside = true,
+       .lost = 0.11,
+       .poll = kMicrosecond},
+      {.name = "a100",
+       .peak_flops = 312e12,
+       .attained = 0.85,
+       .peak_memory = 2.039e12,
+       .memory_share = 0.9,
+       .units = 108,
+       .tiles = gpu_tiles(),
+       .launch = 4 * kMicrosecond,
+       .chore = 300,
+       .beside = true,
+       .lost = 0.14,
+       .poll = kMicrosecond},
+      {.name = "ascend-910b",
+       .peak_flops = 364e12,
+       .attained = 0.8,
+       .peak_memory = 1.6e12,
+       .memory_share = 0.85,
+       .units = 24,
+       .tiles = {{128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.85}},
+       .launch = 10 * kMicrosecond,
+       .chore = 1 * kMicrosecond,
+       .beside = true,
+       .lost = 0.05,
+       .poll = 2 * kMicrosecond},
+      {.name = "cpu",
+       .peak_flops = 1e12,
+       .attained = 0.9,
+       .peak_memory = 20e9,
+       .memory_share = 1.0,
+       .units = 1,
+       .tiles = {{1, 64, 1.0}},
+       .launch = kMicrosecond,
+       .chore = kMicrosecond,
+       .beside = false,
+       .lost = 0,
+       .poll = 0},
+  }};
+}
+
+const std::array<Device, 5>& all() {
+  static const std::array<Device, 5> devices = known();
+  return devices;
+}
+
+double rounds(double tiles, int units, bool part) {
+  return part ? tiles / units : std::ceil(tiles / units);
+}
+
+}  // namespace
+
+std::span<const Device> devices() { return all(); }
+
+Device find_device(std::string_view name) {
+  std::string names;
+  for (const Device& device : all()) {
+    if (device.name == name) return device;
+    names += (names.empty() ? "" : ", ") + device.name;
+  }
+  base::fail(Code::invalid_argument, "there is no device ", name, "; there are ", names);
+}
+
+// The tile that suits it best. Of a part, rows and columns fill whole tiles too.
+double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes,
+                    bool part) {
+  const auto rows = static_cast<double>(size.rows);
+  const auto columns = static_cast<double>(size.columns);
+  const auto k = static_cast<double>(size.k);
+  if (rows * columns * k == 0) return 0;
+  double multiplied = std::numeric_limits<double>::infinity();
+  for (const Device::Tile& tile : device.tiles) {
+    const auto tile_rows = static_cast<double>(tile.rows);
+    const auto tile_columns = static_cast<double>(tile.columns);
+    const double tiles = std::ceil(rows / tile_rows) * std::ceil(columns / tile_columns);
+    const double each =
+        2 * tile_rows * tile_columns * k * device.units / (device.flops() * tile.share) * 1e9;
+    multiplied = std::min(multiplied, rounds(tiles, device.units, part) * each);
+  }
+  const double read = rows * k * bytes.x + columns * k * bytes.weight + rows * columns * bytes.out;
+  return std::max(multiplied, read / device.memory() * 1e9);
+}
+
+std::string describe(const Device& device) {
+  std::string text = base::sentence(
+      "device ", device.name, ": ", device.flops() / 1e12, " TFLOP/s (", 100 * device.attained,
+      " % of ", device.peak_flops / 1e12, "), memory ", device.memory() / 1e9, " GB/s (",
+      100 * device.memory_share, " % of ", device.peak_memory / 1e9, ")");
+  text += base::sentence("\na product begins after ", base::show_duration(device.launch));
+  if (device.units > 1) text += base::sentence(" and goes in rounds of ", device.units, " tiles");
+  text += base::sentence("\ncopies and sums: ", base::show_duration(device.chore), " each and ",
+                         device.memory() / 1e9, " GB/s, ",
+                         device.beside ? "beside the product" : "by who multiplies");
+  if (device.lost > 0)
+    text += base::sentence("\na product loses ", 100 * device.lost, " % while chunks travel");
+  return text;
+}
+
+}  // namespace plait::predict

@@ -1,0 +1,37 @@
+// The networks that have a name, and what of their wires is attained.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "comm/modelled/network.h"
+
+namespace plait::predict {
+
+using comm::modelled::Network;
+using comm::modelled::Wiring;
+
+struct NamedNetwork {
+  std::string_view name;
+  std::string_view summary;
+  double peak;      // bytes a second, in one direction
+  double attained;  // of it
+  std::int64_t latency_ns;
+  Wiring wiring;
+
+  Network network() const {
+    return {.link = {.bytes_per_second = peak * attained, .latency_ns = latency_ns},
+            .wiring = wiring};
+  }
+};
+
+std::span<const NamedNetwork> networks();
+
+// By name, or a link such as "100gbit,5us": a port of each rank's own, attained in full.
+// Error{invalid_argument} for any other text.
+Network find_network(std::string_view text);
+
+std::string describe(const Network& network);
+
+}  // namespace plait::predict

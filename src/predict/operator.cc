@@ -1,0 +1,144 @@
+#include "predict/operator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "comm/modelled/world.h"
+#include "comm/state.h"
+#include "comm/virtual_clock.h"
+#include "ops/prepared.h"
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "predict/modelled_product.h"
+
+namespace plait::predict {
+namespace {
+
+// A rank that waits looks at one peer after another.
+constexpr base::Nanoseconds kLook = 10;
+
+// Addresses of matrices that nobody reads or writes: there is no memory behind them.
+class Nowhere {
+ public:
+  explicit Nowhere(std::size_t bytes)
+      : bytes_(std::max<std::size_t>(bytes, 1)),
+        data_(::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                     0)) {
+    if (data_ == MAP_FAILED) base::fail_errno(base::sentence("cannot reserve ", bytes, " bytes"));
+  }
+  Nowhere(const Nowhere&) = delete;
+  Nowhere& operator=(const Nowhere&) = delete;
+  ~Nowhere() { ::munmap(data_, bytes_); }
+
+  TensorView view(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
+    return {.data = data_, .dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols};
+  }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+std::int64_t share(std::int64_t whole, int rank, int world) {
+  return static_cast<std::int64_t>(
+      balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
+}
+
+// Of one rank.
+struct Shares {
+  std::int64_t n, k;
+
+  Shares(const Problem& problem, int rank, int world) : n(problem.n), k(problem.k) {
+    const ops::Split split = ops::split_of(problem.op);
+    if (split == ops::Split::n) n = share(n, rank, world);
+    if (split == ops::Split::k) k = share(k, rank, world);
+  }
+};
+
+// What leaves a product: partial sums, as they travel, or the result.
+Dtype product_out(const Problem& problem) {
+  const bool partial = is_compute_first(problem.op) && sums_over_ranks(problem.op);
+  return partial ? problem.wire : problem.out;
+}
+
+ProductBytes bytes_of(const Problem& problem) {
+  return {.x = static_cast<double>(size_of(problem.x)),
+          .weight = problem.weight_bytes,
+          .out = static_cast<double>(size_of(product_out(problem)))};
+}
+
+class RankPlay {
+ public:
+  RankPlay(const Machine& machine, const Problem& problem, const Nowhere& nowhere)
+      : machine_(machine), problem_(problem), nowhere_(nowhere) {}
+
+  void run(const Plan& plan, const Play& play, Communicator& comm) const {
+    comm::VirtualClock& clock = *comm.state().group().clock();
+    const Shares shares(problem_, comm.rank(), comm.world());
+    const OpWeight weight = WeightView{.view = nowhere_.view(problem_.x, shares.n, shares.k),
+                                       .layout = WeightLayout::out_in};
+    ops::Prepared prepared({.op = problem_.op,
+                            .m = problem_.m,
+                            .x = problem_.x,
+                            .out = problem_.out,
+                            .gathered = problem_.gathered},
+                           weight, comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
+    ModelledProduct product(clock, machine_.device, bytes_of(problem_),
+                            plan.schedule == Schedule::fused);
+    if (!play.product) product.leave_out();
+    prepared.run(weight, call(shares, comm), &product);
+    clock.settle();
+  }
+
+ private:
+  OpCall call(const Shares& shares, const Communicator& comm) const {
+    const ops::Shapes shapes = ops::shapes_of(problem_.op);
+    const auto rows = [&](ops::Rows which) {
+      return ops::count(which, problem_.m, comm.rank(), comm.world());
+    };
+    OpCall call = {.x = nowhere_.view(problem_.x, rows(shapes.x), shares.k),
+                   .out = nowhere_.view(problem_.out, rows(shapes.out), shares.n)};
+    if (problem_.gathered) call.gathered = nowhere_.view(problem_.x, problem_.m, shares.k);
+    return call;
+  }
+
+  const Machine& machine_;
+  const Problem& problem_;
+  const Nowhere& nowhere_;
+};
+
+}  // namespace
+
+Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
+                const Play& play) {
+  const auto elements = static_cast<std::size_t>(std::max({problem.m, problem.n, problem.k}));
+  const Nowhere nowhere(elements * elements * sizeof(float));
+  const RankPlay rank(machine, problem, nowhere);
+  comm::modelled::World world({.ranks = machine.ranks,
+                               .network = machine.network,
+                               .hollow = true,
+                               .chores = {.bytes_per_second = machine.device.memory(),
+                                          .each = machine.device.chore,
+                                          .beside = machine.device.beside},
+                               .look = kLook,
+                               .records = play.records});
+  world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
+  Outcome outcome = {.time = world.end(), .records = {}};
+  if (play.records) outcome.records = world.take_records();
+  return outcome;
+}
+
+base::Nanoseconds product_alone(const Machine& machine, const Problem& problem) {
+  const Shares shares(problem, 0, machine.ranks);
+  const ops::Shapes shapes = ops::shapes_of(problem.op);
+  const std::int64_t rows =
+      ops::count(is_compute_first(problem.op) ? shapes.x : shapes.out, problem.m, 0, machine.ranks);
+  const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem),
+                                    /*part=*/false);
+  return machine.device.launch + static_cast<base::Nanoseconds>(std::llround(takes));
+}
+
+}  // namespace plait::predict
