@@ -26,6 +26,7 @@ constexpr std::array<Verb, 6> kVerbs = {{
     {"bench", "what a product costs here, beside what the machine could do at best", bench},
     {"tune", "which plan is the fastest here; measured, and kept", tune},
     {"trace", "a timeline of an operator: what each rank does, and what is hidden", trace},
+    {"predict", "what takes how long on devices and networks that are not here", predict},
     {"verify", "random problems, every schedule, bit for bit against the serial one", verify},
     {"info", "what plait finds here: processor, memory, transports, backends, and why", info},
 }};

@@ -25,6 +25,7 @@ constexpr int exit_status(Code code) {
 
 int bench(Words words);
 int info(Words words);
+int predict(Words words);
 int run(Words words);
 int trace(Words words);
 int tune(Words words);

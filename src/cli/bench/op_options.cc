@@ -46,10 +46,7 @@ constexpr const char* kTraceExamples =
 
 // As typed.
 struct Wishes {
-  std::string m = {};
-  std::string n = {};
-  std::string k = {};
-  std::string shapes = {};
+  SizeWords size = {};
   std::string x = "bf16";
   std::string out = {};
   std::string wire = "f32";
@@ -60,9 +57,7 @@ struct Wishes {
   std::string link = {};
   bool waits = false;
   std::string threads = {};
-  std::string schedule = "all";
-  std::string parts = "2,4,8";
-  std::string plans = {};
+  PlanWords plan = {};
   std::string repeat = {};
   std::string seconds = "1";
   std::string json = {};
@@ -72,12 +67,7 @@ struct Wishes {
 };
 
 void add_options(Options& options, Wishes& wishes) {
-  options.add("-m,--m", "M[,M...]", wishes.m, "rows of the whole problem");
-  options.add("-n,--n", "N[,N...]", wishes.n, "columns of the whole problem");
-  options.add("-k,--k", "K[,K...]", wishes.k,
-              "what is summed over, in the whole problem; several sizes are\n"
-              "measured one after another");
-  options.add("--shapes", "FILE", wishes.shapes, "sizes from a file: a line of m n k each");
+  add_options(options, wishes.size);
   options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
   options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
   options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
@@ -96,11 +86,7 @@ void add_options(Options& options, Wishes& wishes) {
                    "for more ranks than cores: ranks wait for as long as their product\n"
                    "takes while the others rest, in place of multiplying");
   options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
-  options.add("--schedule", "NAME[,...]|all", wishes.schedule,
-              "serial, pipelined, fused (default: all that the operator has)");
-  options.add("--parts", "N[,N...]", wishes.parts, "of pipelined (default: 2,4,8)");
-  options.add("--plan", "PLAN[;PLAN...]", wishes.plans,
-              "these plans instead, such as \"fused chunk=256\"");
+  add_options(options, wishes.plan);
   options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
   options.add("-s,--seconds", "S", wishes.seconds,
               "how long to measure each row of the table, if that is enough for\n"
@@ -122,44 +108,10 @@ LinkWish read_link(const std::string& text) {
   return {.ratio = *ratio};
 }
 
-std::vector<Plan> read_plans(Operator op, const Wishes& wishes) {
-  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
-  const auto add = [&](const Plan& plan) {
-    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
-  };
-  if (!wishes.plans.empty()) {
-    for (const std::string_view text : base::split(wishes.plans, ';')) {
-      const Plan plan = parse_plan(text);
-      PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), " has no ", name(plan.schedule),
-                  " schedule");
-      add(plan);
-    }
-    return plans;
-  }
-  for (const std::string& word : read_list("--schedule", wishes.schedule)) {
-    const bool all = word == "all";
-    PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
-                word, " is none of serial, pipelined, fused and all");
-    const auto wanted = [&](Schedule schedule) {
-      PLAIT_CHECK(all || word != name(schedule) || has_schedule(op, schedule), name(op), " has no ",
-                  name(schedule), " schedule");
-      return has_schedule(op, schedule) && (all || word == name(schedule));
-    };
-    if (wanted(Schedule::pipelined)) {
-      for (const std::string& parts : read_list("--parts", wishes.parts)) {
-        add({.schedule = Schedule::pipelined,
-             .parts = static_cast<int>(read_number("--parts", parts, 1, 64))});
-      }
-    }
-    if (wanted(Schedule::fused)) add({.schedule = Schedule::fused});
-  }
-  return plans;
-}
-
 OpBenchOptions understand(Operator op, const Wishes& wishes) {
   OpBenchOptions options;
   options.op = op;
-  options.sizes = read_problem({wishes.m, wishes.n, wishes.k, wishes.shapes});
+  options.sizes = read_sizes(wishes.size);
   options.x = read_dtype("--dtype", wishes.x);
   options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
   options.wire = read_dtype("--wire", wishes.wire);
@@ -172,7 +124,7 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.waits = wishes.waits;
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
-  options.plans = read_plans(op, wishes);
+  options.plans = read_plans(op, wishes.plan);
   options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.json = wishes.json;
   options.trace = wishes.trace;
@@ -209,7 +161,7 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   std::string verb(traces ? "trace " : "bench ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes = traces ? Wishes{.parts = "4", .seconds = "0.3"} : Wishes{};
+  Wishes wishes = traces ? Wishes{.plan = {.parts = "4"}, .seconds = "0.3"} : Wishes{};
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,

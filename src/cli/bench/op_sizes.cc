@@ -5,13 +5,15 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/text.h"
+#include "cli/options.h"
 #include "cli/values.h"
 #include "plait/quantized.h"
 
 namespace plait::cli {
 namespace {
 
-std::vector<std::int64_t> read_sizes(const std::string& option, const std::string& text) {
+std::vector<std::int64_t> read_numbers(const std::string& option, const std::string& text) {
   PLAIT_CHECK(!text.empty(), "which problem? ", option,
               " is missing; --m, --n and --k say it, or "
               "--shapes FILE");
@@ -42,12 +44,28 @@ std::vector<OpSize> read_shapes_file(const std::string& path) {
 
 }  // namespace
 
-// As many sizes as the longest list; one of length one goes with all.
-std::vector<OpSize> read_problem(const SizeWishes& wishes) {
-  if (!wishes.shapes.empty()) return read_shapes_file(wishes.shapes);
-  const auto m = read_sizes("--m", wishes.m);
-  const auto n = read_sizes("--n", wishes.n);
-  const auto k = read_sizes("--k", wishes.k);
+void add_options(Options& options, SizeWords& words) {
+  options.add("-m,--m", "M[,M...]", words.m, "rows of the whole problem");
+  options.add("-n,--n", "N[,N...]", words.n, "columns of the whole problem");
+  options.add("-k,--k", "K[,K...]", words.k,
+              "what is summed over, in the whole problem; several sizes are\n"
+              "done one after another");
+  options.add("--shapes", "FILE", words.shapes, "sizes from a file: a line of m n k each");
+}
+
+void add_options(Options& options, PlanWords& words) {
+  options.add("--schedule", "NAME[,...]|all", words.schedule,
+              "serial, pipelined, fused (default: all that the operator has)");
+  options.add("--parts", "N[,N...]", words.parts, "of pipelined (default: 2,4,8)");
+  options.add("--plan", "PLAN[;PLAN...]", words.plans,
+              "these plans instead, such as \"fused chunk=256\"");
+}
+
+std::vector<OpSize> read_sizes(const SizeWords& words) {
+  if (!words.shapes.empty()) return read_shapes_file(words.shapes);
+  const auto m = read_numbers("--m", words.m);
+  const auto n = read_numbers("--n", words.n);
+  const auto k = read_numbers("--k", words.k);
   const std::size_t count = std::max({m.size(), n.size(), k.size()});
   for (const auto* list : {&m, &n, &k}) {
     PLAIT_CHECK(list->size() == 1 || list->size() == count, "--m, --n and --k have ", m.size(),
@@ -60,6 +78,40 @@ std::vector<OpSize> read_problem(const SizeWishes& wishes) {
   sizes.reserve(count);
   for (std::size_t i = 0; i < count; ++i) sizes.push_back({at(m, i), at(n, i), at(k, i)});
   return sizes;
+}
+
+std::vector<Plan> read_plans(Operator op, const PlanWords& words) {
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  const auto add = [&](const Plan& plan) {
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+  };
+  if (!words.plans.empty()) {
+    for (const std::string_view text : base::split(words.plans, ';')) {
+      const Plan plan = parse_plan(text);
+      PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), " has no ", name(plan.schedule),
+                  " schedule");
+      add(plan);
+    }
+    return plans;
+  }
+  for (const std::string& word : read_list("--schedule", words.schedule)) {
+    const bool all = word == "all";
+    PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
+                word, " is none of serial, pipelined, fused and all");
+    const auto wanted = [&](Schedule schedule) {
+      PLAIT_CHECK(all || word != name(schedule) || has_schedule(op, schedule), name(op), " has no ",
+                  name(schedule), " schedule");
+      return has_schedule(op, schedule) && (all || word == name(schedule));
+    };
+    if (wanted(Schedule::pipelined)) {
+      for (const std::string& parts : read_list("--parts", words.parts)) {
+        add({.schedule = Schedule::pipelined,
+             .parts = static_cast<int>(read_number("--parts", parts, 1, 64))});
+      }
+    }
+    if (wanted(Schedule::fused)) add({.schedule = Schedule::fused});
+  }
+  return plans;
 }
 
 void check_weight_kind(const std::string& text) {

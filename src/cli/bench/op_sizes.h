@@ -1,11 +1,15 @@
-// Which problems the verbs that measure operators are asked about.
+// Which problems, and which plans, the verbs are asked about that measure or predict operators.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "plait/plan.h"
+
 namespace plait::cli {
+
+class Options;
 
 // Of the whole problem: k is split over the ranks where the product comes first and sums travel, n
 // where rows are gathered for it.
@@ -13,15 +17,27 @@ struct OpSize {
   std::int64_t m, n, k;
 };
 
-// As typed, of --m, --n, --k and --shapes.
-struct SizeWishes {
-  std::string m;
-  std::string n;
-  std::string k;
-  std::string shapes;
+// What says so, as typed.
+struct SizeWords {
+  std::string m = {};
+  std::string n = {};
+  std::string k = {};
+  std::string shapes = {};
+};
+struct PlanWords {
+  std::string schedule = "all";
+  std::string parts = "2,4,8";
+  std::string plans = {};
 };
 
-std::vector<OpSize> read_problem(const SizeWishes& wishes);
+void add_options(Options& options, SizeWords& words);
+void add_options(Options& options, PlanWords& words);
+
+// As many sizes as the longest list; one of length one goes with all.
+std::vector<OpSize> read_sizes(const SizeWords& words);
+
+// The serial one first, whether it was asked for or not.
+std::vector<Plan> read_plans(Operator op, const PlanWords& words);
 
 // Of --weight: a dtype, "plain" or a scheme.
 void check_weight_kind(const std::string& text);

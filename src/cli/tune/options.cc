@@ -38,7 +38,7 @@ constexpr Options::About kAbout = {
 // As typed.
 struct Wishes {
   std::string ops = "matmul-all-reduce";
-  SizeWishes sizes = {};
+  SizeWords sizes = {};
   std::string model = {};
   bool no_sequence_parallel = false;
   std::string from = {};
@@ -146,7 +146,7 @@ std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) 
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
                 " is no operator that has plans, such as matmul-all-reduce");
-    for (const OpSize& size : read_problem(wishes.sizes)) {
+    for (const OpSize& size : read_sizes(wishes.sizes)) {
       PlanKey key = usual;
       key.op = *op;
       key.m = size.m;

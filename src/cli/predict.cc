@@ -1,0 +1,71 @@
+// plait predict: how long an operator takes on a machine that is not here.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/nearest.h"
+#include "cli/predict/predictions.h"
+#include "cli/speech.h"
+#include "cli/verbs.h"
+#include "predict/device.h"
+#include "predict/network.h"
+
+namespace plait::cli {
+namespace {
+
+std::vector<std::string> operators() {
+  std::vector<std::string> names;
+  for (int i = 1; i < kOperators; ++i) {  // a product alone has nothing to hide
+    std::string word(name(static_cast<Operator>(i)));
+    for (char& letter : word) letter = letter == '_' ? '-' : letter;
+    names.push_back(std::move(word));
+  }
+  return names;
+}
+
+void print_help() {
+  std::string page =
+      "Predicts what takes how long on devices that are not here. plait's own schedules run on\n"
+      "modelled ranks, each with a clock of its own; the answer is a prediction, and says on what\n"
+      "assumptions.\n\n"
+      "Usage: plait predict OPERATOR --m M --n N --k K [OPTIONS]\n"
+      "       plait predict --measured FILE\n\n"
+      "Operators:\n";
+  for (const std::string& word : operators()) page += "  " + word + "\n";
+  page += "\nDevices:\n";
+  for (const predict::Device& device : predict::devices())
+    page += fmt::format("  {:<12} {:.0f} TFLOP/s and {:.0f} GB/s at most\n", device.name,
+                        device.peak_flops * 1e-12, device.peak_memory * 1e-9);
+  page += "\nNetworks:\n";
+  for (const predict::NamedNetwork& network : predict::networks())
+    page += fmt::format("  {:<12} {:.4g} GB/s each way; {}\n", network.name, network.peak * 1e-9,
+                        network.summary);
+  page +=
+      "\nOptions:\n"
+      "  -h, --help     print this page; after OPERATOR or --measured, its own\n\n"
+      "Exit status: 0; 2 for wrong usage.\n\n"
+      "Examples:\n"
+      "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
+      "  plait predict --measured bench.json\n";
+  answer(page);
+}
+
+}  // namespace
+
+int predict(Words words) {
+  PLAIT_CHECK(!words.empty(), "say what, such as matmul-all-reduce (plait predict --help)");
+  const std::string& first = words[0];
+  if (first == "-h" || first == "--help") {
+    print_help();
+    return kDone;
+  }
+  if (first.starts_with("-")) return predict_measured(words);
+  const auto op = parse_operator(first);
+  PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first,
+              did_you_mean(first, operators()), " (plait predict --help)");
+  return predict_operator(*op, words.subspan(1));
+}
+
+}  // namespace plait::cli

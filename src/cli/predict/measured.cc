@@ -1,0 +1,246 @@
+// plait predict --measured FILE: what plait bench has measured, beside what is predicted of it from
+// the product and the collective alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/bench/table.h"
+#include "cli/options.h"
+#include "cli/predict/predictions.h"
+#include "cli/predict/report.h"
+#include "cli/speech.h"
+#include "cli/values.h"
+#include "plait/quantized.h"
+
+namespace plait::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNear = 0.1;  // what a prediction is to be off by at most
+
+constexpr const char* kPurpose =
+    "Predicts what plait bench OPERATOR has measured over emulated links: a modelled processor\n"
+    "that multiplies as fast as the product alone, and copies and adds up as fast as the\n"
+    "collective alone without its link, runs the plans that were measured.";
+
+constexpr const char* kExamples =
+    "Exit status: 0; 2 for wrong usage.\n\n"
+    "Examples:\n"
+    "  plait bench matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1 --json bench.json\n"
+    "  plait predict --measured bench.json\n";
+
+struct Compared {
+  std::string plan;
+  double measured;  // milliseconds
+  double predicted;
+
+  double error() const { return predicted / measured - 1; }
+};
+
+struct Case {
+  predict::Problem problem;
+  predict::Machine machine;
+  std::string weight;
+  std::vector<Compared> plans;
+};
+
+// "emulated link, 0.78 Gbit/s, 5.0 us"
+Link read_link(const std::string& text) {
+  std::string words = text.substr(text.find(", ") + 2);
+  const auto drop = [&words](const std::string& part) {
+    for (auto at = words.find(part); at != std::string::npos; at = words.find(part))
+      words.erase(at, part.size());
+  };
+  drop("/s");
+  drop(" ");
+  return parse_link(words);
+}
+
+double bytes_of_weight(const std::string& weight, Dtype x) {
+  if (const auto scheme = parse_quant_scheme(weight)) return scheme->bits / 8.0;
+  return static_cast<double>(size_of(parse_dtype(weight).value_or(x)));
+}
+
+predict::Problem read_problem(const Json& json) {
+  const auto op = parse_operator(json.at("op").get<std::string>());
+  PLAIT_CHECK(op, "there is no operator ", json.at("op").get<std::string>());
+  const Dtype x = read_dtype("dtype", json.at("dtype").get<std::string>());
+  return {.op = *op,
+          .m = json.at("m").get<std::int64_t>(),
+          .n = json.at("n").get<std::int64_t>(),
+          .k = json.at("k").get<std::int64_t>(),
+          .x = x,
+          .out = read_dtype("out", json.at("out").get<std::string>()),
+          .wire = read_dtype("wire", json.at("wire").get<std::string>()),
+          .weight_bytes = bytes_of_weight(json.at("weight").get<std::string>(), x)};
+}
+
+// As fast as it has multiplied, and as fast as it has moved what the collective moves: without a
+// link nothing else takes time.
+predict::Machine fitted(const Json& json, const predict::Problem& problem) {
+  const Link link = read_link(json.at("link").get<std::string>());
+  predict::Machine machine = {.device = predict::find_device("cpu"),
+                              .network = {.link = link, .wiring = predict::Wiring::pairs},
+                              .ranks = json.at("ranks").get<int>()};
+  machine.device.launch = 0;
+  machine.device.attained = machine.device.memory_share = 1;
+  machine.device.peak_memory = std::numeric_limits<double>::infinity();
+  machine.device.peak_flops = 1e12;
+  const auto alone = static_cast<double>(product_alone(machine, problem));
+  machine.device.peak_flops *= alone / (json.at("t_gemm_ms").get<double>() * 1e6);
+
+  predict::Machine linkless = machine;
+  linkless.network.link = {.bytes_per_second = std::numeric_limits<double>::infinity()};
+  const Plan serial = {.schedule = Schedule::serial};
+  const auto collective = [&] {
+    return static_cast<double>(
+        predict::predict(linkless, problem, serial, {.product = false}).time);
+  };
+  constexpr double kSome = 1e9;
+  const double chores = collective();
+  linkless.device.peak_memory = kSome;
+  const double moving = collective() - chores;
+  const double left = json.at("t_comm_cpu_ms").get<double>() * 1e6 - chores;
+  PLAIT_CHECK(left > 0, "the collective took ", json.at("t_comm_cpu_ms").get<double>(),
+              " ms, which is less than its chunks alone do");
+  machine.device.peak_memory = kSome * moving / left;
+  return machine;
+}
+
+Case read_case(const Json& json) {
+  PLAIT_CHECK(json.at("link").is_string(), "the measured ", json.at("op").get<std::string>(),
+              " had no link; without one there is nothing but the processor to predict");
+  const predict::Problem problem = read_problem(json);
+  Case one = {.problem = problem,
+              .machine = fitted(json, problem),
+              .weight = json.at("weight").get<std::string>(),
+              .plans = {}};
+  for (const Json& schedule : json.at("schedules")) {
+    const std::string plan = schedule.at("plan").get<std::string>();
+    one.plans.push_back(
+        {.plan = plan,
+         .measured = schedule.at("median_ms").get<double>(),
+         .predicted =
+             static_cast<double>(predict::predict(one.machine, problem, parse_plan(plan)).time) *
+             1e-6});
+  }
+  return one;
+}
+
+std::vector<Case> read_cases(const std::string& path) {
+  std::ifstream file(path);
+  PLAIT_CHECK(file.is_open(), "--measured ", path, " can't be read");
+  try {
+    const Json json = Json::parse(file);
+    std::vector<Case> cases;
+    if (json.is_array()) {
+      for (const Json& one : json) cases.push_back(read_case(one));
+    } else {
+      cases.push_back(read_case(json));
+    }
+    return cases;
+  } catch (const Json::exception& error) {
+    base::fail(Code::invalid_argument, "--measured ", path,
+               " is not what plait bench OPERATOR --json writes: ", error.what());
+  }
+}
+
+std::string show_text(const std::vector<Case>& cases) {
+  std::string text = std::string(kItIsAPrediction) +
+                     "\nBeside it what was measured; the modelled processor multiplies, copies and "
+                     "adds up\nas fast as product and collective alone were.\n\n";
+  Table table({"operator", "m", "n", "k", "GFLOP/s", "GB/s", "link", "plan", "measured",
+               "predicted", "error"},
+              /*left=*/1);
+  std::vector<double> errors;
+  for (const Case& one : cases) {
+    for (const Compared& plan : one.plans) {
+      errors.push_back(std::abs(plan.error()));
+      table.add({std::string(name(one.problem.op)), std::to_string(one.problem.m),
+                 std::to_string(one.problem.n), std::to_string(one.problem.k),
+                 fmt::format("{:.0f}", one.machine.device.flops() * 1e-9),
+                 fmt::format("{:.1f}", one.machine.device.memory() * 1e-9),
+                 fmt::format("{:.3g} Gbit/s", one.machine.network.link.bytes_per_second * 8e-9),
+                 plan.plan, fmt::format("{:.2f} ms", plan.measured),
+                 fmt::format("{:.2f} ms", plan.predicted),
+                 fmt::format("{:+.1f} %", 100 * plan.error())});
+    }
+  }
+  if (errors.empty()) return text + table.text();
+  std::sort(errors.begin(), errors.end());
+  const auto near =
+      std::count_if(errors.begin(), errors.end(), [](double error) { return error <= kNear; });
+  text += table.text();
+  text +=
+      fmt::format("\n{} of {} within {:.0f} %; median error {:.1f} %, largest {:.1f} %\n", near,
+                  errors.size(), 100 * kNear, 100 * errors[errors.size() / 2], 100 * errors.back());
+  return text;
+}
+
+Json show_json(const std::vector<Case>& cases) {
+  Json list = Json::array();
+  for (const Case& one : cases) {
+    for (const Compared& plan : one.plans) {
+      list.push_back({{"prediction", true},
+                      {"op", name(one.problem.op)},
+                      {"m", one.problem.m},
+                      {"n", one.problem.n},
+                      {"k", one.problem.k},
+                      {"ranks", one.machine.ranks},
+                      {"link_bytes_per_second", one.machine.network.link.bytes_per_second},
+                      {"rate_flops", one.machine.device.flops()},
+                      {"memory_bytes_per_second", one.machine.device.memory()},
+                      {"plan", plan.plan},
+                      {"measured_ms", plan.measured},
+                      {"predicted_ms", plan.predicted},
+                      {"error", plan.error()}});
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+int predict_measured(Words words) {
+  std::string measured;
+  std::string json;
+  Options options({.verb = "predict",
+                   .usage = "--measured FILE[,FILE...] [--json FILE]",
+                   .purpose = kPurpose,
+                   .examples = kExamples});
+  options.add("--measured", "FILE[,FILE...]", measured,
+              "what plait bench OPERATOR --json has written");
+  options.add("--json", "FILE", json, "write the figures as JSON too; - : print only those");
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait predict --measured --help)");
+  if (!options.parse(words)) return kDone;
+  PLAIT_CHECK(!measured.empty(), "which measurements? --measured FILE is missing");
+  std::vector<Case> cases;
+  for (const std::string& path : read_list("--measured", measured)) {
+    for (Case& one : read_cases(path)) cases.push_back(std::move(one));
+  }
+  if (json != "-") answer(show_text(cases));
+  if (json.empty()) return kDone;
+  const std::string text = show_json(cases).dump(2) + "\n";
+  if (json == "-") {
+    answer(text);
+    return kDone;
+  }
+  base::AtomicFile file(json);
+  file.append(text);
+  file.commit();
+  return kDone;
+}
+
+}  // namespace plait::cli

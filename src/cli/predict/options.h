@@ -1,0 +1,46 @@
+// What plait predict was asked for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/op_options.h"
+#include "cli/verbs.h"
+#include "predict/operator.h"
+
+namespace plait::cli {
+
+// A modelled machine, as typed.
+struct MachineWords {
+  std::string ranks = "8";
+  std::string device = "h100";
+  std::string link = {};
+  std::string wiring = {};
+  std::string rate = {};
+  std::string memory = {};
+  std::string lost = {};
+};
+
+void add_options(Options& options, MachineWords& words, const char* ranks_names);
+predict::Machine read_machine(const MachineWords& words);
+
+struct OpPredictOptions {
+  std::vector<OpSize> sizes;
+  predict::Problem problem;  // but for the sizes
+  std::string weight;
+  predict::Machine machine;
+  std::vector<Plan> plans;  // the serial one first
+  std::string json;
+  std::string trace;
+  std::string html;
+  std::string svg;
+
+  bool draws() const { return !html.empty() || !svg.empty(); }
+  bool traces() const { return draws() || !trace.empty(); }
+};
+
+// nullopt: help was asked for, and has been printed.
+std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words);
+
+}  // namespace plait::cli

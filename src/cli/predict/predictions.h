@@ -1,0 +1,15 @@
+// What plait predict can predict: one function each, which takes the words behind its name and
+// answers with the exit status.
+#pragma once
+
+#include "cli/verbs.h"
+#include "plait/operator.h"
+
+namespace plait::cli {
+
+int predict_operator(Operator op, Words words);
+
+// What plait bench has measured, beside what is predicted of it.
+int predict_measured(Words words);
+
+}  // namespace plait::cli

@@ -1,0 +1,90 @@
+#include "cli/predict/report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/bench/table.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr double kNextToNothing = 0.02;  // of the serial time
+
+std::string show_time(double nanoseconds) {
+  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
+}
+
+double ms(double nanoseconds) { return nanoseconds * 1e-6; }
+
+}  // namespace
+
+std::optional<double> OpPrediction::efficiency(std::size_t plan) const {
+  const double hidden_at_best = serial() - ideal();
+  if (hidden_at_best < kNextToNothing * serial()) return std::nullopt;
+  return (serial() - plans[plan]) / hidden_at_best;
+}
+
+std::string show_assumptions(const predict::Machine& machine) {
+  return fmt::format("{} ranks; {}\n{}\n", machine.ranks, predict::describe(machine.device),
+                     predict::describe(machine.network));
+}
+
+std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction) {
+  const predict::Problem& problem = options.problem;
+  const OpSize& size = prediction.size;
+  std::string text = fmt::format(
+      "{}\n\n{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\nproduct alone {}, collective "
+      "alone {}, ideal {}\n\n",
+      kItIsAPrediction, name(problem.op), size.m, size.n, size.k, name(problem.x), options.weight,
+      name(problem.out), name(problem.wire), show_assumptions(options.machine),
+      show_time(prediction.product), show_time(prediction.collective),
+      show_time(prediction.ideal()));
+  Table table({"plan", "predicted", "speed-up", "efficiency"}, /*left=*/1);
+  for (std::size_t i = 0; i < options.plans.size(); ++i) {
+    const auto efficiency = prediction.efficiency(i);
+    table.add({name(options.plans[i]), show_time(prediction.plans[i]),
+               fmt::format("{:.3f}", prediction.speedup(i)),
+               efficiency ? fmt::format("{:.2f}", *efficiency) : "-"});
+  }
+  return text + table.text();
+}
+
+nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPrediction& prediction) {
+  using Json = nlohmann::ordered_json;
+  Json schedules = Json::array();
+  for (std::size_t i = 0; i < options.plans.size(); ++i) {
+    const auto efficiency = prediction.efficiency(i);
+    schedules.push_back({{"name", name(options.plans[i].schedule)},
+                         {"plan", name(options.plans[i])},
+                         {"predicted_ms", ms(prediction.plans[i])},
+                         {"speedup", prediction.speedup(i)},
+                         {"overlap_efficiency", efficiency ? Json(*efficiency) : Json()}});
+  }
+  const predict::Machine& machine = options.machine;
+  Json assumptions = {{"rate_flops", machine.device.flops()},
+                      {"memory_bytes_per_second", machine.device.memory()},
+                      {"launch_ns", machine.device.launch},
+                      {"chore_ns", machine.device.chore},
+                      {"lost", machine.device.lost},
+                      {"link_bytes_per_second", machine.network.link.bytes_per_second},
+                      {"link_latency_ns", machine.network.link.latency_ns},
+                      {"wiring", name(machine.network.wiring)}};
+  return {{"prediction", true},
+          {"op", name(options.problem.op)},
+          {"m", prediction.size.m},
+          {"n", prediction.size.n},
+          {"k", prediction.size.k},
+          {"ranks", machine.ranks},
+          {"dtype", name(options.problem.x)},
+          {"weight", options.weight},
+          {"device", machine.device.name},
+          {"t_gemm_ms", ms(prediction.product)},
+          {"t_comm_ms", ms(prediction.collective)},
+          {"ideal_ms", ms(prediction.ideal())},
+          {"schedules", std::move(schedules)},
+          {"assumptions", std::move(assumptions)}};
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,21 @@
+// The timeline of a prediction: what every modelled rank does in every plan.
+#pragma once
+
+#include <vector>
+
+#include "cli/predict/report.h"
+#include "trace/record.h"
+
+namespace plait::cli {
+
+// What the ranks have recorded in one plan, from 0 to `length`.
+struct PlanRecords {
+  std::vector<trace::RankRecords> ranks;
+  std::int64_t length;
+};
+
+// Writes what the options ask for.
+void write_timelines(const OpPredictOptions& options, const OpPrediction& prediction,
+                     const std::vector<PlanRecords>& plans);
+
+}  // namespace plait::cli
