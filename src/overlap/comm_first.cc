@@ -98,7 +98,7 @@ class CommFirst final : public Operation {
     if (flows_.spread) flows_.spread->begin({.own = rows_, .first_row = 0, .all = rows_});
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
-        const Range rows = cut_.parts()[part].rows[owner];
+        const Range rows = cut_.parts()[part].rows()[owner];
         blocks_[owner] = x.row_range(rows.begin, rows.end);
       }
       flows_.sums->made(static_cast<int>(part), blocks_);
@@ -121,7 +121,7 @@ class CommFirst final : public Operation {
 
   void multiply_parts(const ConstTensorView& x) {
     for (const Cut::Part& part : cut_.parts()) {
-      if (!flows_.sums) take_own(x, part.rows[static_cast<std::size_t>(exchange_.rank())]);
+      if (!flows_.sums) take_own(x, part.rows()[static_cast<std::size_t>(exchange_.rank())]);
       exchange_.wait(
           [&] {
             flows_.step();
@@ -129,13 +129,13 @@ class CommFirst final : public Operation {
           },
           [&] { return flows_.awaited(); });
       if (!spreads()) {
-        multiply(part.rows[static_cast<std::size_t>(exchange_.rank())]);
+        multiply(part.rows()[static_cast<std::size_t>(exchange_.rank())]);
         continue;
       }
       // As few products as there are runs of rows.
-      for (std::size_t first = 0; first < part.rows.size();) {
+      for (std::size_t first = 0; first < part.rows().size();) {
         const std::size_t end = part.end_of_run(first);
-        multiply({part.rows[first].begin, part.rows[end - 1].end});
+        multiply({part.rows()[first].begin, part.rows()[end - 1].end});
         first = end;
       }
     }

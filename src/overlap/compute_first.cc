@@ -116,7 +116,7 @@ class ComputeFirst final : public Operation {
   std::int64_t kept_rows(const Cut::Part& part) const {
     if (direct_ && one_step_) return 0;  // a peer's slot keeps it
     const auto rank = static_cast<std::size_t>(exchange_.rank());
-    return direct_ || one_step_ ? length(part.rows[rank]) : part.all_rows();
+    return direct_ || one_step_ ? length(part.rows()[rank]) : part.all_rows();
   }
 
   void run_numbered(const Call& call, const Tag& tag) {
@@ -182,7 +182,7 @@ class ComputeFirst final : public Operation {
       if (owner == rank) {
         blocks_[owner] = {.data = own,
                           .dtype = problem_.wire,
-                          .rows = length(part.rows[rank]),
+                          .rows = length(part.rows()[rank]),
                           .cols = columns,
                           .row_stride = columns};
       } else {
@@ -217,7 +217,7 @@ class ComputeFirst final : public Operation {
     const std::int64_t columns = length(part.columns);
     const std::int64_t row_bytes = columns * static_cast<std::int64_t>(size_of(problem_.wire));
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
-      const std::int64_t rows = length(part.rows[owner]);
+      const std::int64_t rows = length(part.rows()[owner]);
       blocks_[owner] = {
           .data = to, .dtype = problem_.wire, .rows = rows, .cols = columns, .row_stride = columns};
       sources_[owner] = blocks_[owner];
@@ -232,7 +232,7 @@ class ComputeFirst final : public Operation {
     const std::size_t owners = one_step_ ? 1 : blocks_.size();
     for (std::size_t first = 0; first < owners;) {
       const std::size_t end = one_step_ ? 1 : part.end_of_run(first);
-      multiplier_.multiply({.rows = {part.rows[first].begin, part.rows[end - 1].end},
+      multiplier_.multiply({.rows = {part.rows()[first].begin, part.rows()[end - 1].end},
                             .columns = part.columns,
                             .outs = std::span(blocks_).subspan(first, end - first)},
                            [&] { flows_.look(); });
@@ -243,7 +243,7 @@ class ComputeFirst final : public Operation {
   // This rank's rows of the result, which the others get a copy of.
   void make_rows(std::size_t index, const TensorView& out) {
     const Cut::Part& part = cut_.parts()[index];
-    const Range rows = part.rows[static_cast<std::size_t>(exchange_.rank())];
+    const Range rows = part.rows()[static_cast<std::size_t>(exchange_.rank())];
     const TensorView place =
         out.row_range(rows.begin, rows.end).column_range(part.columns.begin, part.columns.end);
     multiplier_.multiply({.rows = {rows.begin - own_rows_.begin, rows.end - own_rows_.begin},

@@ -8,12 +8,6 @@
 namespace plait::overlap {
 namespace {
 
-// Part `index` of `range` cut evenly in `count`.
-Range piece(Range range, std::int64_t index, std::int64_t count) {
-  const std::int64_t size = length(range);
-  return {range.begin + size * index / count, range.begin + size * (index + 1) / count};
-}
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -36,28 +30,35 @@ Ownership Ownership::everybodys(std::int64_t rows, std::int64_t columns, int wor
 
 std::int64_t Cut::Part::all_rows() const {
   std::int64_t all = 0;
-  for (const Range& range : rows) all += length(range);
+  for (const Range& range : rows()) all += length(range);
   return all;
 }
 
 std::size_t Cut::Part::end_of_run(std::size_t first) const {
   std::size_t end = first + 1;
-  while (end < rows.size() && rows[end].begin == rows[end - 1].end) ++end;
+  while (end < rows().size() && rows()[end].begin == rows()[end - 1].end) ++end;
   return end;
+}
+
+// Piece `index` of `range` cut evenly in `count`.
+Range Cut::piece(Range range, std::int64_t index, std::int64_t count) {
+  const std::int64_t size = length(range);
+  return {range.begin + size * index / count, range.begin + size * (index + 1) / count};
 }
 
 void Cut::add(Part part) {
   part.first_chunk = chunks();
   part.chunks = 1;
-  for (const Range& rows : part.rows) blocks_.push_back({.rows = rows, .columns = part.columns});
-  part_of_.push_back(static_cast<int>(parts_.size()));
+  chunks_.push_back(
+      {.part = static_cast<int>(parts_.size()), .index = 0, .pieces = 1, .columns = part.columns});
   parts_.push_back(std::move(part));
 }
 
 Cut Cut::by_columns(const Ownership& owners, const std::vector<Range>& columns) {
   Cut cut(static_cast<int>(owners.of_rank.size()));
+  const auto rows = std::make_shared<const std::vector<Range>>(owners.of_rank);
   for (const Range& range : columns)
-    cut.add({.columns = range, .rows = owners.of_rank, .first_chunk = 0, .chunks = 0});
+    cut.add({.columns = range, .of_rank = rows, .first_chunk = 0, .chunks = 0});
   return cut;
 }
 
@@ -70,22 +71,25 @@ Cut Cut::by_rows(const Ownership& owners, int parts, const Plan& plan) {
   for (const Range& rows : owners.of_rank)
     of_rank.push_back(ranges_of(length(rows), sized, /*unit=*/1));
   for (int i = 0; i < parts; ++i) {
-    Part part = {.columns = {0, owners.columns}, .rows = {}, .first_chunk = 0, .chunks = 0};
+    std::vector<Range> part;
     for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
       const std::int64_t begin = owners.of_rank[rank].begin;
       const Range& rows = of_rank[rank][static_cast<std::size_t>(i)];
-      part.rows.push_back({begin + rows.begin, begin + rows.end});
+      part.push_back({begin + rows.begin, begin + rows.end});
     }
-    cut.add(std::move(part));
+    cut.add({.columns = {0, owners.columns},
+             .of_rank = std::make_shared<const std::vector<Range>>(std::move(part)),
+             .first_chunk = 0,
+             .chunks = 0});
   }
   return cut;
 }
 
 Cut Cut::in_chunks_of(std::int64_t elements) const {
-  Cut cut(static_cast<int>(world_));
+  Cut cut(world_);
   for (Part part : parts_) {
     std::int64_t most_rows = 0;
-    for (const Range& rows : part.rows) most_rows = std::max(most_rows, length(rows));
+    for (const Range& rows : part.rows()) most_rows = std::max(most_rows, length(rows));
     const std::int64_t columns = length(part.columns);
     // Whole rows where a chunk has room for one: they lie together.
     const std::int64_t across = std::max<std::int64_t>(1, ceil_div(columns, elements));
@@ -95,11 +99,10 @@ Cut Cut::in_chunks_of(std::int64_t elements) const {
     part.first_chunk = cut.chunks();
     for (std::int64_t i = 0; i < down; ++i) {
       for (std::int64_t j = 0; j < across; ++j) {
-        for (const Range& rows : part.rows) {
-          cut.blocks_.push_back(
-              {.rows = piece(rows, i, down), .columns = piece(part.columns, j, across)});
-        }
-        cut.part_of_.push_back(static_cast<int>(cut.parts_.size()));
+        cut.chunks_.push_back({.part = static_cast<int>(cut.parts_.size()),
+                               .index = i,
+                               .pieces = down,
+                               .columns = piece(part.columns, j, across)});
       }
     }
     part.chunks = cut.chunks() - part.first_chunk;
@@ -110,7 +113,10 @@ Cut Cut::in_chunks_of(std::int64_t elements) const {
 
 std::int64_t Cut::largest_block() const {
   std::int64_t largest = 0;
-  for (const Block& block : blocks_) largest = std::max(largest, block.elements());
+  for (std::uint32_t chunk = 0; chunk < chunks(); ++chunk) {
+    for (int rank = 0; rank < world_; ++rank)
+      largest = std::max(largest, block(chunk, rank).elements());
+  }
   return largest;
 }
 

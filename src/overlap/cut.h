@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "plait/dtype.h"
@@ -45,10 +46,11 @@ class Cut {
  public:
   struct Part {
     Range columns;
-    std::vector<Range> rows;  // by rank
+    std::shared_ptr<const std::vector<Range>> of_rank;  // which parts of columns have in common
     std::uint32_t first_chunk;
     std::uint32_t chunks;
 
+    const std::vector<Range>& rows() const { return *of_rank; }  // by rank
     std::uint32_t end_chunk() const { return first_chunk + chunks; }
     std::int64_t all_rows() const;  // of all ranks together
 
@@ -67,21 +69,34 @@ class Cut {
   Cut in_chunks_of(std::int64_t elements) const;
 
   const std::vector<Part>& parts() const { return parts_; }
-  std::uint32_t chunks() const { return static_cast<std::uint32_t>(blocks_.size() / world_); }
-  int part_of(std::uint32_t chunk) const { return part_of_[chunk]; }
-  const Block& block(std::uint32_t chunk, int rank) const { return blocks_[chunk * world_ + rank]; }
+  std::uint32_t chunks() const { return static_cast<std::uint32_t>(chunks_.size()); }
+  int part_of(std::uint32_t chunk) const { return chunks_[chunk].part; }
+  Block block(std::uint32_t chunk, int rank) const {
+    const Chunk& one = chunks_[chunk];
+    const Range rows = parts_[static_cast<std::size_t>(one.part)].rows()[rank];
+    return {.rows = one.pieces == 1 ? rows : piece(rows, one.index, one.pieces),
+            .columns = one.columns};
+  }
 
   // Elements of the largest block.
   std::int64_t largest_block() const;
 
  private:
-  explicit Cut(int world) : world_(static_cast<std::size_t>(world)) {}
-  void add(Part part);
+  // What all ranks' blocks of a chunk have in common: of its part, some columns, and of every
+  // rank's rows one of so many pieces.
+  struct Chunk {
+    int part;
+    std::int64_t index, pieces;
+    Range columns;
+  };
 
-  std::size_t world_;
+  explicit Cut(int world) : world_(world) {}
+  void add(Part part);
+  static Range piece(Range range, std::int64_t index, std::int64_t count);
+
+  int world_;
   std::vector<Part> parts_;
-  std::vector<Block> blocks_;  // [chunk][rank]
-  std::vector<int> part_of_;   // [chunk]
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace plait::overlap

@@ -28,7 +28,7 @@ void Spread::step() {
 bool Spread::send_next(int peer) {
   const std::uint32_t chunk = exchange_.posted(way_, peer);
   if (chunk >= made_ || !exchange_.vacant(way_, peer)) return false;
-  const Block& block = cut_.block(chunk, exchange_.rank());
+  const Block block = cut_.block(chunk, exchange_.rank());
   const auto size = static_cast<std::int64_t>(bytes(chunk, exchange_.rank()));
   const SpanArgs args = {.bytes = size, .peer = peer, .chunk = static_cast<std::int32_t>(chunk)};
   const Span span(exchange_.trace(), Lane::comm, "copy", args);

@@ -24,7 +24,7 @@ Sums::Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads)
       cut_(cut),
       wire_(wire),
       threads_(threads),
-      sources_(cut.parts().size() * static_cast<std::size_t>(exchange.world())),
+      own_(cut.parts().size()),
       parts_(static_cast<std::size_t>(exchange.world())),
       places_(parts_.size() * static_cast<std::size_t>(threads)) {}
 
@@ -35,9 +35,12 @@ void Sums::begin(const Result& result) {
 }
 
 void Sums::made(int part, const std::vector<ConstTensorView>& blocks) {
+  const auto index = static_cast<std::size_t>(part);
+  sources_.resize(own_.size() * blocks.size());  // by the first call
   std::copy(blocks.begin(), blocks.end(),
-            sources_.begin() + static_cast<std::ptrdiff_t>(blocks.size()) * part);
-  made_ = cut_.parts()[static_cast<std::size_t>(part)].end_chunk();
+            sources_.begin() + static_cast<std::ptrdiff_t>(blocks.size() * index));
+  own_[index] = blocks[static_cast<std::size_t>(exchange_.rank())];
+  made_ = cut_.parts()[index].end_chunk();
 }
 
 bool Sums::has_room() const {
@@ -46,7 +49,7 @@ bool Sums::has_room() const {
 }
 
 TensorView Sums::box(int peer) {
-  const Block& block = cut_.block(made_, peer);
+  const Block block = cut_.block(made_, peer);
   return {.data = exchange_.box(Way::out, peer),
           .dtype = wire_,
           .rows = length(block.rows),
@@ -55,9 +58,7 @@ TensorView Sums::box(int peer) {
 }
 
 void Sums::posted(const ConstTensorView& own) {
-  const auto world = static_cast<std::size_t>(exchange_.world());
-  const auto part = static_cast<std::size_t>(cut_.part_of(made_));
-  sources_[part * world + static_cast<std::size_t>(exchange_.rank())] = own;
+  own_[static_cast<std::size_t>(cut_.part_of(made_))] = own;
   for (const int peer : exchange_.peers()) exchange_.post(Way::out, peer, wire_bytes(made_, peer));
   ++made_;
 }
@@ -96,7 +97,7 @@ bool Sums::sum_next() {
 
 void Sums::sum_chunk() {
   const int rank = exchange_.rank();
-  const Block& block = cut_.block(summed_, rank);
+  const Block block = cut_.block(summed_, rank);
   const auto size = static_cast<std::int64_t>(wire_bytes(summed_, rank));
   const SpanArgs args = {.bytes = size, .chunk = static_cast<std::int32_t>(summed_)};
   const Span span(exchange_.trace(), Lane::comm, "sum", args);
@@ -152,13 +153,14 @@ void Sums::sum_rows(const Block& block, const ConstTensorView& own, Range rows, 
 // The block of a chunk in that of its part.
 ConstTensorView Sums::source(std::uint32_t chunk, int rank) const {
   const auto part = static_cast<std::size_t>(cut_.part_of(chunk));
-  const auto index = part * parts_.size() + static_cast<std::size_t>(rank);
+  const ConstTensorView& from =
+      rank == exchange_.rank() ? own_[part]
+                               : sources_[part * parts_.size() + static_cast<std::size_t>(rank)];
   const Cut::Part& whole = cut_.parts()[part];
-  const Block& block = cut_.block(chunk, rank);
-  const std::int64_t row = block.rows.begin - whole.rows[static_cast<std::size_t>(rank)].begin;
+  const Block block = cut_.block(chunk, rank);
+  const std::int64_t row = block.rows.begin - whole.rows()[static_cast<std::size_t>(rank)].begin;
   const std::int64_t column = block.columns.begin - whole.columns.begin;
-  return sources_[index]
-      .row_range(row, row + length(block.rows))
+  return from.row_range(row, row + length(block.rows))
       .column_range(column, column + length(block.columns));
 }
 

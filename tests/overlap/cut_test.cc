@@ -21,8 +21,8 @@ void expect_everything_once(const Ownership& owners, const Cut& cut) {
       ASSERT_LE(part.first_chunk, chunk);
       ASSERT_LT(chunk, part.end_chunk());
       for (std::int64_t row = block.rows.begin; row < block.rows.end; ++row) {
-        ASSERT_GE(row, part.rows[rank].begin);
-        ASSERT_LT(row, part.rows[rank].end);
+        ASSERT_GE(row, part.rows()[rank].begin);
+        ASSERT_LT(row, part.rows()[rank].end);
         for (std::int64_t column = block.columns.begin; column < block.columns.end; ++column) {
           ASSERT_GE(column, part.columns.begin);
           ASSERT_LT(column, part.columns.end);
