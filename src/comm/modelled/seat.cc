@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "comm/modelled/stage.h"
@@ -23,14 +24,21 @@ Nanoseconds Seat::on_grid(Nanoseconds at) const {
 void Seat::rest(Nanoseconds until, const Looks& looks) {
   rests_ = true;
   looks_ = looks;
-  if (!coming_.empty() && until > coming_.top()) until = std::min(until, on_grid(coming_.top()));
+  if (!coming_.empty() && until > coming_.back()) until = std::min(until, on_grid(coming_.back()));
   stage_.sleep(*this, until);
   rests_ = false;
 }
 
+// As finely as ranks look: of thousands of chunks a rank then remembers some dozens of times.
 void Seat::notify(Nanoseconds at) {
-  coming_.push(at);
+  at = (at + grain() - 1) / grain() * grain();
+  const auto before = std::lower_bound(coming_.begin(), coming_.end(), at, std::greater<>());
+  if (before == coming_.end() || *before != at) coming_.insert(before, at);
   if (rests_) stage_.wake(*this, on_grid(at));
+}
+
+Nanoseconds Seat::grain() const {
+  return std::max<Nanoseconds>(stage_.options().look * (stage_.world() - 1), 1);
 }
 
 void Seat::occupy(Interval interval) {
@@ -55,7 +63,7 @@ void Seat::work(const Work& work, base::FunctionRef<void()> look) {
     if (now_ >= end) return;
     const Nanoseconds before = now_;
     look();
-    while (!coming_.empty() && coming_.top() <= before) coming_.pop();
+    while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
     end += now_ - before;
   }
 }
@@ -82,14 +90,13 @@ bool Seat::plays(const Chore& chore) {
 void Seat::wait(const Question& question) {
   const Nanoseconds start = now_;
   const Awaited first = stage_.options().records ? question.awaited() : nobody({});
-  const Nanoseconds grain = std::max<Nanoseconds>(stage_.options().look * (stage_.world() - 1), 1);
   for (;;) {
     const Nanoseconds before = now_;
     if (question.ready()) break;
-    while (!coming_.empty() && coming_.top() <= before) coming_.pop();
+    while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
     stage_.raise_if_ended();
     question_ = &question;
-    rest(kNever, {.first = now_, .grain = grain});
+    rest(kNever, {.first = now_, .grain = grain()});
     question_ = nullptr;
     stage_.raise_if_ended();
   }

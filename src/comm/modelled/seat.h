@@ -1,9 +1,7 @@
 // A modelled rank's clock, and where it stands among the others.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <queue>
 #include <vector>
 
 #include "base/fiber.h"
@@ -49,6 +47,7 @@ class Seat final : public VirtualClock {
   };
   void rest(Nanoseconds until, const Looks& looks);
   Nanoseconds on_grid(Nanoseconds at) const;
+  Nanoseconds grain() const;
   Nanoseconds occupied_until_now() const;
   void push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
                    const SpanArgs& args);
@@ -63,7 +62,7 @@ class Seat final : public VirtualClock {
   Nanoseconds wakes_at_ = 0;
 
   // When something comes that was not looked at yet.
-  std::priority_queue<Nanoseconds, std::vector<Nanoseconds>, std::greater<>> coming_;
+  std::vector<Nanoseconds> coming_;  // the earliest last, none of them twice
   bool rests_ = false;
   Looks looks_ = {.first = 0, .grain = 1};
   const Question* question_ = nullptr;  // that it waits for
