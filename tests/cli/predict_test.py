@@ -1,0 +1,129 @@
+"""plait predict: every operator and schedule is played, says that it is a prediction, and refuses what it can't play."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+from command import CommandTest
+
+OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
+             "reduce-scatter-matmul", "all-reduce-matmul"]
+FUSED = ["matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"]
+KEYS = ["prediction", "op", "m", "n", "k", "ranks", "dtype", "weight", "device", "t_gemm_ms", "t_comm_ms", "ideal_ms",
+        "schedules", "assumptions"]
+
+
+class PredictTest(CommandTest):
+    SIZE = ("--m", 4096, "--n", 4096, "--k", 4096)
+
+    def predict(self, *words):
+        result = self.plait("predict", *words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+        return result.stdout
+
+    def json(self, *words):
+        return json.loads(self.predict(*words, "--json", "-"))
+
+    def refusal(self, *words):
+        result = self.plait("predict", *words)
+        self.assertEqual((result.returncode, result.stdout), (2, ""), words)
+        self.assertEqual(result.stderr.count("\n"), 1)
+        return result.stderr
+
+    def test_every_operator_in_every_schedule(self):
+        for op in OPERATORS:
+            with self.subTest(op):
+                found = self.json(op, *self.SIZE)
+                self.assertEqual(list(found), KEYS)
+                self.assertIs(found["prediction"], True)
+                self.assertEqual((found["ranks"], found["device"]), (8, "h100"))
+                plans = ["serial", *(f"pipelined parts={n}" for n in (2, 4, 8))]
+                self.assertEqual([one["plan"] for one in found["schedules"]], plans + ["fused"] * (op in FUSED))
+                serial = found["schedules"][0]["predicted_ms"]
+                self.assertGreater(serial, max(found["t_gemm_ms"], found["t_comm_ms"]))
+                for one in found["schedules"]:
+                    self.assertAlmostEqual(one["speedup"], serial / one["predicted_ms"])
+                self.assertEqual(found, self.json(op, *self.SIZE))
+
+    def test_says_what_it_is_and_what_it_assumes(self):
+        text = self.predict("matmul-all-reduce", *self.SIZE, "--device", "a100", "--ranks", 4, "--rate", 200,
+                            "--memory", 1000, "--lost", 5, "--wiring", "pairs")
+        self.assertTrue(text.startswith("Predicted, not measured"))
+        for words in ("4 ranks; device a100: 200 TFLOP/s", "memory 1000 GB/s", "loses 5 %", "225 GB/s",
+                      "between every two ranks", "speed-up"):
+            self.assertIn(words, text)
+
+    def test_a_slower_network_takes_longer(self):
+        times = [self.json("matmul-reduce-scatter", *self.SIZE, "--link", link)["schedules"][0]["predicted_ms"]
+                 for link in ("nvlink4", "pcie5", "100gbit", "1gbit,5us")]
+        self.assertEqual(times, sorted(times))
+        self.assertGreater(times[-1], 100 * times[0])
+
+    def test_timelines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace, page, picture = (Path(folder) / name for name in ("trace.json", "page.html", "picture.svg"))
+            self.predict("matmul-reduce-scatter", *self.SIZE, "--ranks", 2, "--trace", trace, "--html", page,
+                         "--svg", picture)
+            events = json.loads(trace.read_text())["traceEvents"]
+            names = {event["name"] for event in events}
+            self.assertLessEqual({"product", "sum", "chunk", "serial", "fused"}, names)
+            self.assertEqual({event["pid"] for event in events}, {0, 1})
+            self.assertIn("Predicted: 2 ranks, h100", page.read_text())
+            ElementTree.fromstring(picture.read_text())
+
+    def test_several_sizes_are_a_list(self):
+        found = self.json("all-gather-matmul", "--m", "512,1024", "--n", 4096, "--k", 4096, "--plan", "fused chunk=64")
+        self.assertEqual([(one["m"], one["schedules"][1]["plan"]) for one in found],
+                         [(512, "fused chunk=64"), (1024, "fused chunk=64")])
+
+    def test_beside_what_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            measured = Path(folder) / "bench.json"
+            for op in FUSED:
+                result = self.plait("bench", op, "--m", 64, "--n", 256, "--k", 256, "--transport", "threads", "--repeat",
+                                    2, "--link", "1gbit,20us", "--parts", 2, "--json", measured)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                text = self.predict("--measured", measured)
+                self.assertTrue(text.startswith("Predicted, not measured"))
+                self.assertIn("of 3 within 10 %", text)
+                found = self.json("--measured", measured)
+                bench = json.loads(measured.read_text())
+                self.assertEqual([one["plan"] for one in found], ["serial", "pipelined parts=2", "fused"])
+                for one, of_bench in zip(found, bench["schedules"]):
+                    self.assertEqual(one["measured_ms"], of_bench["median_ms"])
+                    self.assertGreater(one["predicted_ms"], 0.9 * bench["t_gemm_ms"])
+                    self.assertAlmostEqual(one["error"], one["predicted_ms"] / one["measured_ms"] - 1)
+            result = self.plait("bench", "matmul-all-reduce", "--m", 8, "--n", 64, "--k", 64, "--transport", "threads",
+                                "--repeat", 1, "--json", measured)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("had no link", self.refusal("--measured", measured))
+            measured.write_text("{}")
+            self.assertIn("is not what plait bench OPERATOR --json writes", self.refusal("--measured", measured))
+            self.assertIn("can't be read", self.refusal("--measured", Path(folder) / "nothing.json"))
+
+    def test_refusals(self):
+        op = ("matmul-all-reduce", *self.SIZE)
+        for words, sentence in (
+                ((), "say what, such as matmul-all-reduce"),
+                (("matmul-all-reduse",), "did you mean matmul-all-reduce"),
+                (("matmul",), "cannot predict matmul"),
+                (("matmul-all-reduce", "--m", 8), "--n is missing"),
+                ((*op, "--device", "h900"), "there is no device h900; there are h100"),
+                ((*op, "--link", "rope"), "nor one of nvlink4"),
+                ((*op, "--device", "cpu"), "a processor has no usual network"),
+                ((*op, "--wiring", "round"), "none of pairs, ports and shared"),
+                ((*op, "--rate", "0"), "--rate 0 is no number above 0"),
+                ((*op, "--lost", "100"), "--lost"),
+                ((*op, "--ranks", "0"), "--ranks"),
+                ((*op, "--ranks", "65", "--html", "page.html"), "a timeline is of 64 ranks at most, not of 65"),
+                ((*op, "--weight", "s3"), "--weight s3 is no weight"),
+                ((*op, "--json", "a", "--html", "a"), "--json and --html both name a"),
+                (("--measured",), "--measured needs a value")):
+            with self.subTest(words):
+                self.assertIn(sentence, self.refusal(*words))
+
+
+if __name__ == "__main__":
+    unittest.main()
