@@ -46,6 +46,7 @@ inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
 
+class StandIn;
 class VirtualClock;
 
 class Group {
@@ -66,6 +67,10 @@ class Group {
   // Where waits are recorded; null: nowhere.
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
+
+  // Who multiplies in this rank's place; null: the rank itself.
+  StandIn* stand_in() const { return stand_in_; }
+  void set_stand_in(StandIn* stand_in) { stand_in_ = stand_in; }
 
   // The clock that this rank lives by; null: the host's.
   VirtualClock* clock() const { return clock_; }
@@ -140,9 +145,22 @@ class Group {
   WaitPolicy policy_;
   base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
+  StandIn* stand_in_ = nullptr;
   VirtualClock* clock_ = nullptr;
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
+};
+
+// While it lives, `stand_in` multiplies in the rank's place.
+class StoodInFor {
+ public:
+  StoodInFor(Group& group, StandIn& stand_in) : group_(group) { group.set_stand_in(&stand_in); }
+  StoodInFor(const StoodInFor&) = delete;
+  StoodInFor& operator=(const StoodInFor&) = delete;
+  ~StoodInFor() { group_.set_stand_in(nullptr); }
+
+ private:
+  Group& group_;
 };
 
 // A wait of one thread, known to the peers from the first say() on.

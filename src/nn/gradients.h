@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/function_ref.h"
+#include "comm/group.h"
 #include "nn/workspace.h"
 #include "plait/tensor_view.h"
 #include "plait/trace.h"
@@ -22,7 +23,7 @@ using Look = base::FunctionRef<void()>;
 
 struct Setting {
   GemmOptions gemm;
-  Trace* trace;
+  const comm::Group& group;  // whose trace and stand-in they are
 };
 
 void run(const WeightGradient& gradient, Workspace& workspace, const Setting& setting, Look look);

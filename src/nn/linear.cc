@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "comm/state.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
@@ -170,7 +171,7 @@ void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorVi
            .accumulate = call.accumulate},
           workspace(),
           {.gemm = {.backend = operators.backend, .threads = operators.threads},
-           .trace = comm_.trace()},
+           .group = comm_.state().group()},
           look);
 }
 

@@ -116,7 +116,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
                               .plan = plan_,
                               .threads = base::thread_count(options.threads),
                               .gemm = std::move(gemm),
-                              .trace = comm.trace()};
+                              .group = &comm.state().group()};
   if (alone) {
     operation_ = overlap::make_plain(std::move(setting));
   } else if (is_compute_first(desc.op)) {
@@ -133,7 +133,7 @@ void Prepared::mark_call() {
     trace->mark(Lane::compute, trace->intern(problem_));
 }
 
-void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::StandIn* stand_in) {
+void Prepared::run(const OpWeight& weight, const OpCall& call) {
   mark_call();
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
@@ -145,8 +145,7 @@ void Prepared::run(const OpWeight& weight, const OpCall& call, overlap::StandIn*
                    .out = call.out,
                    .bias = bias,
                    .gathered = call.gathered,
-                   .beside = call.beside,
-                   .stand_in = stand_in});
+                   .beside = call.beside});
 }
 
 }  // namespace ops

@@ -49,7 +49,7 @@ class Prepared {
   std::size_t held_bytes() const { return operation_->held_bytes() + bias_.bytes(); }
 
   // The call has been checked.
-  void run(const OpWeight& weight, const OpCall& call, overlap::StandIn* stand_in = nullptr);
+  void run(const OpWeight& weight, const OpCall& call);
 
  private:
   void mark_call();

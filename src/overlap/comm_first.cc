@@ -34,7 +34,7 @@ class CommFirst final : public Operation {
         state_(comm.state()),
         cut_(std::move(cut)),
         owners_(Ownership::sharded(problem_.m, problem_.k, comm.world())),
-        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.trace),
+        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
         exchange_(mailbox(comm), ways()),
         flows_(exchange_),
         computed_(static_cast<std::size_t>(comm.world())),
@@ -70,7 +70,7 @@ class CommFirst final : public Operation {
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
     flows_.beside = call.beside;
-    multiplier_.begin(call.operands, call.stand_in);
+    multiplier_.begin(call.operands, fused_);
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
     first_row_ = spreads() ? 0 : own().begin;

@@ -63,7 +63,7 @@ class ComputeFirst final : public Operation {
         cut_(std::move(shape.cut)),
         direct_(shape.direct),
         one_step_(shape.one_step),
-        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.trace),
+        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
         exchange_(mailbox(comm), ways()),
         flows_(exchange_),
         own_rows_(Ownership::sharded(problem_.m, problem_.n, comm.world())
@@ -131,7 +131,7 @@ class ComputeFirst final : public Operation {
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
     if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
-    multiplier_.begin(operands, call.stand_in);
+    multiplier_.begin(operands, direct_);
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       if (!reduces()) {

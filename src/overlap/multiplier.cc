@@ -4,15 +4,16 @@
 
 namespace plait::overlap {
 
-void Multiplier::begin(const Operands& operands, StandIn* stand_in) {
+void Multiplier::begin(const Operands& operands, bool fused) {
   operands_ = operands;
-  stand_in_ = stand_in;
+  fused_ = fused;
+  first_ = true;
   is_packed_ = false;
 }
 
 void Multiplier::pack() {
-  if (stand_in_ != nullptr || operands_.x.rows == 0) return;
-  const Span span(trace_, Lane::compute, "pack",
+  if (stand_in() != nullptr || operands_.x.rows == 0) return;
+  const Span span(trace(), Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
   is_packed_ = true;
@@ -38,10 +39,22 @@ void Multiplier::run(GemmCall& call, Look look) {
   const Range columns = call.window.columns;
   const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
-  const StandIn::Product product = {
-      .rows = rows, .columns = width, .k = gemm_.desc().k, .poll = poll_};
-  const Span span(trace_, Lane::compute, "product", {.flops = product.flops()});
-  if (stand_in_ != nullptr) return stand_in_->product(product, look);
+  const GemmDesc& desc = gemm_.desc();
+  const Span span(trace(), Lane::compute, "product", {.flops = 2 * rows * width * desc.k});
+  if (comm::StandIn* other = stand_in()) {
+    const bool first = std::exchange(first_, false);
+    return other->product({.rows = rows,
+                           .columns = width,
+                           .k = desc.k,
+                           .x_bytes = static_cast<double>(size_of(desc.x)),
+                           .weight_bytes = desc.quant ? desc.quant->bits / 8.0
+                                                      : static_cast<double>(size_of(desc.weight)),
+                           .out_bytes = static_cast<double>(size_of(desc.out)),
+                           .poll = poll_,
+                           .fused = fused_,
+                           .first = first},
+                          look);
+  }
   struct Watch {
     Look look;
     base::Nanoseconds poll;

@@ -9,8 +9,9 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "comm/group.h"
+#include "comm/stand_in.h"
 #include "overlap/cut.h"
-#include "overlap/stand_in.h"
 #include "plait/gemm.h"
 #include "plait/trace.h"
 
@@ -28,13 +29,18 @@ class Multiplier {
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
   using Look = base::FunctionRef<void()>;
 
-  Multiplier(Gemm gemm, std::int64_t poll, Trace* trace)
-      : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), trace_(trace) {}
+  // Null: there is no group that has a trace, or a stand-in.
+  Multiplier(Gemm gemm, std::int64_t poll, const comm::Group* group)
+      : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), group_(group) {}
 
   // What it works in, as far as it has come to be.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
-  void begin(const Operands& operands, StandIn* stand_in = nullptr);
+  // `fused`: the products that follow belong together, as the tiles of one.
+  void begin(const Operands& operands, bool fused = false);
+
+  // Whether a stand-in multiplies.
+  bool is_played() const { return stand_in() != nullptr; }
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
@@ -52,14 +58,17 @@ class Multiplier {
 
  private:
   void run(GemmCall& call, Look look);
+  Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
+  comm::StandIn* stand_in() const { return group_ == nullptr ? nullptr : group_->stand_in(); }
 
   Gemm gemm_;
   base::Nanoseconds poll_;
-  Trace* trace_;
+  const comm::Group* group_;
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
   bool is_packed_ = false;
-  StandIn* stand_in_ = nullptr;
+  bool fused_ = false;
+  bool first_ = true;
 };
 
 }  // namespace plait::overlap

@@ -30,7 +30,6 @@ struct Call {
   const float* bias = nullptr;                    // the operands' bias in f32
   TensorView gathered = {};                       // [m, k]; no data: not asked for
   const std::function<void()>* beside = nullptr;  // to be called now and then
-  StandIn* stand_in = nullptr;                    // who multiplies in this rank's place
 };
 
 class Operation {
@@ -49,8 +48,8 @@ struct Setting {
   Problem problem;
   Plan plan;
   int threads;
-  Gemm gemm;  // whose output is the wire where partial sums travel from it
-  Trace* trace = nullptr;
+  Gemm gemm;                           // whose output is the wire where partial sums travel from it
+  const comm::Group* group = nullptr;  // whose trace and stand-in they are
 };
 
 // Collective: mailboxes are made, where there is none that fits.

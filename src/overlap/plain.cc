@@ -8,14 +8,14 @@ namespace {
 class Plain final : public Operation {
  public:
   explicit Plain(Setting setting)
-      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.trace) {}
+      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group) {}
 
   void run(const Call& call) override {
-    multiplier_.begin(call.operands, call.stand_in);
+    multiplier_.begin(call.operands);
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
       if (call.beside != nullptr) (*call.beside)();
     });
-    copy_rows(call.operands.x, call.gathered);
+    if (!multiplier_.is_played()) copy_rows(call.operands.x, call.gathered);
   }
 
   std::size_t held_bytes() const override { return multiplier_.held_bytes(); }

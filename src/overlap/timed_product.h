@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "overlap/stand_in.h"
+#include "comm/stand_in.h"
 
 namespace plait::overlap {
 
@@ -13,7 +13,7 @@ namespace plait::overlap {
 // are multiplied.
 using Pace = std::optional<double>;
 
-class TimedProduct final : public StandIn {
+class TimedProduct final : public comm::StandIn {
  public:
   explicit TimedProduct(double pace) : pace_(pace) {}
 

@@ -9,15 +9,18 @@ void ModelledProduct::product(const Product& product, Look look) {
   // What it reads is there when the chores that bring it are done.
   clock_.settle();
   const base::Nanoseconds begin = clock_.now();
-  if (!fused_ || !launched_) clock_.spend(device_.launch);
-  launched_ = true;
-  const double takes =
-      product_time(device_, {product.rows, product.columns, product.k}, bytes_, fused_);
+  // What is fused is one kernel, launched once.
+  if (product.first || !product.fused) clock_.spend(device_.launch);
+  const double takes = product_time(device_, {product.rows, product.columns, product.k},
+                                    {.x = product.x_bytes,
+                                     .weight = weight_bytes_.value_or(product.weight_bytes),
+                                     .out = product.out_bytes},
+                                    product.fused);
   clock_.work({.time = static_cast<base::Nanoseconds>(std::llround(takes)),
                .poll = device_.poll > 0 ? device_.poll : product.poll,
                .share = device_.lost},
               look);
-  clock_.record(Lane::compute, "product", {.begin = begin, .end = clock_.now()},
+  clock_.record(Lane::compute, product.label, {.begin = begin, .end = clock_.now()},
                 {.flops = product.flops()});
 }
 

@@ -1,18 +1,20 @@
 // A product that takes the time that a modelled device would.
 #pragma once
 
+#include <optional>
+
+#include "comm/stand_in.h"
 #include "comm/virtual_clock.h"
-#include "overlap/stand_in.h"
 #include "predict/device.h"
 
 namespace plait::predict {
 
-class ModelledProduct final : public overlap::StandIn {
+class ModelledProduct final : public comm::StandIn {
  public:
-  // `fused`: all products of a call are one kernel, which is launched once.
-  ModelledProduct(comm::VirtualClock& clock, const Device& device, const ProductBytes& bytes,
-                  bool fused)
-      : clock_(clock), device_(device), bytes_(bytes), fused_(fused) {}
+  // `weight_bytes`: of an element, where that is not what the product says.
+  ModelledProduct(comm::VirtualClock& clock, const Device& device,
+                  std::optional<double> weight_bytes = {})
+      : clock_(clock), device_(device), weight_bytes_(weight_bytes) {}
 
   // Where the collective is looked at alone: products are there at once.
   void leave_out() { left_out_ = true; }
@@ -22,10 +24,8 @@ class ModelledProduct final : public overlap::StandIn {
  private:
   comm::VirtualClock& clock_;
   const Device& device_;
-  ProductBytes bytes_;
-  bool fused_;
+  std::optional<double> weight_bytes_;
   bool left_out_ = false;
-  bool launched_ = false;
 };
 
 }  // namespace plait::predict

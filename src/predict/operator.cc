@@ -1,7 +1,5 @@
 #include "predict/operator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -13,34 +11,13 @@
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "predict/modelled_product.h"
+#include "predict/nowhere.h"
 
 namespace plait::predict {
 namespace {
 
 // A rank that waits looks at one peer after another.
 constexpr base::Nanoseconds kLook = 10;
-
-// Addresses of matrices that nobody reads or writes: there is no memory behind them.
-class Nowhere {
- public:
-  explicit Nowhere(std::size_t bytes)
-      : bytes_(std::max<std::size_t>(bytes, 1)),
-        data_(::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                     0)) {
-    if (data_ == MAP_FAILED) base::fail_errno(base::sentence("cannot reserve ", bytes, " bytes"));
-  }
-  Nowhere(const Nowhere&) = delete;
-  Nowhere& operator=(const Nowhere&) = delete;
-  ~Nowhere() { ::munmap(data_, bytes_); }
-
-  TensorView view(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
-    return {.data = data_, .dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols};
-  }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
 
 std::int64_t share(std::int64_t whole, int rank, int world) {
   return static_cast<std::int64_t>(
@@ -86,10 +63,10 @@ class RankPlay {
                             .out = problem_.out,
                             .gathered = problem_.gathered},
                            weight, comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
-    ModelledProduct product(clock, machine_.device, bytes_of(problem_),
-                            plan.schedule == Schedule::fused);
+    ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
     if (!play.product) product.leave_out();
-    prepared.run(weight, call(shares, comm), &product);
+    const comm::StoodInFor stood_in(comm.state().group(), product);
+    prepared.run(weight, call(shares, comm));
     clock.settle();
   }
 
@@ -112,19 +89,23 @@ class RankPlay {
 
 }  // namespace
 
+comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
+  return {.ranks = machine.ranks,
+          .network = machine.network,
+          .hollow = true,
+          .chores = {.bytes_per_second = machine.device.memory(),
+                     .each = machine.device.chore,
+                     .beside = machine.device.beside},
+          .look = kLook,
+          .records = records};
+}
+
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
                 const Play& play) {
   const auto elements = static_cast<std::size_t>(std::max({problem.m, problem.n, problem.k}));
   const Nowhere nowhere(elements * elements * sizeof(float));
   const RankPlay rank(machine, problem, nowhere);
-  comm::modelled::World world({.ranks = machine.ranks,
-                               .network = machine.network,
-                               .hollow = true,
-                               .chores = {.bytes_per_second = machine.device.memory(),
-                                          .each = machine.device.chore,
-                                          .beside = machine.device.beside},
-                               .look = kLook,
-                               .records = play.records});
+  comm::modelled::World world(world_of(machine, play.records));
   world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
   Outcome outcome = {.time = world.end(), .records = {}};
   if (play.records) outcome.records = world.take_records();

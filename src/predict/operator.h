@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/modelled/world.h"
 #include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plait/plan.h"
@@ -23,6 +24,9 @@ struct Machine {
   Network network;
   int ranks = 1;
 };
+
+// Where the machine's ranks are played.
+comm::modelled::WorldOptions world_of(const Machine& machine, bool records);
 
 // Sizes of the whole problem: each rank has its share.
 struct Problem {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "comm/state.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/fill.h"
@@ -119,7 +120,8 @@ TensorView OpCase::out_of(Operator op) const {
 ConstTensorView OpCase::out() const { return out_of(key_.op); }
 
 OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm)
-    : weight_(one.weight()),
+    : group_(comm.state().group()),
+      weight_(one.weight()),
       call_({.x = one.x_of(op), .out = one.out_of(op)}),
       prepared_({.op = op,
                  .m = op == Operator::matmul ? one.multiplied_rows() : one.key_.m,
@@ -131,7 +133,8 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
 void OpCase::Runner::run(overlap::Pace pace) {
   if (!pace) return prepared_.run(weight_, call_);
   overlap::TimedProduct product(*pace);
-  prepared_.run(weight_, call_, &product);
+  const comm::StoodInFor stood_in(group_, product);
+  prepared_.run(weight_, call_);
 }
 
 std::unique_ptr<OpCase::Runner> OpCase::product(Communicator& comm) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/group.h"
 #include "ops/prepared.h"
 #include "overlap/timed_product.h"
 #include "plait/buffer.h"
@@ -35,6 +36,7 @@ class OpCase {
     void communicate() { run(0.0); }  // all but the product
 
    private:
+    comm::Group& group_;
     const OpWeight weight_;
     OpCall call_;
     ops::Prepared prepared_;

@@ -229,7 +229,40 @@ TEST(ModelledWorld, RefusesWhatIsNone) {
   EXPECT_THROW(World({.ranks = 0, .network = {.link = kLink}}), Error);
   EXPECT_THROW(World({.ranks = 2, .network = {.link = {.bytes_per_second = 0}}}), Error);
   World world({.ranks = 2, .network = {.link = kLink}});
-  EXPECT_THROW(world.run([](Communicator& comm) { comm.split(0, 0); }), Error);
+  EXPECT_THROW(world.run([](Communicator& comm) { comm.split(comm.rank(), 0); }), Error);
+}
+
+TEST(ModelledWorld, HasTheSameRanksOnceMore) {
+  World world({.ranks = 3, .network = {.link = kLink}, .hollow = true});
+  world.run([](Communicator& comm) {
+    auto beside = comm.split(0, comm.rank());
+    ASSERT_TRUE(beside.has_value());
+    // What is small is heard where memory is none, and in both groups at once.
+    std::vector<float> one(10, 1);
+    std::vector<float> other(10, 2);
+    Pending first = start_all_reduce({one.data(), one.size()}, {one.data(), one.size()}, *beside);
+    all_reduce({other.data(), other.size()}, comm);
+    first.wait();
+    EXPECT_EQ(one, std::vector<float>(10, 3));
+    EXPECT_EQ(other, std::vector<float>(10, 6));
+  });
+}
+
+// Of large ones nothing is written: they take their time alone.
+TEST(ModelledWorld, LargeCollectivesArePlayed) {
+  constexpr std::size_t kMany = 1 << 20;
+  World world({.ranks = 2,
+               .network = {.link = kLink},
+               .hollow = true,
+               .chores = {.bytes_per_second = 1e9}});
+  world.run([](Communicator& comm) {
+    std::vector<float> parts(kMany, 1);
+    std::vector<float> sums(kMany / 2, 7);
+    reduce_scatter({parts.data(), parts.size()}, {sums.data(), sums.size()}, comm);
+    EXPECT_EQ(sums, std::vector<float>(kMany / 2, 7));
+  });
+  // A copy of half of it, and a sum of two halves.
+  EXPECT_GE(world.end(), static_cast<Nanoseconds>(kMany / 2 * sizeof(float) * (2 + 3)));
 }
 
 }  // namespace

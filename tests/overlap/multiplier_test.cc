@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/state.h"
 #include "overlap/timed_product.h"
+#include "plait/communicator.h"
 
 namespace plait::overlap {
 namespace {
@@ -31,21 +34,26 @@ class PacedProduct : public testing::Test {
   void multiply(Pace pace) {
     std::fill(out_.begin(), out_.end(), kUntouched);
     looks_ = 0;
-    Multiplier multiplier(select_gemm({.m = kRows,
-                                       .n = kSize,
-                                       .k = kSize,
-                                       .x = Dtype::f32,
-                                       .weight = Dtype::f32,
-                                       .out = Dtype::f32},
-                                      {.threads = 1}),
-                          kPoll, nullptr);
-    TimedProduct timed(pace.value_or(0));
-    multiplier.begin({.x = view(x_),
-                      .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}},
-                     pace ? &timed : nullptr);
-    const base::Nanoseconds begin = base::now();
-    multiplier.multiply_rows(view(x_), view(out_), [this] { ++looks_; });
-    taken_ = base::now() - begin;
+    run_in_threads(1, [&](Communicator& comm) {
+      comm::Group& group = comm.state().group();
+      Multiplier multiplier(select_gemm({.m = kRows,
+                                         .n = kSize,
+                                         .k = kSize,
+                                         .x = Dtype::f32,
+                                         .weight = Dtype::f32,
+                                         .out = Dtype::f32},
+                                        {.threads = 1}),
+                            kPoll, &group);
+      TimedProduct timed(pace.value_or(0));
+      std::optional<comm::StoodInFor> stood_in;
+      if (pace) stood_in.emplace(group, timed);
+      multiplier.begin(
+          {.x = view(x_),
+           .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}});
+      const base::Nanoseconds begin = base::now();
+      multiplier.multiply_rows(view(x_), view(out_), [this] { ++looks_; });
+      taken_ = base::now() - begin;
+    });
   }
 
   bool is_untouched() const {

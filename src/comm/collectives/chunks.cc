@@ -14,6 +14,11 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
+bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore) {
+  VirtualClock* clock = mailbox.group().clock();
+  return clock != nullptr && pieces.large() && clock->plays(chore);
+}
+
 // world 2 → 8 slots of 32 KiB a lane; 64 → 8 of 8 KiB; 256 → 4 of 4 KiB
 Room room_for(int world) {
   Room room;
@@ -32,6 +37,8 @@ void Stream::copy_in(std::byte* out, const std::byte* data, std::uint32_t chunk)
     copy(bytes == 0 ? nullptr : out + pieces_.offset_bytes(chunk), data, bytes);
     return;
   }
+  const auto size = static_cast<std::int64_t>(bytes);
+  if (is_played(*mailbox_, pieces_, {.label = "take", .read = size, .written = size})) return;
   tensor::stream_copy(out + pieces_.offset_bytes(chunk), data, bytes);
   if (chunk + 1 == chunks_) tensor::stream_fence();
 }
@@ -41,10 +48,14 @@ bool Sender::send_next(const Tag& tag) {
   const std::size_t bytes = pieces_.bytes(next_);
   std::byte* const out = mailbox_->outbox(peer_, slot());
   const std::byte* const from = bytes == 0 ? nullptr : data_ + pieces_.offset_bytes(next_);
-  if (pieces_.large()) {
-    tensor::copy_ahead(out, from, bytes);
-  } else {
-    copy(out, from, bytes);
+  const auto size = static_cast<std::int64_t>(bytes);
+  const Chore chore = {.label = "copy", .read = size, .written = size, .to_peer = true};
+  if (!is_played(*mailbox_, pieces_, chore)) {
+    if (pieces_.large()) {
+      tensor::copy_ahead(out, from, bytes);
+    } else {
+      copy(out, from, bytes);
+    }
   }
   mailbox_->post(peer_, slot(), numbered(tag), bytes);
   step();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/mailbox_base.h"
+#include "comm/virtual_clock.h"
 #include "plait/collectives.h"
 
 namespace plait::comm {
@@ -83,6 +84,10 @@ class Pieces {
   std::size_t size_;
   std::size_t per_chunk_;
 };
+
+// Whether work with a chunk is done in name only: of large streams alone, because what ranks tell
+// one another in small ones they are to hear.
+bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore);
 
 // How many chunks went each way between this rank and a peer, over all calls.
 struct Cursor {

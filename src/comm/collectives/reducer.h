@@ -16,7 +16,8 @@ class Reducer {
   // same memory where the dtype is.
   Reducer(const Channels& channels, const ConstElements& mine, const Elements& out,
           const Pieces& pieces)
-      : rank_(channels.mailbox.group().rank()),
+      : mailbox_(&channels.mailbox),
+        rank_(channels.mailbox.group().rank()),
         mine_(static_cast<const std::byte*>(mine.data)),
         out_(static_cast<std::byte*>(out.data)),
         in_dtype_(mine.dtype),
@@ -32,7 +33,7 @@ class Reducer {
   // Sums the next chunk, where all its parts are here.
   bool reduce_next(const Tag& tag) {
     if (!gather(tag)) return false;
-    if (pieces_.count(next_) > 0) {
+    if (pieces_.count(next_) > 0 && !is_sum_played()) {
       tensor::sum_in_order(out_ + pieces_.offset(next_) * size_of(dtype_), dtype_, parts_.data(),
                            world(), in_dtype_, pieces_.count(next_));
     }
@@ -61,6 +62,12 @@ class Reducer {
 
  private:
   int world() const { return static_cast<int>(parts_.size()); }
+
+  bool is_sum_played() const {
+    const auto read = static_cast<std::int64_t>(pieces_.bytes(next_)) * world();
+    const auto written = static_cast<std::int64_t>(pieces_.count(next_) * size_of(dtype_));
+    return is_played(*mailbox_, pieces_, {.label = "sum", .read = read, .written = written});
+  }
 
   // Finds the parts of the next chunk; false where not all are here.
   bool gather(const Tag& tag) {
@@ -91,6 +98,7 @@ class Reducer {
     std::memcpy(out, kept, pieces_.bytes(next_));
   }
 
+  MailboxBase* mailbox_;
   int rank_;
   const std::byte* mine_;
   std::byte* out_;

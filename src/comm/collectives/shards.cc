@@ -34,7 +34,9 @@ class AllGather final : public Task {
  public:
   AllGather(Communicator::State& state, const ConstElements& mine, const Elements& all,
             const Layout& shards)
-      : Task(shard_tag(Operation::all_gather, all, all.dtype, shards)) {
+      : Task(shard_tag(Operation::all_gather, all, all.dtype, shards)),
+        mailbox_(state.mailbox()),
+        pieces_(mine.count, mine.dtype, state.channels().room) {
     const Channels channels = state.channels();
     const int rank = state.group().rank();
     own_ = at(all.data, shards.offsets[rank], all.dtype);
@@ -50,7 +52,10 @@ class AllGather final : public Task {
   }
 
   void begin() override {
-    if (own_ != mine_ && bytes_ > 0) std::memcpy(own_, mine_, bytes_);
+    if (own_ == mine_ || bytes_ == 0) return;
+    const auto size = static_cast<std::int64_t>(bytes_);
+    if (!is_played(mailbox_, pieces_, {.label = "take", .read = size, .written = size}))
+      std::memcpy(own_, mine_, bytes_);
   }
 
   bool step() override {
@@ -69,6 +74,8 @@ class AllGather final : public Task {
   Senders senders_;
   Receivers receivers_;
   std::vector<std::byte*> places_;
+  MailboxBase& mailbox_;
+  Pieces pieces_;
   std::byte* own_;
   const void* mine_;
   std::size_t bytes_;

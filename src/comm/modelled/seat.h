@@ -16,6 +16,9 @@ class Seat final : public VirtualClock {
 
   int rank() const { return rank_; }
 
+  // Groups of a rank are numbered as it makes them, which all ranks do alike.
+  int next_group() { return groups_++; }
+
   Nanoseconds now() const override { return now_; }
   void spend(Nanoseconds time) override;
   void work(const Work& work, base::FunctionRef<void()> look) override;
@@ -54,6 +57,7 @@ class Seat final : public VirtualClock {
 
   World::Stage& stage_;
   int rank_;
+  int groups_ = 0;
   Nanoseconds now_ = 0;
   Nanoseconds beside_until_ = 0;
 

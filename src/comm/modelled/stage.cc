@@ -78,11 +78,11 @@ World::Stage::Gifts World::Stage::meet(Seat& seat, const std::string& mine, cons
   return meeting->gifts;
 }
 
-Slots& World::Stage::slots(std::size_t number, const MailboxDesc& desc) {
-  if (slots_.size() <= number) slots_.resize(number + 1);
-  if (slots_[number] == nullptr)
-    slots_[number] = std::make_unique<Slots>(desc, world(), options_.hollow);
-  return *slots_[number];
+Slots& World::Stage::slots(const Which& which, const MailboxDesc& desc) {
+  std::unique_ptr<Slots>& slots = slots_[which];
+  if (slots == nullptr)
+    slots = std::make_unique<Slots>(desc, world(), options_.hollow && which.number > 0);
+  return *slots;
 }
 
 void World::Stage::end(End end, const Failure& failure) {

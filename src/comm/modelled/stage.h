@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,8 +44,13 @@ class World::Stage {
   using Gifts = std::shared_ptr<const std::vector<std::string>>;
   Gifts meet(Seat& seat, const std::string& mine, const Tag& tag);
 
-  // The slots of the mailbox that a rank makes as its so-and-so-manieth.
-  Slots& slots(std::size_t number, const MailboxDesc& desc);
+  // The slots of a mailbox: of which of a rank's groups it is, and which of those that this has
+  // made. The first is what the group's collectives use, and has memory always.
+  struct Which {
+    int group, number;
+    auto operator<=>(const Which&) const = default;
+  };
+  Slots& slots(const Which& which, const MailboxDesc& desc);
 
   // How the whole group ends; the first record of each kind stands.
   bool has_ended(End end) const { return ends_[static_cast<std::size_t>(end)].has_value(); }
@@ -67,7 +74,7 @@ class World::Stage {
   std::vector<std::unique_ptr<Seat>> seats_;
   std::set<std::pair<Nanoseconds, int>> agenda_;  // who goes on when
   std::shared_ptr<Meeting> meeting_;
-  std::vector<std::unique_ptr<Slots>> slots_;
+  std::map<Which, std::unique_ptr<Slots>> slots_;
   std::array<std::optional<Failure>, kEnds> ends_;
 };
 

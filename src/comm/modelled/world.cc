@@ -47,7 +47,7 @@ class ModelledGroup final : public Group {
 class ModelledTransport final : public Transport {
  public:
   ModelledTransport(const std::shared_ptr<World::Stage>& stage, int rank)
-      : stage_(stage), group_(stage, rank) {}
+      : stage_(stage), group_(stage, rank), number_(stage->seat(rank).next_group()) {}
 
   Group& group() override { return group_; }
 
@@ -60,11 +60,17 @@ class ModelledTransport final : public Transport {
     const auto purposes = stage_->meet(seat(), mine, {.operation = Operation::make_mailbox});
     for (int peer = 0; peer < group_.world(); ++peer)
       check_same_purpose(group_.rank(), mine, peer, (*purposes)[static_cast<std::size_t>(peer)]);
-    return std::make_unique<ModelledMailbox>(stage_, group_, stage_->slots(mailboxes_++, desc));
+    return std::make_unique<ModelledMailbox>(
+        stage_, group_, stage_->slots({.group = number_, .number = mailboxes_++}, desc));
   }
 
-  std::unique_ptr<Transport> subgroup(const std::vector<int>& /*members*/) override {
-    base::fail(Code::invalid_argument, "split: modelled ranks stay together");
+  // The same ranks once more.
+  std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override {
+    for (int rank = 0; rank < group_.world(); ++rank) {
+      const bool same = static_cast<int>(members.size()) == group_.world() && members[rank] == rank;
+      PLAIT_CHECK(same, "split: modelled ranks stay together, and in their order");
+    }
+    return std::make_unique<ModelledTransport>(stage_, group_.rank());
   }
 
   std::optional<Link> link() const override { return stage_->wires().network().link; }
@@ -75,7 +81,8 @@ class ModelledTransport final : public Transport {
 
   std::shared_ptr<World::Stage> stage_;
   ModelledGroup group_;
-  std::size_t mailboxes_ = 0;
+  int number_;
+  int mailboxes_ = 0;
 };
 
 }  // namespace

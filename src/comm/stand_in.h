@@ -1,14 +1,16 @@
 // Who takes the place of a rank's products where they are not to be multiplied: for measuring a
-// schedule on a machine with fewer cores than ranks (TimedProduct), or predicting it for a machine
-// that is not here (predict/modelled_product.h).
+// schedule on a machine with fewer cores than ranks (overlap/timed_product.h), or predicting it for
+// a machine that is not here (predict/modelled_product.h). Group::stand_in() says whether there is
+// one; waits, chunks and their order are the schedule's own all the same.
 #pragma once
 
 #include <cstdint>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "plait/trace.h"
 
-namespace plait::overlap {
+namespace plait::comm {
 
 class StandIn {
  public:
@@ -16,7 +18,13 @@ class StandIn {
 
   struct Product {
     std::int64_t rows, columns, k;
+    double x_bytes, weight_bytes, out_bytes;  // of an element
     base::Nanoseconds poll;
+    Label label = "product";
+
+    // Of several that follow one another in one call and could be one kernel: which of them.
+    bool fused = false;
+    bool first = true;
 
     std::int64_t flops() const { return 2 * rows * columns * k; }
   };
@@ -27,4 +35,4 @@ class StandIn {
   virtual void product(const Product& product, Look look) = 0;
 };
 
-}  // namespace plait::overlap
+}  // namespace plait::comm
