@@ -1,4 +1,4 @@
-// plait predict: how long an operator takes on a machine that is not here.
+// plait predict: how long operators and models take on machines that are not here.
 #include <fmt/format.h>
 
 #include <string>
@@ -31,9 +31,11 @@ void print_help() {
       "modelled ranks, each with a clock of its own; the answer is a prediction, and says on what\n"
       "assumptions.\n\n"
       "Usage: plait predict OPERATOR --m M --n N --k K [OPTIONS]\n"
+      "       plait predict MODEL --tp N [OPTIONS]\n"
       "       plait predict --measured FILE\n\n"
       "Operators:\n";
   for (const std::string& word : operators()) page += "  " + word + "\n";
+  page += "\nModels:\n  " + model_names() + "\n";
   page += "\nDevices:\n";
   for (const predict::Device& device : predict::devices())
     page += fmt::format("  {:<12} {:.0f} TFLOP/s and {:.0f} GB/s at most\n", device.name,
@@ -44,10 +46,11 @@ void print_help() {
                         network.summary);
   page +=
       "\nOptions:\n"
-      "  -h, --help     print this page; after OPERATOR or --measured, its own\n\n"
+      "  -h, --help     print this page; after OPERATOR, MODEL or --measured, its own\n\n"
       "Exit status: 0; 2 for wrong usage.\n\n"
       "Examples:\n"
       "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
+      "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
       "  plait predict --measured bench.json\n";
   answer(page);
 }
@@ -62,9 +65,12 @@ int predict(Words words) {
     return kDone;
   }
   if (first.starts_with("-")) return predict_measured(words);
+  if (const Model* model = find_model(first)) return predict_model(*model, words.subspan(1));
   const auto op = parse_operator(first);
-  PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first,
-              did_you_mean(first, operators()), " (plait predict --help)");
+  std::vector<std::string> names = operators();
+  for (const Model& model : models()) names.emplace_back(model.name);
+  PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first, did_you_mean(first, names),
+              " (plait predict --help)");
   return predict_operator(*op, words.subspan(1));
 }
 

@@ -103,6 +103,23 @@ class PredictTest(CommandTest):
             self.assertIn("is not what plait bench OPERATOR --json writes", self.refusal("--measured", measured))
             self.assertIn("can't be read", self.refusal("--measured", Path(folder) / "nothing.json"))
 
+    def test_a_training_step(self):
+        words = ("--tp", 4, "--tokens", 2048, "--sequence", 1024, "--parts", 2)
+        text = self.predict("llama2-7b", *words)
+        self.assertTrue(text.startswith("Predicted, not measured"))
+        for part in ("4 ranks; device h100", "qkv (column)", "down (row)", "each layer's best", "attention at 50 %"):
+            self.assertIn(part, text)
+        self.assertIn("+7.85 %", self.predict("llama2-70b", "--tokens", 1024, "--schedule", "fused"))
+        found = self.json("llama2-7b", *words)
+        self.assertEqual([one["plan"] for one in found["plans"]], ["serial", "pipelined parts=2", "fused"])
+        for one in found["plans"]:
+            layers = sum(layer["forward_ms"] + layer["backward_ms"] for layer in one["layers"])
+            self.assertAlmostEqual(one["step_ms"], 32 * layers + found["rest_ms"])
+            self.assertAlmostEqual(one["gain"], found["plans"][0]["step_ms"] / one["step_ms"] - 1)
+            self.assertLessEqual(one["gain"], found["best_gain"])
+        for option in ("--whole-rows", "--keep-gathered", "--column-backward"):
+            self.assertNotEqual(self.json("llama2-7b", *words, option)["plans"], found["plans"], option)
+
     def test_refusals(self):
         op = ("matmul-all-reduce", *self.SIZE)
         for words, sentence in (
@@ -110,6 +127,9 @@ class PredictTest(CommandTest):
                 (("matmul-all-reduse",), "did you mean matmul-all-reduce"),
                 (("matmul",), "cannot predict matmul"),
                 (("matmul-all-reduce", "--m", 8), "--n is missing"),
+                (("lama2-70b",), "did you mean llama2-70b"),
+                (("llama2-70b", "--tp", 300), "no more than 256 ranks share a layer here"),
+                (("llama2-70b", "--tokens", "many"), "--tokens"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "nor one of nvlink4"),
                 ((*op, "--device", "cpu"), "a processor has no usual network"),

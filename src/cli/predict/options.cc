@@ -99,7 +99,7 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
                      .wire = read_dtype("--wire", wishes.wire),
                      .weight_bytes = weight_bytes(wishes.weight, x)};
   options.weight = wishes.weight.empty() ? std::string(name(x)) : wishes.weight;
-  options.machine = read_machine(wishes.machine);
+  options.machine = read_machine(wishes.machine, "--ranks");
   options.plans = read_plans(op, wishes.plan);
   options.json = wishes.json;
   options.trace = wishes.trace;
@@ -118,8 +118,8 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
 
 }  // namespace
 
-void add_options(Options& options, MachineWords& words, const char* ranks_names) {
-  options.add(ranks_names, "N", words.ranks, "how many ranks (default: 8)");
+void add_options(Options& options, MachineWords& words, const char* ranks) {
+  options.add(ranks, "N", words.ranks, "how many ranks (default: 8)");
   options.add("--device", "NAME", words.device,
               "what each rank has (default: h100): " + device_names());
   options.add("-l,--link", "LINK", words.link,
@@ -136,12 +136,12 @@ void add_options(Options& options, MachineWords& words, const char* ranks_names)
               "of the rate while chunks travel (default: the device's)");
 }
 
-predict::Machine read_machine(const MachineWords& words) {
+predict::Machine read_machine(const MachineWords& words, const char* ranks) {
   constexpr double kMostRate = 1e6;
   predict::Machine machine = {
       .device = predict::find_device(words.device),
       .network = predict::find_network(words.link.empty() ? usual_link(words.device) : words.link),
-      .ranks = static_cast<int>(read_number("--ranks", words.ranks, 1, kMostRanks))};
+      .ranks = static_cast<int>(read_number(ranks, words.ranks, 1, kMostRanks))};
   if (!words.wiring.empty()) machine.network.wiring = read_wiring(words.wiring);
   if (!words.rate.empty()) {
     machine.device.peak_flops = read_positive("--rate", words.rate, kMostRate) * 1e12;

@@ -22,8 +22,9 @@ struct MachineWords {
   std::string lost = {};
 };
 
-void add_options(Options& options, MachineWords& words, const char* ranks_names);
-predict::Machine read_machine(const MachineWords& words);
+// `ranks` is the option that says how many there are.
+void add_options(Options& options, MachineWords& words, const char* ranks);
+predict::Machine read_machine(const MachineWords& words, const char* ranks);
 
 struct OpPredictOptions {
   std::vector<OpSize> sizes;

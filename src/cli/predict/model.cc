@@ -1,0 +1,248 @@
+// plait predict MODEL: the parallel layers of a transformer, forward and backward, and what their
+// overlap makes of a whole training step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/bench/table.h"
+#include "cli/options.h"
+#include "cli/predict/predictions.h"
+#include "cli/predict/report.h"
+#include "cli/speech.h"
+#include "cli/values.h"
+#include "predict/model.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr const char* kPurpose =
+    "Predicts a training step of a model whose layers are shared by the ranks (tensor parallel):\n"
+    "plait's own layers, forward and backward, played by modelled ranks in every plan, and the\n"
+    "rest of the step reckoned by hand. Nothing is measured, and nothing is multiplied.";
+
+constexpr const char* kExamples =
+    "Exit status: 0; 2 for wrong usage.\n\n"
+    "Examples:\n"
+    "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
+    "  plait predict bloom-7b --tp 8 --tokens 8192 --sequence 2048 --device a100\n";
+
+// What the reference system's makers say that it brings to a whole training step at TP 8.
+struct Published {
+  std::string_view model;
+  double gain;
+};
+constexpr std::array<Published, 3> kPublished = {{
+    {"bloom-7b", 0.0320},
+    {"bloom-176b", 0.0547},
+    {"llama2-70b", 0.0785},
+}};
+
+// As typed.
+struct Wishes {
+  MachineWords machine = {};
+  PlanWords plan = {};
+  std::string tokens = "8192";
+  std::string sequence = "4096";
+  std::string wire = "bf16";
+  bool whole_rows = false;
+  bool column_backward = false;
+  bool keeps = false;
+  std::string json = {};
+};
+
+struct ModelPrediction {
+  predict::Step step;
+  predict::Machine machine;
+  std::vector<Plan> plans;                               // the serial one first
+  std::vector<std::vector<predict::BlockLayer>> blocks;  // by plan
+  predict::Rest rest;
+
+  // Of all layers of a block, and of the whole step.
+  double layers(std::size_t plan) const {
+    double sum = 0;
+    for (const predict::BlockLayer& one : blocks[plan])
+      sum += static_cast<double>(one.times.both());
+    return sum;
+  }
+  double whole(std::size_t plan) const {
+    return layers(plan) * static_cast<double>(step.model->layers) + static_cast<double>(rest.all());
+  }
+
+  // Each layer in the plan that suits it best, as a table of plans per shape would have it.
+  double best_layers() const {
+    double sum = 0;
+    for (std::size_t layer = 0; layer < blocks.front().size(); ++layer) {
+      const auto time = [&](auto part) {
+        double best = static_cast<double>(blocks.front()[layer].times.*part);
+        for (const auto& block : blocks)
+          best = std::min(best, static_cast<double>(block[layer].times.*part));
+        return best;
+      };
+      sum += time(&predict::LayerTimes::forward) + time(&predict::LayerTimes::backward);
+    }
+    return sum;
+  }
+  double best_whole() const {
+    return best_layers() * static_cast<double>(step.model->layers) +
+           static_cast<double>(rest.all());
+  }
+};
+
+std::string show_time(double nanoseconds) {
+  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
+}
+
+std::string show_gain(double serial, double time) {
+  return fmt::format("{:+.2f} %", 100 * (serial / time - 1));
+}
+
+std::string show_published(const Model& model) {
+  for (const Published& one : kPublished) {
+    if (one.model == model.name)
+      return fmt::format(
+          "Published for the reference system on its own devices, at 8 ranks, of batch, sequence "
+          "and "
+          "baseline\nthat are not stated: {:+.2f} % of a whole step.\n",
+          100 * one.gain);
+  }
+  return {};
+}
+
+std::string show_text(const ModelPrediction& prediction) {
+  const predict::Step& step = prediction.step;
+  std::string text = fmt::format(
+      "{}\n\n{}  {} tokens in sequences of {}, {}, wire {}\n{}{}\n\n", kItIsAPrediction,
+      step.model->name, step.tokens, step.sequence,
+      step.layers.sequence_parallel ? "sequence parallel" : "not sequence parallel",
+      name(step.layers.wire), show_assumptions(prediction.machine), predict::describe_rest());
+  Table layers({"a block's layers", "in", "out", "plan", "forward", "backward", "speed-up"},
+               /*left=*/1);
+  for (std::size_t layer = 0; layer < prediction.blocks.front().size(); ++layer) {
+    const auto serial = static_cast<double>(prediction.blocks.front()[layer].times.both());
+    for (std::size_t plan = 0; plan < prediction.plans.size(); ++plan) {
+      const predict::BlockLayer& one = prediction.blocks[plan][layer];
+      layers.add({fmt::format("{} ({})", one.layer.name, name(one.layer.kind)),
+                  std::to_string(one.layer.in), std::to_string(one.layer.out),
+                  name(prediction.plans[plan]), show_time(static_cast<double>(one.times.forward)),
+                  show_time(static_cast<double>(one.times.backward)),
+                  fmt::format("{:.3f}", serial / static_cast<double>(one.times.both()))});
+    }
+  }
+  Table steps({"a step", "layers", "rest", "whole", "gain"}, /*left=*/1);
+  const double serial = prediction.whole(0);
+  const auto blocks = static_cast<double>(step.model->layers);
+  const std::string rest = show_time(static_cast<double>(prediction.rest.all()));
+  for (std::size_t plan = 0; plan < prediction.plans.size(); ++plan) {
+    steps.add({name(prediction.plans[plan]), show_time(blocks * prediction.layers(plan)), rest,
+               show_time(prediction.whole(plan)), show_gain(serial, prediction.whole(plan))});
+  }
+  steps.add({"each layer's best", show_time(blocks * prediction.best_layers()), rest,
+             show_time(prediction.best_whole()), show_gain(serial, prediction.best_whole())});
+  text += layers.text() + '\n' + steps.text();
+  const std::string published =
+      prediction.machine.ranks == 8 ? show_published(*step.model) : std::string();
+  return published.empty() ? text : text + '\n' + published;
+}
+
+nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
+  using Json = nlohmann::ordered_json;
+  const auto ms = [](double nanoseconds) { return nanoseconds * 1e-6; };
+  Json plans = Json::array();
+  for (std::size_t plan = 0; plan < prediction.plans.size(); ++plan) {
+    Json layers = Json::array();
+    for (const predict::BlockLayer& one : prediction.blocks[plan]) {
+      layers.push_back({{"layer", one.layer.name},
+                        {"kind", name(one.layer.kind)},
+                        {"in", one.layer.in},
+                        {"out", one.layer.out},
+                        {"forward_ms", ms(static_cast<double>(one.times.forward))},
+                        {"backward_ms", ms(static_cast<double>(one.times.backward))}});
+    }
+    plans.push_back({{"plan", name(prediction.plans[plan])},
+                     {"layers", std::move(layers)},
+                     {"step_ms", ms(prediction.whole(plan))},
+                     {"gain", prediction.whole(0) / prediction.whole(plan) - 1}});
+  }
+  return {{"prediction", true},
+          {"model", prediction.step.model->name},
+          {"tp", prediction.machine.ranks},
+          {"tokens", prediction.step.tokens},
+          {"sequence", prediction.step.sequence},
+          {"sequence_parallel", prediction.step.layers.sequence_parallel},
+          {"device", prediction.machine.device.name},
+          {"rest_ms", ms(static_cast<double>(prediction.rest.all()))},
+          {"plans", std::move(plans)},
+          {"best_gain", prediction.whole(0) / prediction.best_whole() - 1}};
+}
+
+ModelPrediction understand(const Model& model, const Wishes& wishes) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
+  constexpr int kMostRanks = 256;
+  ModelPrediction prediction = {
+      .step = {.model = &model,
+               .tokens = read_number("--tokens", wishes.tokens, 1, kMostTokens),
+               .sequence = read_number("--sequence", wishes.sequence, 1, kMostTokens)},
+      .machine = read_machine(wishes.machine, "--tp"),
+      .plans = read_plans(Operator::all_gather_matmul, wishes.plan),
+      .blocks = {},
+      .rest = {}};
+  PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
+              ": no more than ", kMostRanks, " ranks share a layer here");
+  predict::LayerProblem& layers = prediction.step.layers;
+  layers.wire = read_dtype("--wire", wishes.wire);
+  layers.sequence_parallel = !wishes.whole_rows;
+  layers.column_backward = wishes.column_backward;
+  layers.recompute_all_gather = !wishes.keeps;
+  return prediction;
+}
+
+void write(const std::string& path, const ModelPrediction& prediction) {
+  const std::string text = show_json(prediction).dump(2) + "\n";
+  if (path == "-") return answer(text);
+  base::AtomicFile file(path);
+  file.append(text);
+  file.commit();
+}
+
+}  // namespace
+
+int predict_model(const Model& model, Words words) {
+  Wishes wishes;
+  wishes.plan.parts = "2,4,8";
+  const std::string verb = "predict " + std::string(model.name);
+  Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
+  add_options(options, wishes.machine, "--tp");
+  options.add("--tokens", "N", wishes.tokens, "of a micro-batch (default: 8192)");
+  options.add("--sequence", "N", wishes.sequence, "tokens of a sequence (default: 4096)");
+  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: bf16)");
+  options.add_flag("--whole-rows", wishes.whole_rows,
+                   "not sequence parallel: every rank has all rows between layers");
+  options.add_flag("--column-backward", wishes.column_backward,
+                   "column layers make the gradient of x by an operator in a plan");
+  options.add_flag("--keep-gathered", wishes.keeps,
+                   "column layers keep what forward has gathered for backward");
+  add_options(options, wishes.plan);
+  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+  const std::size_t leading = options.leading(words);
+  PLAIT_CHECK(leading == words.size(), "unexpected word ",
+              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
+  if (!options.parse(words)) return kDone;
+  ModelPrediction prediction = understand(model, wishes);
+  if (!wishes.json.empty() && wishes.json != "-") base::check_writable(wishes.json);
+  prediction.rest = rest_of(prediction.machine, prediction.step);
+  for (const Plan& plan : prediction.plans)
+    prediction.blocks.push_back(predict_block(prediction.machine, prediction.step, plan));
+  if (wishes.json != "-") answer(show_text(prediction));
+  if (!wishes.json.empty()) write(wishes.json, prediction);
+  return kDone;
+}
+
+}  // namespace plait::cli

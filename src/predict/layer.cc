@@ -1,0 +1,120 @@
+#include "predict/layer.h"
+
+#include <algorithm>
+
+#include "comm/modelled/world.h"
+#include "comm/state.h"
+#include "comm/virtual_clock.h"
+#include "plait/collectives.h"
+#include "plait/linear.h"
+#include "predict/modelled_product.h"
+#include "predict/nowhere.h"
+
+namespace plait::predict {
+namespace {
+
+// When the last rank was at it.
+struct Moments {
+  base::Nanoseconds begin = 0;
+  base::Nanoseconds forward = 0;
+  base::Nanoseconds backward = 0;
+};
+
+// The matrices of a step, each somewhere else.
+struct Matrices {
+  Nowhere x, weight, out, grad_x, grad_weight, grad_out;
+
+  Matrices(std::size_t input_bytes, std::size_t weight_bytes, std::size_t output_bytes)
+      : x(input_bytes),
+        weight(weight_bytes),
+        out(output_bytes),
+        grad_x(input_bytes),
+        grad_weight(weight_bytes),
+        grad_out(output_bytes) {}
+};
+
+class LayerPlay {
+ public:
+  LayerPlay(const Machine& machine, const LayerProblem& problem, const Plan& plan)
+      : machine_(machine),
+        problem_(problem),
+        options_({.sequence_parallel = problem.sequence_parallel,
+                  .recompute_all_gather = problem.recompute_all_gather,
+                  .column_backward = problem.column_backward,
+                  .operators = {.wire = problem.wire, .plan = plan, .threads = 1}}),
+        matrices_(bytes(problem.rows, problem.inputs), bytes(problem.outputs, problem.inputs),
+                  bytes(problem.rows, problem.outputs)) {}
+
+  // As one rank.
+  void run(Communicator& comm, Moments& moments) const {
+    comm::VirtualClock& clock = *comm.state().group().clock();
+    ModelledProduct product(clock, machine_.device);
+    const comm::StoodInFor stood_in(comm.state().group(), product);
+    if (problem_.kind == LinearKind::column) {
+      run<ColumnParallelLinear>(comm, moments);
+    } else {
+      run<RowParallelLinear>(comm, moments);
+    }
+  }
+
+ private:
+  std::size_t bytes(std::int64_t rows, std::int64_t cols) const {
+    return static_cast<std::size_t>(rows * cols) * size_of(problem_.dtype);
+  }
+
+  static std::int64_t share(std::int64_t whole, const Communicator& comm) {
+    return static_cast<std::int64_t>(
+        balanced_shard(static_cast<std::size_t>(whole), comm.rank(), comm.world()).count);
+  }
+
+  template <class Layer>
+  void run(Communicator& comm, Moments& moments) const {
+    comm::VirtualClock& clock = *comm.state().group().clock();
+    const bool column = problem_.kind == LinearKind::column;
+    const bool sharded = problem_.sequence_parallel;
+    const std::int64_t inputs = column ? problem_.inputs : share(problem_.inputs, comm);
+    const std::int64_t outputs = column ? share(problem_.outputs, comm) : problem_.outputs;
+    const std::int64_t own_rows = share(problem_.rows, comm);
+    const std::int64_t rows_in = sharded && column ? own_rows : problem_.rows;
+    const std::int64_t rows_out = sharded && !column ? own_rows : problem_.rows;
+    const auto view = [&](const Nowhere& of, std::int64_t rows, std::int64_t cols) {
+      return of.view(problem_.dtype, rows, cols);
+    };
+    Layer layer({.weight = WeightView{.view = view(matrices_.weight, outputs, inputs),
+                                      .layout = WeightLayout::out_in}},
+                comm, options_);
+    const auto at = [&](base::Nanoseconds& moment) {
+      clock.settle();
+      moment = std::max(moment, clock.now());
+    };
+    at(moments.begin);
+    LinearState state;
+    layer.forward(
+        {.x = view(matrices_.x, rows_in, inputs), .out = view(matrices_.out, rows_out, outputs)},
+        &state);
+    at(moments.forward);
+    layer.backward({.grad_out = view(matrices_.grad_out, rows_out, outputs),
+                    .grad_x = view(matrices_.grad_x, rows_in, inputs),
+                    .grad_weight = view(matrices_.grad_weight, outputs, inputs)},
+                   state);
+    at(moments.backward);
+  }
+
+  const Machine& machine_;
+  const LayerProblem& problem_;
+  LinearOptions options_;
+  Matrices matrices_;
+};
+
+}  // namespace
+
+LayerTimes predict(const Machine& machine, const LayerProblem& problem, const Plan& plan) {
+  const LayerPlay play(machine, problem, plan);
+  comm::modelled::World world(world_of(machine, /*records=*/false));
+  Moments moments;
+  world.run([&](Communicator& comm) { play.run(comm, moments); });
+  return {.forward = moments.forward - moments.begin,
+          .backward = moments.backward - moments.forward};
+}
+
+}  // namespace plait::predict

@@ -1,0 +1,63 @@
+#include "predict/model.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace plait::predict {
+namespace {
+
+// Forward, and backward that does everything again and two and a half times as much.
+constexpr double kAttentionTimes = 3.5;
+constexpr double kAttentionShare = 0.5;  // of a product's rate
+
+// Reads and writes, forward and backward together.
+constexpr double kRowPasses = 24;   // of a block's rows, of which each rank has its shard
+constexpr double kInnerPasses = 8;  // of what is between up and down
+
+base::Nanoseconds nanoseconds(double seconds) {
+  return static_cast<base::Nanoseconds>(std::llround(seconds * 1e9));
+}
+
+}  // namespace
+
+std::vector<BlockLayer> predict_block(const Machine& machine, const Step& step, const Plan& plan) {
+  std::vector<BlockLayer> layers;
+  for (const LinearLayer& layer : linear_layers(*step.model)) {
+    LayerProblem problem = step.layers;
+    problem.kind = layer.kind;
+    problem.rows = step.tokens;
+    problem.inputs = layer.in;
+    problem.outputs = layer.out;
+    layers.push_back({.layer = layer, .times = predict(machine, problem, plan)});
+  }
+  return layers;
+}
+
+Rest rest_of(const Machine& machine, const Step& step) {
+  const Model& model = *step.model;
+  const auto ranks = static_cast<double>(machine.ranks);
+  const auto blocks = static_cast<double>(model.layers);
+  const auto tokens = static_cast<double>(step.tokens);
+  const auto hidden = static_cast<double>(model.hidden);
+  const auto inner = static_cast<double>(model.ffn * (model.gated ? 2 : 1));
+  const auto size = static_cast<double>(size_of(step.layers.dtype));
+  const double rate = machine.device.flops();
+  // Two products with half of the sequence each, because nobody attends to what comes later.
+  const double attention =
+      2 * 2 * tokens * static_cast<double>(step.sequence) / 2 * hidden / ranks * kAttentionTimes;
+  const double passes = tokens / ranks * size * (kRowPasses * hidden + kInnerPasses * inner);
+  const double head = 3 * 2 * tokens * hidden * static_cast<double>(model.vocab) / ranks;
+  return {.attention = nanoseconds(blocks * attention / (rate * kAttentionShare)),
+          .passes = nanoseconds(blocks * passes / machine.device.memory()),
+          .head = nanoseconds(head / rate)};
+}
+
+std::string describe_rest() {
+  return base::sentence(
+      "the rest of a step: attention at ", 100 * kAttentionShare, " % of a product's rate, ",
+      kRowPasses, " reads or writes of a block's rows\nand ", kInnerPasses,
+      " of what is between up and down, the head's products; no optimizer, no other parallelism");
+}
+
+}  // namespace plait::predict
