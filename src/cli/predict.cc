@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/predict/predictions.h"
 #include "cli/speech.h"
 #include "cli/verbs.h"
@@ -69,8 +69,8 @@ int predict(Words words) {
   const auto op = parse_operator(first);
   std::vector<std::string> names = operators();
   for (const Model& model : models()) names.emplace_back(model.name);
-  PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first, did_you_mean(first, names),
-              " (plait predict --help)");
+  PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first,
+              base::did_you_mean(first, names), " (plait predict --help)");
   return predict_operator(*op, words.subspan(1));
 }
 

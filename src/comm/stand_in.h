@@ -1,5 +1,5 @@
 // Who takes the place of a rank's products where they are not to be multiplied: for measuring a
-// schedule on a machine with fewer cores than ranks (overlap/timed_product.h), or predicting it for
+// schedule on a machine with fewer cores than ranks (comm/timed_product.h), or predicting it for
 // a machine that is not here (predict/modelled_product.h). Group::stand_in() says whether there is
 // one; waits, chunks and their order are the schedule's own all the same.
 #pragma once

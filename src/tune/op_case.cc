@@ -130,9 +130,9 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
                 weight_, comm, {.wire = one.key_.wire, .plan = plan, .threads = one.key_.threads}) {
 }
 
-void OpCase::Runner::run(overlap::Pace pace) {
+void OpCase::Runner::run(comm::Pace pace) {
   if (!pace) return prepared_.run(weight_, call_);
-  overlap::TimedProduct product(*pace);
+  comm::TimedProduct product(*pace);
   const comm::StoodInFor stood_in(group_, product);
   prepared_.run(weight_, call_);
 }

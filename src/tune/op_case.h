@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "comm/group.h"
+#include "comm/timed_product.h"
 #include "ops/prepared.h"
-#include "overlap/timed_product.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
 #include "plait/packed_weight.h"
@@ -32,7 +32,7 @@ class OpCase {
   class Runner {
    public:
     Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm);
-    void run(overlap::Pace pace = {});
+    void run(comm::Pace pace = {});
     void communicate() { run(0.0); }  // all but the product
 
    private:

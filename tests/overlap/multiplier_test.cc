@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "comm/state.h"
-#include "overlap/timed_product.h"
+#include "comm/timed_product.h"
 #include "plait/communicator.h"
 
 namespace plait::overlap {
@@ -31,7 +31,7 @@ class PacedProduct : public testing::Test {
             .row_stride = kSize};
   }
 
-  void multiply(Pace pace) {
+  void multiply(comm::Pace pace) {
     std::fill(out_.begin(), out_.end(), kUntouched);
     looks_ = 0;
     run_in_threads(1, [&](Communicator& comm) {
@@ -44,7 +44,7 @@ class PacedProduct : public testing::Test {
                                          .out = Dtype::f32},
                                         {.threads = 1}),
                             kPoll, &group);
-      TimedProduct timed(pace.value_or(0));
+      comm::TimedProduct timed(pace.value_or(0));
       std::optional<comm::StoodInFor> stood_in;
       if (pace) stood_in.emplace(group, timed);
       multiplier.begin(

@@ -37,7 +37,7 @@ double rounded(double bytes_per_second) {
 // Over which the collective takes `ratio` times the product: by the bytes at first, then by what
 // that gave, because latencies and copies take time too.
 std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& one,
-                             overlap::Pace pace, Communicator& comm) {
+                             comm::Pace pace, Communicator& comm) {
   if (options.link.ratio == 0) return options.link.link;
   if (comm.world() == 1) return std::nullopt;
   const auto product = one.product(comm);
@@ -54,7 +54,7 @@ std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& 
 }
 
 // How fast rank 0 multiplies while the others rest.
-overlap::Pace pace_of(const tune::OpCase& one, Communicator& comm) {
+comm::Pace pace_of(const tune::OpCase& one, Communicator& comm) {
   const auto product = one.product(comm);
   float taken = 0;
   if (comm.rank() == 0) {
@@ -92,7 +92,7 @@ std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
 
 OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communicator& comm) {
   const tune::OpCase one(problem_of(options, size), comm);
-  const overlap::Pace pace = options.waits ? pace_of(one, comm) : std::nullopt;
+  const comm::Pace pace = options.waits ? pace_of(one, comm) : std::nullopt;
   const std::optional<Link> link = link_for(options, one, pace, comm);
   std::optional<Communicator> linked;
   if (link) linked = comm.with_link(link);

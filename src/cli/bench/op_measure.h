@@ -7,7 +7,7 @@
 
 #include "cli/bench/op_options.h"
 #include "cli/bench/race.h"
-#include "overlap/timed_product.h"
+#include "comm/timed_product.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {
@@ -23,7 +23,7 @@ struct OpMeasurement {
   int ranks = 0;
   std::string transport;
   std::optional<Link> link;
-  overlap::Pace pace;            // of products that are waited for
+  comm::Pace pace;               // of products that are waited for
   Times product;                 // alone
   Times collective;              // alone, over the link
   Times collective_cpu;          // alone, without the link: what it costs the processors

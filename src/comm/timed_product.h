@@ -7,13 +7,13 @@
 
 #include "comm/stand_in.h"
 
-namespace plait::overlap {
+namespace plait::comm {
 
 // Nanoseconds for each multiplication and addition; 0 leaves the collective alone; nothing: they
 // are multiplied.
 using Pace = std::optional<double>;
 
-class TimedProduct final : public comm::StandIn {
+class TimedProduct final : public StandIn {
  public:
   explicit TimedProduct(double pace) : pace_(pace) {}
 
@@ -24,4 +24,4 @@ class TimedProduct final : public comm::StandIn {
   base::Nanoseconds late_ = 0;  // that the last wait was too long
 };
 
-}  // namespace plait::overlap
+}  // namespace plait::comm

@@ -1,8 +1,8 @@
-#include "overlap/timed_product.h"
+#include "comm/timed_product.h"
 
 #include <algorithm>
 
-namespace plait::overlap {
+namespace plait::comm {
 
 // Looks take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
 void TimedProduct::product(const Product& product, Look look) {
@@ -20,4 +20,4 @@ void TimedProduct::product(const Product& product, Look look) {
   late_ = now - end;
 }
 
-}  // namespace plait::overlap
+}  // namespace plait::comm
