@@ -10,8 +10,9 @@ int main(int argc, char** argv) try {
   const int calls = 40;
   plait::Communicator comm = plait::Communicator::connect();
   // Where plait tune keeps its plans, unless a file is named.
-  const auto plans =
-      plait::automatic_plans(comm, {.cache = argc > 1 ? argv[1] : "", .online = true});
+  plait::AutomaticOptions options = {.online = true};
+  if (argc > 1) options.cache = argv[1];
+  const auto plans = plait::automatic_plans(comm, options);
 
   std::vector<float> x(tokens * inputs, 0.5F), y(tokens * outputs), w(outputs * inputs, 2.0F);
   const plait::PackedWeight weight(
