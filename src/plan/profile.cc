@@ -46,7 +46,8 @@ double MachineProfile::product(const ProductSize& size, const PlanKey& key) cons
   if (size.rows <= 0 || size.columns <= 0 || size.k <= 0) return start;
   double rate = rate_at(products, product_kind(key), size.rows);
   if (rate <= 0) rate = rate_at(products, kFallback, size.rows);
-  const auto columns = static_cast<double>(size.columns);
+  // A panel is multiplied whole, however few of its columns are asked for.
+  const auto columns = static_cast<double>((size.columns + kPanel - 1) / kPanel * kPanel);
   const double flops = 2 * static_cast<double>(size.rows) * columns * static_cast<double>(size.k);
   // 64 columns cost all of `narrow`, 128 a third of it, 256 nothing.
   const double wide = static_cast<double>(kFullSpeed);

@@ -8,7 +8,17 @@ namespace plait::tune {
 namespace {
 
 constexpr int kFewestTurns = 3;
+constexpr int kFewestLastTurns = 7;  // when it is decided
 constexpr int kMostTurns = 200;
+
+constexpr double kClearly = 0.99;
+
+std::vector<double> ratios(const std::vector<double>& times, const std::vector<double>& baseline) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < std::min(times.size(), baseline.size()); ++i)
+    all.push_back(times[i] / std::max(baseline[i], 1.0));
+  return all;
+}
 
 class Halving {
  public:
@@ -22,7 +32,8 @@ class Halving {
   // All that are alive, in alternating order, as often as there is time for.
   void round(double budget) {
     const int turns = static_cast<int>(
-        std::clamp<double>(budget / std::max(turn_, 1.0), kFewestTurns, kMostTurns));
+        std::clamp<double>(budget / std::max(turn_, 1.0),
+                           alive_.size() > 2 ? kFewestTurns : kFewestLastTurns, kMostTurns));
     for (const std::size_t one : alive_) times_[one].clear();
     for (int turn = 0; turn < turns; ++turn) {
       turn_ = 0;
@@ -42,7 +53,7 @@ class Halving {
   std::size_t alive() const { return alive_.size(); }
 
   Outcome outcome() const {
-    const bool beaten = alive_.size() > 1 && ratio(alive_[1]) < kClearly;
+    const bool beaten = alive_.size() > 1 && is_clearly_faster(times_[alive_[1]], times_[0]);
     const std::size_t winner = beaten ? alive_[1] : 0;
     return {.winner = winner, .nanoseconds = median(times_[winner]), .baseline = median(times_[0])};
   }
@@ -67,10 +78,13 @@ double median(std::vector<double> values) {
 }
 
 double compare(const std::vector<double>& times, const std::vector<double>& baseline) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < std::min(times.size(), baseline.size()); ++i)
-    ratios.push_back(times[i] / std::max(baseline[i], 1.0));
-  return median(std::move(ratios));
+  return median(ratios(times, baseline));
+}
+
+bool is_clearly_faster(const std::vector<double>& times, const std::vector<double>& baseline) {
+  const std::vector<double> all = ratios(times, baseline);
+  const auto faster = std::count_if(all.begin(), all.end(), [](double one) { return one < 1; });
+  return median(all) < kClearly && 4 * faster >= 3 * static_cast<std::ptrdiff_t>(all.size());
 }
 
 Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time) {

@@ -66,13 +66,10 @@ void Online::decide(const PlanKey& key, Trial& trial) const {
     times[call % trial.plans.size()].push_back(double{most});
   }
   std::size_t best = 0;
-  double least = kClearly;
   for (std::size_t i = 1; i < times.size(); ++i) {
-    const double ratio = compare(times[i], times[0]);
-    if (ratio < least) {
-      least = ratio;
+    if (is_clearly_faster(times[i], times[0]) &&
+        compare(times[i], times[0]) < compare(times[best], times[0]))
       best = i;
-    }
   }
   trial.decision = trial.plans[best];
   trial.times.clear();

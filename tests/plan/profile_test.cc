@@ -82,6 +82,7 @@ TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
   EXPECT_NEAR(time(32, 256), 2.0 * 32 * 256 * 100 / 20, 1e-6);
   EXPECT_NEAR(time(640, 256), 2.0 * 640 * 256 * 100 / 40, 1e-6);
   EXPECT_NEAR(time(4, 256), time(16, 256), 1e-6);  // the weight is read all the same
+  EXPECT_DOUBLE_EQ(time(16, 1), time(16, 64));     // a panel is multiplied whole
   EXPECT_NEAR(time(16, 64) * 4, time(16, 256) * 1.3, 1e-6);
   EXPECT_NEAR(time(16, 128) * 2, time(16, 256) * 1.1, 1e-6);
 }

@@ -57,6 +57,23 @@ TEST(Halving, DoesNotMeasureSlowOnesForLong) {
   EXPECT_GT(calls[0], 20);
 }
 
+// Two that are the same, with times that scatter by a tenth: one of them looks faster now and then.
+TEST(Halving, RarelyTakesChanceForSpeed) {
+  std::mt19937 random(7);
+  const auto time = [&](std::size_t) {
+    return 1e6 * (1 + static_cast<double>(random() % 100) / 1000);
+  };
+  int others = 0;
+  for (int round = 0; round < 200; ++round) others += halve(6, 0, time).winner != 0 ? 1 : 0;
+  EXPECT_LT(others, 50);
+}
+
+TEST(Ratios, SayWhatIsClear) {
+  EXPECT_TRUE(is_clearly_faster({9, 9, 9, 12}, {10, 10, 10, 10}));
+  EXPECT_FALSE(is_clearly_faster({9, 9, 9, 12, 12}, {10, 10, 10, 10, 10}));
+  EXPECT_FALSE(is_clearly_faster({9.95, 9.95, 9.95}, {10, 10, 10}));
+}
+
 TEST(Ratios, AreOfTheSameTurn) {
   // Everything takes ten times as long in the last turns.
   EXPECT_DOUBLE_EQ(compare({5, 50, 50}, {10, 100, 100}), 0.5);
