@@ -1,6 +1,7 @@
 #include "nn/checks.h"
 
 #include <string>
+#include <variant>
 
 #include "base/check.h"
 #include "ops/checks.h"
@@ -40,6 +41,12 @@ void check_apart(std::string_view who, const Named& one, const Named& other) {
               " overlaps ", other.name);
 }
 
+// Of a packed one nothing can be written over.
+ConstTensorView view_of(const OpWeight* weight) {
+  const auto* plain = std::get_if<WeightView>(weight);
+  return plain == nullptr ? ConstTensorView{} : plain->view;
+}
+
 }  // namespace
 
 void check_weight(std::string_view who, const LinearWeight& weight, const Sizes& sizes) {
@@ -53,6 +60,9 @@ void check_weight(std::string_view who, const LinearWeight& weight, const Sizes&
 
 void check_backward(std::string_view who, const LinearBackward& call, const Wanted& wanted) {
   const auto [outputs, inputs] = wanted.sizes;
+  PLAIT_CHECK(wanted.x.rows == wanted.x_rows && wanted.x.cols == inputs, who,
+              ": backward was given the state of another layer, whose x is ", wanted.x.rows, " x ",
+              wanted.x.cols, ", not ", wanted.x_rows, " x ", inputs);
   const Named grad_out = {"grad_out", call.grad_out};
   const Named grad_x = {"grad_x", call.grad_x};
   const Named grad_weight = {"grad_weight", call.grad_weight};
@@ -68,6 +78,9 @@ void check_backward(std::string_view who, const LinearBackward& call, const Want
   for (const Named& out : {grad_x, grad_weight, grad_bias}) {
     check_apart(who, out, grad_out);
     check_apart(who, out, x);
+    check_apart(who, out, {"the weight", view_of(&wanted.weight.weight)});
+    if (wanted.weight.backward)
+      check_apart(who, out, {"the weight for backward", view_of(&*wanted.weight.backward)});
   }
   check_apart(who, grad_x, grad_weight);
   check_apart(who, grad_x, grad_bias);

@@ -3,6 +3,7 @@
 
 #include "nn/linear.h"
 #include "nn/rows.h"
+#include "ops/checks.h"
 
 namespace plait {
 namespace {
@@ -31,14 +32,18 @@ class Column final : public Linear {
  private:
   void forward_sharded(const LinearForward& call, LinearState* state) {
     const bool keeps = state != nullptr && !options().recompute_all_gather && comm().world() > 1;
-    OpExtras extras = {.bias = call.bias};
-    if (keeps) {
-      run([&] { extras.gathered = room_for_gathered(*state, call.x.dtype, call.out.rows); });
-    }
     const OpDesc desc = {.op = Operator::all_gather_matmul,
                          .m = call.out.rows,
                          .x = call.x.dtype,
                          .out = call.out.dtype};
+    OpExtras extras = {.bias = call.bias};
+    if (keeps) {
+      // What the operator would refuse must not become memory first.
+      ops::check(desc, weight(), product_options());
+      ops::check(desc, weight(), {.x = call.x, .out = call.out, .bias = call.bias},
+                 {comm().rank(), comm().world()});
+      run([&] { extras.gathered = room_for_gathered(*state, call.x.dtype, call.out.rows); });
+    }
     call_operator(desc, Direction::forward, [&](const OpOptions& options) {
       extras.options = options;
       all_gather_matmul(call.x, weight(), call.out, comm(), extras);

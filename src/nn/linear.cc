@@ -125,12 +125,46 @@ TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64
 
 void Linear::check(const LinearBackward& call, const LinearState& state) const {
   PLAIT_CHECK(state.rows_ >= 0, who(), ": backward was given a state of no forward");
-  const bool shards_out = shared_ == Shared::inputs && options_.sequence_parallel;
   const Range shard = nn::shard_of(state.rows_, comm_);
-  const std::int64_t rows = shards_out ? shard.end - shard.begin : state.rows_;
+  const std::int64_t own = is_sharded() ? shard.end - shard.begin : state.rows_;
+  const bool column = shared_ == Shared::outputs;
   nn::check_backward(who(), call,
-                     {.grad_out_rows = rows, .x = state.x_, .sizes = sizes_, .layout = layout()});
+                     {.grad_out_rows = column ? state.rows_ : own,
+                      .x_rows = column ? own : state.rows_,
+                      .x = state.x_,
+                      .sizes = sizes_,
+                      .layout = layout(),
+                      .weight = weight_});
   if (nn::is_asked(call.grad_x)) static_cast<void>(backward_weight());
+  if (!options_.operators.backend.empty()) check_backend(call, state);
+}
+
+// Backward's products may have other dtypes than forward's, and not every backend takes them.
+void Linear::check_backend(const LinearBackward& call, const LinearState& state) const {
+  const GemmOptions options = {.backend = options_.operators.backend,
+                               .threads = options_.operators.threads};
+  if (nn::is_asked(call.grad_x)) {
+    const OpWeight weight = backward_weight();
+    const auto scheme = ops::scheme_of(weight);
+    select_gemm({.m = state.rows_,
+                 .n = sizes_.inputs,
+                 .k = sizes_.outputs,
+                 .x = call.grad_out.dtype,
+                 .weight = scheme ? Dtype::bf16 : ops::dtype_of(weight),
+                 .out = call.grad_x.dtype,
+                 .quant = scheme},
+                options);
+  }
+  if (nn::is_asked(call.grad_weight)) {
+    const bool out_in = layout() == WeightLayout::out_in;
+    select_gemm({.m = call.grad_weight.rows,
+                 .n = call.grad_weight.cols,
+                 .k = state.rows_,
+                 .x = out_in ? call.grad_out.dtype : state.x_.dtype,
+                 .weight = out_in ? state.x_.dtype : call.grad_out.dtype,
+                 .out = call.grad_weight.dtype},
+                options);
+  }
 }
 
 OpOptions Linear::product_options() const {

@@ -84,6 +84,7 @@ class Linear {
   PlanKey key_of(const OpDesc& desc, Direction direction) const;
   WeightLayout layout() const;
   void agree();
+  void check_backend(const LinearBackward& call, const LinearState& state) const;
 
   Shared shared_;
   LinearWeight weight_;
