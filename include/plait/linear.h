@@ -42,9 +42,10 @@
 
 namespace plait {
 
-// This rank's share of the weight, borrowed. A view serves both directions. A packed weight, which
-// may be quantised, serves one: where grad_x is asked for, `backward` is the same weight with
-// inputs and outputs exchanged. It has no gradient of its own.
+// This rank's share of the weight, borrowed for as long as the layer lives; its values may change
+// from call to call. A view serves both directions. A packed weight, which may be quantised, serves
+// one: where grad_x is asked for, `backward` is the same weight with inputs and outputs exchanged.
+// It has no gradient of its own.
 struct LinearWeight {
   OpWeight weight;
   std::optional<OpWeight> backward = {};
@@ -70,8 +71,8 @@ struct LinearOptions {
 // as long as there are layers: SettingsPlans of the same settings, or a source that goes before it.
 PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSource& plans);
 
-// What a backward needs of its forward. Any number may be in flight. It borrows x, which must stay
-// as it is until then; used again, it keeps its memory.
+// What a backward of the same layer needs of its forward. Any number may be in flight. It borrows
+// x, which must stay as it is until then; used again, it keeps its memory.
 class LinearState {
  public:
   // 0, or as much as the gathered x where that is kept.
@@ -95,7 +96,9 @@ struct LinearForward {
   ConstTensorView bias = {};
 };
 
-// What is left empty is not asked for. A rank that has no rows says so with the columns alone.
+// What is left empty is not asked for. A rank that has no rows, or no columns, asks with the other
+// size alone. A backward may come in parts, grad_x first and grad_weight later: each part that
+// needs what other ranks have gathers it anew.
 struct LinearBackward {
   ConstTensorView grad_out;
   TensorView grad_x = {};       // none: the input needs no gradient
@@ -108,14 +111,14 @@ class Linear;
 
 class PLAIT_EXPORT ColumnParallelLinear {
  public:
-  // Collective: ranks tell one another their shares.
+  // Collective: ranks tell one another their shares. The communicator must outlive the layer.
   ColumnParallelLinear(const LinearWeight& weight, Communicator& comm,
                        const LinearOptions& options = {});
   ColumnParallelLinear(ColumnParallelLinear&&) noexcept;
   ColumnParallelLinear& operator=(ColumnParallelLinear&&) noexcept;
   ~ColumnParallelLinear();
 
-  // Collective. Without a state no backward will follow.
+  // Collective, one layer of a communicator at a time. Without a state no backward will follow.
   void forward(const LinearForward& call, LinearState* state = nullptr);
   void backward(const LinearBackward& call, const LinearState& state);
 

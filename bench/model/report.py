@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Sums up what `./do bench model` measured, beside what plait promises.
+
+    bench/model/report.py build/bench/model_*.json
+    bench/model/report.py --update docs/performance.md build/bench/model_*.json
+"""
+
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import page  # noqa: E402, beside this folder
+
+BEGIN = "<!-- begin: bench/model/report.py -->"
+END = "<!-- end: bench/model/report.py -->"
+
+BAR = 0.80  # of what Amdahl's law allows
+
+
+def plan_of(one: dict, plan: str) -> dict:
+    return next(s for s in one["schedules"] if s["name"] == plan)
+
+
+def plans(one: dict) -> list[str]:
+    return [s["name"] for s in one["schedules"][1:]]
+
+
+def of_allowed(one: dict, plan: str) -> float:
+    return plan_of(one, plan)["gain_percent"] / one["amdahl_gain_percent"]
+
+
+class Results:
+    """Files are called model_MODEL_SHARE.json."""
+
+    def __init__(self, files: list[Path]):
+        self.steps = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+    def conditions(self) -> str:
+        first = self.steps[0]
+        return (f"{datetime.date.today()}: {first['machine']}, {first['tp']} ranks, `./do bench model`; "
+                f"{first['layers']} block, widths x {first['scale']:g}, {first['seq']} tokens, {first['dtype']}. Links are "
+                f"emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['tp']} is the benchmark's own.")
+
+    def bars(self) -> list[list[str]]:
+        rows = []
+        for plan in plans(self.steps[0]):
+            lowest = min(of_allowed(one, plan) for one in self.steps)
+            rows.append([f"{plan}: of what Amdahl allows, lowest of {len(self.steps)}", f"{lowest:.2f}", f"{BAR:.2f}",
+                         "yes" if lowest >= BAR else "**no**"])
+        return rows
+
+    def tables(self) -> list[page.Table]:
+        names = plans(self.steps[0])
+        steps = [[one["model"], one["link"].removeprefix("emulated link, "), f"{100 * one['comm_share']:.1f} %",
+                  f"{one['schedules'][0]['step_ms']:.0f}", f"{one['amdahl_gain_percent']:.1f} %",
+                  *(f"{plan_of(one, name)['gain_percent']:.1f} % ({of_allowed(one, name):.2f})" for name in names)]
+                 for one in self.steps]
+        return [
+            ("Training steps: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
+            ("Training steps over emulated links: gain over the serial step, and of what Amdahl's law allows",
+             ["model", "link", "communication", "serial step, ms", "allowed", *names], steps),
+        ]
+
+
+if __name__ == "__main__":
+    sys.exit(page.main("model", Results, (BEGIN, END)))

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What `./do bench model` does: measures training steps of models' linear layers, and sums up.
+#
+#   bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]
+#
+# For each model and share: over an emulated link on which communication is that share of the serial step. A step takes
+# about a second: one block, its widths a quarter, 512 tokens. Results: build/bench/model_*.json, of which those that are
+# measured again are replaced. BUILD names another build folder than build/release; RESULTS another place for them;
+# RANKS another world than 2.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+
+build=${BUILD:-build/release}
+results=${RESULTS:-build/bench}
+models=llama2-70b,bloom-7b
+shares=0.08,0.12,0.16
+repeat=9
+scale=0.25
+seq=512
+
+usage() {
+  printf 'usage: bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]\n' >&2
+  exit 2
+}
+
+while (($# > 0)); do
+  case $1 in
+    --models) [[ ${2:-} =~ ^[a-z0-9-]+(,[a-z0-9-]+)*$ ]] || usage; models=$2; shift ;;
+    --shares) [[ ${2:-} =~ ^[0-9.]+(,[0-9.]+)*$ ]] || usage; shares=$2; shift ;;
+    --repeat) [[ ${2:-} =~ ^[0-9]+$ ]] || usage; repeat=$2; shift ;;
+    --scale) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; scale=$2; shift ;;
+    --seq) [[ ${2:-} =~ ^[0-9]+$ ]] || usage; seq=$2; shift ;;
+    *) usage ;;
+  esac
+  shift
+done
+
+mkdir -p "$results"
+for model in ${models//,/ }; do
+  for share in ${shares//,/ }; do
+    printf '%s, emulated link, share %s\n' "$model" "$share"
+    "$build/src/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
+      --scale "$scale" --seq "$seq" --json "$results/model_${model}_$share.json" >/dev/null
+  done
+done
+python3 bench/model/report.py "$results"/model_*.json
