@@ -52,15 +52,15 @@ class Column final : public Linear {
 
   // Nothing is left for a reduction to run beside, or it is not wanted there.
   bool reduces_in_operator(const LinearBackward& call) const {
-    return options().column_backward || !nn::is_asked(call.grad_weight) || comm().world() == 1;
+    return options().column_backward || !makes_weight(call) || comm().world() == 1;
   }
 
   void run_backward(const LinearBackward& call, const LinearState& state) {
     const bool in_operator = reduces_in_operator(call);
-    const bool weight_asked = nn::is_asked(call.grad_weight);
+    const bool needs_x = makes_weight(call);
     ConstTensorView x = gathered_of(state);
     std::optional<Pending> gathering;
-    if (weight_asked && !has_gathered(state)) {
+    if (needs_x && !has_gathered(state)) {
       const TensorView all = workspace().gathered(x.dtype, rows_of(state), sizes().inputs);
       gathering.emplace(
           nn::start_gathering(x, all, in_operator ? workspace().beside(comm()) : comm()));
@@ -70,21 +70,21 @@ class Column final : public Linear {
     if (gathering) beside = [&gathering] { gathering->progress(); };
     std::optional<Pending> summing;
     TensorView sum;
-    if (nn::is_asked(call.grad_x) && in_operator) {
+    if (makes_x(call, state) && in_operator) {
       make_grad_x(call, rows_of(state), beside);
-    } else if (nn::is_asked(call.grad_x)) {
+    } else if (makes_x(call, state)) {
       const TensorView partial = make_partial(call, rows_of(state), beside);
       if (gathering) gathering->wait();
       sum = place_of_sum(call);
       summing.emplace(nn::start_summing(partial, sum, what_is_summed(), comm()));
     }
     if (gathering) gathering->wait();
-    if (weight_asked) {
+    if (needs_x) {
       add_weight_gradient(call, call.grad_out, x, [&summing] {
         if (summing) summing->progress();
       });
     }
-    if (nn::is_asked(call.grad_bias)) add_bias_gradient(call, call.grad_out);
+    if (makes_bias(call)) add_bias_gradient(call, call.grad_out);
     if (!summing) return;
     summing->wait();
     if (sum.data != call.grad_x.data) nn::copy_rows(sum, call.grad_x);

@@ -27,17 +27,17 @@ class Row final : public Linear {
   void backward(const LinearBackward& call, const LinearState& state) override {
     check(call, state);
     run([&] {
-      const ConstTensorView grad_out = multiply_back(call, rows_of(state));
-      if (nn::is_asked(call.grad_weight))
-        add_weight_gradient(call, grad_out, gathered_of(state), [] {});
-      if (nn::is_asked(call.grad_bias)) add_bias_gradient(call, grad_out);
+      const ConstTensorView grad_out = multiply_back(call, state);
+      if (makes_weight(call)) add_weight_gradient(call, grad_out, gathered_of(state), [] {});
+      if (makes_bias(call)) add_bias_gradient(call, grad_out);
     });
   }
 
  private:
   // Makes grad_x, and returns grad_out for weight and bias: all of its rows, where they need it.
-  ConstTensorView multiply_back(const LinearBackward& call, std::int64_t rows) {
-    const bool needs_all = nn::is_asked(call.grad_weight) || nn::is_asked(call.grad_bias);
+  ConstTensorView multiply_back(const LinearBackward& call, const LinearState& state) {
+    const std::int64_t rows = rows_of(state);
+    const bool needs_all = makes_weight(call) || makes_bias(call);
     const bool gathers = is_sharded() && comm().world() > 1;
     ConstTensorView result = call.grad_out;
     TensorView all;
@@ -45,7 +45,7 @@ class Row final : public Linear {
       all = workspace().gathered(call.grad_out.dtype, rows, sizes().outputs);
       result = all;
     }
-    if (!nn::is_asked(call.grad_x)) {
+    if (!makes_x(call, state)) {
       if (gathers && needs_all) nn::start_gathering(call.grad_out, all, comm()).wait();
     } else if (!gathers) {
       matmul(call.grad_out, backward_weight(), call.grad_x, comm(), {.options = product_options()});

@@ -226,6 +226,40 @@ TEST_P(LayerEdges, ARankWithoutAShareNeedsNoMemory) {
   }
 }
 
+// Of [5, 0] and [0, 0] the one has a size to ask with and the other has none.
+TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const std::int64_t share = comm.rank() == 0 ? 5 : 0;
+                   const std::int64_t outputs = is_column() ? share : 0;
+                   const std::int64_t inputs = is_column() ? 0 : share;
+                   for (const std::int64_t tokens : {0, 1}) {
+                     const std::int64_t own = comm.rank() == 0 ? tokens : 0;
+                     const std::int64_t x_rows = is_column() ? own : tokens;
+                     const std::int64_t out_rows = is_column() ? tokens : own;
+                     const auto empty = [](std::int64_t rows, std::int64_t cols) {
+                       return TensorView{.rows = rows, .cols = cols, .row_stride = cols};
+                     };
+                     const Buffer x = Buffer::for_tensor(Dtype::f32, x_rows, inputs);
+                     const Buffer out = Buffer::for_tensor(Dtype::f32, out_rows, outputs);
+                     const WeightView weight = {.view = empty(outputs, inputs),
+                                                .layout = WeightLayout::out_in};
+                     with_layer({.weight = weight}, comm, {}, [&](auto layer) {
+                       LinearState state;
+                       layer.forward({.x = x.view(Dtype::f32, x_rows, inputs),
+                                      .out = out.view(Dtype::f32, out_rows, outputs)},
+                                     &state);
+                       layer.backward({.grad_out = out.view(Dtype::f32, out_rows, outputs),
+                                       .grad_x = x.view(Dtype::f32, x_rows, inputs),
+                                       .grad_weight = empty(outputs, inputs)},
+                                      state);
+                     });
+                     barrier(comm);  // nobody waits for another's collective
+                   }
+                 },
+                 {});
+}
+
 TEST_P(LayerEdges, RefusesTheStateOfAnotherLayer) {
   run_as_threads(
       1,
