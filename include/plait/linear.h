@@ -61,7 +61,9 @@ struct LinearOptions {
   // gradient. So it is anyway where there is no such gradient.
   bool column_backward = false;
 
-  // What is gathered for a product lies in rows whose distance suits the caches.
+  // What an operator gathers and a gradient's product then reads, grad_out of a row layer and x
+  // where it is kept, lies in rows of whole cache lines, and one line further apart where a row is
+  // whole pages. No bit depends on it.
   bool aligned_packing = true;
 
   OpOptions operators = {};  // wire, plan or plans, threads, backend
@@ -75,7 +77,7 @@ PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSo
 // x, which must stay as it is until then; used again, it keeps its memory.
 class LinearState {
  public:
-  // 0, or as much as the gathered x where that is kept.
+  // 0, or where the gathered x is kept as much as the largest so far, with the gaps in it.
   std::size_t held_bytes() const { return gathered_.bytes(); }
 
  private:
@@ -83,8 +85,9 @@ class LinearState {
 
   ConstTensorView x_;
   Buffer gathered_;
+  ConstTensorView all_;
   std::int64_t rows_ = -1;  // of all ranks; -1: there was no forward
-  bool keeps_ = false;      // all rows of x, in gathered_
+  bool keeps_ = false;      // all rows of x, as all_, in gathered_
 };
 
 struct LinearForward {

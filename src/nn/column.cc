@@ -61,7 +61,10 @@ class Column final : public Linear {
     ConstTensorView x = gathered_of(state);
     std::optional<Pending> gathering;
     if (needs_x && !has_gathered(state)) {
-      const TensorView all = workspace().gathered(x.dtype, rows_of(state), sizes().inputs);
+      // A collective writes rows without gaps.
+      const std::int64_t inputs = sizes().inputs;
+      const TensorView all = workspace().gathered(
+          {.dtype = x.dtype, .rows = rows_of(state), .cols = inputs, .row_stride = inputs});
       gathering.emplace(
           nn::start_gathering(x, all, in_operator ? workspace().beside(comm()) : comm()));
       x = all;

@@ -109,22 +109,27 @@ bool Linear::has_gathered(const LinearState& state) const {
 }
 
 ConstTensorView Linear::gathered_of(const LinearState& state) const {
-  if (!state.keeps_) return state.x_;
-  return state.gathered_.view(state.x_.dtype, state.rows_, state.x_.cols);
+  return state.keeps_ ? state.all_ : state.x_;
+}
+
+std::int64_t Linear::stride_of(Dtype dtype, std::int64_t cols) const {
+  return options_.aligned_packing ? nn::spaced(dtype, cols) : cols;
 }
 
 TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const {
-  const auto bytes = static_cast<std::size_t>(rows * sizes_.inputs) * size_of(dtype);
-  if (state.gathered_.bytes() != bytes) {
-    state.gathered_ = Buffer();  // first, so that there are never both
-    state.gathered_ = Buffer(bytes, {.huge_pages = true});
-  }
+  const std::int64_t inputs = sizes_.inputs;
+  const TensorView all = nn::room_in(
+      state.gathered_,
+      {.dtype = dtype, .rows = rows, .cols = inputs, .row_stride = stride_of(dtype, inputs)});
+  state.all_ = all;
   state.keeps_ = true;
-  return state.gathered_.view(dtype, rows, sizes_.inputs);
+  return all;
 }
 
 void Linear::check(const LinearBackward& call, const LinearState& state) const {
   PLAIT_CHECK(state.rows_ >= 0, who(), ": backward was given a state of no forward");
+  PLAIT_CHECK(!state.keeps_ || state.gathered_.data() == state.all_.data, who(),
+              ": backward was given a state that was moved to another");
   const Range shard = nn::shard_of(state.rows_, comm_);
   const std::int64_t own = is_sharded() ? shard.end - shard.begin : state.rows_;
   const bool column = shared_ == Shared::outputs;

@@ -42,6 +42,8 @@ class Linear {
   bool has_gathered(const LinearState& state) const;
   ConstTensorView gathered_of(const LinearState& state) const;
   TensorView room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const;
+  // Of rows that an operator gathers.
+  std::int64_t stride_of(Dtype dtype, std::int64_t cols) const;
   static void forget(LinearState& state) {
     state.rows_ = -1;
     state.keeps_ = false;

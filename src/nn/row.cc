@@ -42,7 +42,12 @@ class Row final : public Linear {
     ConstTensorView result = call.grad_out;
     TensorView all;
     if (gathers && needs_all) {
-      all = workspace().gathered(call.grad_out.dtype, rows, sizes().outputs);
+      // A collective alone writes rows without gaps.
+      const Dtype dtype = call.grad_out.dtype;
+      const std::int64_t outputs = sizes().outputs;
+      const std::int64_t stride = makes_x(call, state) ? stride_of(dtype, outputs) : outputs;
+      all = workspace().gathered(
+          {.dtype = dtype, .rows = rows, .cols = outputs, .row_stride = stride});
       result = all;
     }
     if (!makes_x(call, state)) {

@@ -14,25 +14,26 @@ Workspace& Workspace::of(Communicator& comm) {
   return *static_cast<Workspace*>(kept.get());
 }
 
-TensorView Workspace::gathered(Dtype dtype, std::int64_t rows, std::int64_t cols) {
-  return room_in(gathered_, dtype, rows, cols);
-}
+TensorView Workspace::gathered(const TensorView& shape) { return room_in(gathered_, shape); }
 
 TensorView Workspace::partial(Dtype dtype, std::int64_t rows, std::int64_t cols) {
-  return room_in(partial_, dtype, rows, cols);
+  return room_in(partial_, {.dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols});
 }
 
 TensorView Workspace::summed(Dtype dtype, std::int64_t rows, std::int64_t cols) {
-  return room_in(summed_, dtype, rows, cols);
+  return room_in(summed_, {.dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols});
 }
 
-TensorView Workspace::room_in(Buffer& buffer, Dtype dtype, std::int64_t rows, std::int64_t cols) {
-  const TensorView shape = {.dtype = dtype, .rows = rows, .cols = cols, .row_stride = cols};
-  if (shape.bytes() > buffer.bytes()) {
+TensorView room_in(Buffer& buffer, const TensorView& shape) {
+  TensorView lines = shape;
+  lines.cols = shape.row_stride;
+  if (lines.bytes() > buffer.bytes()) {
     buffer = Buffer();  // first, so that there are never both
-    buffer = Buffer(shape.bytes(), {.huge_pages = true});
+    buffer = Buffer(lines.bytes(), {.huge_pages = true});
   }
-  return buffer.view(dtype, rows, cols);
+  TensorView room = buffer.view(shape.dtype, shape.rows, shape.row_stride);
+  room.cols = shape.cols;
+  return room;
 }
 
 Gemm& Workspace::gemm(const GemmDesc& desc, const GemmOptions& options) {

@@ -14,12 +14,15 @@
 
 namespace plait::nn {
 
+// Room for a shape, whose rows may lie apart, in a buffer that grows where it must.
+TensorView room_in(Buffer& buffer, const TensorView& shape);
+
 class Workspace {
  public:
   static Workspace& of(Communicator& comm);
 
-  // Undefined contents, until they are asked for again.
-  TensorView gathered(Dtype dtype, std::int64_t rows, std::int64_t cols);
+  // Undefined contents, until they are asked for again. A shape is a view without data.
+  TensorView gathered(const TensorView& shape);
   TensorView partial(Dtype dtype, std::int64_t rows, std::int64_t cols);
   TensorView summed(Dtype dtype, std::int64_t rows, std::int64_t cols);
 
@@ -41,8 +44,6 @@ class Workspace {
 
   // The one that was used for longest ago goes first.
   static constexpr std::size_t kProducts = 32;
-
-  static TensorView room_in(Buffer& buffer, Dtype dtype, std::int64_t rows, std::int64_t cols);
 
   Buffer gathered_;
   Buffer partial_;

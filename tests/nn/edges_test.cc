@@ -347,6 +347,28 @@ TEST(ColumnEdges, AWrongForwardThatWouldKeepItsGatherIsOnlyRefused) {
       {});
 }
 
+TEST(ColumnEdges, AStateMovesWithWhatItKeeps) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const LayerProblem want(LayerKind::column, 12, comm);
+                   const LayerProblem got(LayerKind::column, 12, comm);
+                   ColumnParallelLinear layer(want.weight(), comm, {.recompute_all_gather = false});
+                   LinearState state;
+                   layer.forward(want.forward(), &state);
+                   layer.backward(want.backward(), state);
+                   layer.forward(got.forward(), &state);
+                   const LinearState other = std::move(state);
+                   EXPECT_EQ(sentence_of([&] {
+                               layer.backward(got.backward(), state);  // NOLINT: on purpose
+                             }),
+                             "ColumnParallelLinear: backward was given a state that was moved to "
+                             "another");
+                   layer.backward(got.backward(), other);
+                   expect_same(got, want, "moved");
+                 },
+                 {});
+}
+
 // Ranks that don't ask for the same gradients call different collectives, and say so.
 TEST_P(LayerEdges, RanksThatAskForDifferentGradientsDisagree) {
   run_as_threads(2,

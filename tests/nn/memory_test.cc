@@ -8,11 +8,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "conformance/ranks.h"
 #include "nn/layer.h"
 #include "plait/trace.h"
+#include "tensor/compare.h"
 
 namespace plait {
 namespace {
@@ -80,6 +82,53 @@ TEST(LinearMemory, AKeptGatherSavesTheSecondAndCostsOneX) {
   EXPECT_EQ(again.state, 0U);
   EXPECT_EQ(kept.state, kGathered);
   EXPECT_EQ(again.workspace - kept.workspace, kGathered);  // of all layers together
+}
+
+// Rows of 200 bytes lie 256 apart, those of a page a line further, and no bit changes.
+TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
+  for (const auto& [inputs, stride] : {std::pair{50, 64}, std::pair{1024, 1040}}) {
+    run_as_threads(
+        2,
+        [inputs = inputs, stride = stride](Communicator& comm) {
+          constexpr std::int64_t kRows = 6;
+          constexpr std::int64_t kOutputs = 40;
+          const Matrix w(Dtype::f32, kOutputs, inputs, 1);
+          const Matrix x(Dtype::f32, kRows / 2, inputs, 2);
+          const Matrix grad_out(Dtype::f32, kRows, kOutputs, 3);
+          const Matrix turned(Dtype::f32, inputs, kOutputs, 4);
+          const Matrix narrow(Dtype::f32, kRows, kOutputs, 5);
+          std::vector<Matrix> gradients;
+          for (const bool aligned : {true, false}) {
+            const LinearOptions options = {.recompute_all_gather = false,
+                                           .aligned_packing = aligned,
+                                           .operators = {.threads = 1}};
+            // Two layers that gather rows of `inputs`: x forward, and grad_out backward.
+            ColumnParallelLinear column(
+                {.weight = WeightView{.view = w.view, .layout = WeightLayout::out_in}}, comm,
+                options);
+            const Matrix out(Dtype::f32, kRows, kOutputs);
+            gradients.emplace_back(Dtype::f32, kOutputs, inputs);
+            LinearState state;
+            column.forward({.x = x.view, .out = out.view}, &state);
+            EXPECT_EQ(state.held_bytes(), kRows * (aligned ? stride : inputs) * sizeof(float));
+            column.backward({.grad_out = grad_out.view, .grad_weight = gradients.back().view},
+                            state);
+            RowParallelLinear row(
+                {.weight = WeightView{.view = turned.view, .layout = WeightLayout::out_in}}, comm,
+                options);
+            const Matrix row_out(Dtype::f32, kRows / 2, inputs);
+            const Matrix grad_x(Dtype::f32, kRows, kOutputs);
+            gradients.emplace_back(Dtype::f32, inputs, kOutputs);
+            row.forward({.x = narrow.view, .out = row_out.view}, &state);
+            row.backward(
+                {.grad_out = x.view, .grad_x = grad_x.view, .grad_weight = gradients.back().view},
+                state);
+          }
+          EXPECT_TRUE(tensor::same_bits(gradients[0].view, gradients[2].view));
+          EXPECT_TRUE(tensor::same_bits(gradients[1].view, gradients[3].view));
+        },
+        {});
+  }
 }
 
 TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
