@@ -41,8 +41,8 @@ class Results:
     def conditions(self) -> str:
         first = self.steps[0]
         return (f"{datetime.date.today()}: {first['machine']}, {first['tp']} ranks, `./do bench model`; "
-                f"{first['layers']} block, widths x {first['scale']:g}, {first['seq']} tokens, {first['dtype']}. Links are "
-                f"emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['tp']} is the benchmark's own.")
+                f"{first['layers']} block, widths x {first['scale']:g}, {first['seq']} tokens, {first['dtype']}. Links "
+                f"are emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['tp']} is the benchmark's own.")
 
     def bars(self) -> list[list[str]]:
         rows = []

@@ -4,8 +4,8 @@
 #   bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]
 #
 # For each model and share: over an emulated link on which communication is that share of the serial step. A step takes
-# about a second: one block, its widths a quarter, 512 tokens. Results: build/bench/model_*.json, of which those that are
-# measured again are replaced. BUILD names another build folder than build/release; RESULTS another place for them;
+# about a second: one block, its widths a quarter, 512 tokens. Results: build/bench/model_*.json, of which those that
+# are measured again are replaced. BUILD names another build folder than build/release; RESULTS another place for them;
 # RANKS another world than 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."

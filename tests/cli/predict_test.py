@@ -1,4 +1,4 @@
-"""plait predict: every operator and schedule is played, says that it is a prediction, and refuses what it can't play."""
+"""plait predict: every operator and schedule is played, as a prediction, and what can't be is refused."""
 
 import json
 import tempfile
@@ -82,8 +82,8 @@ class PredictTest(CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             measured = Path(folder) / "bench.json"
             for op in FUSED:
-                result = self.plait("bench", op, "--m", 64, "--n", 256, "--k", 256, "--transport", "threads", "--repeat",
-                                    2, "--link", "1gbit,20us", "--parts", 2, "--json", measured)
+                result = self.plait("bench", op, "--m", 64, "--n", 256, "--k", 256, "--transport", "threads",
+                                    "--repeat", 2, "--link", "1gbit,20us", "--parts", 2, "--json", measured)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 text = self.predict("--measured", measured)
                 self.assertTrue(text.startswith("Predicted, not measured"))

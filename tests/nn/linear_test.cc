@@ -171,7 +171,7 @@ TEST_P(EveryLayer, WorksInSeveralGroupsSideBySide) {
                    EXPECT_TRUE(tensor::same_bits(got[0]->out.view, want.out.view));
                    EXPECT_TRUE(tensor::same_bits(got[0]->grad_x.view, want.grad_x.view));
                    EXPECT_TRUE(tensor::same_bits(got[0]->grad_weight.view, want.grad_weight.view));
-                   // Ranks 0 and 3 stand in both groups where they did; 1 and 2 have the other half there.
+                   // Ranks 0 and 3 stand in both groups where they did; 1 and 2 have the other half
                    if (comm.rank() != 0 && comm.rank() != 3) return;
                    EXPECT_TRUE(tensor::same_bits(got[1]->out.view, want.out.view));
                    EXPECT_TRUE(tensor::same_bits(got[1]->grad_x.view, want.grad_x.view));
