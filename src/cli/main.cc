@@ -21,7 +21,7 @@ struct Verb {
   int (*run)(Words);
 };
 
-constexpr std::array<Verb, 6> kVerbs = {{
+constexpr std::array<Verb, 7> kVerbs = {{
     {"run", "start ranks on this host and look after them", run},
     {"bench", "what a product costs here, beside what the machine could do at best", bench},
     {"tune", "which plan is the fastest here; measured, and kept", tune},
