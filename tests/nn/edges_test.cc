@@ -242,6 +242,7 @@ TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
                      };
                      const Buffer x = Buffer::for_tensor(Dtype::f32, x_rows, inputs);
                      const Buffer out = Buffer::for_tensor(Dtype::f32, out_rows, outputs);
+                     const Buffer grad_x = Buffer::for_tensor(Dtype::f32, x_rows, inputs);
                      const WeightView weight = {.view = empty(outputs, inputs),
                                                 .layout = WeightLayout::out_in};
                      with_layer({.weight = weight}, comm, {}, [&](auto layer) {
@@ -250,7 +251,7 @@ TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
                                       .out = out.view(Dtype::f32, out_rows, outputs)},
                                      &state);
                        layer.backward({.grad_out = out.view(Dtype::f32, out_rows, outputs),
-                                       .grad_x = x.view(Dtype::f32, x_rows, inputs),
+                                       .grad_x = grad_x.view(Dtype::f32, x_rows, inputs),
                                        .grad_weight = empty(outputs, inputs)},
                                       state);
                      });
