@@ -62,8 +62,7 @@ struct LinearOptions {
   bool column_backward = false;
 
   // What an operator gathers and a gradient's product then reads, grad_out of a row layer and x
-  // where it is kept, lies in rows of whole cache lines, and one line further apart where a row is
-  // whole pages. No bit depends on it.
+  // where it is kept, lies in rows of whole cache lines. No bit depends on it.
   bool aligned_packing = true;
 
   OpOptions operators = {};  // wire, plan or plans, threads, backend

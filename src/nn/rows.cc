@@ -31,11 +31,8 @@ Range shard_of(std::int64_t rows, const Communicator& comm) {
 }
 
 std::int64_t spaced(Dtype dtype, std::int64_t cols) {
-  constexpr std::int64_t kLine = 64;
-  constexpr std::int64_t kPage = 4096;
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t bytes = (cols * size + kLine - 1) / kLine * kLine;
-  return (bytes % kPage == 0 ? bytes + kLine : bytes) / size;
+  const auto line = static_cast<std::int64_t>(64 / size_of(dtype));
+  return (cols + line - 1) / line * line;
 }
 
 Pending start_gathering(const ConstTensorView& own, const TensorView& all, Communicator& comm) {

@@ -10,9 +10,9 @@ namespace plait::nn {
 // This rank's shard of rows.
 Range shard_of(std::int64_t rows, const Communicator& comm);
 
-// How many elements rows of so many are to be apart. Whole cache lines; and one more where that is
-// whole pages, so that what is read across rows is not all in the same few sets of a cache:
-// bf16, 100 → 128, 2048 → 2080.
+// How many elements rows of so many are to be apart, in whole cache lines: bf16, 100 → 128. Rows of
+// whole pages need no more: what a product reads across rows is packed first, and a line between
+// them was measured to bring nothing.
 std::int64_t spaced(Dtype dtype, std::int64_t cols);
 
 // Each rank's shard to `all`, which is contiguous. What is not contiguous itself is copied first.
