@@ -144,31 +144,32 @@ void Linear::check(const LinearBackward& call, const LinearState& state) const {
   if (!options_.operators.backend.empty()) check_backend(call, state);
 }
 
-// Backward's products may have other dtypes than forward's, and not every backend takes them.
+// Backward's products may have other dtypes than forward's, and not every backend takes them. What
+// is found stays at hand.
 void Linear::check_backend(const LinearBackward& call, const LinearState& state) const {
   const GemmOptions options = {.backend = options_.operators.backend,
                                .threads = options_.operators.threads};
   if (nn::is_asked(call.grad_x)) {
     const OpWeight weight = backward_weight();
     const auto scheme = ops::scheme_of(weight);
-    select_gemm({.m = state.rows_,
-                 .n = sizes_.inputs,
-                 .k = sizes_.outputs,
-                 .x = call.grad_out.dtype,
-                 .weight = scheme ? Dtype::bf16 : ops::dtype_of(weight),
-                 .out = call.grad_x.dtype,
-                 .quant = scheme},
-                options);
+    workspace().gemm({.m = state.rows_,
+                      .n = sizes_.inputs,
+                      .k = sizes_.outputs,
+                      .x = call.grad_out.dtype,
+                      .weight = scheme ? Dtype::bf16 : ops::dtype_of(weight),
+                      .out = call.grad_x.dtype,
+                      .quant = scheme},
+                     options);
   }
   if (nn::is_asked(call.grad_weight)) {
     const bool out_in = layout() == WeightLayout::out_in;
-    select_gemm({.m = call.grad_weight.rows,
-                 .n = call.grad_weight.cols,
-                 .k = state.rows_,
-                 .x = out_in ? call.grad_out.dtype : state.x_.dtype,
-                 .weight = out_in ? state.x_.dtype : call.grad_out.dtype,
-                 .out = call.grad_weight.dtype},
-                options);
+    workspace().gemm({.m = call.grad_weight.rows,
+                      .n = call.grad_weight.cols,
+                      .k = state.rows_,
+                      .x = out_in ? call.grad_out.dtype : state.x_.dtype,
+                      .weight = out_in ? state.x_.dtype : call.grad_out.dtype,
+                      .out = call.grad_weight.dtype},
+                     options);
   }
 }
 
