@@ -70,29 +70,20 @@ class Measuring {
   std::optional<Link> find_link() {
     if (options_.link.share == 0) return options_.link.link;
     if (comm_.world() == 1) return std::nullopt;
-    const double share = options_.link.share / (1 - options_.link.share);  // of the products
     const double products = median_of([&] { products_->run(pause_); }, comm_);
-    double speed = case_.bytes_on_link() / (products * share) * 1e9;
+    const double wanted = products * options_.link.share / (1 - options_.link.share);
+    double speed = case_.bytes_on_link() / wanted * 1e9;
     Progress progress(comm_.rank() == 0 ? "looking for a link" : "");
     for (int turn = 0; turn < kMostTurns; ++turn) {
       if (comm_.rank() == 0) progress.show(turn + 1, kMostTurns);
       Communicator linked = comm_.with_link(link_of(speed));
       const auto serial = case_.runner(options_.plans.front(), linked);
-      const double off = std::clamp(exposed_in(*serial) / share, 0.25, 4.0);
+      const double got = median_of([&] { serial->run(pause_); }, comm_) - products;
+      const double off = std::clamp(got / wanted, 0.25, 4.0);
       if (std::abs(off - 1) < kCloseEnough) break;
       speed *= off;
     }
     return link_of(speed);
-  }
-
-  // Communication that a step waits for, of what its products take. They take turns, so that a
-  // slower moment of the machine is not taken for communication.
-  double exposed_in(StepCase::Runner& step) {
-    Runoff runoff(comm_, {.repetitions = 3, .lasting = 0});
-    runoff.add([this] { products_->run(pause_); });
-    runoff.add([&] { step.run(pause_); });
-    const std::vector<Times> times = runoff.run();
-    return times[1].median / times[0].median - 1;
   }
 
   // For its memory and its bits: nothing of the other plans is there yet.
