@@ -71,7 +71,7 @@ Link parse_link(std::string_view text) {
 }
 
 std::string name(const Link& link) {
-  const std::string latency = name_of_latency(link.latency_ns);
+  std::string latency = name_of_latency(link.latency_ns);
   if (std::isinf(link.bytes_per_second)) return latency;
   return name_of_bandwidth(link.bytes_per_second) + "," + latency;
 }

@@ -111,7 +111,9 @@ class Tuning {
       const auto cache = load_cache(options_.cache, found_.machine());
       known = cache.value_or(PlanCache(found_.machine())).text();
     }
-    const PlanCache there = PlanCache::parse(*tune::agree_on("plan caches", known, comm_));
+    const auto agreed = tune::agree_on("plan caches", known, comm_);
+    if (!agreed) return problems;
+    const PlanCache there = PlanCache::parse(*agreed);
     std::erase_if(problems, [&](const PlanKey& key) { return there.find(key).has_value(); });
     return problems;
   }

@@ -47,10 +47,11 @@ double MachineProfile::product(const ProductSize& size, const PlanKey& key) cons
   double rate = rate_at(products, product_kind(key), size.rows);
   if (rate <= 0) rate = rate_at(products, kFallback, size.rows);
   // A panel is multiplied whole, however few of its columns are asked for.
-  const auto columns = static_cast<double>((size.columns + kPanel - 1) / kPanel * kPanel);
+  const std::int64_t panels = (size.columns + kPanel - 1) / kPanel;
+  const auto columns = static_cast<double>(panels * kPanel);
   const double flops = 2 * static_cast<double>(size.rows) * columns * static_cast<double>(size.k);
   // 64 columns cost all of `narrow`, 128 a third of it, 256 nothing.
-  const double wide = static_cast<double>(kFullSpeed);
+  const auto wide = static_cast<double>(kFullSpeed);
   const double most = wide / static_cast<double>(kPanel) - 1;
   const double slower = narrow * std::clamp((wide / columns - 1) / most, 0.0, 1.0);
   // As if twice as many threads took half as long: those that were asked for are rarely others.

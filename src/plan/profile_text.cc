@@ -55,16 +55,16 @@ class Line {
   // A finite number that is not negative.
   double number(std::size_t i) const {
     refuse_unless(i < words_.size());
-    const auto value = base::parse_number(words_[i]);
-    refuse_unless(value && *value >= 0);
-    return *value;
+    const double value = base::parse_number(words_[i]).value_or(-1);
+    refuse_unless(value >= 0);
+    return value;
   }
 
   std::int64_t whole(std::size_t i, std::int64_t most) const {
     refuse_unless(i < words_.size());
-    const auto value = base::parse_int(words_[i]);
-    refuse_unless(value && *value >= 1 && *value <= most);
-    return *value;
+    const std::int64_t value = base::parse_int(words_[i]).value_or(0);
+    refuse_unless(value >= 1 && value <= most);
+    return value;
   }
 
  private:

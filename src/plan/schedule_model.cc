@@ -81,6 +81,7 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
     ranges = ramped(n_, plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.link.has_value()));
   }
   std::vector<Part> parts;
+  parts.reserve(ranges.size());
   for (const Range& range : ranges) {
     parts.push_back({.product = product(multiplied, length(range)),
                      .rows = one_step_ ? key_.m : shard_,

@@ -1,6 +1,7 @@
 // The sources of automatic plans in their order: what was measured, what is being measured, what
 // the model thinks.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -32,13 +33,13 @@ class Automatic final : public PlanSource {
         threads_(parts.threads),
         path_(std::move(parts.path)) {
     if (!online) return;
-    online_.emplace(comm, model_,
-                    [this, keeps = comm.rank() == 0](const auto& key, const auto& entry) {
-                      Known* known = known_of(key);
-                      known->plan = entry.plan;
-                      known->decided = true;
-                      if (keeps) keep(key, entry);
-                    });
+    online_ = std::make_unique<tune::Online>(
+        comm, model_, [this, keeps = comm.rank() == 0](const auto& key, const auto& entry) {
+          Known* known = known_of(key);
+          known->plan = entry.plan;
+          known->decided = true;
+          if (keeps) keep(key, entry);
+        });
   }
 
   std::optional<Plan> find(const PlanKey& key) const override {
@@ -105,7 +106,7 @@ class Automatic final : public PlanSource {
   CostModel model_;
   int threads_;
   std::string path_;
-  std::optional<tune::Online> online_;
+  std::unique_ptr<tune::Online> online_;  // null: nothing is tried
   mutable std::vector<Known> known_;
 };
 

@@ -90,6 +90,7 @@ class Measuring {
   // How far from the median half of the times are.
   static double spread_of(const std::vector<double>& times, double middle) {
     std::vector<double> distances;
+    distances.reserve(times.size());
     for (const double one : times) distances.push_back(std::abs(one - middle) / middle);
     return median(std::move(distances));
   }
@@ -176,7 +177,7 @@ class Measuring {
   // Operators without their products: what is left is copies, or copies and sums.
   void measure_work() {
     const auto peers = static_cast<double>(comm_.world() - 1);
-    const std::int64_t rows = 256 * comm_.world();
+    const std::int64_t rows = std::int64_t{256} * comm_.world();
     // Each rank copies its rows to every peer, takes theirs, and puts its own beside them.
     const double gather = communicate(key(Operator::all_gather_matmul, rows, 64, kSide), "serial");
     const double shard = 256.0 * kSide;
@@ -200,7 +201,8 @@ class Measuring {
 
   // Many small chunks beside a few: what each costs, however small.
   void measure_chunk() {
-    const PlanKey small = key(Operator::matmul_reduce_scatter, 4 * comm_.world(), kSide, 64);
+    const PlanKey small =
+        key(Operator::matmul_reduce_scatter, std::int64_t{4} * comm_.world(), kSide, 64);
     const double many = communicate(small, "pipelined parts=64");
     const double few = communicate(small, "pipelined parts=1");
     // Each is handed to every peer, and summed.

@@ -163,21 +163,6 @@ class TuneTest(TuneCase):
         self.assertEqual(self.tune("--show"), f"There are no plans in {self.cache} yet.\n")
 
 
-class ProfileTest(TuneCase):
-    def test_the_machine_is_measured_and_then_known(self):
-        page = self.tune("--profile", "--transport", "threads", "--ranks", 2, "--threads", 1)
-        self.assertIn("\nbf16 ", page)
-        profile = Path(f"{self.cache}.profile")
-        self.assertTrue(profile.read_text().startswith("plait profile 1\nmachine plait "))
-        self.assertFalse(self.cache.exists() and self.entries())
-        why = "matmul-all-reduce m=512 n=4096 k=4096 link=1gbit,5us"
-        found = json.loads(self.plait("info", "--json", "--why", why).stdout)
-        self.assertEqual((found["profile"], found["source"]), ("measured", "model"))
-        profile.unlink()
-        found = json.loads(self.plait("info", "--json", "--why", why).stdout)
-        self.assertEqual(found["profile"], "built in")
-
-
 class WhyTest(TuneCase):
     WHY = "op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=1gbit,5us threads=1"
 

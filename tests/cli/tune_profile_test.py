@@ -1,0 +1,32 @@
+"""plait tune --profile: the machine is measured, which takes half a minute."""
+
+import json
+import os
+import tempfile
+import unittest
+from pathlib import Path
+
+from command import CommandTest
+
+
+class ProfileTest(CommandTest):
+    def test_the_machine_is_measured_and_then_known(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = Path(folder) / "plans"
+            self.environment["PLAIT_PLAN_CACHE"] = str(cache)
+            result = self.plait("tune", "--profile", "--transport", "threads", "--threads", 1, timeout=100)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertIn("\nbf16 ", result.stdout)
+            self.assertIn("\nthreads: ", result.stdout)
+            self.assertEqual(sorted(os.listdir(folder)), ["plans", "plans.profile"])
+            self.assertEqual(len(cache.read_text().splitlines()), 2)  # no plan yet
+
+            why = ["info", "--json", "--why", "matmul-all-reduce m=512 n=4096 k=4096 link=1gbit,5us"]
+            found = json.loads(self.plait(*why).stdout)
+            self.assertEqual((found["profile"], found["source"]), ("measured", "model"))
+            Path(f"{cache}.profile").unlink()
+            self.assertEqual(json.loads(self.plait(*why).stdout)["profile"], "built in")
+
+
+if __name__ == "__main__":
+    unittest.main()
