@@ -26,7 +26,7 @@ class UsageTest(CommandTest):
             self.assertEqual(page.returncode, 0)
             self.assertIn("Examples:\n  plait ", page.stdout)
         verbs = re.findall(r"^  (\w+)  ", pages["--help",].stdout, re.MULTILINE)
-        self.assertEqual(verbs, ["run", "bench", "tune", "trace", "verify", "info"])
+        self.assertEqual(verbs, ["run", "bench", "tune", "trace", "predict", "verify", "info"])
         for verb in verbs:
             with self.subTest(verb):
                 page = plait(verb, "--help")
