@@ -12,7 +12,7 @@ from command import PLAIT, CommandTest
 OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
              "reduce-scatter-matmul", "all-reduce-matmul"]
 FUSED = ["matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"]
-KEYS = ["op", "m", "n", "k", "ranks", "dtype", "weight", "out", "wire", "transport", "link", "t_gemm_ms",
+KEYS = ["op", "m", "n", "k", "ranks", "dtype", "weight", "transport", "link", "t_gemm_ms",
         "t_comm_ms", "t_comm_cpu_ms", "ideal_ms", "bound_ms", "schedules", "machine"]
 SCHEDULE_KEYS = ["name", "plan", "median_ms", "min_ms", "max_ms", "speedup", "overlap_efficiency",
                  "bits_equal"]

@@ -1,4 +1,4 @@
-"""plait predict: every operator and schedule is played, as a prediction, and what can't be is refused."""
+"""plait predict: every operator and schedule is played, called a prediction, or refused."""
 
 import json
 import tempfile

@@ -86,8 +86,6 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurem
           {"ranks", result.ranks},
           {"dtype", name(options.x)},
           {"weight", options.weight},
-          {"out", name(options.out)},
-          {"wire", name(options.wire)},
           {"transport", result.transport},
           {"link", result.link ? Json(describe(*result.link)) : Json()},
           {"t_gemm_ms", ms(result.product.median)},
