@@ -104,7 +104,8 @@ struct Fiber::State {
   }
 
   static void enter(unsigned high, unsigned low) {
-    auto* state = reinterpret_cast<State*>(std::uintptr_t{high} << 32U | std::uintptr_t{low});
+    const std::uintptr_t address = std::uintptr_t{high} << 32U | std::uintptr_t{low};
+    auto* state = reinterpret_cast<State*>(address);  // NOLINT(performance-no-int-to-ptr)
     state->books.after_entering();
     state->body();
     state->ended = true;
