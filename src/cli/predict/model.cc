@@ -81,7 +81,7 @@ struct ModelPrediction {
     double sum = 0;
     for (std::size_t layer = 0; layer < blocks.front().size(); ++layer) {
       const auto time = [&](auto part) {
-        double best = static_cast<double>(blocks.front()[layer].times.*part);
+        auto best = static_cast<double>(blocks.front()[layer].times.*part);
         for (const auto& block : blocks)
           best = std::min(best, static_cast<double>(block[layer].times.*part));
         return best;
