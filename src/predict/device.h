@@ -1,5 +1,5 @@
-// What a rank's device can do, as far as a prediction needs it. Peaks are what data sheets say; what
-// of them is attained is an assumption, which every prediction prints.
+// What a rank's device can do, as far as a prediction needs it. Peaks are what data sheets say;
+// what of them is attained is an assumption, which every prediction prints.
 #pragma once
 
 #include <cstdint>
