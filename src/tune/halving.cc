@@ -84,7 +84,7 @@ double compare(const std::vector<double>& times, const std::vector<double>& base
 bool is_clearly_faster(const std::vector<double>& times, const std::vector<double>& baseline) {
   const std::vector<double> all = ratios(times, baseline);
   const auto faster = std::count_if(all.begin(), all.end(), [](double one) { return one < 1; });
-  return median(all) < kClearly && 4 * faster >= 3 * static_cast<std::ptrdiff_t>(all.size());
+  return median(all) < kClearly && 3 * faster >= 2 * static_cast<std::ptrdiff_t>(all.size());
 }
 
 Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time) {

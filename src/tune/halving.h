@@ -34,7 +34,7 @@ Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& 
 // rates, neighbours) falls on both times of one turn, and leaves their ratio as it is.
 double compare(const std::vector<double>& times, const std::vector<double>& baseline);
 
-// Whether by compare() it is faster by 1 %, and in three of four turns faster at all: where times
+// Whether by compare() it is faster by 1 %, and in two of three turns faster at all: where times
 // scatter more than plans differ, a median falls below 0.99 by itself now and then.
 bool is_clearly_faster(const std::vector<double>& times, const std::vector<double>& baseline);
 

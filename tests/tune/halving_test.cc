@@ -43,7 +43,7 @@ TEST(Halving, IsNotTakenInByDisturbances) {
     };
     if (halve(8, 2 * base::kSecond, time).winner == 3) ++found;
   }
-  EXPECT_GT(found, kRounds * 9 / 10);
+  EXPECT_GT(found, kRounds * 3 / 4);
 }
 
 TEST(Halving, DoesNotMeasureSlowOnesForLong) {
@@ -65,7 +65,7 @@ TEST(Halving, RarelyTakesChanceForSpeed) {
   };
   int others = 0;
   for (int round = 0; round < 200; ++round) others += halve(6, 0, time).winner != 0 ? 1 : 0;
-  EXPECT_LT(others, 50);
+  EXPECT_LT(others, 80);
 }
 
 TEST(Ratios, SayWhatIsClear) {
