@@ -29,7 +29,7 @@ while (($# > 0)); do
 done
 
 # As much to multiply, of many rows, of some, and of few.
-sizes=(--m 1024,512,256 --n 2048,4096,8192 --k 2048)
+sizes=(--m "1024,512,256" --n "2048,4096,8192" --k 2048)
 mkdir -p "$results"
 for operator in "${operators[@]}"; do
   for ratio in 0.5 1 2; do
