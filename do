@@ -24,7 +24,7 @@ usage: ./do VERB
                      one build and all its tests
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
-  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, trace
+  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
   build [PRESET]     only builds: release, asan or tsan
   gpu                what can only be checked on a GPU
   clean              deletes build/

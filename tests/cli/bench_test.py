@@ -131,7 +131,7 @@ class MatmulTest(CommandTest):
                 seen += piece
         except OSError:  # how a terminal says that nobody is left on it
             pass
-        self.assertRegex(seen.decode(), r"^\r\x1b\[Kmeasuring, repetition: \d+ of \d+\r")
+        self.assertRegex(seen.decode(), r"^\r\x1b\[Kmeasuring, repetition: \d+ of \d+, [^\r]+ left\r")
         self.assertTrue(seen.endswith(b"\r\x1b[K"), "the line is removed at the end")
         self.assertNotIn("measuring", out)
 
