@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/collectives/chunks.h"
+#include "conformance/contributions.h"
 #include "plait/collectives.h"
 #include "tensor/reduce.h"
 
@@ -17,59 +18,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesConformance);
 
 namespace {
 
-// What `rank` brings: any rank can make any other's, and so knows the result bit for bit.
-std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype, unsigned seed = 0) {
-  std::vector<float> values(count);
-  std::minstd_rand random(static_cast<unsigned>(rank) * 7919 + seed + 1);
-  for (float& value : values) value = static_cast<float>(random() % 2000) / 16.0F - 60.0F;
-  std::vector<std::byte> bytes(count * size_of(dtype));
-  convert(values.data(), Dtype::f32, bytes.data(), dtype, count);
-  return bytes;
-}
-
-// The contract itself: f32 sums in rank order, one rounding, to `out`.
-std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
-                                  unsigned seed) {
-  std::vector<float> sum(count);
-  for (int rank = 0; rank < world; ++rank) {
-    std::vector<float> part(count);
-    convert(contribution(rank, count, dtype, seed).data(), dtype, part.data(), Dtype::f32, count);
-    for (std::size_t i = 0; i < count; ++i) sum[i] = rank == 0 ? part[i] : sum[i] + part[i];
-  }
-  std::vector<std::byte> bytes(count * size_of(out));
-  convert(sum.data(), Dtype::f32, bytes.data(), out, count);
-  return bytes;
-}
-
-std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, unsigned seed = 0) {
-  return sum_of_all(world, count, dtype, dtype, seed);
-}
-
-std::vector<std::byte> slice(const std::vector<std::byte>& bytes, std::size_t offset,
-                             std::size_t count, Dtype dtype) {
-  const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(offset * size_of(dtype));
-  return {begin, begin + static_cast<std::ptrdiff_t>(count * size_of(dtype))};
-}
-
 constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::s8};
-constexpr std::size_t kSizes[] = {0, 1, 7, 1000, 16384, 100003};  // none, few, one chunk, many
-
-// Output memory with guards around it: 0x5A means nobody was here.
-class Guarded {
- public:
-  Guarded(std::size_t count, Dtype dtype) : bytes_(count * size_of(dtype) + 128, std::byte{0x5A}) {}
-  void* data() { return bytes_.data() + 64; }
-  std::vector<std::byte> contents() const { return {bytes_.begin() + 64, bytes_.end() - 64}; }
-  ~Guarded() {
-    for (std::size_t i = 0; i < 64; ++i) {
-      EXPECT_EQ(bytes_[i], std::byte{0x5A});
-      EXPECT_EQ(bytes_[bytes_.size() - 1 - i], std::byte{0x5A});
-    }
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
 
 }  // namespace
 
@@ -103,29 +52,6 @@ TEST_P(CollectivesConformance, AllReduceSumsInRankOrder) {
         auto in_place = mine;
         all_reduce({in_place.data(), count, dtype}, comm);
         EXPECT_TRUE(in_place == out.contents()) << name(dtype) << " " << count << " in place";
-      }
-    }
-  });
-}
-
-TEST_P(CollectivesConformance, SumsMayBeOfAnotherDtypeThanTheirParts) {
-  run([&](Communicator& comm) {
-    constexpr std::pair<Dtype, Dtype> kPairs[] = {{Dtype::f32, Dtype::bf16},
-                                                  {Dtype::bf16, Dtype::f32},
-                                                  {Dtype::f32, Dtype::f16},
-                                                  {Dtype::f16, Dtype::bf16}};
-    for (const auto& [in, out] : kPairs) {
-      for (const std::size_t count : kSizes) {
-        const auto mine = contribution(comm.rank(), count, in);
-        const auto sum = sum_of_all(world(), count, in, out, 0);
-        Guarded all(count, out);
-        all_reduce({mine.data(), count, in}, {all.data(), count, out}, comm);
-        EXPECT_TRUE(all.contents() == sum) << name(in) << " to " << name(out) << " " << count;
-        const Shard shard = balanced_shard(count, comm.rank(), world());
-        Guarded part(shard.count, out);
-        reduce_scatter({mine.data(), count, in}, {part.data(), shard.count, out}, comm);
-        EXPECT_TRUE(part.contents() == slice(sum, shard.offset, shard.count, out))
-            << name(in) << " to " << name(out) << " " << count << " in shards";
       }
     }
   });

@@ -1,0 +1,70 @@
+// What ranks bring to collectives and get from them, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <random>
+#include <vector>
+
+#include "plait/dtype.h"
+
+namespace plait::conformance {
+
+// What `rank` brings: any rank can make any other's, and so knows the result bit for bit.
+inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype,
+                                           unsigned seed = 0) {
+  std::vector<float> values(count);
+  std::minstd_rand random(static_cast<unsigned>(rank) * 7919 + seed + 1);
+  for (float& value : values) value = static_cast<float>(random() % 2000) / 16.0F - 60.0F;
+  std::vector<std::byte> bytes(count * size_of(dtype));
+  convert(values.data(), Dtype::f32, bytes.data(), dtype, count);
+  return bytes;
+}
+
+// The contract itself: f32 sums in rank order, one rounding, to `out`.
+inline std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
+                                         unsigned seed) {
+  std::vector<float> sum(count);
+  for (int rank = 0; rank < world; ++rank) {
+    std::vector<float> part(count);
+    convert(contribution(rank, count, dtype, seed).data(), dtype, part.data(), Dtype::f32, count);
+    for (std::size_t i = 0; i < count; ++i) sum[i] = rank == 0 ? part[i] : sum[i] + part[i];
+  }
+  std::vector<std::byte> bytes(count * size_of(out));
+  convert(sum.data(), Dtype::f32, bytes.data(), out, count);
+  return bytes;
+}
+
+inline std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype,
+                                         unsigned seed = 0) {
+  return sum_of_all(world, count, dtype, dtype, seed);
+}
+
+inline std::vector<std::byte> slice(const std::vector<std::byte>& bytes, std::size_t offset,
+                                    std::size_t count, Dtype dtype) {
+  const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(offset * size_of(dtype));
+  return {begin, begin + static_cast<std::ptrdiff_t>(count * size_of(dtype))};
+}
+
+inline constexpr std::size_t kSizes[] = {0,    1,     7,
+                                         1000, 16384, 100003};  // none, few, one chunk, many
+
+// Output memory with guards around it: 0x5A means nobody was here.
+class Guarded {
+ public:
+  Guarded(std::size_t count, Dtype dtype) : bytes_(count * size_of(dtype) + 128, std::byte{0x5A}) {}
+  void* data() { return bytes_.data() + 64; }
+  std::vector<std::byte> contents() const { return {bytes_.begin() + 64, bytes_.end() - 64}; }
+  ~Guarded() {
+    for (std::size_t i = 0; i < 64; ++i) {
+      EXPECT_EQ(bytes_[i], std::byte{0x5A});
+      EXPECT_EQ(bytes_[bytes_.size() - 1 - i], std::byte{0x5A});
+    }
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace plait::conformance
