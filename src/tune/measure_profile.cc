@@ -20,7 +20,7 @@
 namespace plait::tune {
 namespace {
 
-// A weight of a middling layer: too large for the caches that a core has to itself.
+// How deep other products are, and how wide what travels.
 constexpr std::int64_t kSide = 4096;
 constexpr std::array<std::int64_t, 6> kRows = {1, 4, 16, 64, 256, 768};
 constexpr std::array<const char*, 4> kWeights = {"bf16", "f32", "s4:group=128", "s8:channel"};
@@ -96,7 +96,7 @@ class Measuring {
   }
 
   void measure_products(const std::string& weight) {
-    PlanKey problem = key(Operator::matmul, kRows.back(), kSide, kSide);
+    PlanKey problem = key(Operator::matmul, kRows.back(), options_.side, options_.side);
     problem.weight = weight;
     if (weight == "f32") problem.x = problem.out = Dtype::f32;
     double rate = kLeastRate;

@@ -1,6 +1,7 @@
 // Measures what a profile holds: some seconds of products, copies and sums, on all ranks at once.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "plait/communicator.h"
@@ -10,6 +11,11 @@ namespace plait::tune {
 
 struct ProfileOptions {
   int threads = 0;  // of each rank; 0: as many as OpenMP would use
+
+  // Of the weights whose products are measured, square ones: those of a middling layer, too large
+  // for the caches that a core has to itself.
+  std::int64_t side = 4096;
+
   // Told how many of how many figures are there.
   std::function<void(int done, int total)> progress = {};
 };

@@ -47,7 +47,7 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
   one.asks_weight = !dice.one_in(5);
   one.asks_bias = one.bias && !dice.one_in(5);
   one.accumulate = dice.one_in(2);
-  one.in_flight = static_cast<int>(dice.between(1, 3));
+  one.in_flight = dice.one_in(3) ? static_cast<int>(dice.between(2, 3)) : 1;
   one.delays = dice.one_in(8);
   const Operator op = one.row ? Operator::matmul_all_reduce : Operator::all_gather_matmul;
   for (int i = 0; i < 3; ++i) one.variants.push_back(random_variant(dice, op));
