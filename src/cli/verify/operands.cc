@@ -29,7 +29,9 @@ Guarded::Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t
   poison();
 }
 
-void Guarded::poison() { std::memset(memory_.data(), kPoison, memory_.bytes()); }
+void Guarded::poison() {
+  if (memory_.bytes() > 0) std::memset(memory_.data(), kPoison, memory_.bytes());
+}
 
 bool Guarded::is_intact() const {
   const auto is_poison = [](const std::byte* from, const std::byte* to) {
