@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Measures the fused operators over emulated links, and shows beside it what plait predicts of them from the product
-# and the collective alone. Two ranks of their own: nothing else should run on the machine.
+# What `./do bench predict` does: measures the fused operators over emulated links, and shows beside it what plait
+# predicts of them from the product and the collective alone, and sums up. Two ranks of their own: nothing else should
+# run on the machine.
 #
 #   bench/predict/run.sh [--only OPERATOR] [--seconds S]
 #
@@ -34,7 +35,9 @@ mkdir -p "$results"
 for operator in "${operators[@]}"; do
   for ratio in 0.5 1 2; do
     "$build/src/cli/plait" bench "$operator" "${sizes[@]}" --link "ratio=$ratio" --parts 4,8 --seconds "$seconds" \
-      --json "$results/$operator-$ratio.json" >/dev/null
+      --json "$results/measured_$operator-$ratio.json" >/dev/null
   done
 done
-"$build/src/cli/plait" predict --measured "$(printf '%s\n' "$results"/*.json | paste -sd,)"
+"$build/src/cli/plait" predict --measured "$(printf '%s\n' "$results"/measured_*.json | paste -sd,)" \
+  --json "$results/predicted.json"
+bench/predict/report.py "$results"/*.json

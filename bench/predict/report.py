@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Sums up how near predictions were to what bench/predict/run.sh measured, beside what plait promises.
+
+    bench/predict/report.py build/predict/*.json
+    bench/predict/report.py --update docs/performance.md build/predict/*.json
+"""
+
+import datetime
+import json
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import page  # noqa: E402, beside this folder
+
+BEGIN = "<!-- begin: bench/predict/report.py -->"
+END = "<!-- end: bench/predict/report.py -->"
+
+BAR = 0.10  # that a prediction may be off
+
+
+def off(rows: list[dict]) -> list[float]:
+    return [abs(row["error"]) for row in rows]
+
+
+class Results:
+    """measured_*.json are what was measured, predicted.json what was predicted of it."""
+
+    def __init__(self, files: list[Path]):
+        measured = [file for file in files if file.name.startswith("measured_")]
+        first = json.loads(measured[0].read_text(encoding="utf-8"))
+        self.machine = (first[0] if isinstance(first, list) else first)["machine"]
+        predicted = next(file for file in files if file.name == "predicted.json")
+        self.rows = json.loads(predicted.read_text(encoding="utf-8"))
+
+    def conditions(self) -> str:
+        return (f"{datetime.date.today()}: {self.machine}, {self.rows[0]['ranks']} ranks, `./do bench predict`; links are "
+                "emulated. *Off* is how much more was predicted than measured.")
+
+    def within(self, rows: list[dict]) -> int:
+        return sum(error <= BAR for error in off(rows))
+
+    def bars(self) -> list[list[str]]:
+        share = self.within(self.rows) / len(self.rows)
+        return [[f"of {len(self.rows)} plans' times, within {100 * BAR:.0f} %", f"{share:.2f}", "1.00",
+                 "yes" if share == 1 else "**no**"],
+                ["off, median", f"{100 * statistics.median(off(self.rows)):.1f} %", "", ""]]
+
+    def tables(self) -> list[page.Table]:
+        cases = dict.fromkeys((row["op"], row["plan"]) for row in self.rows)
+        table = []
+        for op, plan in cases:
+            rows = [row for row in self.rows if (row["op"], row["plan"]) == (op, plan)]
+            largest = max((row["error"] for row in rows), key=abs)
+            table.append([op, plan, str(len(rows)), str(self.within(rows)),
+                          f"{100 * statistics.median(off(rows)):.1f} %", f"{100 * largest:+.1f} %"])
+        return [
+            ("Predictions: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
+            ("Predictions of plans' times",
+             ["operator", "plan", "cases", f"within {100 * BAR:.0f} %", "off, median", "off at most"], table),
+        ]
+
+
+if __name__ == "__main__":
+    sys.exit(page.main("prediction", Results, (BEGIN, END)))
