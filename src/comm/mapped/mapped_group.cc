@@ -74,7 +74,7 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank()) continue;
     const bool ended = rendezvous_->has_ended(peer);
-    if (ended && !has_left(peer)) {
+    if (ended && !has_left(peer) && !ready()) {
       fail_and_raise(
           {Code::peer_lost, peer,
            sentence(waits(), "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});

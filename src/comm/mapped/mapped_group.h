@@ -28,6 +28,7 @@ class MappedGroup final : public Group {
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
+  bool has_left(int peer) const;
   void leave() noexcept;
 
   // Wakes the peer if it sleeps: to be called right after the store that it is to see.
@@ -43,7 +44,6 @@ class MappedGroup final : public Group {
 
  private:
   RankPage& page(int rank) const { return *pages_[rank]; }
-  bool has_left(int peer) const;
   void examine_call(int peer);
   int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<RankPage::Waits> waits_of_all() const;

@@ -23,7 +23,7 @@ WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::
 // wait: makes known for whom it waits, notices who dies, and gives up at the deadline.
 class Vigil {
  public:
-  Vigil(Group& group, Operation operation)
+  Vigil(MappedGroup& group, Operation operation)
       : group_(group),
         known_(group),
         operation_(operation),
@@ -38,15 +38,23 @@ class Vigil {
     const Awaited awaited = {.peer = peer, .tag = {.operation = operation_}};
     const bool waits = peer != group_.rank();
     if (waits) known_.say(awaited);
-    // Whether a peer has left is the rendezvous's to say, which knows whether it came before.
-    group_.examine(&awaited, [] { return true; });
+    // What a peer said before it died may have come since the rendezvous last listened: its death
+    // counts at the next look. Whether one has left is the rendezvous's to say, which knows whether
+    // it came before.
+    bool doubts = false;
+    group_.examine(&awaited, [&] {
+      doubts = true;
+      return !has_doubted_ || group_.has_left(peer);
+    });
+    has_doubted_ = doubts;
     if (waits && base::now() >= deadline_) group_.give_up(awaited);
   }
 
-  Group& group_;
+  MappedGroup& group_;
   KnownWait known_;
   Operation operation_;
   Nanoseconds deadline_;
+  bool has_doubted_ = false;
 };
 
 class MappedTransport final : public Transport {

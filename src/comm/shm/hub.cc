@@ -191,7 +191,7 @@ Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
       return message;
     }
     look(watch, from);  // also before it is blamed: it may have gone because the group had failed
-    if (delivery == Delivery::closed) lose(from);
+    if (delivery == Delivery::closed) lose(from, watch);
     const Nanoseconds now = base::now();
     if (now >= deadline) {
       refuse(Code::timeout, from,
@@ -208,7 +208,7 @@ void Hub::send(int to, const Message& message, Nanoseconds deadline, const Watch
     if (delivery == Delivery::done) return;
     if (delivery == Delivery::closed) hear_verdict();
     look(watch, to);
-    if (delivery == Delivery::closed) lose(to);
+    if (delivery == Delivery::closed) lose(to, watch);
     const Nanoseconds now = base::now();
     if (now >= deadline) {
       refuse(Code::timeout, to,
@@ -227,8 +227,13 @@ void Hub::hear_verdict() {
   }
 }
 
-void Hub::lose(int peer) {
-  await_end([&] { return has_ended(peer); });
+// Nothing can come any more, so that the group may know of a death at once.
+void Hub::lose(int peer, const Watch& watch) {
+  await_end([&] {
+    look(watch, peer);
+    return has_ended(peer);
+  });
+  look(watch, peer);
   refuse(Code::peer_lost, peer,
          sentence("rank ", peer, " (", describe(peer), ") has died or left"));
 }

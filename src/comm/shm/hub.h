@@ -44,7 +44,7 @@ class Hub final : public Rendezvous {
   void await_verdict() noexcept;
   [[noreturn]] void tell_and_raise(const Error& error);
   [[noreturn]] void refuse(Code code, int culprit, const std::string& reason);
-  [[noreturn]] void lose(int peer);
+  [[noreturn]] void lose(int peer, const Watch& watch);
 
   Seat seat_;
   std::vector<base::Fd> sockets_;  // rank 0: by rank; others: only [0]
