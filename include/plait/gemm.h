@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "plait/export.h"
+#include "plait/kept_panels.h"
 #include "plait/packed_input.h"
 #include "plait/packed_weight.h"
 #include "plait/quantized.h"
@@ -95,6 +96,7 @@ struct GemmCall {
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding
   bool accumulate = false;                // adds to what `out` holds
   const PackedInput* packed_x = nullptr;  // what pack() has made of x
+  KeptPanels* kept_panels = nullptr;      // of a plain weight, for several runs by it
   // In place of `out`, where the window's rows go to several places: the first rows to the first.
   std::span<const TensorView> outs = {};
   // Called by the thread that has finished the tile; several may call at once. It may multiply by

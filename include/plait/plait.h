@@ -8,6 +8,7 @@
 #include "plait/error.h"
 #include "plait/export.h"
 #include "plait/gemm.h"
+#include "plait/kept_panels.h"
 #include "plait/linear.h"
 #include "plait/link.h"
 #include "plait/mailbox.h"

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "gemm/backends.h"
 #include "gemm/checks.h"
+#include "gemm/kept_panels.h"
 #include "gemm/packed_input.h"
 #include "gemm/product.h"
 #include "gemm/quant_panels.h"
@@ -32,12 +33,15 @@ class Gemm::State {
     const base::DefaultFloats floats;
     const gemm::Depth depth = gemm::depth_of(desc_);
     if (call.packed_x != nullptr) call.packed_x->state().check(call.x, depth, kernel_.get());
+    KeptPanels::State* const kept = kept_for(call);
+    if (kept != nullptr) kept->check(std::get<WeightView>(call.weight), depth.padded());
     const gemm::Task task = {.call = call,
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
                              .columns = gemm::resolved(call.window.columns, desc_.n),
                              .depth = depth,
                              .packed_rows = rows_of(call.packed_x),
                              .bias = bias_of(call),
+                             .kept = kept,
                              .threads = base::thread_count(threads_)};
     if (gemm::size(task.rows) == 0 || gemm::size(task.columns) == 0) return;
     if (kernel_ == nullptr) return gemm::run_reference(task);
@@ -68,6 +72,12 @@ class Gemm::State {
 
   static const gemm::Rows* rows_of(const PackedInput* input) {
     return input == nullptr ? nullptr : input->state().rows();
+  }
+
+  // Those who read a weight in place pack nothing, and a packed one is packed.
+  KeptPanels::State* kept_for(const GemmCall& call) const {
+    const bool packs = kernel_ != nullptr && std::holds_alternative<WeightView>(call.weight);
+    return packs && call.kept_panels != nullptr ? &call.kept_panels->state() : nullptr;
   }
 
   const float* bias_of(const GemmCall& call) {

@@ -60,7 +60,7 @@ std::byte* Workspace::at_least(Buffer& buffer, std::size_t bytes) {
 }
 
 std::size_t Workspace::bytes() const {
-  std::size_t bytes = rows.bytes() + panels.bytes() + bias.bytes();
+  std::size_t bytes = rows.bytes() + bias.bytes();
   for (const Thread& thread : threads) {
     bytes +=
         thread.sums.bytes() + thread.parts.bytes() + thread.blocks.bytes() + thread.panels.bytes();
@@ -76,19 +76,32 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
       panels_{task.columns.begin / kPanelColumns, ceil_div(task.columns.end, kPanelColumns)},
       packed_(packed_weight(task.call)),
       storage_(storage_of_weight(task.call)),
-      few_(few_rows_of(kernel, storage_)),
-      keeps_panels_(packed_ == nullptr && size(task.rows) > kSuperblockRows) {}
+      few_(few_rows_of(kernel, storage_)) {
+  const std::int64_t k = task.depth.padded();
+  if (packed_ != nullptr) return;
+  if (task.kept != nullptr) {
+    task.kept->prepare(*plain_weight(task.call), k);
+    panels_of_view_ = {.data = task.kept->data(), .first = 0};
+    has_panels_ = has_all_panels();
+  } else if (size(task.rows) > kSuperblockRows) {
+    memory_ = PanelMemory(static_cast<std::size_t>(size(panels_)) * panel_bytes(storage_, k));
+    panels_of_view_ = {.data = memory_.data(), .first = panels_.begin};
+  }
+}
 
 void Product::run() {
   workspace_.threads.resize(static_cast<std::size_t>(task_.threads));
-  if (keeps_panels_) {
-    Workspace::at_least(workspace_.panels, static_cast<std::size_t>(size(panels_)) *
-                                               panel_bytes(storage_, task_.depth.padded()));
-  }
   for (std::int64_t row = task_.rows.begin; row < task_.rows.end; row += kSuperblockRows) {
     run_superblock({row, std::min(row + kSuperblockRows, task_.rows.end)});
-    has_panels_ = keeps_panels_;
+    has_panels_ = panels_of_view_.data != nullptr;
   }
+}
+
+bool Product::has_all_panels() const {
+  for (std::int64_t panel = panels_.begin; panel < panels_.end; ++panel) {
+    if (!task_.kept->has(panel)) return false;
+  }
+  return true;
 }
 
 void Product::run_superblock(Range rows) {
@@ -184,25 +197,35 @@ PanelSource Product::source_for(const Job& job, Range blocks, Workspace::Thread&
   PanelSource from = {.packed = packed_,
                       .storage = storage_,
                       .operand = kernel_.operand(),
-                      .panels = workspace_.panels.data(),
-                      .first_panel = panels_.begin,
+                      .panels = panels_of_view_.data,
+                      .first_panel = panels_of_view_.first,
                       .k = {0, task_.depth.padded()}};
   if (packed_ != nullptr || size(blocks) == 0) return from;
-  std::byte* to = nullptr;
-  if (keeps_panels_) {
-    to = workspace_.panels.data() + static_cast<std::size_t>(job.panels.begin - panels_.begin) *
-                                        panel_bytes(storage_, task_.depth.padded());
-  } else {
-    const Cut::Block last = memory.cut.block(blocks.end - 1);
-    from.k = {memory.cut.block(blocks.begin).padded_begin(),
-              last.padded_begin() + last.padded_length()};
-    from.first_panel = job.panels.begin;
-    to = Workspace::at_least(memory.panels, static_cast<std::size_t>(size(job.panels)) *
-                                                panel_bytes(storage_, size(from.k)));
-    from.panels = to;
+  if (panels_of_view_.data != nullptr) {
+    if (packs()) pack_missing(job.panels);
+    return from;
   }
-  if (packs()) pack_view(job.panels, from.k, to);
+  const Cut::Block last = memory.cut.block(blocks.end - 1);
+  from.k = {memory.cut.block(blocks.begin).padded_begin(),
+            last.padded_begin() + last.padded_length()};
+  from.first_panel = job.panels.begin;
+  std::byte* to = Workspace::at_least(memory.panels, static_cast<std::size_t>(size(job.panels)) *
+                                                         panel_bytes(storage_, size(from.k)));
+  from.panels = to;
+  pack_view(job.panels, from.k, to);
   return from;
+}
+
+// Of the panels that are kept. No other job has any of them.
+void Product::pack_missing(Range panels) const {
+  const Range k = {0, task_.depth.padded()};
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    if (task_.kept != nullptr && task_.kept->has(panel)) continue;
+    pack_view({panel, panel + 1}, k,
+              panels_of_view_.data + static_cast<std::size_t>(panel - panels_of_view_.first) *
+                                         panel_bytes(storage_, k.end));
+    if (task_.kept != nullptr) task_.kept->has_packed(panel);
+  }
 }
 
 void Product::pack_view(Range panels, Range k, std::byte* to) const {
@@ -226,7 +249,8 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
 
 // Panels that are read once, by few rows, need not be there as a whole.
 std::int64_t Product::blocks_at_once(const Job& job, const Cut& cut) const {
-  const bool once = packs() && !keeps_panels_ && size(job.rows) <= rows_at_once(job);
+  const bool once =
+      packs() && panels_of_view_.data == nullptr && size(job.rows) <= rows_at_once(job);
   if (!once || cut.size() == 0) return cut.size();
   const std::size_t bytes =
       static_cast<std::size_t>(size(job.panels)) * panel_bytes(storage_, cut.longest());

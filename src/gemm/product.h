@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "gemm/depth.h"
+#include "gemm/kept_panels.h"
 #include "gemm/kernel.h"
 #include "gemm/loops.h"
 #include "gemm/panel_blocks.h"
+#include "gemm/panel_memory.h"
 #include "gemm/panels.h"
 #include "gemm/rows.h"
 #include "plait/buffer.h"
@@ -51,7 +53,6 @@ class Workspace {
   };
 
   Buffer rows;
-  Buffer panels;  // of a view, for all superblocks
   Buffer bias;
   std::vector<Thread> threads;
   std::vector<Job> jobs;
@@ -65,6 +66,7 @@ struct Task {
   Depth depth;
   const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
   const float* bias;        // of all columns; nullptr: none
+  KeptPanels::State* kept;  // of a plain weight; nullptr: its panels are packed for this run
   int threads;
 };
 
@@ -90,6 +92,7 @@ class Product {
   bool is_grouped() const { return task_.depth.group != 0; }
   // Whether the panels have to be packed by whoever reads them.
   bool packs() const { return packed_ == nullptr && !has_panels_; }
+  bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   std::int64_t step_of(const Job& job) const;
   std::int64_t rows_at_once(const Job& job) const;
@@ -97,6 +100,7 @@ class Product {
   std::int64_t blocks_at_once(const Job& job, const Cut& cut) const;
   PanelSource source_for(const Job& job, Range blocks, Workspace::Thread& memory);
   void pack_view(Range panels, Range k, std::byte* to) const;
+  void pack_missing(Range panels) const;
   void make_room(const Job& job, Workspace::Thread& memory) const;
   void run_job(const Job& job, Workspace::Thread& memory);
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
@@ -119,8 +123,14 @@ class Product {
   std::int64_t packed_from_ = 0;
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
-  FewRows few_;        // for the weight's bits
-  bool keeps_panels_;  // packed by the first superblock, read by the others
+  FewRows few_;  // for the weight's bits
+  // Of a view, packed by the first superblock or by an earlier run, and read by the others.
+  struct Panels {
+    std::byte* data = nullptr;  // nullptr: each job packs its own
+    std::int64_t first = 0;
+  };
+  PanelMemory memory_;
+  Panels panels_of_view_;
   bool has_panels_ = false;
 };
 

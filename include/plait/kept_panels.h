@@ -1,0 +1,40 @@
+// Panels of a plain weight that a run has packed, kept for the runs that follow: for a product whose
+// rows come in several turns.
+//
+//   plait::KeptPanels panels;
+//   for (const Turn& turn : turns)
+//     gemm.run({.x = {turn.rows}, .weight = w, .out = turn.out, .kept_panels = &panels});
+//
+// It changes no bits, only the time. It belongs to the weight it was made of: run() refuses another,
+// and when the elements of the weight have changed, which nobody can see, forget() it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "plait/export.h"
+
+namespace plait {
+
+// Borrows its memory, a copy of the weight, until forget(): all who multiply in turns share it.
+class PLAIT_EXPORT KeptPanels {
+ public:
+  KeptPanels();
+  KeptPanels(KeptPanels&&) noexcept;
+  KeptPanels& operator=(KeptPanels&&) noexcept;
+  ~KeptPanels();
+
+  // As new: for the next weight, or for this one with other elements.
+  void forget();
+
+  // Of the memory that it has borrowed.
+  std::size_t held_bytes() const;
+
+  class State;
+  State& state() const;  // for backends
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plait

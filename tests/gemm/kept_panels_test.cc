@@ -1,0 +1,165 @@
+#include "plait/kept_panels.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/check.h"
+#include "gemm/backend_test.h"
+#include "gemm/matrix.h"
+#include "gemm/panel_memory.h"
+#include "tensor/compare.h"
+#include "tensor/sentence_of.h"
+
+namespace plait {
+namespace {
+
+class Kept : public BackendTest {
+ protected:
+  static Dtype dtype() { return GetParam() == "amx" ? Dtype::bf16 : Dtype::f32; }
+  // The reference reads a weight where it is, and has nothing to keep.
+  static bool keeps() { return GetParam() != "reference"; }
+
+  static GemmDesc desc_of(std::int64_t m, std::int64_t n, std::int64_t k) {
+    return {.m = m, .n = n, .k = k, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
+  }
+};
+
+// Random runs of rows and columns, by one thread and by several: the first to come to a panel packs
+// it, the others read it.
+TEST_P(Kept, PanelsChangeNoBits) {
+  for (int round = 0; round < 6; ++round) {
+    const GemmDesc desc = desc_of(1 + below(90), 1 + below(400), 1 + below(300));
+    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    const Matrix x(desc.x, desc.m, desc.k, 1);
+    const bool by_outputs = round % 2 == 0;
+    const Matrix w(desc.weight, by_outputs ? desc.n : desc.k, by_outputs ? desc.k : desc.n, 2);
+    const WeightView weight = {w.view, by_outputs ? WeightLayout::out_in : WeightLayout::in_out};
+    Matrix whole(desc.out, desc.m, desc.n, 3);
+    select(desc).run({.x = {x.view}, .weight = weight, .out = whole.view});
+    KeptPanels panels;
+    for (int cut = 0; cut < 12; ++cut) {
+      const std::int64_t row = below(desc.m);
+      const std::int64_t column = below(desc.n);
+      const Window window = {.rows = {row, row + 1 + below(desc.m - row)},
+                             .columns = {column, column + 1 + below(desc.n - column)}};
+      Matrix part(desc.out, window.rows.end - row, window.columns.end - column, 4);
+      select(desc, 1 + cut % 3)
+          .run({.x = {x.view},
+                .weight = weight,
+                .out = part.view,
+                .window = window,
+                .kept_panels = &panels});
+      EXPECT_TRUE(tensor::same_bits(
+          part.view,
+          whole.view.row_range(row, window.rows.end).column_range(column, window.columns.end)))
+          << name(desc) << " rows " << row << " to " << window.rows.end << " columns " << column
+          << " to " << window.columns.end;
+    }
+  }
+}
+
+// More rows than are packed at once, before and after some panels were kept.
+TEST_P(Kept, PanelsAreThereForManyRows) {
+  const GemmDesc desc = desc_of(1100, 200, 24);
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  const Matrix x(desc.x, desc.m, desc.k, 1);
+  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  Gemm gemm = select(desc, 2);
+  Matrix want(desc.out, desc.m, desc.n, 3);
+  GemmCall call = {
+      .x = {x.view}, .weight = WeightView{w.view, WeightLayout::out_in}, .out = want.view};
+  gemm.run(call);
+  for (const std::int64_t columns_before : {std::int64_t{0}, std::int64_t{70}, desc.n}) {
+    KeptPanels panels;
+    Matrix some(desc.out, 2, columns_before, 4);
+    Matrix got(desc.out, desc.m, desc.n, 5);
+    call.kept_panels = &panels;
+    call.window = {.rows = {0, 2}, .columns = {0, columns_before}};
+    call.out = some.view;
+    gemm.run(call);
+    call.window = {};
+    call.out = got.view;
+    gemm.run(call);
+    EXPECT_TRUE(tensor::same_bits(got.view, want.view)) << columns_before << " columns before";
+  }
+}
+
+// That they are kept at all shows where the weight changes and nobody was told.
+TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
+  const GemmDesc desc = desc_of(5, 70, 16);
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  const Matrix x(desc.x, desc.m, desc.k, 1);
+  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  Gemm gemm = select(desc);
+  Matrix before(desc.out, desc.m, desc.n, 3);
+  Matrix after(desc.out, desc.m, desc.n, 4);
+  KeptPanels panels;
+  GemmCall call = {.x = {x.view},
+                   .weight = WeightView{w.view, WeightLayout::out_in},
+                   .out = before.view,
+                   .kept_panels = &panels};
+  gemm.run(call);
+  tensor::fill_random(w.view, 5);
+  call.out = after.view;
+  gemm.run(call);
+  EXPECT_EQ(static_cast<bool>(tensor::same_bits(after.view, before.view)), keeps());
+  panels.forget();
+  gemm.run(call);
+  EXPECT_FALSE(tensor::same_bits(after.view, before.view));
+}
+
+TEST_P(Kept, PanelsAreOfOneWeightOnly) {
+  const GemmDesc desc = desc_of(6, 9, 6);
+  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!keeps()) return;
+  const Matrix x(desc.x, desc.m, desc.k, 1);
+  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  const Matrix twin(desc.weight, desc.n, desc.k, 2);
+  Matrix y(desc.out, desc.m, desc.n, 3);
+  Gemm gemm = select(desc);
+  KeptPanels panels;
+  GemmCall call = {.x = {x.view},
+                   .weight = WeightView{w.view, WeightLayout::out_in},
+                   .out = y.view,
+                   .kept_panels = &panels};
+  gemm.run(call);
+  call.weight = WeightView{twin.view, WeightLayout::out_in};
+  const std::string dtype_name(name(dtype()));
+  EXPECT_EQ(sentence_of([&] { gemm.run(call); }),
+            base::sentence("matmul: kept_panels are of the ", dtype_name, " weight at ",
+                           w.view.data, ", but the weight is the ", dtype_name, " one at ",
+                           twin.view.data, "; forget() is for the next"));
+  panels.forget();
+  EXPECT_EQ(panels.held_bytes(), 0U);
+  EXPECT_EQ(sentence_of([&] { gemm.run(call); }), "nothing was refused");
+  const KeptPanels moved = std::move(panels);
+  // NOLINTNEXTLINE(bugprone-use-after-move): that is what is refused
+  EXPECT_EQ(sentence_of([&] { gemm.run(call); }),
+            "matmul: kept_panels has been moved to another KeptPanels");
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Kept, testing::Values("amx", "xsmm", "vector", "reference"));
+
+TEST(PanelMemory, IsLentInTurns) {
+  constexpr std::size_t kBytes = 3000;
+  gemm::PanelMemory one(kBytes);
+  std::byte* const first = one.data();
+  {
+    const gemm::PanelMemory beside(kBytes);
+    EXPECT_NE(beside.data(), first);
+  }
+  one = {};
+  EXPECT_EQ(one.bytes(), 0U);
+  // The smallest that is large enough.
+  const gemm::PanelMemory again(kBytes);
+  const gemm::PanelMemory too(1);
+  EXPECT_NE(again.data(), too.data());
+  EXPECT_GE(too.bytes(), kBytes);
+  // Nobody else has what is larger: what lies there idle goes.
+  const gemm::PanelMemory large(2 * kBytes);
+  EXPECT_GE(large.bytes(), 2 * kBytes);
+}
+
+}  // namespace
+}  // namespace plait
