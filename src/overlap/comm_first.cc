@@ -59,6 +59,7 @@ class CommFirst final : public Operation {
  private:
   bool reduces() const { return problem_.op != Operator::all_gather_matmul; }
   bool spreads() const { return problem_.op != Operator::reduce_scatter_matmul; }
+  bool has_turns() const { return fused_ || cut_.parts().size() > 1; }
   int ways() const { return reduces() && spreads() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
 
@@ -70,7 +71,7 @@ class CommFirst final : public Operation {
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
     flows_.beside = call.beside;
-    multiplier_.begin(call.operands, fused_);
+    multiplier_.begin(call.operands, {.fused = fused_, .rows_in_turns = has_turns()});
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
     first_row_ = spreads() ? 0 : own().begin;
@@ -90,6 +91,7 @@ class CommFirst final : public Operation {
     } else {
       multiply_parts(x);
     }
+    multiplier_.end();
     exchange_.wait([&] { return flows_.finish(); }, [&] { return flows_.awaited(); });
   }
 

@@ -91,6 +91,10 @@ class ComputeFirst final : public Operation {
            (problem_.op == Operator::matmul_all_reduce && !one_step_);
   }
 
+  bool has_row_parts() const {
+    return cut_.parts().size() > 1 && cut_.parts()[0].columns == cut_.parts()[1].columns;
+  }
+
   int ways() const { return reduces() && spreads() ? 2 : 1; }
 
   comm::MailboxBase& mailbox(Communicator& comm) const {
@@ -131,7 +135,7 @@ class ComputeFirst final : public Operation {
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
     if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
-    multiplier_.begin(operands, direct_);
+    multiplier_.begin(operands, {.fused = direct_, .rows_in_turns = has_row_parts()});
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       if (!reduces()) {
@@ -143,6 +147,7 @@ class ComputeFirst final : public Operation {
       }
       flows_.step();
     }
+    multiplier_.end();
     exchange_.wait([&] { return flows_.finish(); }, [&] { return flows_.awaited(); });
   }
 

@@ -4,9 +4,10 @@
 
 namespace plait::overlap {
 
-void Multiplier::begin(const Operands& operands, bool fused) {
+void Multiplier::begin(const Operands& operands, Manner manner) {
+  panels_.forget();  // the call before may have failed
   operands_ = operands;
-  fused_ = fused;
+  manner_ = manner;
   first_ = true;
   is_packed_ = false;
 }
@@ -36,6 +37,7 @@ void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& ou
 }
 
 void Multiplier::run(GemmCall& call, Look look) {
+  if (manner_.rows_in_turns) call.kept_panels = &panels_;
   const Range columns = call.window.columns;
   const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
@@ -51,7 +53,7 @@ void Multiplier::run(GemmCall& call, Look look) {
                                                       : static_cast<double>(size_of(desc.weight)),
                            .out_bytes = static_cast<double>(size_of(desc.out)),
                            .poll = poll_,
-                           .fused = fused_,
+                           .fused = manner_.fused,
                            .first = first},
                           look);
   }

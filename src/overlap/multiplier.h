@@ -24,6 +24,12 @@ struct Operands {
   ConstTensorView bias = {};
 };
 
+// How the products of a call come.
+struct Manner {
+  bool fused = false;          // the products that follow belong together, as the tiles of one
+  bool rows_in_turns = false;  // several of them, by the same columns
+};
+
 class Multiplier {
  public:
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
@@ -36,8 +42,10 @@ class Multiplier {
   // What it works in, as far as it has come to be.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
-  // `fused`: the products that follow belong together, as the tiles of one.
-  void begin(const Operands& operands, bool fused = false);
+  void begin(const Operands& operands, Manner manner = {});
+
+  // After the last product: what belongs to the weight's elements, which may change, is given back.
+  void end() { panels_.forget(); }
 
   // Whether a stand-in multiplies.
   bool is_played() const { return stand_in() != nullptr; }
@@ -66,8 +74,9 @@ class Multiplier {
   const comm::Group* group_;
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
+  KeptPanels panels_;
   bool is_packed_ = false;
-  bool fused_ = false;
+  Manner manner_ = {};
   bool first_ = true;
 };
 
