@@ -1,0 +1,1 @@
+// Nothing: a target needs a source, and precompiled headers need a target. See plait_build.cmake.
