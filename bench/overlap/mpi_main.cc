@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/processor.h"
 #include "cli/bench/op_memory.h"
@@ -122,17 +121,8 @@ void be_rank(const cli::OpBenchOptions& options) {
   results.reserve(options.sizes.size());
   for (const cli::OpSize& size : options.sizes) results.push_back(measure(options, size, comm));
   if (comm.rank() != 0) return;
-  const bool alone = options.json == "-";
-  if (!alone) std::cout << show_text(options, results);
-  if (options.json.empty()) return;
-  const std::string text = show_json(options, results, comm).dump(2) + "\n";
-  if (alone) {
-    std::cout << text;
-    return;
-  }
-  base::AtomicFile file(options.json);
-  file.append(text);
-  file.commit();
+  if (!options.files.silences()) std::cout << show_text(options, results);
+  options.files.write_json(show_json(options, results, comm));
 }
 
 int run(int argc, char** argv) {

@@ -38,7 +38,8 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 }  // namespace
 
 Options::Options(const About& about)
-    : app_(std::make_unique<CLI::App>(std::string(about.purpose),
+    : verb_(about.verb),
+      app_(std::make_unique<CLI::App>(std::string(about.purpose),
                                       fmt::format("plait {}", about.verb))) {
   app_->formatter(std::make_shared<Page>(fmt::format("plait {} {}", about.verb, about.usage)));
   app_->footer(std::string(about.examples));
@@ -89,6 +90,15 @@ std::size_t Options::leading(Words words) const {
   while (at < words.size() && is_option(words[at]) && words[at] != "--")
     at += length_of_option(words.subspan(at));
   return at;
+}
+
+bool Options::parse_all(Words words) {
+  const std::size_t options = leading(words);
+  if (options < words.size()) {
+    base::fail(Code::invalid_argument, "unexpected word ", words[options], " (plait ", verb_,
+               " --help)");
+  }
+  return parse(words);
 }
 
 bool Options::parse(Words words) {

@@ -46,10 +46,14 @@ class Options {
   // Reads words that are all options. False: help was asked for, and has been printed.
   bool parse(Words words);
 
+  // The same of words of which some may be none: refuses those.
+  bool parse_all(Words words);
+
  private:
   const CLI::Option& find(const std::string& name) const;
   std::size_t length_of_option(Words words) const;
 
+  std::string verb_;
   std::unique_ptr<CLI::App> app_;
 };
 

@@ -8,22 +8,13 @@
 #include "base/nearest.h"
 #include "cli/predict/predictions.h"
 #include "cli/speech.h"
+#include "cli/values.h"
 #include "cli/verbs.h"
 #include "predict/device.h"
 #include "predict/network.h"
 
 namespace plait::cli {
 namespace {
-
-std::vector<std::string> operators() {
-  std::vector<std::string> names;
-  for (int i = 1; i < kOperators; ++i) {  // a product alone has nothing to hide
-    std::string word(name(static_cast<Operator>(i)));
-    for (char& letter : word) letter = letter == '_' ? '-' : letter;
-    names.push_back(std::move(word));
-  }
-  return names;
-}
 
 void print_help() {
   std::string page =
@@ -34,7 +25,7 @@ void print_help() {
       "       plait predict MODEL --tp N [OPTIONS]\n"
       "       plait predict --measured FILE\n\n"
       "Operators:\n";
-  for (const std::string& word : operators()) page += "  " + word + "\n";
+  for (const std::string& word : operator_words()) page += "  " + word + "\n";
   page += "\nModels:\n  " + model_names() + "\n";
   page += "\nDevices:\n";
   for (const predict::Device& device : predict::devices())
@@ -67,7 +58,7 @@ int predict(Words words) {
   if (first.starts_with("-")) return predict_measured(words);
   if (const Model* model = find_model(first)) return predict_model(*model, words.subspan(1));
   const auto op = parse_operator(first);
-  std::vector<std::string> names = operators();
+  std::vector<std::string> names = operator_words();
   for (const Model& model : models()) names.emplace_back(model.name);
   PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");

@@ -6,21 +6,12 @@
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
 #include "cli/speech.h"
+#include "cli/values.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
 
 namespace plait::cli {
 namespace {
-
-std::vector<std::string> operators() {
-  std::vector<std::string> names;
-  for (int i = 1; i < kOperators; ++i) {  // a product alone has nothing beside it
-    std::string word(name(static_cast<Operator>(i)));
-    for (char& letter : word) letter = letter == '_' ? '-' : letter;
-    names.push_back(std::move(word));
-  }
-  return names;
-}
 
 void print_help() {
   std::string page =
@@ -28,7 +19,7 @@ void print_help() {
       "the same axis, in the others.\n\n"
       "Usage: plait trace OPERATOR --m M --n N --k K [OPTIONS]\n\n"
       "Operators:\n";
-  for (const std::string& word : operators()) page += "  " + word + "\n";
+  for (const std::string& word : operator_words()) page += "  " + word + "\n";
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after OPERATOR, its own\n\n"
@@ -49,7 +40,7 @@ int trace(Words words) {
   }
   const auto op = parse_operator(first);
   PLAIT_CHECK(op && *op != Operator::matmul, "cannot trace ", first,
-              base::did_you_mean(first, operators()), " (plait trace --help)");
+              base::did_you_mean(first, operator_words()), " (plait trace --help)");
   return measure_operator("trace", first, words.subspan(1));
 }
 

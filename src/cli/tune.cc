@@ -7,6 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/parallel.h"
+#include "cli/bench/as_ranks.h"
 #include "cli/bench/consent.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
@@ -152,31 +153,16 @@ int show(const TuneOptions& options) {
   return kDone;
 }
 
-int run_threads(const TuneOptions& options) {
-  int status = kDone;
-  run_in_threads(options.ranks, [&](Communicator& comm) {
-    const int mine = Tuning(options, comm).run();
-    if (comm.rank() == 0) status = mine;
-  });
-  return status;
-}
-
 }  // namespace
 
 int tune(Words words) {
   const auto options = read_tune_options(words);
   if (!options) return kDone;
   if (options->show) return show(*options);
-  if (options->transport == "threads") return run_threads(*options);
-  if (place_from_environment().launcher.empty()) {
-    // This very command, once for each rank.
-    std::vector<std::string> launch = {"-n", std::to_string(options->ranks), "--", "/proc/self/exe",
-                                       "tune"};
-    launch.insert(launch.end(), words.begin(), words.end());
-    return cli::run(launch);
-  }
-  Communicator comm = Communicator::connect({.transport = options->transport});
-  return Tuning(*options, comm).run();
+  std::vector<std::string> whole = {"tune"};
+  whole.insert(whole.end(), words.begin(), words.end());
+  return as_ranks({.ranks = options->ranks, .transport = options->transport}, whole,
+                  [&](Communicator& comm) { return Tuning(*options, comm).run(); });
 }
 
 }  // namespace plait::cli

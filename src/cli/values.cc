@@ -1,7 +1,11 @@
 #include "cli/values.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "base/text.h"
+#include "plait/operator.h"
 
 namespace plait::cli {
 namespace {
@@ -52,13 +56,16 @@ Effort read_effort(const std::string& repeat, const std::string& seconds) {
   return effort;
 }
 
-void check_distinct(const std::vector<std::pair<const char*, std::string>>& files) {
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      PLAIT_CHECK(files[i].second.empty() || files[i].second != files[j].second, files[j].first,
-                  " and ", files[i].first, " both name ", files[i].second);
-    }
+std::vector<std::string> operator_words() {
+  std::vector<std::string> words;
+  for (int i = 0; i < kOperators; ++i) {
+    const auto op = static_cast<Operator>(i);
+    if (op == Operator::matmul) continue;
+    std::string word(name(op));
+    std::replace(word.begin(), word.end(), '_', '-');
+    words.push_back(std::move(word));
   }
+  return words;
 }
 
 }  // namespace plait::cli

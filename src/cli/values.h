@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cli/bench/race.h"
@@ -32,7 +31,7 @@ WeightLayout read_layout(const std::string& text);
 // Of --repeat, which may be empty, and --seconds.
 Effort read_effort(const std::string& repeat, const std::string& seconds);
 
-// Refuses two options that name one file: the last one written would be all that is left.
-void check_distinct(const std::vector<std::pair<const char*, std::string>>& files);
+// The operators that communicate, as they are typed: matmul-all-reduce and so on.
+std::vector<std::string> operator_words();
 
 }  // namespace plait::cli

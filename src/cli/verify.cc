@@ -259,10 +259,7 @@ int verify(Words words) {
   Wishes wishes;
   Options options(kAbout);
   add_options(options, wishes);
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait verify --help)");
-  if (!options.parse(words)) return kDone;
+  if (!options.parse_all(words)) return kDone;
   const Verification what = understand(wishes);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;

@@ -117,10 +117,7 @@ std::optional<MatmulOptions> read_matmul_options(Words words) {
   Wishes wishes;
   Options options(kAbout);
   add_options(options, wishes);
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait bench matmul --help)");
-  if (!options.parse(words)) return std::nullopt;
+  if (!options.parse_all(words)) return std::nullopt;
   MatmulOptions understood = understand(wishes);
   understood.words.assign(words.begin(), words.end());
   return understood;

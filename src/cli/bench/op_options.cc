@@ -60,10 +60,7 @@ struct Wishes {
   PlanWords plan = {};
   std::string repeat = {};
   std::string seconds = "1";
-  std::string json = {};
-  std::string trace = {};
-  std::string html = {};
-  std::string svg = {};
+  OutputFiles files = {};
 };
 
 void add_options(Options& options, Wishes& wishes) {
@@ -91,11 +88,7 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-s,--seconds", "S", wishes.seconds,
               "how long to measure each row of the table, if that is enough for\n"
               "five repetitions (default: 1)");
-  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
-  options.add("--trace", "FILE", wishes.trace,
-              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
-  options.add("--html", "FILE", wishes.html, "write the timeline as a page for a browser");
-  options.add("--svg", "FILE", wishes.svg, "write the timeline as a picture for a document");
+  add_options(options, wishes.files);
 }
 
 LinkWish read_link(const std::string& text) {
@@ -126,16 +119,10 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
   options.plans = read_plans(op, wishes.plan);
   options.effort = read_effort(wishes.repeat, wishes.seconds);
-  options.json = wishes.json;
-  options.trace = wishes.trace;
-  options.html = wishes.html;
-  options.svg = wishes.svg;
-  PLAIT_CHECK(options.sizes.size() == 1 || !options.traces(), "a timeline is of one size, not of ",
-              options.sizes.size());
-  check_distinct({{"--json", options.json},
-                  {"--trace", options.trace},
-                  {"--html", options.html},
-                  {"--svg", options.svg}});
+  options.files = wishes.files;
+  PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
+              "a timeline is of one size, not of ", options.sizes.size());
+  check_distinct(options.files);
   return options;
 }
 
@@ -167,13 +154,10 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
                    .purpose = traces ? kTracePurpose : kPurpose,
                    .examples = traces ? kTraceExamples : kExamples});
   add_options(options, wishes);
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
-  if (!options.parse(words)) return std::nullopt;
-  if (traces && wishes.trace.empty() && wishes.html.empty() && wishes.svg.empty()) {
-    wishes.trace = "plait-trace.json";
-    wishes.html = "plait-trace.html";
+  if (!options.parse_all(words)) return std::nullopt;
+  if (traces && !wishes.files.traces()) {
+    wishes.files.trace = "plait-trace.json";
+    wishes.files.html = "plait-trace.html";
   }
   return understand(op, wishes);
 }

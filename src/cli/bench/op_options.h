@@ -8,6 +8,7 @@
 
 #include "cli/bench/op_sizes.h"
 #include "cli/bench/race.h"
+#include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "plait/link.h"
 #include "plait/ops.h"
@@ -38,13 +39,7 @@ struct OpBenchOptions {
   int threads = 0;          // 0: as many as OpenMP would use
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
-  std::string json;
-  std::string trace;  // a timeline for Perfetto
-  std::string html;   // the same as a page
-  std::string svg;    // and as a picture
-
-  bool draws() const { return !html.empty() || !svg.empty(); }
-  bool traces() const { return draws() || !trace.empty(); }
+  OutputFiles files;
 };
 
 // What one size of it is to plans and operands.

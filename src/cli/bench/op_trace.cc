@@ -16,7 +16,7 @@
 namespace plait::cli {
 
 void trace(const OpBenchOptions& options, const OpMeasurement& result, Communicator& comm) {
-  if (!options.traces()) return;
+  if (!options.files.traces()) return;
   Recording recording(comm);
   const tune::OpCase one(problem_of(options, result.size), comm);
   std::vector<Interval> intervals;
@@ -28,8 +28,8 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
       intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pace); }));
     }
   }
-  if (!options.trace.empty()) write_timeline(options.trace, recording.trace(), comm);
-  if (!options.draws()) return;
+  if (!options.files.trace.empty()) write_timeline(options.files.trace, recording.trace(), comm);
+  if (!options.files.draws()) return;
   const std::vector<trace::RankRecords> ranks = recording.collect();
   if (comm.rank() != 0) return;
   report::Timeline timeline = {
@@ -45,8 +45,8 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
     timeline.runs.push_back(report::run_of(name(options.plans[i]), ranks, intervals[i]));
     if (i > 0) timeline.runs.back().efficiency = result.efficiency(result.plans[i]);
   }
-  if (!options.html.empty()) write_file(options.html, report::page(timeline));
-  if (!options.svg.empty()) write_file(options.svg, report::picture_file(timeline));
+  if (!options.files.html.empty()) write_file(options.files.html, report::page(timeline));
+  if (!options.files.svg.empty()) write_file(options.files.svg, report::picture_file(timeline));
 }
 
 }  // namespace plait::cli

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "comm/state.h"
 #include "plait/collectives.h"
@@ -81,12 +80,6 @@ std::vector<trace::RankRecords> Recording::collect() {
     if (comm_.rank() == 0) ranks.push_back(trace::unpack(pack));
   }
   return ranks;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  base::AtomicFile file(path);
-  file.append(text);
-  file.commit();
 }
 
 }  // namespace plait::cli

@@ -36,7 +36,4 @@ class Recording {
   Trace trace_;
 };
 
-// Appears complete or not at all.
-void write_file(const std::string& path, const std::string& text);
-
 }  // namespace plait::cli

@@ -1,14 +1,11 @@
 // plait bench layer and plait bench model: what hiding communication brings a training step.
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "cli/bench/as_ranks.h"
 #include "cli/bench/consent.h"
 #include "cli/bench/measurements.h"
-#include "cli/bench/recording.h"
 #include "cli/bench/step_case.h"
 #include "cli/bench/step_measure.h"
 #include "cli/bench/step_report.h"
@@ -17,26 +14,15 @@
 namespace plait::cli {
 namespace {
 
-void check_writable_files(const StepOptions& options) {
-  for (const std::string& file : {options.json, options.trace, options.html, options.svg}) {
-    if (!file.empty() && file != "-") base::check_writable(file);
-  }
-}
-
 void tell(const StepOptions& options, const StepMeasurement& result) {
-  const std::string json = show_json(options, result).dump(2) + "\n";
-  if (options.json == "-") return answer(json);
-  answer(show_text(options, result));
-  if (!options.html.empty()) answer("Timeline: " + options.html + "\n");
-  if (!options.svg.empty()) answer("Picture: " + options.svg + "\n");
-  if (!options.trace.empty()) answer("For Perfetto: " + options.trace + "\n");
-  if (!options.json.empty()) write_file(options.json, json);
+  if (!options.files.silences()) answer(show_text(options, result) + options.files.show());
+  options.files.write_json(show_json(options, result));
 }
 
 // Rank 0 speaks.
 int be_rank(const StepOptions& options, Communicator& comm) {
   const auto refusal = refusal_of_all(comm, [&] {
-    if (comm.rank() == 0) check_writable_files(options);
+    if (comm.rank() == 0) check_writable(options.files);
     check_memory(options, comm.world());
   });
   if (refusal) return exit_status(*refusal);
@@ -49,27 +35,13 @@ int be_rank(const StepOptions& options, Communicator& comm) {
   return kDone;
 }
 
-int run_threads(const StepOptions& options) {
-  int status = kDone;
-  run_in_threads(options.ranks, [&](Communicator& comm) {
-    const int mine = be_rank(options, comm);
-    if (comm.rank() == 0) status = mine;
-  });
-  return status;
-}
-
 int measure_step(const StepOptions& options, const char* what, Words words) {
-  if (options.transport == "threads") return run_threads(options);
-  if (place_from_environment().launcher.empty()) {
-    check_writable_files(options);
-    // This very command, once for each rank.
-    std::vector<std::string> launch = {
-        "-n", std::to_string(options.ranks), "--", "/proc/self/exe", "bench", what};
-    launch.insert(launch.end(), words.begin(), words.end());
-    return run(launch);
-  }
-  Communicator comm = Communicator::connect({.transport = options.transport});
-  return be_rank(options, comm);
+  // Ranks that are there already must agree on it.
+  if (place_from_environment().launcher.empty()) check_writable(options.files);
+  std::vector<std::string> whole = {"bench", what};
+  whole.insert(whole.end(), words.begin(), words.end());
+  return as_ranks({.ranks = options.ranks, .transport = options.transport}, whole,
+                  [&](Communicator& comm) { return be_rank(options, comm); });
 }
 
 }  // namespace

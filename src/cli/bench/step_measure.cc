@@ -140,7 +140,7 @@ StepMeasurement measure(const StepOptions& options, Communicator& comm) {
 }
 
 void trace(const StepOptions& options, const StepMeasurement& result, Communicator& comm) {
-  if (!options.traces()) return;
+  if (!options.files.traces()) return;
   Recording recording(comm);
   const StepCase one(options, comm);
   std::vector<Interval> intervals;
@@ -152,8 +152,8 @@ void trace(const StepOptions& options, const StepMeasurement& result, Communicat
       intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pause); }));
     }
   }
-  if (!options.trace.empty()) write_timeline(options.trace, recording.trace(), comm);
-  if (!options.draws()) return;
+  if (!options.files.trace.empty()) write_timeline(options.files.trace, recording.trace(), comm);
+  if (!options.files.draws()) return;
   const std::vector<trace::RankRecords> ranks = recording.collect();
   if (comm.rank() != 0) return;
   report::Timeline timeline = {.title = show_step(options),
@@ -163,8 +163,8 @@ void trace(const StepOptions& options, const StepMeasurement& result, Communicat
                                .runs = {}};
   for (std::size_t i = 0; i < options.plans.size(); ++i)
     timeline.runs.push_back(report::run_of(name(options.plans[i]), ranks, intervals[i]));
-  if (!options.html.empty()) write_file(options.html, report::page(timeline));
-  if (!options.svg.empty()) write_file(options.svg, report::picture_file(timeline));
+  if (!options.files.html.empty()) write_file(options.files.html, report::page(timeline));
+  if (!options.files.svg.empty()) write_file(options.files.svg, report::picture_file(timeline));
 }
 
 }  // namespace plait::cli

@@ -68,10 +68,7 @@ struct Wishes {
   std::string plans = "pipelined parts=4;pipelined parts=8;fused";
   std::string repeat = {};
   std::string seconds = "3";
-  std::string json = {};
-  std::string trace = {};
-  std::string html = {};
-  std::string svg = {};
+  OutputFiles files = {};
 };
 
 void add_common_options(Options& options, Wishes& wishes) {
@@ -98,11 +95,7 @@ void add_common_options(Options& options, Wishes& wishes) {
   options.add("-s,--seconds", "S", wishes.seconds,
               "how long to measure each row of the table, if that is enough for\n"
               "five repetitions (default: 3)");
-  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
-  options.add("--trace", "FILE", wishes.trace,
-              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
-  options.add("--html", "FILE", wishes.html, "write the timeline as a page for a browser");
-  options.add("--svg", "FILE", wishes.svg, "write the timeline as a picture for a document");
+  add_options(options, wishes.files);
 }
 
 ShareWish read_link(const std::string& text) {
@@ -138,14 +131,8 @@ StepOptions understand(const Wishes& wishes) {
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
   options.plans = read_plans(wishes.plans);
   options.effort = read_effort(wishes.repeat, wishes.seconds);
-  options.json = wishes.json;
-  options.trace = wishes.trace;
-  options.html = wishes.html;
-  options.svg = wishes.svg;
-  check_distinct({{"--json", options.json},
-                  {"--trace", options.trace},
-                  {"--html", options.html},
-                  {"--svg", options.svg}});
+  options.files = wishes.files;
+  check_distinct(options.files);
   return options;
 }
 
@@ -161,13 +148,6 @@ double read_fraction(const char* option, const std::string& text, double most) {
   PLAIT_CHECK(number && *number >= 0 && *number <= most, option, ' ', text,
               " is not between 0 and ", most);
   return *number;
-}
-
-bool parse(Options& options, std::string_view verb, Words words) {
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
-  return options.parse(words);
 }
 
 // The first word, which says what is measured.
@@ -198,7 +178,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
   if (asks_for_help(words)) return options.parse(words), std::nullopt;
   PLAIT_CHECK(!words.empty() && (words[0] == "column" || words[0] == "row"),
               "say which layer: column or row (plait bench layer --help)");
-  if (!parse(options, "bench layer", words.subspan(1))) return std::nullopt;
+  if (!options.parse_all(words.subspan(1))) return std::nullopt;
   PLAIT_CHECK(!wishes.n.empty() && !wishes.k.empty(),
               "which layer? --n and --k say how many outputs and inputs it has");
   StepOptions step = understand(wishes);
@@ -237,7 +217,7 @@ std::optional<StepOptions> read_model_options(Words words) {
     base::fail(Code::invalid_argument, "there is no model ", words[0],
                base::did_you_mean(words[0], names), "; there are ", model_names());
   }
-  if (!parse(options, "bench model", words.subspan(1))) return std::nullopt;
+  if (!options.parse_all(words.subspan(1))) return std::nullopt;
   StepOptions step = understand(wishes);
   step.model = words[0];
   step.scale = read_fraction("--scale", wishes.scale, 1);

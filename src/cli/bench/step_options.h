@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/bench/race.h"
+#include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "plait/linear.h"
 #include "plait/link.h"
@@ -41,13 +42,8 @@ struct StepOptions {
   int threads = 0;
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
-  std::string json;
-  std::string trace;
-  std::string html;
-  std::string svg;
+  OutputFiles files;
 
-  bool draws() const { return !html.empty() || !svg.empty(); }
-  bool traces() const { return draws() || !trace.empty(); }
   LinearOptions linear(const Plan& plan) const;
 };
 

@@ -222,10 +222,7 @@ int predict_measured(Words words) {
   options.add("--measured", "FILE[,FILE...]", measured,
               "what plait bench OPERATOR --json has written");
   options.add("--json", "FILE", json, "write the figures as JSON too; - : print only those");
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait predict --measured --help)");
-  if (!options.parse(words)) return kDone;
+  if (!options.parse_all(words)) return kDone;
   PLAIT_CHECK(!measured.empty(), "which measurements? --measured FILE is missing");
   std::vector<Case> cases;
   for (const std::string& path : read_list("--measured", measured)) {

@@ -231,10 +231,7 @@ int predict_model(const Model& model, Words words) {
                    "column layers keep what forward has gathered for backward");
   add_options(options, wishes.plan);
   options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
-  if (!options.parse(words)) return kDone;
+  if (!options.parse_all(words)) return kDone;
   ModelPrediction prediction = understand(model, wishes);
   if (!wishes.json.empty() && wishes.json != "-") base::check_writable(wishes.json);
   prediction.rest = rest_of(prediction.machine, prediction.step);

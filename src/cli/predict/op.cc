@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
@@ -28,23 +27,20 @@ OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
       .plans = {}};
   for (const Plan& plan : options.plans) {
     predict::Outcome outcome =
-        predict::predict(options.machine, problem, plan, {.records = options.traces()});
+        predict::predict(options.machine, problem, plan, {.records = options.files.traces()});
     prediction.plans.push_back(static_cast<double>(outcome.time));
-    if (options.traces()) records.push_back({std::move(outcome.records), outcome.time});
+    if (options.files.traces()) records.push_back({std::move(outcome.records), outcome.time});
   }
   return prediction;
 }
 
 // One problem is an object, several are a list of them.
-void write(const OpPredictOptions& options, const std::vector<OpPrediction>& predictions) {
-  if (options.json.empty()) return;
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const OpPrediction& one : predictions) json.push_back(show_json(options, one));
-  const std::string text = (predictions.size() == 1 ? json.front() : json).dump(2) + "\n";
-  if (options.json == "-") return answer(text);
-  base::AtomicFile file(options.json);
-  file.append(text);
-  file.commit();
+nlohmann::ordered_json show_json(const OpPredictOptions& options,
+                                 const std::vector<OpPrediction>& predictions) {
+  if (predictions.size() == 1) return show_json(options, predictions.front());
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const OpPrediction& one : predictions) list.push_back(show_json(options, one));
+  return list;
 }
 
 }  // namespace
@@ -52,22 +48,18 @@ void write(const OpPredictOptions& options, const std::vector<OpPrediction>& pre
 int predict_operator(Operator op, Words words) {
   const auto options = read_op_predict_options(op, words);
   if (!options) return kDone;
-  for (const std::string& file : {options->json, options->trace, options->html, options->svg}) {
-    if (!file.empty() && file != "-") base::check_writable(file);
-  }
+  check_writable(options->files);
   std::vector<OpPrediction> predictions;
   for (const OpSize& size : options->sizes) {
     std::vector<PlanRecords> records;
     predictions.push_back(predict_plans(*options, size, records));
-    if (options->traces()) write_timelines(*options, predictions.back(), records);
-    if (options->json == "-") continue;
+    if (options->files.traces()) write_timelines(*options, predictions.back(), records);
+    if (options->files.silences()) continue;
     if (predictions.size() > 1) answer("\n");
     answer(show_text(*options, predictions.back()));
-    if (!options->html.empty()) answer("Timeline: " + options->html + "\n");
-    if (!options->svg.empty()) answer("Picture: " + options->svg + "\n");
-    if (!options->trace.empty()) answer("For Perfetto: " + options->trace + "\n");
+    answer(options->files.show());
   }
-  write(*options, predictions);
+  options->files.write_json(show_json(*options, predictions));
   return kDone;
 }
 

@@ -36,10 +36,7 @@ struct Wishes {
   std::string weight = {};
   MachineWords machine = {};
   PlanWords plan = {};
-  std::string json = {};
-  std::string trace = {};
-  std::string html = {};
-  std::string svg = {};
+  OutputFiles files = {};
 };
 
 std::string device_names() {
@@ -101,18 +98,12 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
   options.weight = wishes.weight.empty() ? std::string(name(x)) : wishes.weight;
   options.machine = read_machine(wishes.machine, "--ranks");
   options.plans = read_plans(op, wishes.plan);
-  options.json = wishes.json;
-  options.trace = wishes.trace;
-  options.html = wishes.html;
-  options.svg = wishes.svg;
-  PLAIT_CHECK(options.sizes.size() == 1 || !options.traces(), "a timeline is of one size, not of ",
-              options.sizes.size());
-  PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.traces(), "a timeline is of ",
+  options.files = wishes.files;
+  PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
+              "a timeline is of one size, not of ", options.sizes.size());
+  PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(), "a timeline is of ",
               kMostDrawn, " ranks at most, not of ", options.machine.ranks);
-  check_distinct({{"--json", options.json},
-                  {"--trace", options.trace},
-                  {"--html", options.html},
-                  {"--svg", options.svg}});
+  check_distinct(options.files);
   return options;
 }
 
@@ -173,15 +164,8 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
               "a dtype, or a scheme such as s8:channel (default: x's dtype)");
   add_options(options, wishes.machine, "--ranks");
   add_options(options, wishes.plan);
-  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
-  options.add("--trace", "FILE", wishes.trace,
-              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
-  options.add("--html", "FILE", wishes.html, "write the timeline as a page for a browser");
-  options.add("--svg", "FILE", wishes.svg, "write the timeline as a picture for a document");
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait ", verb, " --help)");
-  if (!options.parse(words)) return std::nullopt;
+  add_options(options, wishes.files);
+  if (!options.parse_all(words)) return std::nullopt;
   return understand(op, wishes);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/bench/op_options.h"
+#include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "predict/operator.h"
 
@@ -32,13 +33,7 @@ struct OpPredictOptions {
   std::string weight;
   predict::Machine machine;
   std::vector<Plan> plans;  // the serial one first
-  std::string json;
-  std::string trace;
-  std::string html;
-  std::string svg;
-
-  bool draws() const { return !html.empty() || !svg.empty(); }
-  bool traces() const { return draws() || !trace.empty(); }
+  OutputFiles files;
 };
 
 // nullopt: help was asked for, and has been printed.

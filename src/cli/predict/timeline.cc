@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <string>
 
-#include "base/atomic_file.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -13,12 +12,6 @@
 
 namespace plait::cli {
 namespace {
-
-void write_file(const std::string& path, const std::string& text) {
-  base::AtomicFile file(path);
-  file.append(text);
-  file.commit();
-}
 
 report::Timeline timeline_of(const OpPredictOptions& options, const OpPrediction& prediction,
                              const std::vector<PlanRecords>& plans) {
@@ -71,18 +64,18 @@ void write_for_perfetto(const OpPredictOptions& options, const std::vector<PlanR
     }
     packs.push_back(trace::pack(all));
   }
-  write_json(options.trace, packs);
+  write_json(options.files.trace, packs);
 }
 
 }  // namespace
 
 void write_timelines(const OpPredictOptions& options, const OpPrediction& prediction,
                      const std::vector<PlanRecords>& plans) {
-  if (!options.trace.empty()) write_for_perfetto(options, plans);
-  if (!options.draws()) return;
+  if (!options.files.trace.empty()) write_for_perfetto(options, plans);
+  if (!options.files.draws()) return;
   const report::Timeline timeline = timeline_of(options, prediction, plans);
-  if (!options.html.empty()) write_file(options.html, report::page(timeline));
-  if (!options.svg.empty()) write_file(options.svg, report::picture_file(timeline));
+  if (!options.files.html.empty()) write_file(options.files.html, report::page(timeline));
+  if (!options.files.svg.empty()) write_file(options.files.svg, report::picture_file(timeline));
 }
 
 }  // namespace plait::cli

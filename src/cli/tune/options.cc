@@ -194,10 +194,7 @@ std::optional<TuneOptions> read_tune_options(Words words) {
   Options options(kAbout);
   add_problem_options(options, wishes);
   add_other_options(options, wishes);
-  const std::size_t leading = options.leading(words);
-  PLAIT_CHECK(leading == words.size(), "unexpected word ",
-              words[std::min(leading, words.size() - 1)], " (plait tune --help)");
-  if (!options.parse(words)) return std::nullopt;
+  if (!options.parse_all(words)) return std::nullopt;
   return understand(wishes);
 }
 

@@ -1,0 +1,77 @@
+#include "cli/output_files.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "base/check.h"
+#include "cli/options.h"
+#include "cli/speech.h"
+
+namespace plait::cli {
+namespace {
+
+struct Named {
+  const char* option;
+  const std::string& path;
+};
+
+std::array<Named, 4> all_of(const OutputFiles& files) {
+  return {{{"--json", files.json},
+           {"--trace", files.trace},
+           {"--html", files.html},
+           {"--svg", files.svg}}};
+}
+
+}  // namespace
+
+std::string OutputFiles::show() const {
+  std::string text;
+  const auto say = [&](const char* what, const std::string& path) {
+    if (!path.empty()) text += what + path + "\n";
+  };
+  say("Timeline: ", html);
+  say("Picture: ", svg);
+  say("For Perfetto: ", trace);
+  return text;
+}
+
+void OutputFiles::write_json(const nlohmann::ordered_json& figures) const {
+  if (json.empty()) return;
+  const std::string text = figures.dump(2) + "\n";
+  if (silences()) return answer(text);
+  write_file(json, text);
+}
+
+void add_options(Options& options, OutputFiles& files) {
+  options.add("--json", "FILE", files.json, "write the figures as JSON too; - : print only those");
+  options.add("--trace", "FILE", files.trace,
+              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
+  options.add("--html", "FILE", files.html, "write the timeline as a page for a browser");
+  options.add("--svg", "FILE", files.svg, "write the timeline as a picture for a document");
+}
+
+// The last one written would be all that is left.
+void check_distinct(const OutputFiles& files) {
+  const auto all = all_of(files);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      PLAIT_CHECK(all[i].path.empty() || all[i].path != all[j].path, all[j].option, " and ",
+                  all[i].option, " both name ", all[i].path);
+    }
+  }
+}
+
+void check_writable(const OutputFiles& files) {
+  for (const Named& one : all_of(files)) {
+    if (!one.path.empty() && one.path != "-") base::check_writable(one.path);
+  }
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  base::AtomicFile file(path);
+  file.append(text);
+  file.commit();
+}
+
+}  // namespace plait::cli
