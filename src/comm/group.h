@@ -110,7 +110,7 @@ class Group {
 
   // A careful look, about 1 µs a peer: fails the group where a peer has died, or where the one that
   // is waited for has left or is in another call. `ready` is asked once more before a peer that has
-  // died or left is blamed: its last chunk may have come just now. `awaited` is null outside of any call.
+  // left is blamed: its last chunk may have come just now. `awaited` is null outside of any call.
   virtual void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
 
   // Makes known, while this rank waits, for whom: so that the one who is really late gets the

@@ -67,32 +67,47 @@ void MappedGroup::leave() noexcept {
 
 void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   raise_if_failed();
-  const auto waits = [&] {
-    return awaited == nullptr ? sentence("rank ", rank(), " looks around")
-                              : describe(*awaited, rank());
-  };
-  for (int peer = 0; peer < world(); ++peer) {
-    if (peer == rank()) continue;
-    const bool ended = rendezvous_->has_ended(peer);
-    if (ended && !has_left(peer) && !ready()) {
-      fail_and_raise(
-          {Code::peer_lost, peer,
-           sentence(waits(), "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
-    }
-  }
+  examine_lives(awaited);
   if (awaited == nullptr) return;
-  for (int peer = 0; peer < world(); ++peer) examine_call(peer);
+  examine_calls();
   if (awaited->peer == rank() || awaited->peer == Error::kNobody) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
-                    sentence(waits(), "; rank ", awaited->peer, " (",
+                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " (",
                              rendezvous_->describe(awaited->peer), ") has left the group")});
   }
 }
 
+// Who has ended in good order has left before.
+bool MappedGroup::has_died(int peer) const {
+  return peer != rank() && rendezvous_->has_ended(peer) && !has_left(peer);
+}
+
+bool MappedGroup::misses_one() const {
+  for (int peer = 0; peer < world(); ++peer) {
+    if (has_died(peer)) return true;
+  }
+  return false;
+}
+
+void MappedGroup::examine_lives(const Awaited* awaited) {
+  for (int peer = 0; peer < world(); ++peer) {
+    if (!has_died(peer)) continue;
+    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " looks around")
+                                                 : describe(*awaited, rank());
+    fail_and_raise(
+        {Code::peer_lost, peer,
+         sentence(waits, "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
+  }
+}
+
+void MappedGroup::examine_calls() {
+  for (int peer = 0; peer < world(); ++peer) examine_call(peer);
+}
+
 void MappedGroup::compare_calls() {
   page(rank()).call.settle();
-  for (int peer = 0; peer < world(); ++peer) examine_call(peer);
+  examine_calls();
 }
 
 // A peer may be in another call than this rank was, or is: then somebody waits for what will never

@@ -28,7 +28,12 @@ class MappedGroup final : public Group {
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
-  bool has_left(int peer) const;
+  // The parts of examine(), for who must not blame at once: whether a peer has died; fails the group
+  // where one has; fails it where one is in another call.
+  bool misses_one() const;
+  void examine_lives(const Awaited* awaited);
+  void examine_calls();
+
   void leave() noexcept;
 
   // Wakes the peer if it sleeps: to be called right after the store that it is to see.
@@ -44,6 +49,8 @@ class MappedGroup final : public Group {
 
  private:
   RankPage& page(int rank) const { return *pages_[rank]; }
+  bool has_left(int peer) const;
+  bool has_died(int peer) const;
   void examine_call(int peer);
   int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<RankPage::Waits> waits_of_all() const;

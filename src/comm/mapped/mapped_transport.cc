@@ -1,5 +1,7 @@
 #include "comm/mapped/mapped_transport.h"
 
+#include <utility>
+
 #include "base/cpus.h"
 #include "comm/mapped/mapped_mailbox.h"
 
@@ -38,15 +40,12 @@ class Vigil {
     const Awaited awaited = {.peer = peer, .tag = {.operation = operation_}};
     const bool waits = peer != group_.rank();
     if (waits) known_.say(awaited);
-    // What a peer said before it died may have come since the rendezvous last listened: its death
+    group_.raise_if_failed();
+    // What a peer said before it died may have come since the rendezvous last listened: a death
     // counts at the next look. Whether one has left is the rendezvous's to say, which knows whether
     // it came before.
-    bool doubts = false;
-    group_.examine(&awaited, [&] {
-      doubts = true;
-      return !has_doubted_ || group_.has_left(peer);
-    });
-    has_doubted_ = doubts;
+    if (std::exchange(misses_one_, group_.misses_one())) group_.examine_lives(&awaited);
+    group_.examine_calls();
     if (waits && base::now() >= deadline_) group_.give_up(awaited);
   }
 
@@ -54,7 +53,7 @@ class Vigil {
   KnownWait known_;
   Operation operation_;
   Nanoseconds deadline_;
-  bool has_doubted_ = false;
+  bool misses_one_ = false;
 };
 
 class MappedTransport final : public Transport {
