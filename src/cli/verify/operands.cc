@@ -51,9 +51,22 @@ bool Guarded::is_intact() const {
 }
 
 double element(const ConstTensorView& view, std::int64_t row, std::int64_t col) {
-  float value = 0;
-  convert(view.column_range(col, col + 1).row(row), view.dtype, &value, Dtype::f32, 1);
-  return double{value};
+  const auto read = [&](auto value) {
+    std::memcpy(&value, static_cast<const std::byte*>(view.row(row)) + col * sizeof(value),
+                sizeof(value));
+    return static_cast<double>(static_cast<float>(value));
+  };
+  switch (view.dtype) {
+    case Dtype::f32:
+      return read(0.0F);
+    case Dtype::bf16:
+      return read(Bf16());
+    case Dtype::f16:
+      return read(F16());
+    case Dtype::s8:
+      break;
+  }
+  return read(std::int8_t{0});
 }
 
 VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : case_(one) {
