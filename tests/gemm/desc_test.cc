@@ -76,7 +76,7 @@ TEST(FuzzDesc, AcceptsWhatItCanSayAgain) {
       ":",  "group=", "64",  ":offsets", "channel", "m=1 n=2 k=3 ", "99999999999"};
   int accepted = 0;
   int refused = 0;
-  for (int round = 0; round < 60000; ++round) {
+  for (int round = 0; round < rounds(60000); ++round) {
     std::string text;
     if (chance.one_in(2)) {
       GemmDesc desc = {.m = chance.below(9), .n = chance.below(9), .k = chance.below(9)};
@@ -95,8 +95,8 @@ TEST(FuzzDesc, AcceptsWhatItCanSayAgain) {
       ASSERT_EQ(std::string_view(error.what()).find("matmul: "), 0U) << error.what();
     }
   }
-  EXPECT_GT(accepted, 1000);
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(accepted, rounds(1000));
+  EXPECT_GT(refused, rounds(1000));
 }
 
 }  // namespace

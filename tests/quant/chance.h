@@ -8,6 +8,15 @@
 
 namespace plait {
 
+// Of a test of random cases: fewer where a sanitizer makes each take many times as long.
+constexpr int rounds(int all) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return (all + 7) / 8;
+#else
+  return all;
+#endif
+}
+
 class Chance {
  public:
   explicit Chance(unsigned seed) : random_(seed) {}

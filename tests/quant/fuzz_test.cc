@@ -20,7 +20,7 @@ TEST(FuzzScheme, AcceptsOnlyWhatNameWrites) {
   const std::vector<std::string> words = {
       "s8", "s4", ":", "tensor", "channel", "group=", "64", "0", "1", "offsets", "-", "9999999999"};
   int accepted = 0;
-  for (int round = 0; round < 200000; ++round) {
+  for (int round = 0; round < rounds(200000); ++round) {
     std::string text;
     for (std::int64_t i = chance.below(8); i >= 0; --i) text += chance.of(words);
     if (chance.one_in(2)) text = name(chance.of(all_schemes(1 + chance.below(300))));
@@ -36,7 +36,7 @@ TEST(FuzzScheme, AcceptsOnlyWhatNameWrites) {
     std::string full = text;
     ASSERT_EQ(full.insert(2, ":channel"), name(*scheme)) << text;
   }
-  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted, rounds(1000));
 }
 
 // A view of `bytes`, mostly of the size that is needed, at times of another, or one that can't be
@@ -100,7 +100,7 @@ void expect_consistent(const QuantizedWeight& weight) {
 TEST(FuzzFromParts, RefusesOrIsRight) {
   Chance chance(2);
   int accepted = 0;
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < rounds(6000); ++round) {
     const QuantScheme scheme = chance.of(all_schemes(1 + chance.below(40)));
     const std::int64_t n = chance.one_in(10) ? chance.below(2) : chance.below(40);
     const std::int64_t k = chance.one_in(10) ? 250 + chance.below(20) : chance.below(30);
@@ -132,13 +132,13 @@ TEST(FuzzFromParts, RefusesOrIsRight) {
       ASSERT_EQ(std::string_view(error.what()).find("quantized weight: "), 0U) << error.what();
     }
   }
-  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted, rounds(1000));
 }
 
 TEST(FuzzQuantize, RefusesOrIsRight) {
   Chance chance(3);
   int accepted = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < rounds(3000); ++round) {
     const QuantScheme scheme = chance.of(all_schemes(1 + chance.below(40)));
     std::vector<std::vector<std::byte>> memory;
     Views views(chance, memory);
@@ -154,7 +154,7 @@ TEST(FuzzQuantize, RefusesOrIsRight) {
       ASSERT_EQ(std::string_view(error.what()).find("quantize: "), 0U) << error.what();
     }
   }
-  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted, rounds(1000));
 }
 
 }  // namespace

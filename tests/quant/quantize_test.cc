@@ -70,7 +70,7 @@ TEST(Quantize, IsWithinHalfAScale) {
 
 TEST(Quantize, TakesAnyShapeAndAnyGroup) {
   Chance chance(3);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     const std::int64_t n = chance.below(40);
     const std::int64_t k = chance.one_in(4) ? 250 + chance.below(20) : chance.below(20);
     const std::int64_t group = 1 + chance.below(300);

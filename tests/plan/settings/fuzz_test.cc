@@ -49,7 +49,7 @@ const std::string kGood =
 TEST(FuzzSettings, AreReadOrRefusedInOneSentence) {
   Chance chance(1);
   int accepted = 0;
-  for (int round = 0; round < 100000; ++round) {
+  for (int round = 0; round < rounds(100000); ++round) {
     std::string text = chance.one_in(2) ? kGood : "";
     for (std::int64_t i = text.empty() ? chance.below(20) : 0; i > 0; --i)
       text += chance.of(kPieces);
@@ -65,7 +65,7 @@ TEST(FuzzSettings, AreReadOrRefusedInOneSentence) {
           << text;
     }
   }
-  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted, rounds(1000));
 }
 
 }  // namespace
