@@ -30,19 +30,13 @@ target_link_libraries(plait_headers PRIVATE plait_flags)
 target_precompile_headers(plait_headers PRIVATE
   <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread> <vector>)
 
-# How modules are compiled that no time is spent in: an optimiser takes as long over what a sanitizer has written as
-# the tests save by it.
-if(PLAIT_SANITIZE)
-  target_compile_options(plait_headers PRIVATE -O0)
-endif()
-
-# plait_module(NAME SOURCES a.cc ... [DEPENDS module ...] [LIBRARIES target ...] [HOT] [PRECOMPILED <header> ...])
+# plait_module(NAME SOURCES a.cc ... [DEPENDS module ...] [LIBRARIES target ...] [PRECOMPILED <header> ...])
 #
 # A module is a folder of src/ and a static target plait_NAME that links only the modules it may include.
-# Modules added before src/library become part of libplait; LIBRARIES are then what libplait links too. HOT modules
-# are optimised in every build. PRECOMPILED takes the place of the headers above.
+# Modules added before src/library become part of libplait; LIBRARIES are then what libplait links too. PRECOMPILED
+# takes the place of the headers above.
 function(plait_module name)
-  cmake_parse_arguments(ARG "HOT" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES})
   target_include_directories(plait_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_BINARY_DIR}/generated)
@@ -50,12 +44,9 @@ function(plait_module name)
   foreach(module IN LISTS ARG_DEPENDS)
     target_link_libraries(plait_${name} PUBLIC plait_${module})
   endforeach()
-  if(PLAIT_SANITIZE AND NOT ARG_HOT)
-    target_compile_options(plait_${name} PRIVATE -O0)
-  endif()
   if(ARG_PRECOMPILED)
     target_precompile_headers(plait_${name} PRIVATE ${ARG_PRECOMPILED})
-  elseif(NOT PLAIT_SANITIZE OR NOT ARG_HOT)
+  else()
     target_precompile_headers(plait_${name} REUSE_FROM plait_headers)
   endif()
   set_property(GLOBAL APPEND PROPERTY PLAIT_MODULES ${name})

@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::int64_t kLatency = 5 * base::kMicrosecond;  // of a link that a share asks for
 constexpr int kMostTurns = 6;
+constexpr Effort kFew = {.repetitions = 5, .lasting = 0};
 constexpr double kCloseEnough = 0.03;
 
 double median_of(const std::function<void()>& call, Communicator& comm) {
-  const Effort effort = {.repetitions = 3, .lasting = 0};
-  Runoff runoff(comm, effort);
+  Runoff runoff(comm, kFew);
   runoff.add(call);
   return runoff.run().front().median;
 }
@@ -70,16 +70,21 @@ class Measuring {
   std::optional<Link> find_link() {
     if (options_.link.share == 0) return options_.link.link;
     if (comm_.world() == 1) return std::nullopt;
+    const double ratio = options_.link.share / (1 - options_.link.share);
     const double products = median_of([&] { products_->run(pause_); }, comm_);
-    const double wanted = products * options_.link.share / (1 - options_.link.share);
-    double speed = case_.bytes_on_link() / wanted * 1e9;
+    double speed = case_.bytes_on_link() / (products * ratio) * 1e9;
     Progress progress(comm_.rank() == 0 ? "looking for a link" : "");
     for (int turn = 0; turn < kMostTurns; ++turn) {
       if (comm_.rank() == 0) progress.show(turn + 1, kMostTurns);
       Communicator linked = comm_.with_link(link_of(speed));
       const auto serial = case_.runner(options_.plans.front(), linked);
-      const double got = median_of([&] { serial->run(pause_); }, comm_) - products;
-      const double off = std::clamp(got / wanted, 0.25, 4.0);
+      // In turns: a machine that slows down meanwhile slows down both.
+      Runoff runoff(comm_, kFew);
+      runoff.add([&] { products_->run(pause_); });
+      runoff.add([&] { serial->run(pause_); });
+      const std::vector<Times> times = runoff.run();
+      const double wanted = times[0].median * ratio;
+      const double off = std::clamp((times[1].median - times[0].median) / wanted, 0.25, 4.0);
       if (std::abs(off - 1) < kCloseEnough) break;
       speed *= off;
     }
