@@ -28,7 +28,8 @@ endif()
 add_library(plait_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
 target_link_libraries(plait_headers PRIVATE plait_flags)
 target_precompile_headers(plait_headers PRIVATE
-  <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread> <vector>)
+  <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread>
+  <vector>)
 
 # plait_module(NAME SOURCES a.cc ... [DEPENDS module ...] [LIBRARIES target ...] [PRECOMPILED <header> ...])
 #

@@ -35,8 +35,9 @@ class Results:
         self.rows = json.loads(predicted.read_text(encoding="utf-8"))
 
     def conditions(self) -> str:
-        return (f"{datetime.date.today()}: {self.machine}, {self.rows[0]['ranks']} ranks, `./do bench predict`; links are "
-                "emulated. *Off* is how much more was predicted than measured.")
+        where = f"{self.machine}, {self.rows[0]['ranks']} ranks"
+        return (f"{datetime.date.today()}: {where}, `./do bench predict`; links are emulated. *Off* is how much more was "
+                "predicted than measured.")
 
     def within(self, rows: list[dict]) -> int:
         return sum(error <= BAR for error in off(rows))

@@ -1,12 +1,12 @@
-// Panels of a plain weight that a run has packed, kept for the runs that follow: for a product whose
-// rows come in several turns.
+// Panels of a plain weight that a run has packed, kept for the runs that follow: for a product
+// whose rows come in several turns.
 //
 //   plait::KeptPanels panels;
 //   for (const Turn& turn : turns)
 //     gemm.run({.x = {turn.rows}, .weight = w, .out = turn.out, .kept_panels = &panels});
 //
-// It changes no bits, only the time. It belongs to the weight it was made of: run() refuses another,
-// and when the elements of the weight have changed, which nobody can see, forget() it.
+// It changes no bits, only the time. It belongs to the weight it was made of: run() refuses
+// another, and when the elements of the weight have changed, which nobody can see, forget() it.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Memory for the panels of a view, which many products need and few at a time: as large as a weight,
-// it is lent to each for as long as it multiplies.
+// Memory for the panels of a view, which many products need and few at a time: as large as a
+// weight, it is lent to each for as long as it multiplies.
 #pragma once
 
 #include <cstddef>

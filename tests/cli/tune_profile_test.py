@@ -14,7 +14,8 @@ class ProfileTest(CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder) / "plans"
             self.environment["PLAIT_PLAN_CACHE"] = str(cache)
-            result = self.plait("tune", "--profile", "--transport", "threads", "--threads", 1, "--ranks", 1, timeout=100)
+            alone = ["--transport", "threads", "--threads", 1, "--ranks", 1]
+            result = self.plait("tune", "--profile", *alone, timeout=100)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("\nbf16 ", result.stdout)
             self.assertIn("\nthreads: ", result.stdout)
