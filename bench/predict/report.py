@@ -36,8 +36,8 @@ class Results:
 
     def conditions(self) -> str:
         where = f"{self.machine}, {self.rows[0]['ranks']} ranks"
-        return (f"{datetime.date.today()}: {where}, `./do bench predict`; links are emulated. *Off* is how much more was "
-                "predicted than measured.")
+        return (f"{datetime.date.today()}: {where}, `./do bench predict`; links are emulated. *Off* is how much more "
+                "was predicted than measured.")
 
     def within(self, rows: list[dict]) -> int:
         return sum(error <= BAR for error in off(rows))

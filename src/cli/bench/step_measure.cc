@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
+#include <utility>
 
+#include "base/check.h"
 #include "cli/bench/progress.h"
 #include "cli/bench/recording.h"
 #include "cli/bench/runoff.h"
@@ -35,10 +38,16 @@ std::vector<float> of_all(float mine, Communicator& comm) {
   return all;
 }
 
+Communicator alone(Communicator& comm) {
+  std::optional<Communicator> group = comm.split(comm.rank(), 0);
+  PLAIT_CHECK(group, "rank ", comm.rank(), " has no group of its own");
+  return std::move(*group);
+}
+
 class Measuring {
  public:
   Measuring(const StepOptions& options, Communicator& comm)
-      : options_(options), comm_(comm), case_(options, comm), alone_(*comm.split(comm.rank(), 0)) {
+      : options_(options), comm_(comm), case_(options, comm), alone_(alone(comm)) {
     products_ = case_.products(alone_);
     const double products = median_of([&] { products_->run(0); }, comm_);
     pause_ = static_cast<base::Nanoseconds>(options.stand_in * products / case_.pauses());
@@ -114,10 +123,10 @@ class Measuring {
     std::vector<std::vector<double>> forwards(options_.plans.size());
     Runoff runoff(comm_, options_.effort);
     runoff.add([this] { products_->run(pause_); });
-    for (std::size_t i = 0; i < options_.plans.size(); ++i) {
+    for (const Plan& plan : options_.plans) {
       links.push_back(std::make_unique<Communicator>(comm_.with_link(result.link)));
-      runners.push_back(case_.runner(options_.plans[i], *links.back()));
-      runoff.add([this, &runner = *runners.back(), &forward = forwards[i]] {
+      runners.push_back(case_.runner(plan, *links.back()));
+      runoff.add([this, &runner = *runners.back(), &forward = forwards[runners.size() - 1]] {
         runner.run(pause_);
         forward.push_back(static_cast<double>(runner.forward_time()));
       });
