@@ -9,13 +9,19 @@ KeptPanels::KeptPanels(KeptPanels&&) noexcept = default;
 KeptPanels& KeptPanels::operator=(KeptPanels&&) noexcept = default;
 KeptPanels::~KeptPanels() = default;
 
-void KeptPanels::forget() { state() = State(); }
+void KeptPanels::forget() { state().forget(); }
 
 std::size_t KeptPanels::held_bytes() const { return state_ == nullptr ? 0 : state_->held_bytes(); }
 
 KeptPanels::State& KeptPanels::state() const {
   PLAIT_CHECK(state_ != nullptr, "matmul: kept_panels has been moved to another KeptPanels");
   return *state_;
+}
+
+// Not the list of panels, which the next call would have to make anew.
+void KeptPanels::State::forget() {
+  memory_ = {};
+  packed_.clear();
 }
 
 void KeptPanels::State::check(const WeightView& weight, std::int64_t k) const {

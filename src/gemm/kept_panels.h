@@ -15,6 +15,8 @@ class KeptPanels::State {
   // Error{invalid_argument} where it keeps panels of another weight. `k`: with the padding.
   void check(const WeightView& weight, std::int64_t k) const;
 
+  void forget();
+
   // Room for all panels of the weight.
   void prepare(const WeightView& weight, std::int64_t k);
 
@@ -30,7 +32,7 @@ class KeptPanels::State {
   WeightView weight_ = {};  // never read
   std::int64_t k_ = 0;
   gemm::PanelMemory memory_;
-  std::vector<char> packed_;  // by panel; not bits, which threads would share
+  std::vector<char> packed_;  // by panel; none: of no weight. Not bits, which threads would share
 };
 
 }  // namespace plait

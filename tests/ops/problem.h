@@ -20,7 +20,9 @@ struct OpProblem {
           static_cast<std::uint64_t>(comm.rank()) + 1),
         w(Dtype::bf16, n, depth, static_cast<std::uint64_t>(comm.rank()) + 50),
         out(Dtype::bf16, ops::count(ops::shapes_of(op).out, m, comm.rank(), comm.world()), n),
-        packed({.view = w.view, .layout = WeightLayout::out_in}, 1) {}
+        packed(plain(), 1) {}
+
+  WeightView plain() const { return {.view = w.view, .layout = WeightLayout::out_in}; }
 
   OpDesc desc() const { return {.op = op, .m = m}; }
   OpCall call() const { return {.x = x.view, .out = out.view}; }
