@@ -23,8 +23,8 @@ if(PLAIT_SANITIZE)
   target_link_options(plait_flags INTERFACE -fsanitize=${PLAIT_SANITIZE})
 endif()
 
-# What most sources include, read once: a third of the time that they take to compile. Sources with options of their
-# own can't take part. clang-tidy reads each source without it, and so finds includes that are missing.
+# What most sources include, read once, because reading it takes a large share of their compilation. Sources with
+# options of their own can't take part. clang-tidy reads each source without it, and so finds includes that are missing.
 add_library(plait_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
 target_link_libraries(plait_headers PRIVATE plait_flags)
 target_precompile_headers(plait_headers PRIVATE

@@ -16,7 +16,8 @@
 
 namespace plait {
 
-// Borrows its memory, a copy of the weight, until forget(): all who multiply in turns share it.
+// Borrows its memory, a copy of the weight, until forget(). The process keeps that memory and lends
+// it to the next who multiplies in turns.
 class PLAIT_EXPORT KeptPanels {
  public:
   KeptPanels();

@@ -46,11 +46,15 @@ bool are_columns_apart(const ConstTensorView& one, const ConstTensorView& other)
   return bytes(one, one.cols) <= begin && begin + bytes(other, other.cols) <= stride;
 }
 
-void check_apart(const ConstTensorView& out, const ConstTensorView& other, const char* what) {
-  const Span a = span_of(out);
+bool are_apart(const ConstTensorView& one, const ConstTensorView& other) {
+  const Span a = span_of(one);
   const Span b = span_of(other);
   const bool apart = a.begin == a.end || b.begin == b.end || a.end <= b.begin || b.end <= a.begin;
-  PLAIT_CHECK(apart || are_columns_apart(out, other), "matmul: out overlaps ", what);
+  return apart || are_columns_apart(one, other);
+}
+
+void check_apart(const ConstTensorView& out, const ConstTensorView& other, const char* what) {
+  PLAIT_CHECK(are_apart(out, other), "matmul: out overlaps ", what);
 }
 
 void check_apart(const GemmCall& call, const ConstTensorView& other, const char* what) {
@@ -67,6 +71,13 @@ void check_outs(const GemmDesc& desc, const GemmCall& call, std::int64_t rows,
     PLAIT_CHECK(out.cols == columns && (!call.outs.empty() || out.rows == rows), "matmul: out is ",
                 out.rows, " x ", out.cols, " but the window is ", rows, " x ", columns);
     all_rows += out.rows;
+  }
+  PLAIT_CHECK(call.outs.empty() || call.out.data == nullptr,
+              "matmul: both out and outs say where to write");
+  for (std::size_t i = 1; i < call.outs.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j)
+      PLAIT_CHECK(are_apart(call.outs[j], call.outs[i]), "matmul: outs ", j, " and ", i,
+                  " overlap");
   }
   PLAIT_CHECK(all_rows == rows, "matmul: the ", call.outs.size(), " outs have ", all_rows,
               " rows together but the window has ", rows);

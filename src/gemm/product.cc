@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "gemm/places.h"
 #include "gemm/quant_panels.h"
+#include "gemm/shown_tile.h"
 
 namespace plait::gemm {
 namespace {
@@ -84,8 +85,9 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
     panels_of_view_ = {.data = task.kept->data(), .first = 0};
     has_panels_ = has_all_panels();
   } else if (size(task.rows) > kSuperblockRows) {
-    memory_ = PanelMemory(static_cast<std::size_t>(size(panels_)) * panel_bytes(storage_, k));
-    panels_of_view_ = {.data = memory_.data(), .first = panels_.begin};
+    borrowed_panels_ =
+        PanelMemory(static_cast<std::size_t>(size(panels_)) * panel_bytes(storage_, k));
+    panels_of_view_ = {.data = borrowed_panels_.data(), .first = panels_.begin};
   }
 }
 
@@ -344,14 +346,16 @@ void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range 
 void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const {
   const std::int64_t k = piece.padded_begin - turn.place.block.padded_begin();
   const auto bytes = static_cast<std::int64_t>(size_of(kernel_.operand()));
-  kernel_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
-                    .row_stride = rows_.row_stride,
-                    .panel = turn.operand + k * kPanelColumns * bytes,
-                    .k = piece.padded_length(),
-                    .sums = sums,
-                    .row_count = static_cast<int>(size(rows)),
-                    .first = piece.starts,
-                    .ahead = turn.ahead});
+  const TileCall call = {.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
+                         .row_stride = rows_.row_stride,
+                         .panel = turn.operand + k * kPanelColumns * bytes,
+                         .k = piece.padded_length(),
+                         .sums = sums,
+                         .row_count = static_cast<int>(size(rows)),
+                         .first = piece.starts,
+                         .ahead = turn.ahead};
+  show_tile(kernel_, call);
+  kernel_.multiply(call);
 }
 
 // As many groups at once as there is room for their sums in `parts`.

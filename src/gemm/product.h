@@ -129,7 +129,7 @@ class Product {
     std::byte* data = nullptr;  // nullptr: each job packs its own
     std::int64_t first = 0;
   };
-  PanelMemory memory_;
+  PanelMemory borrowed_panels_;
   Panels panels_of_view_;
   bool has_panels_ = false;
 };

@@ -1,4 +1,4 @@
-// What the tests of every backend share: the suite's parameter is a backend's name.
+// What the tests of every backend share: the suite's parameter is a backend's name, or a kernel's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,13 +19,23 @@ inline bool backend_can(const std::string& backend, const GemmDesc& desc) {
   });
 }
 
+inline auto all_backends() { return testing::Values("amx", "vector", "xsmm", "reference"); }
+
+// A backend, and what its kernel multiplies.
+inline auto all_kernels() {
+  return testing::Values("amx bf16", "vector bf16", "vector f32", "xsmm bf16", "xsmm f32",
+                         "reference f32");
+}
+
 class BackendTest : public testing::TestWithParam<std::string> {
  protected:
   explicit BackendTest(unsigned seed = 1) : random_(seed) {}
 
-  static bool can(const GemmDesc& desc) { return backend_can(GetParam(), desc); }
+  static std::string backend() { return GetParam().substr(0, GetParam().find(' ')); }
+  static Dtype dtype() { return GetParam().ends_with("bf16") ? Dtype::bf16 : Dtype::f32; }
+  static bool can(const GemmDesc& desc) { return backend_can(backend(), desc); }
   static Gemm select(const GemmDesc& desc, int threads = 1) {
-    return select_gemm(desc, {.backend = GetParam(), .threads = threads});
+    return select_gemm(desc, {.backend = backend(), .threads = threads});
   }
   std::int64_t below(std::int64_t n) {
     return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);

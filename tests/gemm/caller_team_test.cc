@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "gemm/backend_test.h"
 #include "gemm/matrix.h"
 #include "gemm/omp_team.h"
 #include "plait/error.h"
@@ -86,8 +87,7 @@ TEST_P(CallerTeam, RunsEachProductOnItsOwnThread) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, CallerTeam,
-                         testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, CallerTeam, all_backends());
 
 }  // namespace
 }  // namespace plait

@@ -122,8 +122,7 @@ TEST_P(FloatModes, OfTheCallerChangeNoBit) {
   if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FloatModes,
-                         testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, FloatModes, all_backends());
 
 }  // namespace
 }  // namespace plait

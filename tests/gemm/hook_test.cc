@@ -49,23 +49,20 @@ struct Stop {
   Tile tile;
 };
 
-class Hooks : public testing::TestWithParam<std::string> {
+class Hooks : public BackendTest {
  protected:
   void SetUp() override {
-    const Dtype dtype = GetParam() == "amx" ? Dtype::bf16 : Dtype::f32;
     // The reference takes its time, above all under a sanitizer.
-    const std::int64_t columns = GetParam() == "reference" ? 80 : 400;
-    desc_ = {.m = 100, .n = columns, .k = 70, .x = dtype, .weight = dtype, .out = Dtype::f32};
-    if (!backend_can(GetParam(), desc_)) GTEST_SKIP() << "this machine has no " << GetParam();
-    x_ = std::make_unique<Matrix>(dtype, desc_.m, desc_.k, 1);
-    w_ = std::make_unique<Matrix>(dtype, desc_.n, desc_.k, 2);
+    const std::int64_t columns = backend() == "reference" ? 80 : 400;
+    desc_ = {.m = 100, .n = columns, .k = 70, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
+    if (!can(desc_)) GTEST_SKIP() << "this machine has no " << GetParam();
+    x_ = std::make_unique<Matrix>(dtype(), desc_.m, desc_.k, 1);
+    w_ = std::make_unique<Matrix>(dtype(), desc_.n, desc_.k, 2);
     whole_ = std::make_unique<Matrix>(Dtype::f32, desc_.m, desc_.n);
     Gemm gemm = select();
     gemm.run(call(whole_->view));
   }
-  Gemm select(int threads = 1) const {
-    return select_gemm(desc_, {.backend = GetParam(), .threads = threads});
-  }
+  Gemm select(int threads = 1) const { return BackendTest::select(desc_, threads); }
   GemmCall call(const TensorView& out, std::function<void(const Tile&)> hook = {}) const {
     return {.x = {x_->view},
             .weight = WeightView{w_->view, WeightLayout::out_in},
@@ -118,7 +115,7 @@ TEST_P(Hooks, MayThrowFromAllThreads) {
 // A product of its own for each thread, which shapes the processor's tiles anew: for other rows, or
 // for as many as most strips of the outer one have, and leaves them unshaped.
 TEST_P(Hooks, MayRunOtherProducts) {
-  if (GetParam() == "reference") GTEST_SKIP() << "has no state, and takes its time";
+  if (backend() == "reference") GTEST_SKIP() << "has no state, and takes its time";
   for (const std::int64_t rows : {7, 32}) {
     for (const int threads : {1, 2}) {
       const Range inner_rows = {20, 20 + rows};
@@ -161,7 +158,7 @@ TEST_P(Hooks, MayShapeTheTiles) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Hooks, testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, Hooks, all_kernels());
 
 }  // namespace
 }  // namespace plait

@@ -16,9 +16,8 @@ namespace {
 
 class Kept : public BackendTest {
  protected:
-  static Dtype dtype() { return GetParam() == "amx" ? Dtype::bf16 : Dtype::f32; }
   // The reference reads a weight where it is, and has nothing to keep.
-  static bool keeps() { return GetParam() != "reference"; }
+  static bool keeps() { return backend() != "reference"; }
 
   static GemmDesc desc_of(std::int64_t m, std::int64_t n, std::int64_t k) {
     return {.m = m, .n = n, .k = k, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
@@ -59,29 +58,39 @@ TEST_P(Kept, PanelsChangeNoBits) {
   }
 }
 
+// x and a plain weight [n, k], and calls that keep the weight's panels.
+struct Problem {
+  explicit Problem(const GemmDesc& desc)
+      : x(desc.x, desc.m, desc.k, 1), w(desc.weight, desc.n, desc.k, 2) {}
+
+  GemmCall call(const Matrix& out, KeptPanels* panels) const {
+    return {.x = {x.view},
+            .weight = WeightView{w.view, WeightLayout::out_in},
+            .out = out.view,
+            .kept_panels = panels};
+  }
+
+  Matrix x;
+  Matrix w;
+};
+
 // More rows than are packed at once, before and after some panels were kept.
 TEST_P(Kept, PanelsAreThereForManyRows) {
   const GemmDesc desc = desc_of(1100, 200, 24);
   if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
   if (!keeps()) return;
-  const Matrix x(desc.x, desc.m, desc.k, 1);
-  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  const Problem problem(desc);
   Gemm gemm = select(desc, 2);
   Matrix want(desc.out, desc.m, desc.n, 3);
-  GemmCall call = {
-      .x = {x.view}, .weight = WeightView{w.view, WeightLayout::out_in}, .out = want.view};
-  gemm.run(call);
+  gemm.run(problem.call(want, nullptr));
   for (const std::int64_t columns_before : {std::int64_t{0}, std::int64_t{70}, desc.n}) {
     KeptPanels panels;
     Matrix some(desc.out, 2, columns_before, 4);
+    GemmCall first = problem.call(some, &panels);
+    first.window = {.rows = {0, 2}, .columns = {0, columns_before}};
+    gemm.run(first);
     Matrix got(desc.out, desc.m, desc.n, 5);
-    call.kept_panels = &panels;
-    call.window = {.rows = {0, 2}, .columns = {0, columns_before}};
-    call.out = some.view;
-    gemm.run(call);
-    call.window = {};
-    call.out = got.view;
-    gemm.run(call);
+    gemm.run(problem.call(got, &panels));
     EXPECT_TRUE(tensor::same_bits(got.view, want.view)) << columns_before << " columns before";
   }
 }
@@ -90,23 +99,17 @@ TEST_P(Kept, PanelsAreThereForManyRows) {
 TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
   const GemmDesc desc = desc_of(5, 70, 16);
   if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
-  const Matrix x(desc.x, desc.m, desc.k, 1);
-  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  const Problem problem(desc);
   Gemm gemm = select(desc);
   Matrix before(desc.out, desc.m, desc.n, 3);
   Matrix after(desc.out, desc.m, desc.n, 4);
   KeptPanels panels;
-  GemmCall call = {.x = {x.view},
-                   .weight = WeightView{w.view, WeightLayout::out_in},
-                   .out = before.view,
-                   .kept_panels = &panels};
-  gemm.run(call);
-  tensor::fill_random(w.view, 5);
-  call.out = after.view;
-  gemm.run(call);
+  gemm.run(problem.call(before, &panels));
+  tensor::fill_random(problem.w.view, 5);
+  gemm.run(problem.call(after, &panels));
   EXPECT_EQ(static_cast<bool>(tensor::same_bits(after.view, before.view)), keeps());
   panels.forget();
-  gemm.run(call);
+  gemm.run(problem.call(after, &panels));
   EXPECT_FALSE(tensor::same_bits(after.view, before.view));
 }
 
@@ -114,22 +117,18 @@ TEST_P(Kept, PanelsAreOfOneWeightOnly) {
   const GemmDesc desc = desc_of(6, 9, 6);
   if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
   if (!keeps()) return;
-  const Matrix x(desc.x, desc.m, desc.k, 1);
-  const Matrix w(desc.weight, desc.n, desc.k, 2);
+  const Problem problem(desc);
   const Matrix twin(desc.weight, desc.n, desc.k, 2);
   Matrix y(desc.out, desc.m, desc.n, 3);
   Gemm gemm = select(desc);
   KeptPanels panels;
-  GemmCall call = {.x = {x.view},
-                   .weight = WeightView{w.view, WeightLayout::out_in},
-                   .out = y.view,
-                   .kept_panels = &panels};
+  GemmCall call = problem.call(y, &panels);
   gemm.run(call);
   call.weight = WeightView{twin.view, WeightLayout::out_in};
   const std::string dtype_name(name(dtype()));
   EXPECT_EQ(sentence_of([&] { gemm.run(call); }),
             base::sentence("matmul: kept_panels are of the ", dtype_name, " weight at ",
-                           w.view.data, ", but the weight is the ", dtype_name, " one at ",
+                           problem.w.view.data, ", but the weight is the ", dtype_name, " one at ",
                            twin.view.data, "; forget() is for the next"));
   panels.forget();
   EXPECT_EQ(panels.held_bytes(), 0U);
@@ -140,7 +139,7 @@ TEST_P(Kept, PanelsAreOfOneWeightOnly) {
             "matmul: kept_panels has been moved to another KeptPanels");
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Kept, testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, Kept, all_kernels());
 
 TEST(PanelMemory, IsLentInTurns) {
   constexpr std::size_t kBytes = 3000;

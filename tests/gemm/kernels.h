@@ -30,6 +30,8 @@ struct Maker {
   std::function<std::unique_ptr<TileKernel>()> create;
   // How the next product is added to an element's sum, where it is one after another.
   float (*add)(float sum, float x, float w) = nullptr;
+  // Of a pair of k the odd one is first, and denormals are 0.
+  bool pairs = false;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Maker& maker) { return out << maker.name; }
@@ -45,7 +47,9 @@ inline std::vector<Maker> kernels() {
        .add = fused},
       {.name = "xsmm_bf16",
        .refusal = [] { return xsmm::refusal(Dtype::bf16); },
-       .create = [] { return xsmm::create(Dtype::bf16); }},
+       .create = [] { return xsmm::create(Dtype::bf16); },
+       .add = fused,
+       .pairs = true},
   };
   for (const vector::Set& set : vector::sets()) {
     std::string name = set.name;
@@ -53,7 +57,8 @@ inline std::vector<Maker> kernels() {
     all.push_back({.name = name,
                    .refusal = [set] { return set.usable() ? nullptr : "not on this processor"; },
                    .create = [set] { return vector::create(set); },
-                   .add = set.fused ? fused : rounded});
+                   .add = set.fused ? fused : rounded,
+                   .pairs = set.operand == Dtype::bf16});
   }
   return all;
 }

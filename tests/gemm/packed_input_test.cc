@@ -12,10 +12,7 @@
 namespace plait {
 namespace {
 
-class PackedRows : public BackendTest {
- protected:
-  static Dtype dtype() { return GetParam() == "amx" ? Dtype::bf16 : Dtype::f32; }
-};
+using PackedRows = BackendTest;
 
 TEST_P(PackedRows, AreOfTheirXOnly) {
   const GemmDesc desc = {
@@ -59,8 +56,7 @@ TEST_P(PackedRows, AreOfTheirXOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PackedRows,
-                         testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, PackedRows, all_kernels());
 
 }  // namespace
 }  // namespace plait

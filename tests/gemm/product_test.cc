@@ -170,8 +170,7 @@ TEST_P(ProductParts, ViewsOfAWeightGiveTheBitsOfAPackedOne) {
   if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ProductParts,
-                         testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, ProductParts, all_backends());
 
 }  // namespace
 }  // namespace plait

@@ -367,8 +367,7 @@ TEST(QuantGemm, RefusesWhatDoesNotFit) {
       std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, QuantProducts,
-                         testing::Values("amx", "xsmm", "vector", "reference"));
+INSTANTIATE_TEST_SUITE_P(Backends, QuantProducts, all_backends());
 
 }  // namespace
 }  // namespace plait

@@ -1,4 +1,5 @@
-// The kernel that the compiler writes: f32 on any processor, by its widest vectors.
+// The kernel that the compiler writes: f32 on any processor, by its widest vectors, and bf16 where
+// these have an instruction for it.
 #pragma once
 
 #include <memory>

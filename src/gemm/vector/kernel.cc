@@ -15,18 +15,20 @@ class VectorKernel final : public TileKernel {
   explicit VectorKernel(const Set& set) : set_(set) {}
 
   const char* name() const override { return set_.name; }
-  Dtype operand() const override { return Dtype::f32; }
+  Dtype operand() const override { return set_.operand; }
   RowForm row_form() const override { return RowForm::plain; }
   int max_rows() const override { return kMaxRows; }
 
-  // 256 k of a panel, 64 KiB, are too long for the first cache and are read from the second, ahead
-  // of their use; the sums are read and written half as often as with 128. Four panels are enough
-  // for the rows of X to be read seldom, and leave the cache to the sums of more rows.
+  // 64 KiB of a panel, 256 f32, are too long for the first cache and are read from the second,
+  // ahead of their use; the sums are read and written half as often as with 32 KiB. Two panels
+  // halve how often the rows of X are read, and leave the cache to the sums of more rows.
   Blocking blocking() const override {
-    return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 256, .few = 4}, Dtype::f32);
+    const int k = 1024 / static_cast<int>(size_of(set_.operand));
+    return fill_second_cache({.rows = kMaxRows, .panels = 2, .k = k, .few = 4}, set_.operand);
   }
   void multiply(const TileCall& call) const override { set_.multiply(call); }
   FewRows few_rows(int bits) const override {
+    if (set_.operand == Dtype::bf16) return few_rows_in_pairs(bits);
     return set_.fused ? few_rows_in_sequence(bits) : FewRows{};
   }
 
@@ -34,18 +36,27 @@ class VectorKernel final : public TileKernel {
   Set set_;
 };
 
+const Set* best_set(Dtype operand) {
+  const std::span<const Set> all = sets();
+  const auto best = std::find_if(all.begin(), all.end(), [&](const Set& set) {
+    return set.operand == operand && set.usable();
+  });
+  return best == all.end() ? nullptr : &*best;
+}
+
 }  // namespace
 
 const char* refusal(Dtype operand) {
-  return operand == Dtype::f32 ? nullptr : "the vector kernel multiplies f32 only";
+  if (operand != Dtype::f32 && operand != Dtype::bf16)
+    return "the vector kernel multiplies f32 and bf16";
+  return best_set(operand) == nullptr ? "this processor has no vectors of bf16" : nullptr;
 }
 
 std::unique_ptr<TileKernel> create(const Set& set) { return std::make_unique<VectorKernel>(set); }
 
 std::unique_ptr<TileKernel> create(Dtype operand) {
   if (const char* reason = refusal(operand)) base::fail(Code::invalid_argument, reason);
-  const std::span<const Set> all = sets();
-  return create(*std::find_if(all.begin(), all.end(), [](const Set& set) { return set.usable(); }));
+  return create(*best_set(operand));
 }
 
 }  // namespace plait::gemm::vector

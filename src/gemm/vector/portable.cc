@@ -11,6 +11,7 @@ namespace {
 
 struct Portable {
   using Vector [[gnu::vector_size(16), gnu::may_alias]] = float;
+  static constexpr int kWordK = 1;
   static constexpr int kLanes = 4;
   static constexpr int kRows = 6;
   static constexpr int vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }

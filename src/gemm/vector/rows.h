@@ -1,8 +1,9 @@
 // The loops of the vector kernel, made by one file for each instruction set.
 //
 // A Set says what its registers hold (Vector, kLanes, broadcast, multiply_add) and how many rows
-// and vectors of a row it works on at once (kRows; vectors(rows)). Sets are types of unnamed
-// namespaces, so that no code compiled for one processor is linked into what runs on another.
+// and vectors of a row it works on at once (kRows; vectors(rows)). A word is what a lane multiplies
+// at once: an f32, or kWordK bf16. Sets are types of unnamed namespaces, so that no code compiled
+// for one processor is linked into what runs on another.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,10 @@ namespace plait::gemm::vector {
 
 // Panels may come from memory, and a processor full of multiplications doesn't look far ahead, nor
 // beyond a page. So the pass of a call's first rows asks for the lines that it needs itself this
-// many k, 4 KiB, later: 16 rows get 1.5 times as fast by it.
-inline constexpr std::int64_t kAhead = 16;
-inline constexpr int kLineFloats = 16;
+// many words, 16 KiB, later: 16 rows get 1.5 times as fast by it. Only 4 KiB later, up to 4 rows
+// would be slower by a tenth and more.
+inline constexpr std::int64_t kAhead = 64;
+inline constexpr int kLineWords = 16;
 
 // A multiple of every set's kRows.
 inline constexpr int kMaxRows = 96;
@@ -25,10 +27,11 @@ inline constexpr int kMaxRows = 96;
 // The next four passes ask for what lies behind the block, a quarter each, so that memory works
 // while they compute: 64 rows get 1.1 times as fast. Only in a call that isn't full: in a full one
 // there is more to come for this block, and asking every time takes longer than it saves.
-[[gnu::always_inline]] inline const float* behind_block(const TileCall& call, std::int64_t pass) {
+[[gnu::always_inline]] inline const float* behind_block(const TileCall& call, std::int64_t words,
+                                                        std::int64_t pass) {
   if (pass == 0 || pass > 4 || call.row_count == kMaxRows) return nullptr;
   const auto* panel = reinterpret_cast<const float*>(call.panel);
-  return panel + call.k * (kPanelColumns + (pass - 1) * kLineFloats);
+  return panel + words * (kPanelColumns + (pass - 1) * kLineWords);
 }
 
 // Rows of X, wherever they begin, times Vectors·kLanes columns of the panel. Each element has one
@@ -40,7 +43,8 @@ template <class Set, int Rows, int Vectors>
   const std::byte* x = call.rows + row * call.row_stride;
   const auto* panel = reinterpret_cast<const float*>(call.panel) + col;
   float* sums = call.sums + row * kPanelColumns + col;
-  const float* behind = col == 0 ? behind_block(call, row / Set::kRows) : nullptr;
+  const std::int64_t words = call.k / Set::kWordK;
+  const float* behind = col == 0 ? behind_block(call, words, row / Set::kRows) : nullptr;
 
   Vector sum[Rows][Vectors];
   for (std::int64_t r = 0; r < Rows; ++r) {
@@ -49,17 +53,17 @@ template <class Set, int Rows, int Vectors>
       sum[r][v] = call.first ? Vector{} : from[v];
     }
   }
-  for (std::int64_t k = 0; k < call.k; ++k) {
-    const auto* weights = reinterpret_cast<const Vector*>(panel + k * kPanelColumns);
+  for (std::int64_t word = 0; word < words; ++word) {
+    const auto* weights = reinterpret_cast<const Vector*>(panel + word * kPanelColumns);
     if (row == 0) {
-      for (int c = 0; c < Vectors * Set::kLanes; c += kLineFloats)
-        __builtin_prefetch(panel + (k + kAhead) * kPanelColumns + c);
+      for (int c = 0; c < Vectors * Set::kLanes; c += kLineWords)
+        __builtin_prefetch(panel + (word + kAhead) * kPanelColumns + c);
     } else if (behind != nullptr) {
-      __builtin_prefetch(behind + k * kLineFloats, /*rw=*/0, /*locality=*/2);
+      __builtin_prefetch(behind + word * kLineWords, /*rw=*/0, /*locality=*/2);
     }
     for (std::int64_t r = 0; r < Rows; ++r) {
       float value;  // NOLINT(*-init-variables): X may be aligned to bytes only
-      std::memcpy(&value, x + r * call.row_stride + k * 4, sizeof(value));
+      std::memcpy(&value, x + r * call.row_stride + word * 4, sizeof(value));
       const Vector same = Set::broadcast(value);
       for (int v = 0; v < Vectors; ++v) sum[r][v] = Set::multiply_add(same, weights[v], sum[r][v]);
     }

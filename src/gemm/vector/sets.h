@@ -12,6 +12,7 @@ struct Set {
   const char* name;
   bool (*usable)();
   void (*multiply)(const TileCall& call);
+  Dtype operand;
   bool fused;  // a product is not rounded before it is added
 };
 

@@ -93,7 +93,7 @@ class XsmmKernel final : public TileKernel {
   RowForm row_form() const override { return RowForm::tiles; }
   int max_rows() const override { return kMaxRows; }
 
-  // As for the vector kernel; k of bf16 are half as long.
+  // So much of a panel as for the vector kernel.
   Blocking blocking() const override {
     return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 1024 / element_bytes(), .few = 4},
                              operand_);

@@ -9,6 +9,7 @@ namespace {
 
 struct Avx2 {
   using Vector = __m256;
+  static constexpr int kWordK = 1;
   static constexpr int kLanes = 8;
   static constexpr int kRows = 6;
   static constexpr int vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }

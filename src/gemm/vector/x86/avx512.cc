@@ -9,6 +9,7 @@ namespace {
 
 struct Avx512 {
   using Vector = __m512;
+  static constexpr int kWordK = 1;
   static constexpr int kLanes = 16;
   static constexpr int kRows = 6;
   static constexpr int vectors(int /*rows*/) { return 4; }

@@ -7,5 +7,6 @@ namespace plait::gemm::vector {
 
 void multiply_avx2(const TileCall& call);
 void multiply_avx512(const TileCall& call);
+void multiply_avx512_bf16(const TileCall& call);
 
 }  // namespace plait::gemm::vector

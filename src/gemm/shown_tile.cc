@@ -1,0 +1,24 @@
+// Compiled where the thread sanitizer watches.
+#include "gemm/shown_tile.h"
+
+#include "gemm/rows.h"
+
+extern "C" {
+void __tsan_read_range(const void* begin, std::size_t bytes);
+void __tsan_write_range(void* begin, std::size_t bytes);
+}
+
+namespace plait::gemm {
+
+void show_tile(const TileKernel& kernel, const TileCall& call) {
+  const std::size_t k_bytes = static_cast<std::size_t>(call.k) * size_of(kernel.operand());
+  const int at_once = kernel.row_form() == RowForm::plain ? 1 : static_cast<int>(kRowGroup);
+  const std::byte* rows = call.rows;
+  for (int row = 0; row < call.row_count; row += at_once, rows += call.row_stride)
+    __tsan_read_range(rows, k_bytes * static_cast<std::size_t>(at_once));
+  __tsan_read_range(call.panel, k_bytes * kPanelColumns);
+  __tsan_write_range(call.sums,
+                     sizeof(float) * kPanelColumns * static_cast<std::size_t>(call.row_count));
+}
+
+}  // namespace plait::gemm

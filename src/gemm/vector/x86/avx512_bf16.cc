@@ -1,0 +1,28 @@
+// Compiled with -mavx512f -mavx512bf16.
+#include <immintrin.h>
+
+#include "gemm/vector/rows.h"
+#include "gemm/vector/x86/sets.h"
+
+namespace plait::gemm::vector {
+namespace {
+
+struct Avx512Bf16 {
+  using Vector = __m512;
+  static constexpr int kWordK = 2;
+  static constexpr int kLanes = 16;
+  static constexpr int kRows = 6;
+  static constexpr int vectors(int /*rows*/) { return 4; }
+
+  // A pair's bits; nothing is calculated with them as a float.
+  static Vector broadcast(float pair) { return _mm512_set1_ps(pair); }
+  static Vector multiply_add(Vector a, Vector b, Vector c) {
+    return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+};
+
+}  // namespace
+
+void multiply_avx512_bf16(const TileCall& call) { multiply<Avx512Bf16>(call); }
+
+}  // namespace plait::gemm::vector
