@@ -78,6 +78,9 @@ class Results:
     def shapes(self) -> list[str]:
         return list(dict.fromkeys(case.shape for case in self.seconds))
 
+    def layers(self) -> list[str]:
+        return [shape for shape in self.shapes() if shape != "square"]
+
     def rows(self, shape: str, dtype: str) -> list[int]:
         found = {c.rows for c in self.seconds if (c.shape, c.dtype) == (shape, dtype) and c.rows > 0}
         return sorted(found)
@@ -147,23 +150,27 @@ def percent(value: Optional[float]) -> str:
 def promises(results: Results) -> list[list[str]]:
     rows = []
 
-    def promise(text: str, values: list[Optional[float]], bar: float) -> None:
+    def promise(text: str, values: list[Optional[float]], bar: float, mean_bar: float = 0) -> None:
         known = [value for value in values if value is not None]
         if known:
             mean = math.exp(statistics.fmean(map(math.log, known)))
-            met = "yes" if min(known) >= bar else "**no**"
-            rows.append([text, f"{min(known):.2f}", f"{mean:.2f}", f"{bar:.2f}", met])
+            met = "yes" if min(known) >= bar and mean >= mean_bar else "**no**"
+            bars = f"{bar:.2f}, mean {mean_bar:.2f}" if mean_bar else f"{bar:.2f}"
+            rows.append([text, f"{min(known):.2f}", f"{mean:.2f}", bars, met])
 
     for dtype in ("bf16", "f32"):
-        promise(
-            f"{dtype}, square, M 64 to 2048: the faster of oneDNN packed and torch, over plait",
-            [
-                results.speed_up(Case("square", dtype, "plait", rows), ("onednn", "torch"))
-                for rows in results.rows("square", dtype)
-                if rows >= 64
-            ],
-            1.0,
-        )
+        for name, shapes in (("square", ["square"]), ("models' layers", results.layers())):
+            promise(
+                f"{dtype}, {name}, M 64 to 2048: the rate of the faster of oneDNN packed and torch",
+                [
+                    results.speed_up(Case(shape, dtype, "plait", rows), ("onednn", "torch"))
+                    for shape in shapes
+                    for rows in results.rows(shape, dtype)
+                    if rows >= 64
+                ],
+                0.97,
+                mean_bar=1.0,
+            )
     promise(
         "bf16, square, M >= 512: part of the peak",
         [
@@ -198,6 +205,8 @@ PROMISES = [
     ("the rate of oneDNN packed", "plait", "onednn", 1, 0.9),
     ("plain beside packed", "plait_plain", "plait", 512, 0.96),
     ("plain beside packed", "plait_plain", "plait", 2048, 0.98),
+    ("plain beside torch", "plait_plain", "torch", 512, 1.0),
+    ("plain beside torch", "plait_plain", "torch", 2048, 1.0),
     ("windows of 256 columns beside the whole", "plait_windows", "plait", 512, 0.97),
     ("with a hook beside without", "plait_hook", "plait", 512, 0.98),
     ("dYᵀ·X beside oneDNN's", "plait_gradient", "onednn_gradient", 2048, 0.9),
@@ -259,7 +268,7 @@ def two_threads(results: Results) -> page.Table:
 
 
 def layers(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]]]:
-    shapes = [s for s in results.shapes() if s != "square" and results.rows(s, dtype)]
+    shapes = [s for s in results.layers() if results.rows(s, dtype)]
     ms = sorted({m for shape in shapes for m in results.rows(shape, dtype)})
     rows = []
     for shape in shapes:

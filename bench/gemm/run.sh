@@ -41,7 +41,7 @@ pinned=()
 if [[ $OMP_NUM_THREADS == 1 ]] && command -v taskset >/dev/null; then
   pinned=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')")
 fi
-options=(--benchmark_repetitions=5 --benchmark_min_time=0.05)
+options=(--benchmark_repetitions=7 --benchmark_min_time=0.04)
 if ((${#shapes[@]} == 0)); then
   mapfile -t shapes < <("$program" --list)
 fi
@@ -85,7 +85,7 @@ for ((round = 1; round <= rounds; ++round)); do
       "${pinned[@]}" "$python" bench/gemm/torch_linear.py --beside "$results/gemm_${shape}_$round.json" \
         --filter "$(cases_of "$shape")" --out "$results/gemm_torch_${shape}_$round.json"
     fi
-    if [[ $scope != quick && $shape == square ]] && (($(nproc) >= 2)); then
+    if [[ $scope != quick && $shape == square ]] && (($(env -u OMP_NUM_THREADS nproc) >= 2)); then  # nproc would say 1
       measure "two_threads_$round" square '/(bf16|f32)/(one_thread|two_threads)/(16|128|512|2048)(/|$)' \
         env OMP_NUM_THREADS=2
     fi

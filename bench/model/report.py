@@ -41,8 +41,8 @@ class Results:
     def conditions(self) -> str:
         first = self.steps[0]
         return (f"{datetime.date.today()}: {first['machine']}, {first['tp']} ranks, `./do bench model`; "
-                f"{first['layers']} block, widths x {first['scale']:g}, {first['seq']} tokens, {first['dtype']}. Links "
-                f"are emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['tp']} is the benchmark's own.")
+                f"{first['layers']} block, {first['seq']} tokens, {first['dtype']}. Links are emulated. "
+                f"Load at the end {os.getloadavg()[0]:.1f}: {first['tp']} is the benchmark's own.")
 
     def bars(self) -> list[list[str]]:
         rows = []
@@ -54,14 +54,15 @@ class Results:
 
     def tables(self) -> list[page.Table]:
         names = plans(self.steps[0])
-        steps = [[one["model"], one["link"].removeprefix("emulated link, "), f"{100 * one['comm_share']:.1f} %",
+        steps = [[one["model"], f"{one['scale']:g}", one["link"].removeprefix("emulated link, "),
+                  f"{100 * one['comm_share']:.1f} %",
                   f"{one['schedules'][0]['step_ms']:.0f}", f"{one['amdahl_gain_percent']:.1f} %",
                   *(f"{plan_of(one, name)['gain_percent']:.1f} % ({of_allowed(one, name):.2f})" for name in names)]
                  for one in self.steps]
         return [
             ("Training steps: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
             ("Training steps over emulated links: gain over the serial step, and of what Amdahl's law allows",
-             ["model", "link", "communication", "serial step, ms", "allowed", *names], steps),
+             ["model", "widths x", "link", "communication", "serial step, ms", "allowed", *names], steps),
         ]
 
 

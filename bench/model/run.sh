@@ -4,9 +4,10 @@
 #   bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]
 #
 # For each model and share: over an emulated link on which communication is that share of the serial step. A step takes
-# about a second: one block, its widths a quarter, 512 tokens. Results: build/bench/model_*.json, of which those that
-# are measured again are replaced. BUILD names another build folder than build/release; RESULTS another place for them;
-# RANKS another world than 2.
+# some seconds: one block, 2048 tokens, a hidden width of 4096 (all of BLOOM-7B, half of LLaMA2-70B). Narrower layers
+# would tell less of the models: what sums and copies take of a product's time grows as widths shrink.
+# Results: build/bench/model_*.json, of which those that are measured again are replaced. BUILD names another build
+# folder than build/release; RESULTS another place for them; RANKS another world than 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -14,9 +15,22 @@ build=${BUILD:-build/release}
 results=${RESULTS:-build/bench}
 models=llama2-70b,bloom-7b
 shares=0.08,0.12,0.16
-repeat=9
-scale=0.25
-seq=512
+repeat=5
+scale=  # that of each model
+seq=2048
+
+# scale_of MODEL: to a hidden width of 4096, where nobody says another.
+scale_of() {
+  if [[ -n $scale ]]; then
+    printf '%s' "$scale"
+    return
+  fi
+  case $1 in
+    llama2-70b) printf 0.5 ;;
+    bloom-176b) printf 0.286 ;;
+    *) printf 1 ;;
+  esac
+}
 
 usage() {
   printf 'usage: bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]\n' >&2
@@ -40,7 +54,7 @@ for model in ${models//,/ }; do
   for share in ${shares//,/ }; do
     printf '%s, emulated link, share %s\n' "$model" "$share"
     "$build/src/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
-      --scale "$scale" --seq "$seq" --json "$results/model_${model}_$share.json" >/dev/null
+      --scale "$(scale_of "$model")" --seq "$seq" --json "$results/model_${model}_$share.json" >/dev/null
   done
 done
 python3 bench/model/report.py "$results"/model_*.json

@@ -69,8 +69,11 @@ class ReportTest(unittest.TestCase):
         _, results = self.results(gemm_square_1=square([10], [9]))
         self.assertEqual(
             [(row[1], row[3], row[4]) for row in report.promises(results)],
-            [("0.90", "1.00", "**no**"), ("51.20", "0.92", "yes")],
+            [("0.90", "0.97, mean 1.00", "**no**"), ("51.20", "0.92", "yes")],
         )
+        for rival, met in (([10], "yes"), ([9.8], "**no**")):  # none below 0.97, but the mean is
+            _, results = self.results(gemm_square_1=square([10], rival))
+            self.assertEqual(report.promises(results)[0][4], met)
 
     def test_two_threads_are_beside_one_in_wall_clock_time(self):
         # run() makes processor time half of what has passed, or as much for two threads.

@@ -44,8 +44,8 @@ class ProgramsTest(unittest.TestCase):
             self.assertEqual(results.bars(), [
                 ["pipelined parts=8: of what Amdahl allows, lowest of 2", "0.85", "0.80", "yes"],
                 ["fused: of what Amdahl allows, lowest of 2", "0.70", "0.80", "**no**"]])
-            self.assertEqual(results.tables()[1][2][1], ["llama2-70b", "1 Gbit/s, 5 us", "10.0 %", "1000", "10.0 %",
-                                                         "8.5 % (0.85)", "7.0 % (0.70)"])
+            self.assertEqual(results.tables()[1][2][1], ["llama2-70b", "0.25", "1 Gbit/s, 5 us", "10.0 %", "1000",
+                                                         "10.0 %", "8.5 % (0.85)", "7.0 % (0.70)"])
 
 
 if __name__ == "__main__":
