@@ -42,9 +42,10 @@ void RowParallelLinear::backward(const LinearBackward& call, const LinearState& 
 }
 
 LinearMemory linear_memory(Communicator& comm) {
-  return {.mailboxes = comm.mailbox_bytes(),
+  const nn::Workspace& workspace = nn::Workspace::of(comm);
+  return {.mailboxes = comm.mailbox_bytes() + workspace.mailbox_bytes(),
           .operators = ops::Kept::of(comm).bytes(),
-          .workspace = nn::Workspace::of(comm).bytes()};
+          .workspace = workspace.bytes()};
 }
 
 }  // namespace plait

@@ -51,9 +51,11 @@ Gemm& Workspace::gemm(const GemmDesc& desc, const GemmOptions& options) {
 }
 
 Communicator& Workspace::beside(Communicator& comm) {
-  if (!beside_) beside_ = comm.split(0, comm.rank());
-  return *beside_;
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): only a color below 0 has no group
+  return beside_ ? *beside_ : beside_.emplace(comm.split(0, comm.rank()).value());
 }
+
+std::size_t Workspace::mailbox_bytes() const { return beside_ ? beside_->mailbox_bytes() : 0; }
 
 std::size_t Workspace::bytes() const {
   std::size_t bytes = gathered_.bytes() + partial_.bytes() + summed_.bytes();

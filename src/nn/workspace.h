@@ -34,6 +34,7 @@ class Workspace {
   Communicator& beside(Communicator& comm);
 
   std::size_t bytes() const;
+  std::size_t mailbox_bytes() const;  // of beside()
 
  private:
   struct Product {

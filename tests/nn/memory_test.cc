@@ -156,5 +156,20 @@ TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
       {});
 }
 
+// Where a gather goes on beside an operator, it has mailboxes of its own.
+TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const LayerProblem problem(LayerKind::column, kTokens, comm);
+                   ColumnParallelLinear layer(problem.weight(), comm, {.column_backward = true});
+                   LinearState state;
+                   layer.forward(problem.forward(), &state);
+                   EXPECT_EQ(linear_memory(comm).mailboxes, comm.mailbox_bytes());
+                   layer.backward(problem.backward(), state);
+                   EXPECT_GT(linear_memory(comm).mailboxes, comm.mailbox_bytes());
+                 },
+                 {});
+}
+
 }  // namespace
 }  // namespace plait
