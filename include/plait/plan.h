@@ -111,8 +111,9 @@ class PLAIT_EXPORT PlanSource {
   virtual std::optional<Plan> find(const PlanKey& key) const = 0;
 
   // Asked in place of find() by a blocking call, which tells took() how long it has taken. A source
-  // that measures gives one call another plan than the next, but all ranks the same; what it finds
-  // out it may compare between ranks in took(), where all of them are.
+  // that measures gives one call another plan than the next, but all ranks the same. Asking again
+  // changes nothing: took() ends a call. What is found out may be compared between ranks there,
+  // where all of them are.
   virtual std::optional<Plan> next(const PlanKey& key) const { return find(key); }
   virtual void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const;
 };

@@ -22,7 +22,7 @@ namespace plait {
 
 struct AutomaticOptions {
   // Where plait tune keeps its plans; the machine's profile is beside them. Empty text: nowhere.
-  // nullopt: where PLAIT_PLAN_CACHE says, else plait/plans in $XDG_CACHE_HOME or ~/.cache.
+  // nullopt: where the settings say (plan_cache of load_settings()).
   std::optional<std::string> cache = {};
 
   // Whether blocking calls of problems that were never measured try some plans, call after call,

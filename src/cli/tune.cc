@@ -1,5 +1,8 @@
 // plait tune: which plan is the fastest here, for whatever is asked.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -83,8 +86,10 @@ class Tuning {
     if (comm_.rank() == 0 && !options_.profile_only) {
       try {
         if (const auto there = load_profile(path, found_.machine())) known = text_of(*there);
-      } catch (const Error&) {
-        known.reset();  // of another machine, or broken: it is measured once more
+      } catch (const Error& error) {
+        // Of another machine, or broken. What can't be read can't be replaced either.
+        if (error.code() != Code::invalid_argument) throw;
+        fmt::print(stderr, "plait tune: the profile is measured once more: {}\n", error.what());
       }
     }
     const auto agreed = tune::agree_on("profiles of their machine", known, comm_);

@@ -56,9 +56,6 @@ class PlanCache final : public PlanSource {
   std::map<std::string, Entry> entries_;
 };
 
-// PLAIT_PLAN_CACHE, else plait/plans in $XDG_CACHE_HOME or ~/.cache; empty where there is neither.
-std::string default_cache_path();
-
 // Where the profile is kept that belongs to a cache: beside it.
 std::string profile_path(const std::string& cache_path);
 

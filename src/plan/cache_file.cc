@@ -69,13 +69,6 @@ std::optional<Value> load(const std::string& path, const Parse& parse) {
 
 }  // namespace
 
-std::string default_cache_path() {
-  if (const auto path = base::env("PLAIT_PLAN_CACHE")) return *path;
-  if (const auto folder = base::env("XDG_CACHE_HOME")) return *folder + "/plait/plans";
-  if (const auto home = base::env("HOME")) return *home + "/.cache/plait/plans";
-  return {};
-}
-
 std::string profile_path(const std::string& cache_path) { return cache_path + ".profile"; }
 
 std::optional<std::string> read_text(const std::string& path) {

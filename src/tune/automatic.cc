@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "plait/settings.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
 #include "plan/cost_model.h"
@@ -111,21 +112,23 @@ class Automatic final : public PlanSource {
 };
 
 struct Files {
+  std::string path;  // of the cache
   std::optional<std::string> cache;
   std::optional<std::string> profile;
   std::string refusal;
 };
 
 // What is wrong with them is told to all ranks before anybody throws.
-Files read_files(const std::string& path, const std::string& machine) try {
+Files read_files(const AutomaticOptions& options, const std::string& machine) try {
   Files files;
-  if (path.empty()) return files;
-  if (const auto cache = load_cache(path, machine)) files.cache = cache->text();
-  if (const auto profile = load_profile(profile_path(path), machine))
+  files.path = options.cache ? *options.cache : load_settings().plan_cache;
+  if (files.path.empty()) return files;
+  if (const auto cache = load_cache(files.path, machine)) files.cache = cache->text();
+  if (const auto profile = load_profile(profile_path(files.path), machine))
     files.profile = text_of(*profile);
   return files;
 } catch (const Error& error) {
-  return {.cache = {}, .profile = {}, .refusal = error.what()};
+  return {.path = {}, .cache = {}, .profile = {}, .refusal = error.what()};
 }
 
 void check_refusals(const std::string& mine, Communicator& comm) {
@@ -139,8 +142,7 @@ void check_refusals(const std::string& mine, Communicator& comm) {
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
   const std::string machine = machine_fingerprint();
-  const std::string path = options.cache ? *options.cache : default_cache_path();
-  const Files files = read_files(path, machine);
+  const Files files = read_files(options, machine);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
   const auto cache = tune::agree_on("plan caches", files.cache, comm);
@@ -150,7 +152,7 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
       Automatic::Parts{.cache = cache ? PlanCache::parse(*cache) : PlanCache(machine),
                        .profile = profile ? parse_profile(*profile) : built_in_profile(),
                        .threads = threads,
-                       .path = path},
+                       .path = files.path},
       options.online, comm);
 }
 

@@ -82,7 +82,7 @@ class PredictTest(CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             measured = Path(folder) / "bench.json"
             for op in FUSED:
-                result = self.plait("bench", op, "--m", 64, "--n", 256, "--k", 256, "--transport", "threads",
+                result = self.plait("bench", op, "--m", 256, "--n", 512, "--k", 256, "--transport", "threads",
                                     "--repeat", 2, "--link", "1gbit,20us", "--parts", 2, "--json", measured)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 text = self.predict("--measured", measured)
@@ -99,6 +99,12 @@ class PredictTest(CommandTest):
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("had no link", self.refusal("--measured", measured))
+            for key, value, sentence in (("link", "", '"" is no link'), ("ranks", 0, "ranks is 0, which is not "),
+                                         ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
+                measured.write_text(json.dumps({**bench, key: value}))
+                refusal = self.refusal("--measured", measured)
+                self.assertIn(f"--measured {measured}: ", refusal)
+                self.assertIn(sentence, refusal)
             measured.write_text("{}")
             self.assertIn("is not what plait bench OPERATOR --json writes", self.refusal("--measured", measured))
             self.assertIn("can't be read", self.refusal("--measured", Path(folder) / "nothing.json"))

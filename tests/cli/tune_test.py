@@ -109,6 +109,58 @@ class TuneTest(TuneCase):
         self.assertTrue(key.startswith("op=all_gather_matmul m=32 n=128 k=64 "), key)
         self.assertIn(" ranks=3 ", key)
 
+    def test_calls_of_a_timeline_are_paired_before_they_are_compared(self):
+        self.give_profile()
+        timeline = self.folder / "trace.json"
+
+        def write(*ranks):
+            timeline.write_text(json.dumps({"traceEvents": [
+                {"pid": rank, "name": f"call op=all_gather_matmul m={m} n={n} k=64 ranks=2"}
+                for rank, calls in enumerate(ranks) for m, n in calls]}))
+
+        # Shares of 5, 6 and 7 columns: the first rank's calls differ where the other's don't.
+        write([(32, 3), (32, 3), (32, 4)], [(32, 2), (32, 3), (32, 3)])
+        self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
+        self.assertEqual([re.search(r"n=(\d+)", key)[1] for key, *_ in self.entries()], ["5", "6", "7"])
+        for ranks, sentence in [
+            (([(8, 3)], [(8, 3), (8, 4)]), "rank 1 has 2 calls and rank 0 has 1"),
+            (([(8, 3)], [(9, 3)]), "call 1 is all_gather_matmul of 8 rows on rank 0 and all_gather_matmul of 9 rows on "
+                                   "rank 1"),
+            (([(8, "x")], [(8, 3)]), "problem: n=x is not a whole number from 0 to 268435456"),
+        ]:
+            write(*ranks)
+            self.assert_says(self.plait("tune", "--from", timeline), 2, f"plait tune: --from {timeline}: {sentence}")
+
+    def test_settings_say_where_plans_are_kept(self):
+        self.environment["PLAIT_PLAN_CACHE"] = ""
+        config = self.folder / "plait.toml"
+        config.write_text(f"plan_cache = '{self.cache}'\n")
+        self.environment["PLAIT_CONFIG"] = str(config)
+        self.assertEqual(self.tune("--show"), f"There are no plans in {self.cache} yet.\n")
+        config.write_text("plan_cache = 'none'\n")
+        self.assert_says(self.plait("tune", "--show"), 2,
+                         "plait tune: nothing says where plans are kept: --cache FILE does")
+
+    def test_a_plan_that_is_set_comes_before_what_was_measured(self):
+        self.give_profile()
+        problem = "op=matmul-all-reduce m=32 n=128 k=64"
+        self.environment["PLAIT_PLAN"] = "pipelined parts=3"
+        page = self.plait("info", "--why", problem).stdout
+        self.assertIn('\nIt is "pipelined parts=3", as set: plan (PLAIT_PLAN).\n', page)
+        self.environment["PLAIT_CUSTOMIZED"] = "[32,32,128]=serial"
+        why = json.loads(self.plait("info", "--json", "--why", problem).stdout)
+        self.assertEqual((why["source"], why["setting"], why["chosen"]),
+                         ("settings", "customized (PLAIT_CUSTOMIZED)", "serial"))
+
+    def test_a_profile_that_cannot_be_read_is_measured_once_more_and_said(self):
+        self.give_profile()
+        Path(f"{self.cache}.profile").write_text("profile\n")
+        process = self.start("tune", *SMALL, "--transport", "threads")
+        said = process.stderr.readline()
+        process.kill()
+        process.communicate()
+        self.assertIn("plait tune: the profile is measured once more: ", said)
+
     def test_an_interrupted_run_keeps_what_it_has(self):
         self.give_profile()
         process = self.start("tune", "--m", ",".join(map(str, range(8, 1008))), *SMALL[2:])
@@ -183,8 +235,8 @@ class WhyTest(TuneCase):
     def test_the_page_says_why(self):
         page = self.plait("info", "--why", *self.WHY.split()).stdout
         self.assertIn(" *", page)
-        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; predictions may '
-                               r"be 10 % off\.\n")
+        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; two plans. '
+                               r"predictions may be 10 % off each other\.\n")
         self.assertIn(f"No measured plan for it is in {self.cache}.\n", page)
         self.assertTrue(page.endswith("The profile is built in, of no particular machine; plait tune --profile "
                                       "measures this one.\n"), page)

@@ -87,6 +87,15 @@ TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
   EXPECT_NEAR(time(16, 128) * 2, time(16, 256) * 1.1, 1e-6);
 }
 
+TEST(Profiles, TakeATransportThatWasNotMeasuredAsItUsuallyIs) {
+  MachineProfile profile = built_in_profile();
+  profile.transports = {{.name = "shm", .latency = 7, .bytes_per_ns = 3}};
+  EXPECT_EQ(profile.transport("shm").latency, 7);
+  EXPECT_EQ(profile.transport("mpi").bytes_per_ns,
+            built_in_profile().transport("mpi").bytes_per_ns);
+  EXPECT_GT(profile.transport("mpi").bytes_per_ns, 0);  // 0: no limit
+}
+
 TEST(Profiles, KnowAKindOfProductByItsOperands) {
   const PlanKey key = {.op = Operator::matmul, .m = 1, .n = 1, .k = 1};
   PlanKey other = key;

@@ -74,11 +74,13 @@ class Measuring {
     return {.bytes_per_second = std::round(bits / step) * step / 8, .latency_ns = kLatency};
   }
 
-  // Over which the serial step is so much longer than its products. Some of what travels in
-  // backward is hidden even there, so that the time is no simple function of the bytes.
+  // Over which the serial step is so much longer than its products, or nearly: the report has the
+  // share that was measured. Some of what travels in backward is hidden even there, so that the
+  // time is no simple function of the bytes.
   std::optional<Link> find_link() {
     if (options_.link.share == 0) return options_.link.link;
-    if (comm_.world() == 1) return std::nullopt;
+    PLAIT_CHECK(comm_.world() > 1, "--link share=", options_.link.share,
+                ": one rank has nothing to communicate");
     const double ratio = options_.link.share / (1 - options_.link.share);
     const double products = median_of([&] { products_->run(pause_); }, comm_);
     double speed = case_.bytes_on_link() / (products * ratio) * 1e9;

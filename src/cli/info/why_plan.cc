@@ -10,7 +10,9 @@
 #include "base/cpus.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
+#include "plait/settings.h"
 #include "plan/machine.h"
+#include "plan/settings/load.h"
 
 namespace plait::cli {
 namespace {
@@ -49,8 +51,17 @@ const Prediction& prediction_of(const PlanChoice& choice, const Plan& plan) {
       ->prediction;
 }
 
+// Which setting says the plan of a problem.
+std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
+  const bool custom = loaded.settings.customized.contains(shape_of(key));
+  const std::string_view setting = custom ? "customized" : "plan";
+  return fmt::format("{} ({})", setting, loaded.origin(setting));
+}
+
 // Where the plan comes from, in a sentence.
 std::string show_source(const PlanChoice& choice) {
+  if (choice.set)
+    return fmt::format("It is \"{}\", as set: {}.\n", name(choice.chosen), choice.setting);
   if (choice.measured) {
     return fmt::format("It is \"{}\", measured: {}, and serial {} ({}).\n", name(choice.chosen),
                        base::show_duration(choice.measured->nanoseconds),
@@ -66,7 +77,7 @@ std::string show_source(const PlanChoice& choice) {
                 100 * choice.profile.uncertainty)
           : fmt::format(
                 "It is \"{}\", by the cost model: {:.2f} times as fast as serial; "
-                "predictions may be {:.0f} % off.\n",
+                "two plans' predictions may be {:.0f} % off each other.\n",
                 name(choice.chosen), serial.total / chosen.total, 100 * choice.profile.uncertainty);
   return text + (choice.cache_refusal.empty()
                      ? fmt::format("No measured plan for it is in {}.\n",
@@ -104,20 +115,27 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
   if (choice.key.transport.empty()) choice.key.transport = "shm";
   if (choice.key.threads == 0) choice.key.threads = threads_of(choice.key.world);
   const std::string machine = machine_fingerprint();
-  choice.cache_path = default_cache_path();
+  const plan::Loaded loaded = plan::load(plan::process_environment());
+  choice.set = SettingsPlans(loaded.settings).find(choice.key);
+  if (choice.set) choice.setting = setting_of(choice.key, loaded);
+  choice.cache_path = loaded.settings.plan_cache;
   const auto cache = load_or_say<PlanCache>([&] { return load_cache(choice.cache_path, machine); },
                                             choice.cache_refusal);
   if (cache) {
     const auto found = cache->entries().find(name(choice.key));
     if (found != cache->entries().end()) choice.measured = found->second;
   }
-  choice.profile = load_or_say<MachineProfile>(
-                       [&] { return load_profile(profile_path(choice.cache_path), machine); },
-                       choice.profile_refusal)
+  const auto load_beside_cache = [&]() -> std::optional<MachineProfile> {
+    if (choice.cache_path.empty()) return std::nullopt;
+    return load_profile(profile_path(choice.cache_path), machine);
+  };
+  choice.profile = load_or_say<MachineProfile>(load_beside_cache, choice.profile_refusal)
                        .value_or(built_in_profile());
   const CostModel model(choice.profile);
   choice.candidates = model.rank(choice.key);
-  choice.chosen = choice.measured ? choice.measured->plan : model.choose(choice.key);
+  choice.chosen = choice.set        ? *choice.set
+                  : choice.measured ? choice.measured->plan
+                                    : model.choose(choice.key);
   return choice;
 }
 
@@ -148,7 +166,10 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
   }
   return {{"problem", name(choice.key)},
           {"chosen", name(choice.chosen)},
-          {"source", choice.measured ? "cache" : "model"},
+          {"source", choice.set        ? "settings"
+                     : choice.measured ? "cache"
+                                       : "model"},
+          {"setting", choice.set ? Json(choice.setting) : Json()},
           {"cache", choice.cache_path},
           {"measured_ns", choice.measured ? Json(choice.measured->nanoseconds) : Json()},
           {"measured_serial_ns", choice.measured ? Json(choice.measured->serial) : Json()},

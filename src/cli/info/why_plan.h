@@ -17,6 +17,8 @@ bool is_plan_problem(const std::vector<std::string>& words);
 // All that decides, and what comes of it.
 struct PlanChoice {
   PlanKey key;
+  std::optional<Plan> set = {};  // by the settings
+  std::string setting = {};      // which of them, and where it was said
   std::string cache_path = {};
   std::optional<PlanCache::Entry> measured = {};
   std::string cache_refusal = {};  // why what is there isn't asked

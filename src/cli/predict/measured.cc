@@ -56,7 +56,9 @@ struct Case {
 
 // "emulated link, 0.78 Gbit/s, 5.0 us"
 Link read_link(const std::string& text) {
-  std::string words = text.substr(text.find(", ") + 2);
+  const auto comma = text.find(", ");
+  PLAIT_CHECK(comma != std::string::npos, "\"", text, "\" is no link");
+  std::string words = text.substr(comma + 2);
   const auto drop = [&words](const std::string& part) {
     for (auto at = words.find(part); at != std::string::npos; at = words.find(part))
       words.erase(at, part.size());
@@ -71,15 +73,27 @@ double bytes_of_weight(const std::string& weight, Dtype x) {
   return static_cast<double>(size_of(parse_dtype(weight).value_or(x)));
 }
 
+template <class Number>
+Number read_between(const Json& json, const char* key, Number least, Number most) {
+  const auto number = json.at(key).get<Number>();
+  PLAIT_CHECK(number >= least && number <= most, key, " is ", number, ", which is not between ",
+              least, " and ", most);
+  return number;
+}
+
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
+constexpr int kMostRanks = 16384;
+constexpr double kLongest = 1e9;  // milliseconds
+
 // What a measurement does not say is as plait bench has it where nobody says otherwise.
 predict::Problem read_problem(const Json& json) {
   const auto op = parse_operator(json.at("op").get<std::string>());
   PLAIT_CHECK(op, "there is no operator ", json.at("op").get<std::string>());
   const Dtype x = read_dtype("dtype", json.at("dtype").get<std::string>());
   return {.op = *op,
-          .m = json.at("m").get<std::int64_t>(),
-          .n = json.at("n").get<std::int64_t>(),
-          .k = json.at("k").get<std::int64_t>(),
+          .m = read_between<std::int64_t>(json, "m", 1, kLargestSize),
+          .n = read_between<std::int64_t>(json, "n", 1, kLargestSize),
+          .k = read_between<std::int64_t>(json, "k", 1, kLargestSize),
           .x = x,
           .out = x,
           .wire = Dtype::f32,
@@ -92,13 +106,13 @@ predict::Machine fitted(const Json& json, const predict::Problem& problem) {
   const Link link = read_link(json.at("link").get<std::string>());
   predict::Machine machine = {.device = predict::find_device("cpu"),
                               .network = {.link = link, .wiring = predict::Wiring::pairs},
-                              .ranks = json.at("ranks").get<int>()};
+                              .ranks = read_between(json, "ranks", 1, kMostRanks)};
   machine.device.launch = 0;
   machine.device.attained = machine.device.memory_share = 1;
   machine.device.peak_memory = std::numeric_limits<double>::infinity();
   machine.device.peak_flops = 1e12;
   const auto alone = static_cast<double>(product_alone(machine, problem));
-  machine.device.peak_flops *= alone / (json.at("t_gemm_ms").get<double>() * 1e6);
+  machine.device.peak_flops *= alone / (read_between(json, "t_gemm_ms", 1e-6, kLongest) * 1e6);
 
   predict::Machine linkless = machine;
   linkless.network.link = {.bytes_per_second = std::numeric_limits<double>::infinity()};
@@ -111,7 +125,7 @@ predict::Machine fitted(const Json& json, const predict::Problem& problem) {
   const double chores = collective();
   linkless.device.peak_memory = kSome;
   const double moving = collective() - chores;
-  const double left = json.at("t_comm_cpu_ms").get<double>() * 1e6 - chores;
+  const double left = read_between(json, "t_comm_cpu_ms", 0.0, kLongest) * 1e6 - chores;
   PLAIT_CHECK(left > 0, "the collective took ", json.at("t_comm_cpu_ms").get<double>(),
               " ms, which is less than its chunks alone do");
   machine.device.peak_memory = kSome * moving / left;
@@ -130,7 +144,7 @@ Case read_case(const Json& json) {
     const std::string plan = schedule.at("plan").get<std::string>();
     one.plans.push_back(
         {.plan = plan,
-         .measured = schedule.at("median_ms").get<double>(),
+         .measured = read_between(schedule, "median_ms", 1e-6, kLongest),
          .predicted =
              static_cast<double>(predict::predict(one.machine, problem, parse_plan(plan)).time) *
              1e-6});
@@ -153,6 +167,8 @@ std::vector<Case> read_cases(const std::string& path) {
   } catch (const Json::exception& error) {
     base::fail(Code::invalid_argument, "--measured ", path,
                " is not what plait bench OPERATOR --json writes: ", error.what());
+  } catch (const Error& error) {
+    base::fail(error.code(), "--measured ", path, ": ", error.what());
   }
 }
 

@@ -185,7 +185,6 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
 
 ModelPrediction understand(const Model& model, const Wishes& wishes) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
-  constexpr int kMostRanks = 256;
   ModelPrediction prediction = {
       .step = {.model = &model,
                .tokens = read_number("--tokens", wishes.tokens, 1, kMostTokens),
@@ -194,6 +193,8 @@ ModelPrediction understand(const Model& model, const Wishes& wishes) {
       .plans = read_plans(Operator::all_gather_matmul, wishes.plan),
       .blocks = {},
       .rest = {}};
+  // Twice as many are more than a machine of 24 GB has room for.
+  constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
               ": no more than ", kMostRanks, " ranks share a layer here");
   predict::LayerProblem& layers = prediction.step.layers;

@@ -8,6 +8,7 @@
 #include "cli/tune/problems.h"
 #include "cli/values.h"
 #include "plait/quantized.h"
+#include "plait/settings.h"
 #include "plan/cache.h"
 
 namespace plait::cli {
@@ -163,7 +164,7 @@ TuneOptions understand(const Wishes& wishes) {
   const PlanKey usual = read_usual(wishes);
   TuneOptions options = {.transport = wishes.transport,
                          .effort = {.each = read_effort("", wishes.seconds).each},
-                         .cache = wishes.cache.empty() ? default_cache_path() : wishes.cache,
+                         .cache = wishes.cache.empty() ? load_settings().plan_cache : wishes.cache,
                          .json = wishes.json,
                          .profile_only = wishes.profile,
                          .show = wishes.show,

@@ -45,7 +45,7 @@ std::optional<Plan> SettingsPlans::next(const PlanKey& key) const {
   return std::nullopt;
 }
 
-// Who has answered is told what came of it.
+// Who has answered is told what came of it: who still answers, since asking changes nothing.
 void SettingsPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const {
   if (set_for(key)) return;
   for (const PlanSource* source : further_) {
