@@ -29,6 +29,13 @@ enum class RowForm : std::uint8_t {
   tiles,  // groups of 16 rows; in each, for every 32 k, 16 places for a row's 32 elements
 };
 
+// Where sums go at once that are whole and only have to be rounded: rows of 64 columns.
+struct TileOut {
+  std::byte* data = nullptr;    // nullptr: they stay sums
+  std::int64_t row_stride = 0;  // in bytes
+  Dtype dtype = Dtype::f32;
+};
+
 // A block of a panel, k from a multiple of kKStep to another, in the kernel's operand:
 //   f32   [k][64]           bf16  [k / 2][64][2]: pairs of k beside each other
 struct TileCall {
@@ -40,6 +47,7 @@ struct TileCall {
   int row_count;            // 1 to TileKernel::max_rows()
   bool first;               // the sums start from 0; otherwise from what `sums` holds
   std::span<const std::byte> ahead = {};  // what is read next, for asking memory for it meanwhile
+  TileOut out = {};                       // instead of `sums`, of a kernel that rounds_to() it
 };
 
 // How much of a product is worked on at once, so that it stays in the caches.
@@ -86,6 +94,9 @@ class TileKernel {
 
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
+
+  // Whether multiply() takes such a TileOut; the bits are those of Loops::finish.
+  virtual bool rounds_to(Dtype /*out*/) const { return false; }
 
   // For panels of 8 or 4 bits a value; the bits are those that multiply() gives for the expanded
   // panel. A kernel without it is given the expanded panel for few rows too.

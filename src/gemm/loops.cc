@@ -96,14 +96,14 @@ void add_scaled(const float* parts, const float* scales, int groups, int rows, f
 }
 
 template <Element T>
-void finish_as(const Finish& finish, const float* sums, std::int64_t n, void* out) {
+void finish_row(const Finish& how, const float* sums, std::int64_t n, void* out) {
   auto* to = static_cast<std::byte*>(out);
   for (std::int64_t j = 0; j < n; ++j, to += sizeof(T)) {
     float y = sums[j];
-    if (finish.scales != nullptr) y *= finish.scales[j];
-    if (finish.bias != nullptr) y += finish.bias[j];
+    if (how.scales != nullptr) y *= how.scales[j];
+    if (how.bias != nullptr) y += how.bias[j];
     T result;
-    if (finish.accumulate) {
+    if (how.accumulate) {
       std::memcpy(&result, to, sizeof(T));
       y += static_cast<float>(result);
     }
@@ -112,14 +112,20 @@ void finish_as(const Finish& finish, const float* sums, std::int64_t n, void* ou
   }
 }
 
-void finish_row(const Finish& finish, const float* sums, std::int64_t n, void* out) {
-  switch (finish.dtype) {
+template <Element T>
+void finish_as(const Finish& how, const float* sums, const TensorView& out) {
+  for (std::int64_t i = 0; i < out.rows; ++i)
+    finish_row<T>(how, sums + i * kPanelColumns, out.cols, out.row(i));
+}
+
+void finish(const Finish& how, const float* sums, const TensorView& out) {
+  switch (out.dtype) {
     case Dtype::f32:
-      return finish_as<float>(finish, sums, n, out);
+      return finish_as<float>(how, sums, out);
     case Dtype::bf16:
-      return finish_as<Bf16>(finish, sums, n, out);
+      return finish_as<Bf16>(how, sums, out);
     case Dtype::f16:
-      return finish_as<F16>(finish, sums, n, out);
+      return finish_as<F16>(how, sums, out);
     case Dtype::s8:
       break;  // refused before
   }
@@ -136,7 +142,7 @@ constexpr Loops kPortable = {.name = "portable",
                              .s8_to_bf16 = to_bf16<8>,
                              .s4_to_bf16 = to_bf16<4>,
                              .add_scaled = add_scaled,
-                             .finish = finish_row};
+                             .finish = finish};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "gemm/kernel.h"
-#include "plait/dtype.h"
+#include "plait/tensor_view.h"
 
 namespace plait::gemm {
 
@@ -20,13 +20,12 @@ struct Words {
   std::int64_t cols;
 };
 
-// One row of a finished tile on its way out: y = sums · scales + bias (+ what is there), each
+// What becomes of a finished tile on its way out: y = sums · scales + bias (+ what is there), each
 // operation rounded in f32, then rounded to the output's dtype.
 struct Finish {
-  const float* scales;  // nullptr: 1
+  const float* scales;  // of each column; nullptr: 1
   const float* bias;    // nullptr: 0
   bool accumulate;
-  Dtype dtype;
 };
 
 struct Loops {
@@ -59,8 +58,8 @@ struct Loops {
   // before it is added; 64 columns.
   void (*add_scaled)(const float* parts, const float* scales, int groups, int rows, float* sums);
 
-  // Elements [0, n) of a row, n <= 64.
-  void (*finish)(const Finish& finish, const float* sums, std::int64_t n, void* out);
+  // The rows of sums, 64 apart, to those of `out`, which has at most 64 columns.
+  void (*finish)(const Finish& finish, const float* sums, const TensorView& out);
 };
 
 const Loops& portable_loops();

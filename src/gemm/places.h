@@ -1,6 +1,7 @@
 // Where the rows of a product go.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,32 +15,30 @@ inline std::span<const TensorView> outs_of(const GemmCall& call) {
   return call.outs.empty() ? std::span(&call.out, 1) : call.outs;
 }
 
-// The rows of a window, one after another.
+// Where a tile of a window goes: in whole, or from one matrix of `outs` to the next.
 class Places {
  public:
-  // Begins with `row` of the window, from `column` of it on.
-  Places(const GemmCall& call, std::int64_t row, std::int64_t column)
-      : outs_(outs_of(call)), row_(row), column_(column) {
-    skip();
-  }
+  // Rows and columns count from the window's first.
+  Places(const GemmCall& call, const Tile& tile) : outs_(outs_of(call)), tile_(tile) {}
 
-  // The next row's place.
-  void* next() {
-    skip();
-    return outs_.front().column_range(column_, column_).row(row_++);
+  // The next rows' place, as many of them as one matrix has; none after the last.
+  TensorView next() {
+    while (tile_.rows.begin >= outs_.front().rows && outs_.size() > 1) {
+      tile_.rows.begin -= outs_.front().rows;
+      tile_.rows.end -= outs_.front().rows;
+      outs_ = outs_.subspan(1);
+    }
+    const std::int64_t end = std::min(tile_.rows.end, outs_.front().rows);
+    const TensorView place = outs_.front()
+                                 .row_range(tile_.rows.begin, end)
+                                 .column_range(tile_.columns.begin, tile_.columns.end);
+    tile_.rows.begin = end;
+    return place;
   }
 
  private:
-  void skip() {
-    while (row_ >= outs_.front().rows && outs_.size() > 1) {
-      row_ -= outs_.front().rows;
-      outs_ = outs_.subspan(1);
-    }
-  }
-
   std::span<const TensorView> outs_;
-  std::int64_t row_;
-  std::int64_t column_;
+  Tile tile_;
 };
 
 }  // namespace plait::gemm

@@ -23,6 +23,7 @@
 #include "gemm/panel_blocks.h"
 #include "gemm/panel_memory.h"
 #include "gemm/panels.h"
+#include "gemm/places.h"
 #include "gemm/rows.h"
 #include "plait/buffer.h"
 #include "plait/gemm.h"
@@ -106,13 +107,19 @@ class Product {
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
                   Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
-  void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums) const;
+  Tile tile_of(const Turn& turn, Range rows) const;
+  Places places_of(const Tile& tile) const;
+  const float* scales_of(const Tile& tile) const;  // nullptr: 1
+  TileOut straight_out(const Tile& tile) const;
+  void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums,
+                const TileOut& out) const;
   void multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const;
   void multiply_groups(const Turn& turn, std::span<const Piece> groups, Range rows,
                        float* sums) const;
   void add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows, const float* parts,
                   float* sums) const;
-  void finish_strip(const Turn& turn, Range rows, const float* sums);
+  void finish(const Tile& tile, const float* sums) const;
+  void tell_of(const Tile& tile) const;
 
   const TileKernel& kernel_;
   const Task& task_;

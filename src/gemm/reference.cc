@@ -92,10 +92,11 @@ void run_reference(const Task& task) {
       const float total = sum(task, i, j);
       const Finish how = {.scales = task.depth.group == 0 ? scales_of(call, 0, j) : nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
-                          .accumulate = call.accumulate,
-                          .dtype = outs_of(call).front().dtype};
-      Places places(call, i - task.rows.begin, j - task.columns.begin);
-      portable_loops().finish(how, &total, 1, places.next());
+                          .accumulate = call.accumulate};
+      const std::int64_t row = i - task.rows.begin;
+      const std::int64_t column = j - task.columns.begin;
+      Places places(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});
+      portable_loops().finish(how, &total, places.next());
     }
     if (!call.on_tile) continue;
     call.on_tile({.rows = {i, i + 1}, .columns = task.columns});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gemm/kernels.h"
+#include "gemm/loops.h"
 #include "tensor/tolerance.h"
 
 namespace plait::gemm {
@@ -113,7 +114,7 @@ class Kernel : public testing::TestWithParam<Maker> {
     return panel;
   }
 
-  void multiply(Range rows, Range k, float* sums, bool first) {
+  void multiply(Range rows, Range k, float* sums, bool first, const TileOut& out = {}) {
     const auto packed = packed_rows(rows, k);
     const auto panel = packed_panel(k);
     kernel_->multiply({.rows = packed->data(),
@@ -122,7 +123,9 @@ class Kernel : public testing::TestWithParam<Maker> {
                        .k = k.size(),
                        .sums = sums,
                        .row_count = static_cast<int>(rows.size()),
-                       .first = first});
+                       .first = first,
+                       .ahead = {},
+                       .out = out});
   }
 
   // In one call for each range of k, all of them in order.
@@ -231,6 +234,37 @@ TEST_P(Kernel, WritesNoSumsButItsOwn) {
         ASSERT_EQ(all[i], kUntouched) << count << " rows, " << around - i << " before";
         ASSERT_EQ(all[around + mine + i], kUntouched) << count << " rows, " << i << " behind";
       }
+    }
+  }
+}
+
+TEST_P(Kernel, RoundsAsTheLoopsDo) {
+  constexpr std::int64_t kCut = kDepth / kKStep / 2 * kKStep;
+  constexpr std::int64_t kStride = kPanelColumns + 3;  // no row but the first is aligned
+  x(0, 5) = std::numeric_limits<float>::quiet_NaN();
+  x(2 % max_rows(), 7) = std::ldexp(1.0F, 127);
+  const Sums sums = product({0, max_rows()});
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    if (!kernel_->rounds_to(dtype)) continue;
+    for (std::int64_t rows = 1; rows <= max_rows(); ++rows) {
+      const std::size_t bytes = static_cast<std::size_t>(rows * kStride) * size_of(dtype);
+      std::vector<std::byte> want(bytes, std::byte{0x5a});
+      std::vector<std::byte> got = want;
+      portable_loops().finish({.scales = nullptr, .bias = nullptr, .accumulate = false},
+                              sums.data(),
+                              {.data = want.data(),
+                               .dtype = dtype,
+                               .rows = rows,
+                               .cols = kPanelColumns,
+                               .row_stride = kStride});
+      const Fenced place(static_cast<std::size_t>(rows * kPanelColumns) * sizeof(float));
+      auto* parts = reinterpret_cast<float*>(place.data());
+      multiply({0, rows}, {0, kCut}, parts, /*first=*/true);
+      multiply({0, rows}, {kCut, kDepth}, parts, /*first=*/false,
+               {.data = got.data(),
+                .row_stride = kStride * static_cast<std::int64_t>(size_of(dtype)),
+                .dtype = dtype});
+      ASSERT_EQ(got, want) << rows << " rows to " << name(dtype);
     }
   }
 }

@@ -120,24 +120,48 @@ TEST_P(Loop, AddsScaledParts) {
   }
 }
 
+// Rows of an output that is wider than they, so that what lies beside them can be looked at.
+class Target {
+ public:
+  Target(Dtype dtype, std::int64_t rows, std::int64_t cols)
+      : memory_(static_cast<std::size_t>(rows * kStride) * size_of(dtype) / 2, 0x3c00),
+        view_{.data = memory_.data(),
+              .dtype = dtype,
+              .rows = rows,
+              .cols = cols,
+              .row_stride = kStride} {}
+
+  const TensorView& view() const { return view_; }
+  const std::vector<std::uint16_t>& memory() const { return memory_; }
+
+ private:
+  static constexpr std::int64_t kStride = kPanelColumns + 2;
+
+  std::vector<std::uint16_t> memory_;  // whatever is there before: small numbers in every dtype
+  TensorView view_;
+};
+
 TEST_P(Loop, FinishesRows) {
-  const auto sums = floats(kPanelColumns);
+  constexpr std::int64_t kRows = 3;
+  const auto sums = floats(kRows * kPanelColumns);
   const auto scales = floats(kPanelColumns);
   const auto bias = floats(kPanelColumns);
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     for (int variant = 0; variant < 8; ++variant) {
       const Finish how = {.scales = (variant & 1) != 0 ? scales.data() : nullptr,
                           .bias = (variant & 2) != 0 ? bias.data() : nullptr,
-                          .accumulate = (variant & 4) != 0,
-                          .dtype = dtype};
-      for (const std::int64_t n : {0, 1, 16, 37, 64}) {
-        // Whatever is there before: small numbers in every dtype.
-        std::vector<std::uint16_t> got(2 * kPanelColumns + 2, 0x3c00);
-        std::vector<std::uint16_t> want = got;
-        set().finish(how, sums.data(), n, got.data());
-        portable_loops().finish(how, sums.data(), n, want.data());
-        EXPECT_EQ(got, want) << name(dtype) << " variant " << variant << " n " << n;
-        EXPECT_EQ(n > 0, got != std::vector<std::uint16_t>(got.size(), 0x3c00));
+                          .accumulate = (variant & 4) != 0};
+      for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{1}, kRows}) {
+        for (const std::int64_t n : {0, 1, 16, 37, 64}) {
+          const Target untouched(dtype, rows, n);
+          Target got(dtype, rows, n);
+          Target want(dtype, rows, n);
+          set().finish(how, sums.data(), got.view());
+          portable_loops().finish(how, sums.data(), want.view());
+          EXPECT_EQ(got.memory(), want.memory())
+              << name(dtype) << " variant " << variant << " rows " << rows << " n " << n;
+          EXPECT_EQ(rows * n > 0, got.memory() != untouched.memory());
+        }
       }
     }
   }
@@ -178,12 +202,17 @@ TEST_P(Loop, FinishesWhatIsNotFinite) {
     for (int variant = 0; variant < 8; ++variant) {
       const Finish how = {.scales = (variant & 1) != 0 ? others.data() : nullptr,
                           .bias = (variant & 2) != 0 ? others.data() : nullptr,
-                          .accumulate = (variant & 4) != 0,
-                          .dtype = dtype};
+                          .accumulate = (variant & 4) != 0};
       std::vector<std::byte> got = before;
       std::vector<std::byte> want = before;
-      set().finish(how, sums.data(), kPanelColumns, got.data());
-      portable_loops().finish(how, sums.data(), kPanelColumns, want.data());
+      TensorView out = {.data = got.data(),
+                        .dtype = dtype,
+                        .rows = 1,
+                        .cols = kPanelColumns,
+                        .row_stride = kPanelColumns};
+      set().finish(how, sums.data(), out);
+      out.data = want.data();
+      portable_loops().finish(how, sums.data(), out);
       for (std::size_t j = 0; j < kPanelColumns; ++j) {
         const std::size_t at = j * size_of(dtype);
         EXPECT_EQ(std::memcmp(&got[at], &want[at], size_of(dtype)), 0)

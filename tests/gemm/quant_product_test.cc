@@ -158,10 +158,9 @@ class QuantProducts : public BackendTest {
         const float scale = p.desc.k == 0 ? 0 : p.weight.scale(j, 0);
         gemm::portable_loops().finish({.scales = grouped ? nullptr : &scale,
                                        .bias = static_cast<const float*>(p.bias.view.row(0)) + j,
-                                       .accumulate = false,
-                                       .dtype = p.desc.out},
-                                      static_cast<const float*>(sums.view.row(i)) + j, 1,
-                                      out.view.column_range(j, j + 1).row(i));
+                                       .accumulate = false},
+                                      static_cast<const float*>(sums.view.row(i)) + j,
+                                      out.view.row_range(i, i + 1).column_range(j, j + 1));
       }
     }
     return out;

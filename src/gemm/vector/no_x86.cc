@@ -6,7 +6,8 @@ namespace plait::gemm::vector {
 namespace {
 
 constexpr std::array<Set, 1> kSets = {
-    Set{"vector", [] { return true; }, multiply_portable, Dtype::f32, /*fused=*/true},
+    Set{"vector", [] { return true; }, multiply_portable, Dtype::f32, /*fused=*/true,
+        /*rounds=*/false},
 };
 
 }  // namespace

@@ -13,7 +13,8 @@ struct Set {
   bool (*usable)();
   void (*multiply)(const TileCall& call);
   Dtype operand;
-  bool fused;  // a product is not rounded before it is added
+  bool fused;   // a product is not rounded before it is added
+  bool rounds;  // to f32 and bf16, instead of writing sums
 };
 
 // Best first; the last one is usable everywhere.

@@ -1,12 +1,11 @@
 // The loops in AVX-512: a row of 64 words is four registers.
-//
-// The bf16 rounding is done with integers, as in tensor: the processor's own flushes denormals.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <array>
 
 #include "gemm/loops.h"
+#include "gemm/x86/rounded.h"
 #include "gemm/x86/stored_rows.h"
 
 #define PLAIT_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512dq")
@@ -229,16 +228,6 @@ void add_scaled(const float* parts, const float* scales, int groups, int rows, f
     add_scaled_group(parts + g * rows * kPanelColumns, scales + g * kPanelColumns, rows, sums);
 }
 
-// In the upper half of each.
-[[PLAIT_AVX512, gnu::always_inline]] inline __m512i rounded_to_bf16(__m512 value) {
-  const __m512i bits = _mm512_castps_si512(value);
-  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
-  __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-  rounded = _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1));
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-}
-
 [[PLAIT_AVX512, gnu::always_inline]] inline __m256i to_bf16(__m512 value) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_to_bf16(value), 16));
 }
@@ -264,51 +253,60 @@ template <Dtype dtype>
 
 // What columns [j, j + 16) become, as far as `mask` has them, before they are rounded.
 template <Dtype dtype>
-[[PLAIT_AVX512, gnu::always_inline]] inline __m512 finished(const Finish& finish, const float* sums,
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 finished(const Finish& how, const float* sums,
                                                             std::int64_t j, __mmask16 mask,
                                                             const void* out) {
   __m512 y = _mm512_maskz_loadu_ps(mask, sums + j);
-  if (finish.scales != nullptr)
-    y = _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, finish.scales + j));
-  if (finish.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, finish.bias + j));
-  if (finish.accumulate) y = _mm512_add_ps(y, load<dtype>(out, mask));
+  if (how.scales != nullptr) y = _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, how.scales + j));
+  if (how.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, how.bias + j));
+  if (how.accumulate) y = _mm512_add_ps(y, load<dtype>(out, mask));
   return y;
 }
 
 template <Dtype dtype>
-[[PLAIT_AVX512, gnu::always_inline]] inline void finish_as(const Finish& finish, const float* sums,
-                                                           std::int64_t n, void* out) {
+[[PLAIT_AVX512, gnu::always_inline]] inline void finish_row(const Finish& how, const float* sums,
+                                                            std::int64_t n, void* out) {
   constexpr __mmask16 kAll = 0xffff;
   auto* to = static_cast<std::byte*>(out);
   constexpr auto kBytes = kLanes * static_cast<std::int64_t>(size_of(dtype));
   std::int64_t j = 0;
   if constexpr (dtype == Dtype::bf16) {
-    // Two vectors to one: a store that narrows takes an EPYC tens of cycles.
-    const __m512i upper =
-        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
-                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     for (; j + 2 * kLanes <= n; j += 2 * kLanes, to += 2 * kBytes) {
-      const __m512 low = finished<dtype>(finish, sums, j, kAll, to);
-      const __m512 high = finished<dtype>(finish, sums, j + kLanes, kAll, to + kBytes);
-      _mm512_storeu_si512(
-          to, _mm512_permutex2var_epi16(rounded_to_bf16(low), upper, rounded_to_bf16(high)));
+      const __m512 low = finished<dtype>(how, sums, j, kAll, to);
+      const __m512 high = finished<dtype>(how, sums, j + kLanes, kAll, to + kBytes);
+      store_as_bf16(to, low, high);
     }
   }
   for (; j < n; j += kLanes, to += kBytes) {
     const __mmask16 mask = mask_of(n - j);
-    store<dtype>(to, mask, finished<dtype>(finish, sums, j, mask, to));
+    store<dtype>(to, mask, finished<dtype>(how, sums, j, mask, to));
   }
 }
 
-[[PLAIT_AVX512]] void finish_row(const Finish& finish, const float* sums, std::int64_t n,
-                                 void* out) {
-  switch (finish.dtype) {
+template <Dtype dtype>
+[[PLAIT_AVX512]] void finish_rows(const Finish& how, const float* sums, const TensorView& out) {
+  for (std::int64_t i = 0; i < out.rows; ++i, sums += kPanelColumns)
+    finish_row<dtype>(how, sums, out.cols, out.row(i));
+}
+
+// Most rows are whole and only rounded: such loops know it.
+template <Dtype dtype>
+[[PLAIT_AVX512]] void finish_as(const Finish& how, const float* sums, const TensorView& out) {
+  const bool only_rounds = how.scales == nullptr && how.bias == nullptr && !how.accumulate;
+  if (!only_rounds || out.cols != kPanelColumns) return finish_rows<dtype>(how, sums, out);
+  constexpr Finish kRound = {.scales = nullptr, .bias = nullptr, .accumulate = false};
+  for (std::int64_t i = 0; i < out.rows; ++i, sums += kPanelColumns)
+    finish_row<dtype>(kRound, sums, kPanelColumns, out.row(i));
+}
+
+[[PLAIT_AVX512]] void finish(const Finish& how, const float* sums, const TensorView& out) {
+  switch (out.dtype) {
     case Dtype::f32:
-      return finish_as<Dtype::f32>(finish, sums, n, out);
+      return finish_as<Dtype::f32>(how, sums, out);
     case Dtype::bf16:
-      return finish_as<Dtype::bf16>(finish, sums, n, out);
+      return finish_as<Dtype::bf16>(how, sums, out);
     case Dtype::f16:
-      return finish_as<Dtype::f16>(finish, sums, n, out);
+      return finish_as<Dtype::f16>(how, sums, out);
     case Dtype::s8:
       break;  // refused before
   }
@@ -330,7 +328,7 @@ constexpr Loops kAvx512 = {.name = "avx512",
                            .s8_to_bf16 = to_bf16<8>,
                            .s4_to_bf16 = s4_to_bf16,
                            .add_scaled = add_scaled,
-                           .finish = finish_row};
+                           .finish = finish};
 
 }  // namespace
 

@@ -1,8 +1,9 @@
-// Compiled with -mavx512f.
+// Compiled with -mavx512f -mavx512bw.
 #include <immintrin.h>
 
 #include "gemm/vector/rows.h"
 #include "gemm/vector/x86/sets.h"
+#include "gemm/x86/rounded.h"
 
 namespace plait::gemm::vector {
 namespace {
@@ -16,6 +17,7 @@ struct Avx512 {
 
   static Vector broadcast(float value) { return _mm512_set1_ps(value); }
   static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+  static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
-// Compiled with -mavx512f -mavx512bf16.
+// Compiled with -mavx512f -mavx512bw -mavx512bf16.
 #include <immintrin.h>
 
 #include "gemm/vector/rows.h"
 #include "gemm/vector/x86/sets.h"
+#include "gemm/x86/rounded.h"
 
 namespace plait::gemm::vector {
 namespace {
@@ -19,6 +20,7 @@ struct Avx512Bf16 {
   static Vector multiply_add(Vector a, Vector b, Vector c) {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
+  static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
 };
 
 }  // namespace

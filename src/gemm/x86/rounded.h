@@ -1,0 +1,48 @@
+// Sums on their way out, in AVX-512.
+//
+// The bf16 rounding is done with integers, as in tensor: the processor's own flushes denormals.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "plait/dtype.h"
+
+#define PLAIT_ROUNDED [[gnu::target("avx512f,avx512bw"), gnu::always_inline]]
+
+namespace plait::gemm {
+
+// In the upper half of each.
+PLAIT_ROUNDED inline __m512i rounded_to_bf16(__m512 value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  rounded = _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1));
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+}
+
+// Two vectors to one: a store that narrows takes an EPYC tens of cycles.
+PLAIT_ROUNDED inline void store_as_bf16(void* to, __m512 low, __m512 high) {
+  const __m512i upper =
+      _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                       25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+  _mm512_storeu_si512(
+      to, _mm512_permutex2var_epi16(rounded_to_bf16(low), upper, rounded_to_bf16(high)));
+}
+
+// A row of 64 sums, to f32 or bf16.
+PLAIT_ROUNDED inline void store_row(void* to, Dtype dtype, const __m512* sums) {
+  auto* bytes = static_cast<std::byte*>(to);
+  if (dtype == Dtype::bf16) {
+    store_as_bf16(bytes, sums[0], sums[1]);
+    store_as_bf16(bytes + 64, sums[2], sums[3]);
+  } else {
+    for (int v = 0; v < 4; ++v) _mm512_storeu_ps(bytes + 64 * std::ptrdiff_t{v}, sums[v]);
+  }
+}
+
+}  // namespace plait::gemm
+
+#undef PLAIT_ROUNDED
