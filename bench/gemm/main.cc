@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -61,13 +62,13 @@ cli::Limit peak_of(Dtype dtype) {
   return cli::multiplying(operand, base::thread_count(0));
 }
 
-// Nothing but multiply-adds; it has no rows.
-void add_peak(const GemmShape& shape, Dtype dtype) {
+void add_limit(const GemmShape& shape, Dtype dtype, const char* who,
+               const std::function<cli::Limit()>& prepare) {
   const std::string name =
-      std::string(shape.name) + "/" + std::string(plait::name(dtype)) + "/peak/0";
+      std::string(shape.name) + "/" + std::string(plait::name(dtype)) + "/" + who;
   benchmark::RegisterBenchmark(name.c_str(),
-                               [dtype](benchmark::State& state) {
-                                 const cli::Limit limit = peak_of(dtype);
+                               [prepare](benchmark::State& state) {
+                                 const cli::Limit limit = prepare();
                                  for (auto _ : state) limit.call();
                                  report(state, limit.amount);
                                })
@@ -75,11 +76,20 @@ void add_peak(const GemmShape& shape, Dtype dtype) {
       ->Unit(benchmark::kMicrosecond);
 }
 
+// Nothing but multiply-adds, which have no rows; and nothing but reading as many bytes as the
+// weight has, which is the least that one row takes.
+void add_limits(const GemmShape& shape, Dtype dtype) {
+  const auto bytes = static_cast<std::size_t>(shape.n * shape.k) * size_of(dtype);
+  add_limit(shape, dtype, "peak/0", [dtype] { return peak_of(dtype); });
+  add_limit(shape, dtype, "memory/1",
+            [bytes] { return cli::reading(bytes, base::thread_count(0)); });
+}
+
 void add_all(Operands& operands) {
   std::vector<Contender> contenders = plait_contenders(operands);
   for (Contender& other : onednn_contenders(operands)) contenders.push_back(std::move(other));
   for (const Dtype dtype : kDtypes) {
-    add_peak(operands.shape(), dtype);
+    add_limits(operands.shape(), dtype);
     for (const std::int64_t rows : kRows) {
       for (const Contender& contender : contenders)
         add(operands.shape(), contender, {.dtype = dtype, .rows = rows});

@@ -5,7 +5,7 @@
 #   bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...      results: build/bench/gemm_*.json
 #
 # Without options: everything about the square weight in bf16 and f32, the products in f16 and, where there are two
-# cores, those on two threads beside one; for the models' layers the packed products in bf16.
+# cores, those on two threads beside one; for the models' layers the packed products in bf16 and f32.
 # --all: everything about all of them (an hour). --quick: the square weight, a few numbers of rows.
 # Each round measures everything once more, torch's processes between plait's.
 # BUILD names another build folder than build/release.
@@ -54,12 +54,12 @@ fi
 # What of a shape is measured, as a regular expression.
 cases_of() {
   if [[ $scope == quick ]]; then
-    printf '/(bf16|f32)/(peak|plait|plait_s8|onednn|torch)/(0|1|16|512)(/|$)'
+    printf '/(bf16|f32)/(peak|memory|plait|plait_s8|onednn|torch)/(0|1|4|16|512)(/|$)'
   elif [[ $scope == all || $1 == square ]]; then
-    printf '/(bf16|f32)/(peak|plait|onednn|torch)[a-z0-9_]*/|'
+    printf '/(bf16|f32)/(peak|memory|plait|onednn|torch)[a-z0-9_]*/|'
     printf '/f16/(peak|plait|plait_plain|onednn|torch)/(0|1|16|128|512|2048)(/|$)'
   else
-    printf '/bf16/(peak|plait|plait_s8|onednn|torch)/(0|1|16|128|512|2048)(/|$)'
+    printf '/(bf16|f32)/(peak|memory|plait|onednn|torch)/(0|1|4|16|64|128|256|512|1024|2048)(/|$)'
   fi
 }
 

@@ -89,6 +89,18 @@ class ReportTest(unittest.TestCase):
                       report.promises(results))
         self.assertIn("threads: 1", results.conditions())
 
+    def test_few_rows_are_beside_reading_the_weight(self):
+        few = {f"square/bf16/{who}/{m}/real_time": [us]
+               for who, m, us in (("plait", 16, 20), ("onednn", 16, 19), ("plait", 4, 10), ("onednn", 4, 12),
+                                  ("plait", 1, 10), ("onednn", 1, 9.5), ("memory", 1, 8))}
+        _, results = self.results(gemm_square_1=run(few))
+        rows = {row[0]: (row[1], row[4]) for row in report.promises(results)}
+        self.assertEqual(rows["bf16, square, M = 16: the rate of oneDNN packed"], ("0.95", "yes"))
+        for m in (4, 1):
+            self.assertEqual(rows[f"bf16, square, M = {m}: the rate of {report.FASTEST_OF_FEW}"], ("0.80", "**no**"))
+        self.assertEqual(report.square(results, "bf16")[1][-3], "reading the weight")
+        self.assertEqual(report.square(results, "bf16")[2][0][-3], "1")
+
     def test_f16_is_beside_bf16(self):
         half = run({"square/f16/plait/512/real_time": [11], "square/f16/plait/16/real_time": [99]})
         _, results = self.results(gemm_square_1=square([10], [20]), gemm_square_f16_1=half)
@@ -108,7 +120,7 @@ class ReportTest(unittest.TestCase):
         self.assertTrue(text.endswith(f"{report.END}\nafter\n"))
         self.assertNotIn("old", text)
         self.assertIn("| 512 | 512 | 256 | 5120 | 2.00 |", text)
-        self.assertIn("| bloom-7b, up | 100 x 50 | 16 | 1.50 |", text)
+        self.assertIn("| bloom-7b, up | 100 x 50 | 16 (1.50) |", text)
 
 
 if __name__ == "__main__":
