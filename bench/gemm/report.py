@@ -147,6 +147,11 @@ class Results:
         return found
 
 
+def fastest_of_many(results: Results) -> str:
+    names = [name for who, name in (("onednn", "oneDNN packed"), ("torch", "torch")) if results.has(who)]
+    return f"the faster of {' and '.join(names)}" if len(names) > 1 else "".join(names)
+
+
 def number(value: Optional[float], digits: int = 0) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
@@ -169,7 +174,7 @@ def promises(results: Results) -> list[list[str]]:
     for dtype in ("bf16", "f32"):
         for name, shapes in (("square", ["square"]), ("models' layers", results.layers())):
             promise(
-                f"{dtype}, {name}, M 64 to 2048: the rate of the faster of oneDNN packed and torch",
+                f"{dtype}, {name}, M 64 to 2048: the rate of {fastest_of_many(results)}",
                 [
                     results.speed_up(Case(shape, dtype, "plait", rows), ("onednn", "torch"))
                     for shape in shapes

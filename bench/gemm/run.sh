@@ -57,7 +57,7 @@ cases_of() {
     printf '/(bf16|f32)/(peak|memory|plait|plait_s8|onednn|torch)/(0|1|4|16|512)(/|$)'
   elif [[ $scope == all || $1 == square ]]; then
     printf '/(bf16|f32)/(peak|memory|plait|onednn|torch)[a-z0-9_]*/|'
-    printf '/f16/(peak|plait|plait_plain|onednn|torch)/(0|1|16|128|512|2048)(/|$)'
+    printf '/f16/(peak|plait|plait_plain|onednn|torch)/(0|1|16|128|256|512|1024|2048)(/|$)'
   else
     printf '/(bf16|f32)/(peak|memory|plait|onednn|torch)/(0|1|4|16|64|128|256|512|1024|2048)(/|$)'
   fi

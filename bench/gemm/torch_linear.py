@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 SECONDS = 0.05  # of a repetition, if a call is shorter
-REPETITIONS = 5
+REPETITIONS = 7
 
 
 def plait_cases(run: dict) -> list[tuple[str, str, int]]:

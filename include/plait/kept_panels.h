@@ -6,7 +6,8 @@
 //     gemm.run({.x = {turn.rows}, .weight = w, .out = turn.out, .kept_panels = &panels});
 //
 // It changes no bits, only the time. It belongs to the weight it was made of: run() refuses
-// another, and when the elements of the weight have changed, which nobody can see, forget() it.
+// another, and when the elements of the weight have changed, which nobody can see, forget() it. It
+// serves one run at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,13 @@
 #include "gemm/checks.h"
 
+#include <algorithm>
+#include <string>
 #include <variant>
 
 #include "base/check.h"
 #include "gemm/places.h"
 #include "quant/scheme.h"
+#include "tensor/stride.h"
 #include "tensor/validate.h"
 
 namespace plait::gemm {
@@ -38,8 +41,11 @@ bool are_columns_apart(const ConstTensorView& one, const ConstTensorView& other)
   const auto bytes = [](const ConstTensorView& view, std::int64_t elements) {
     return elements * static_cast<std::int64_t>(size_of(view.dtype));
   };
-  const std::int64_t stride = bytes(one, one.row_stride);
-  if (stride == 0 || stride != bytes(other, other.row_stride)) return false;
+  const std::int64_t stride = std::max(tensor::stride_bytes(one), tensor::stride_bytes(other));
+  for (const ConstTensorView* view : {&one, &other}) {
+    if (view->rows > 1 && tensor::stride_bytes(*view) != stride) return false;
+  }
+  if (stride == 0) return false;
   const std::int64_t between =
       static_cast<const std::byte*>(other.data) - static_cast<const std::byte*>(one.data);
   const std::int64_t begin = (between % stride + stride) % stride;  // of the other, in a row of one
@@ -53,8 +59,14 @@ bool are_apart(const ConstTensorView& one, const ConstTensorView& other) {
   return apart || are_columns_apart(one, other);
 }
 
+// "4 x 6 bf16 at 0x7f00"
+std::string description_of(const ConstTensorView& view) {
+  return base::sentence(view.rows, " x ", view.cols, " ", name(view.dtype), " at ", view.data);
+}
+
 void check_apart(const ConstTensorView& out, const ConstTensorView& other, const char* what) {
-  PLAIT_CHECK(are_apart(out, other), "matmul: out overlaps ", what);
+  PLAIT_CHECK(are_apart(out, other), "matmul: out overlaps ", what, ": ", description_of(out),
+              " and ", description_of(other));
 }
 
 void check_apart(const GemmCall& call, const ConstTensorView& other, const char* what) {
@@ -77,7 +89,8 @@ void check_outs(const GemmDesc& desc, const GemmCall& call, std::int64_t rows,
   for (std::size_t i = 1; i < call.outs.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j)
       PLAIT_CHECK(are_apart(call.outs[j], call.outs[i]), "matmul: outs ", j, " and ", i,
-                  " overlap");
+                  " overlap: ", description_of(call.outs[j]), " and ",
+                  description_of(call.outs[i]));
   }
   PLAIT_CHECK(all_rows == rows, "matmul: the ", call.outs.size(), " outs have ", all_rows,
               " rows together but the window has ", rows);
@@ -86,7 +99,7 @@ void check_outs(const GemmDesc& desc, const GemmCall& call, std::int64_t rows,
 void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
   if (bias.data == nullptr && bias.rows == 0) return;
   tensor::validate_on_cpu(bias, "matmul: bias");
-  PLAIT_CHECK(bias.dtype != Dtype::s8, "matmul: bias is s8");
+  PLAIT_CHECK(bias.dtype != Dtype::s8, "matmul: bias is s8; it is one of f32, bf16 and f16");
   PLAIT_CHECK(bias.rows == 1 && bias.cols == desc.n, "matmul: bias is ", bias.rows, " x ",
               bias.cols, " but the product has ", desc.n, " columns");
 }

@@ -31,7 +31,7 @@ enum class RowForm : std::uint8_t {
 
 // Where sums go at once that are whole and only have to be rounded: rows of 64 columns.
 struct TileOut {
-  std::byte* data = nullptr;    // nullptr: they stay sums
+  std::byte* data = nullptr;    // aligned to an element only; nullptr: they stay sums
   std::int64_t row_stride = 0;  // in bytes
   Dtype dtype = Dtype::f32;
 };
@@ -46,8 +46,9 @@ struct TileCall {
   float* sums;              // [row_count][64], 64-byte aligned
   int row_count;            // 1 to TileKernel::max_rows()
   bool first;               // the sums start from 0; otherwise from what `sums` holds
-  std::span<const std::byte> ahead = {};  // what is read next, for asking memory for it meanwhile
-  TileOut out = {};                       // instead of `sums`, of a kernel that rounds_to() it
+  const std::byte* ahead = nullptr;  // what is read next, for asking memory for it meanwhile
+  std::int64_t ahead_bytes = 0;
+  TileOut out = {};  // where the results go, of a kernel that rounds(); `sums` are read only
 };
 
 // How much of a product is worked on at once, so that it stays in the caches.
@@ -95,8 +96,8 @@ class TileKernel {
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
 
-  // Whether multiply() takes such a TileOut; the bits are those of Loops::finish.
-  virtual bool rounds_to(Dtype /*out*/) const { return false; }
+  // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish.
+  virtual bool rounds() const { return false; }
 
   // For panels of 8 or 4 bits a value; the bits are those that multiply() gives for the expanded
   // panel. A kernel without it is given the expanded panel for few rows too.

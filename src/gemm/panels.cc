@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gemm/loops.h"
+#include "tensor/stride.h"
 
 namespace plait::gemm {
 namespace {
@@ -33,8 +34,8 @@ void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t c
   const auto element_bytes = static_cast<std::int64_t>(size_of(view.dtype));
   const std::int64_t words_of_row = part.length * element_bytes / 4;
   loops().transpose(
-      {element(view, first, part.begin), view.row_stride * element_bytes, columns, words_of_row},
-      to, kPanelColumns);
+      {element(view, first, part.begin), tensor::stride_bytes(view), columns, words_of_row}, to,
+      kPanelColumns);
   if (words_of_row * 4 == part.length * element_bytes) return;
   for (std::int64_t j = 0; j < columns; ++j)  // the last of an odd number of halves
     to[words_of_row * kPanelColumns + j] =

@@ -4,9 +4,7 @@
 #include <atomic>
 #include <variant>
 
-#include "base/default_floats.h"
 #include "base/parallel.h"
-#include "gemm/places.h"
 #include "gemm/quant_panels.h"
 #include "gemm/shown_tile.h"
 
@@ -48,8 +46,6 @@ Storage storage_of_weight(const GemmCall& call) {
   return scheme ? storage_of(*scheme) : storage_of(packed.dtype());
 }
 
-Range moved(Range range, std::int64_t by) { return {range.begin + by, range.end + by}; }
-
 FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
   const bool quantised = storage == Storage::s8 || storage == Storage::s4;
   return quantised ? kernel.few_rows(static_cast<int>(bits_of(storage))) : FewRows{};
@@ -79,7 +75,8 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
       panels_{task.columns.begin / kPanelColumns, ceil_div(task.columns.end, kPanelColumns)},
       packed_(packed_weight(task.call)),
       storage_(storage_of_weight(task.call)),
-      few_(few_rows_of(kernel, storage_)) {
+      few_(few_rows_of(kernel, storage_)),
+      results_(task, kernel, packed_) {
   const std::int64_t k = task.depth.padded();
   if (packed_ != nullptr) return;
   if (task.kept != nullptr) {
@@ -328,8 +325,8 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
     part =
         reinterpret_cast<float*>(memory.parts.data()) + (memory.cut.has_whole_groups() ? 0 : place);
   }
-  const Tile tile = tile_of(turn, rows);
-  const TileOut out = turn.last ? straight_out(tile) : TileOut{};
+  const Tile tile = results_.tile(panel, rows);
+  const TileOut out = turn.last ? results_.straight(tile) : TileOut{};
   if (has_few(job)) {
     multiply_few(turn, rows, part, sums);
   } else {
@@ -339,8 +336,8 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
     }
   }
   if (!turn.last) return;
-  if (out.data == nullptr) finish(tile, sums);
-  tell_of(tile);
+  if (out.data == nullptr) results_.finish(tile, sums);
+  results_.tell_of(tile);
 }
 
 void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows,
@@ -360,7 +357,8 @@ void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* 
                          .sums = sums,
                          .row_count = static_cast<int>(size(rows)),
                          .first = piece.starts,
-                         .ahead = turn.ahead,
+                         .ahead = turn.ahead.data(),
+                         .ahead_bytes = static_cast<std::int64_t>(turn.ahead.size()),
                          .out = out};
   show_tile(kernel_, call);
   kernel_.multiply(call);
@@ -397,60 +395,6 @@ void Product::multiply_groups(const Turn& turn, std::span<const Piece> groups, R
                  .row_count = static_cast<int>(size(rows)),
                  .first = first.starts,
                  .groups = static_cast<int>(groups.size())});
-}
-
-Tile Product::tile_of(const Turn& turn, Range rows) const {
-  const std::int64_t first = turn.place.panel * kPanelColumns;
-  return {.rows = rows,
-          .columns = {std::max(first, task_.columns.begin),
-                      std::min(first + kPanelColumns, task_.columns.end)}};
-}
-
-Places Product::places_of(const Tile& tile) const {
-  return {task_.call,
-          {.rows = moved(tile.rows, -task_.rows.begin),
-           .columns = moved(tile.columns, -task_.columns.begin)}};
-}
-
-const float* Product::scales_of(const Tile& tile) const {
-  if (packed_ == nullptr || !packed_->scheme() || is_grouped()) return nullptr;
-  return packed_->scales(0, tile.columns.begin / kPanelColumns) +
-         tile.columns.begin % kPanelColumns;
-}
-
-// Only whole rows of panels, to one matrix, in a way that the kernel knows, are rounded by it.
-TileOut Product::straight_out(const Tile& tile) const {
-  const bool sums_are_all = task_.bias == nullptr && !task_.call.accumulate && !is_grouped() &&
-                            scales_of(tile) == nullptr && task_.depth.k > 0;
-  if (!sums_are_all || size(tile.columns) != kPanelColumns) return {};
-  const TensorView out = places_of(tile).next();
-  if (out.rows != size(tile.rows) || !kernel_.rounds_to(out.dtype)) return {};
-  return {.data = static_cast<std::byte*>(out.data),
-          .row_stride = out.row_stride * static_cast<std::int64_t>(size_of(out.dtype)),
-          .dtype = out.dtype};
-}
-
-// `sums` begin with the panel's first column.
-void Product::finish(const Tile& tile, const float* sums) const {
-  const Finish how = {.scales = scales_of(tile),
-                      .bias = task_.bias == nullptr ? nullptr : task_.bias + tile.columns.begin,
-                      .accumulate = task_.call.accumulate};
-  sums += tile.columns.begin % kPanelColumns;
-  Places places = places_of(tile);
-  for (std::int64_t done = 0; done < size(tile.rows);) {
-    const TensorView out = places.next();
-    loops().finish(how, sums + done * kPanelColumns, out);
-    done += out.rows;
-  }
-}
-
-void Product::tell_of(const Tile& tile) const {
-  if (!task_.call.on_tile) return;
-  task_.call.on_tile(tile);
-  // The caller's code may have set what the thread rounds by, or used what the kernel keeps in the
-  // processor.
-  base::set_default_floats();
-  kernel_.begin();
 }
 
 }  // namespace plait::gemm

@@ -23,14 +23,13 @@
 #include "gemm/panel_blocks.h"
 #include "gemm/panel_memory.h"
 #include "gemm/panels.h"
-#include "gemm/places.h"
+#include "gemm/results.h"
 #include "gemm/rows.h"
+#include "gemm/task.h"
 #include "plait/buffer.h"
 #include "plait/gemm.h"
 
 namespace plait::gemm {
-
-inline std::int64_t size(Range range) { return range.end - range.begin; }
 
 // What a thread takes at a time.
 struct Job {
@@ -59,18 +58,6 @@ class Workspace {
   std::vector<Job> jobs;
 };
 
-// A call whose ranges and views have been checked.
-struct Task {
-  const GemmCall& call;
-  Range rows;
-  Range columns;
-  Depth depth;
-  const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
-  const float* bias;        // of all columns; nullptr: none
-  KeptPanels::State* kept;  // of a plain weight; nullptr: its panels are packed for this run
-  int threads;
-};
-
 class Product {
  public:
   Product(const TileKernel& kernel, const Task& task, Workspace& workspace);
@@ -78,9 +65,6 @@ class Product {
   void run();
 
  private:
-  void run_superblock(Range rows);
-  void pack_superblock(Range rows);
-  const std::vector<Job>& jobs_of(Range rows) const;
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;
@@ -90,6 +74,9 @@ class Product {
     std::span<const std::byte> ahead = {};  // a strip's share of the next turn's operand
   };
 
+  void run_superblock(Range rows);
+  void pack_superblock(Range rows);
+  const std::vector<Job>& jobs_of(Range rows) const;
   bool is_grouped() const { return task_.depth.group != 0; }
   // Whether the panels have to be packed by whoever reads them.
   bool packs() const { return packed_ == nullptr && !has_panels_; }
@@ -107,10 +94,6 @@ class Product {
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
                   Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
-  Tile tile_of(const Turn& turn, Range rows) const;
-  Places places_of(const Tile& tile) const;
-  const float* scales_of(const Tile& tile) const;  // nullptr: 1
-  TileOut straight_out(const Tile& tile) const;
   void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums,
                 const TileOut& out) const;
   void multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const;
@@ -118,8 +101,6 @@ class Product {
                        float* sums) const;
   void add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows, const float* parts,
                   float* sums) const;
-  void finish(const Tile& tile, const float* sums) const;
-  void tell_of(const Tile& tile) const;
 
   const TileKernel& kernel_;
   const Task& task_;
@@ -131,6 +112,7 @@ class Product {
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
   FewRows few_;  // for the weight's bits
+  Results results_;
   // Of a view, packed by the first superblock or by an earlier run, and read by the others.
   struct Panels {
     std::byte* data = nullptr;  // nullptr: each job packs its own

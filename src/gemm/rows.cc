@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "gemm/loops.h"
+#include "tensor/stride.h"
 
 namespace plait::gemm {
 namespace {
@@ -102,7 +103,7 @@ bool can_read_in_place(const Input& x, const Depth& depth, const TileKernel& ker
 
 Rows in_place(const Input& x) {
   return {.data = static_cast<const std::byte*>(x.view.data),
-          .row_stride = x.view.row_stride * static_cast<std::int64_t>(size_of(x.view.dtype))};
+          .row_stride = tensor::stride_bytes(x.view)};
 }
 
 std::int64_t packed_row_stride(const Depth& depth, const TileKernel& kernel) {

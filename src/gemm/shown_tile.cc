@@ -17,10 +17,11 @@ void show_tile(const TileKernel& kernel, const TileCall& call) {
   for (int row = 0; row < call.row_count; row += at_once, rows += call.row_stride)
     __tsan_read_range(rows, k_bytes * static_cast<std::size_t>(at_once));
   __tsan_read_range(call.panel, k_bytes * kPanelColumns);
+  const std::size_t sums = sizeof(float) * kPanelColumns * static_cast<std::size_t>(call.row_count);
   if (call.out.data == nullptr) {
-    __tsan_write_range(call.sums,
-                       sizeof(float) * kPanelColumns * static_cast<std::size_t>(call.row_count));
+    __tsan_write_range(call.sums, sums);
   } else {
+    if (!call.first) __tsan_read_range(call.sums, sums);
     for (std::int64_t row = 0; row < call.row_count; ++row)
       __tsan_write_range(call.out.data + row * call.out.row_stride,
                          size_of(call.out.dtype) * kPanelColumns);

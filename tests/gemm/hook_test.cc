@@ -141,7 +141,6 @@ TEST_P(Hooks, MayRunOtherProducts) {
   }
 }
 
-// As another library does on the caller's thread, which plait can't know of.
 // As a framework's switch for denormals does: the next tile's are kept again.
 TEST_P(Hooks, MaySetHowTheThreadRounds) {
   Gemm gemm = select();
@@ -149,6 +148,7 @@ TEST_P(Hooks, MaySetHowTheThreadRounds) {
   EXPECT_EQ(std::fegetround(), FE_TONEAREST) << "run() leaves the caller's mode";
 }
 
+// As another library does on the caller's thread, which plait can't know of.
 TEST_P(Hooks, MayShapeTheTiles) {
   const auto walk = explain_gemm({.m = 1, .n = 1, .k = 1});
   if (!walk.front().refusal.empty()) GTEST_SKIP() << walk.front().refusal;

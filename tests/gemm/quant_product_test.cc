@@ -167,8 +167,6 @@ class QuantProducts : public BackendTest {
   }
 
   std::int64_t share_ = 1;
-
- private:
 };
 
 constexpr Dtype kFloats[] = {Dtype::f32, Dtype::bf16, Dtype::f16};  // NOLINT(*-avoid-c-arrays)

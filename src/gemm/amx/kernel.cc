@@ -153,9 +153,10 @@ class AmxKernel final : public TileKernel {
   void multiply(const TileCall& call) const override {
     shape_tiles(call.row_count);
     if (call.row_count <= kGroup) return one_group(call);
-    const std::size_t half = call.ahead.size() / 128 * 64;
-    two_groups(call, call.panel, call.sums, call.ahead.first(half));
-    two_groups(call, call.panel + 128, call.sums + 32, call.ahead.subspan(half));
+    const std::span<const std::byte> ahead(call.ahead, static_cast<std::size_t>(call.ahead_bytes));
+    const std::size_t half = ahead.size() / 128 * 64;
+    two_groups(call, call.panel, call.sums, ahead.first(half));
+    two_groups(call, call.panel + 128, call.sums + 32, ahead.subspan(half));
   }
 
   FewRows few_rows(int bits) const override {

@@ -6,8 +6,12 @@ namespace plait::gemm::vector {
 namespace {
 
 constexpr std::array<Set, 1> kSets = {
-    Set{"vector", [] { return true; }, multiply_portable, Dtype::f32, /*fused=*/true,
-        /*rounds=*/false},
+    Set{.name = "vector",
+        .usable = [] { return true; },
+        .multiply = multiply_portable,
+        .operand = Dtype::f32,
+        .fused = true,
+        .rounds = false},
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ struct Set {
   void (*multiply)(const TileCall& call);
   Dtype operand;
   bool fused;   // a product is not rounded before it is added
-  bool rounds;  // to f32 and bf16, instead of writing sums
+  bool rounds;  // multiply() takes a TileOut: the Set has store()
 };
 
 // Best first; the last one is usable everywhere.

@@ -9,12 +9,11 @@
 
 #include "plait/dtype.h"
 
-#define PLAIT_ROUNDED [[gnu::target("avx512f,avx512bw"), gnu::always_inline]]
-
 namespace plait::gemm {
 
 // In the upper half of each.
-PLAIT_ROUNDED inline __m512i rounded_to_bf16(__m512 value) {
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline __m512i rounded_to_bf16(
+    __m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
   const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
   __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
@@ -24,7 +23,9 @@ PLAIT_ROUNDED inline __m512i rounded_to_bf16(__m512 value) {
 }
 
 // Two vectors to one: a store that narrows takes an EPYC tens of cycles.
-PLAIT_ROUNDED inline void store_as_bf16(void* to, __m512 low, __m512 high) {
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void store_as_bf16(void* to,
+                                                                                  __m512 low,
+                                                                                  __m512 high) {
   const __m512i upper =
       _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
                        25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
@@ -32,17 +33,29 @@ PLAIT_ROUNDED inline void store_as_bf16(void* to, __m512 low, __m512 high) {
       to, _mm512_permutex2var_epi16(rounded_to_bf16(low), upper, rounded_to_bf16(high)));
 }
 
-// A row of 64 sums, to f32 or bf16.
-PLAIT_ROUNDED inline void store_row(void* to, Dtype dtype, const __m512* sums) {
+// A row of 64 sums.
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void store_row(void* to, Dtype dtype,
+                                                                              const __m512* sums) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   auto* bytes = static_cast<std::byte*>(to);
-  if (dtype == Dtype::bf16) {
-    store_as_bf16(bytes, sums[0], sums[1]);
-    store_as_bf16(bytes + 64, sums[2], sums[3]);
-  } else {
-    for (int v = 0; v < 4; ++v) _mm512_storeu_ps(bytes + 64 * std::ptrdiff_t{v}, sums[v]);
+  switch (dtype) {
+    case Dtype::f32:
+      for (std::ptrdiff_t v = 0; v < 4; ++v) _mm512_storeu_ps(bytes + 64 * v, sums[v]);
+      break;
+    case Dtype::bf16:
+      store_as_bf16(bytes, sums[0], sums[1]);
+      store_as_bf16(bytes + 64, sums[2], sums[3]);
+      break;
+    case Dtype::f16:
+      for (std::ptrdiff_t v = 0; v < 4; ++v) {
+        // All of them: gcc 12 takes the intrinsic without a mask for a mistake.
+        const __m256i halves = _mm512_maskz_cvtps_ph(0xffff, sums[v], kNearest);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + 32 * v), halves);
+      }
+      break;
+    case Dtype::s8:
+      break;  // refused before
   }
 }
 
 }  // namespace plait::gemm
-
-#undef PLAIT_ROUNDED

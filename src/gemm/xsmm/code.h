@@ -15,6 +15,9 @@ class CodeMemory {
 
   std::span<std::byte> bytes() const { return bytes_; }
 
+  // Whether this process may have any.
+  static bool is_allowed();
+
   // Its end as a place to write to. False where this process may not have executable memory.
   [[nodiscard]] bool make_executable();
 

@@ -130,7 +130,7 @@ const char* refusal(Dtype operand) {
     return operand == Dtype::bf16 ? "libxsmm has no bf16 kernel for this processor"
                                   : "libxsmm has no f32 kernel for this processor";
   }
-  if (!CodeMemory(1).make_executable()) return "this process may not create executable memory";
+  if (!CodeMemory::is_allowed()) return "this process may not create executable memory";
   return nullptr;
 }
 

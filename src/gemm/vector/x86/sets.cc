@@ -14,14 +14,30 @@ bool avx512_bf16_usable() { return avx512_usable() && __builtin_cpu_supports("av
 bool avx2_usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 constexpr std::array<Set, 4> kSets = {
-    Set{"vector-avx512-bf16", avx512_bf16_usable, multiply_avx512_bf16, Dtype::bf16,
-        /*fused=*/true, /*rounds=*/true},
-    Set{"vector-avx512", avx512_usable, multiply_avx512, Dtype::f32, /*fused=*/true,
-        /*rounds=*/true},
-    Set{"vector-avx2", avx2_usable, multiply_avx2, Dtype::f32, /*fused=*/true,
-        /*rounds=*/false},
-    Set{"vector-sse2", [] { return true; }, multiply_portable, Dtype::f32, /*fused=*/false,
-        /*rounds=*/false},
+    Set{.name = "vector-avx512-bf16",
+        .usable = avx512_bf16_usable,
+        .multiply = multiply_avx512_bf16,
+        .operand = Dtype::bf16,
+        .fused = true,
+        .rounds = true},
+    Set{.name = "vector-avx512",
+        .usable = avx512_usable,
+        .multiply = multiply_avx512,
+        .operand = Dtype::f32,
+        .fused = true,
+        .rounds = true},
+    Set{.name = "vector-avx2",
+        .usable = avx2_usable,
+        .multiply = multiply_avx2,
+        .operand = Dtype::f32,
+        .fused = true,
+        .rounds = false},
+    Set{.name = "vector-sse2",
+        .usable = [] { return true; },
+        .multiply = multiply_portable,
+        .operand = Dtype::f32,
+        .fused = false,
+        .rounds = false},
 };
 
 }  // namespace

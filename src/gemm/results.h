@@ -1,0 +1,38 @@
+// Where a product's sums go, tile by tile, and what becomes of them on the way.
+#pragma once
+
+#include "gemm/kernel.h"
+#include "gemm/places.h"
+#include "gemm/task.h"
+
+namespace plait::gemm {
+
+class Results {
+ public:
+  // `packed` is the weight, unless it is a view.
+  Results(const Task& task, const TileKernel& kernel, const PackedWeight* packed)
+      : task_(task), kernel_(kernel), packed_(packed) {}
+
+  // What of a panel was asked for.
+  Tile tile(std::int64_t panel, Range rows) const;
+
+  // Where a kernel may write the tile itself, if it may: whole rows of the panel that only have to
+  // be rounded, all of them in one matrix.
+  TileOut straight(const Tile& tile) const;
+
+  // `sums` begin with the panel's first column.
+  void finish(const Tile& tile, const float* sums) const;
+
+  // Calls the hook.
+  void tell_of(const Tile& tile) const;
+
+ private:
+  Places places_of(const Tile& tile) const;
+  const float* scales_of(const Tile& tile) const;  // nullptr: 1
+
+  const Task& task_;
+  const TileKernel& kernel_;
+  const PackedWeight* packed_;
+};
+
+}  // namespace plait::gemm

@@ -1,0 +1,26 @@
+// A call whose ranges and views have been checked.
+#pragma once
+
+#include <cstdint>
+
+#include "gemm/depth.h"
+#include "gemm/kept_panels.h"
+#include "gemm/rows.h"
+#include "plait/gemm.h"
+
+namespace plait::gemm {
+
+inline std::int64_t size(Range range) { return range.end - range.begin; }
+
+struct Task {
+  const GemmCall& call;
+  Range rows;
+  Range columns;
+  Depth depth;
+  const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
+  const float* bias;        // of all columns; nullptr: none
+  KeptPanels::State* kept;  // of a plain weight; nullptr: its panels are packed for this run
+  int threads;
+};
+
+}  // namespace plait::gemm
