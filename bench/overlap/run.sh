@@ -96,7 +96,7 @@ measure_worlds() {
   [[ -s $large ]] || return 0
   for world in 3 4 8; do
     printf '%s, %s, %s ranks whose products are waited for\n' "$1" "$2" "$world"
-    bench "$1" "$2" "$large" "worlds_$1_$2_$world" --ranks "$world" --transport threads --timed-product \
+    bench "$1" "$2" "$large" "worlds_$1_$2_$world" --ranks "$world" --transport threads --threads 1 --timed-product \
       --schedule fused --link ratio=1 --repeat 5
   done
 }

@@ -59,7 +59,7 @@ struct OpOptions {
 
 // What else is to be looked after while a call multiplies and waits: the progress of a collective
 // of another communicator, for one. Called now and then by the thread that made the call; what it
-// throws fails the call.
+// throws fails the call. It calls no operator of the same communicator.
 using Beside = std::function<void()>;
 
 // What one call adds to its operands.

@@ -36,6 +36,9 @@ enum class Operation : std::uint16_t {
 
 PLAIT_EXPORT std::string_view name(Operation operation);
 
+// Added to out's dtype in a tag of a call that has a bias.
+inline constexpr std::int64_t kTagBias = 256;
+
 struct Tag {
   Operation operation = Operation::custom;
   Dtype dtype = Dtype::f32;

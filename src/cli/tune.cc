@@ -71,7 +71,7 @@ class Tuning {
       if (!options_.json.empty() && options_.json != "-") base::check_writable(options_.json);
     }
     for (const PlanKey& key : options_.problems)
-      check_memory({.m = key.m, .n = key.n, .k = key.k}, comm_.world());
+      check_memory(key.op, {.m = key.m, .n = key.n, .k = key.k}, comm_.world());
   }
 
   // Adds nothing, but says what would be in the way.

@@ -1,12 +1,15 @@
 // plait verify: random problems, every schedule, bit for bit.
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,7 +78,8 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
   options.add_flag("-l,--layers", wishes.layers,
                    "the linear layers, forward and backward, in place of operators");
-  options.add("--only", "I", wishes.only, "problem number I alone, as a failure says it");
+  options.add("--only", "I[,I...]", wishes.only,
+              "problems of these numbers alone, as a failure says them");
   options.add("--json", "FILE", wishes.json, "write the counts as JSON too; - : print only those");
 }
 
@@ -87,7 +91,7 @@ struct World {
 struct Verification {
   std::uint64_t seed = 1;
   std::int64_t cases = 0;
-  std::optional<std::int64_t> only;
+  std::vector<std::int64_t> only;
   std::vector<World> worlds;
   std::vector<Operator> ops;
   std::string ops_text;
@@ -100,7 +104,7 @@ struct Verification {
 
   // The cases that fall to a world.
   std::vector<std::int64_t> numbers_of(std::size_t world) const {
-    if (only) return {*only};
+    if (!only.empty()) return only;
     std::vector<std::int64_t> numbers;
     for (auto i = static_cast<std::int64_t>(world); i < cases;
          i += static_cast<std::int64_t>(worlds.size()))
@@ -129,7 +133,10 @@ Verification understand(const Wishes& wishes) {
   Verification what;
   what.seed = static_cast<std::uint64_t>(read_number("--seed", wishes.seed, 0, INT32_MAX));
   what.cases = read_number("--cases", wishes.cases, 1, kMostCases);
-  if (!wishes.only.empty()) what.only = read_number("--only", wishes.only, 0, kMostCases);
+  if (!wishes.only.empty()) {
+    for (const std::string_view number : base::split(wishes.only, ','))
+      what.only.push_back(read_number("--only", number, 0, kMostCases));
+  }
   what.ops = read_ops(wishes.ops);
   what.ops_text = wishes.ops;
   what.layers = wishes.layers;
@@ -137,7 +144,7 @@ Verification understand(const Wishes& wishes) {
   what.json = wishes.json;
   for (const std::string_view transport : base::split(wishes.transports, ',')) {
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is neither threads nor shm; plait verify under mpirun takes mpi");
+                " is neither threads nor shm");
     for (const std::string_view ranks : base::split(wishes.ranks, ',')) {
       what.worlds.push_back(
           {.ranks = static_cast<int>(read_number("--ranks", ranks, 1, kMostRanks)),
@@ -147,10 +154,11 @@ Verification understand(const Wishes& wishes) {
   return what;
 }
 
-// The command that runs one case again.
-std::string again(const Verification& what, const World& world, std::int64_t number) {
+// The command that runs the last of these cases again, after those that shared its mailboxes.
+std::string again(const Verification& what, const World& world,
+                  std::span<const std::int64_t> numbers) {
   std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
-                                 what.seed, number, world.ranks, world.transport);
+                                 what.seed, fmt::join(numbers, ","), world.ranks, world.transport);
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
   if (what.layers) text += " --layers";
   return text;
@@ -160,37 +168,54 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
                      std::int64_t before) {
   return {.progress = [&progress, &what,
                        before](std::int64_t done) { progress.show(before + done, what.cases); },
+          .begin = [](std::span<const std::int64_t>) {},
           .failure =
-              [&what, world](std::int64_t number, const std::string& sentence) {
+              [&what, world](std::span<const std::int64_t> numbers, const std::string& sentence) {
                 complain("plait verify", sentence);
-                complain("plait verify", "again: " + again(what, world, number));
+                complain("plait verify", "again: " + again(what, world, numbers));
               }};
 }
 
-// Memory by which the ranks of another process tell what they have counted.
+// What the ranks of another process tell: what they have counted, and where they are.
+struct News {
+  Tally tally;
+  std::size_t count = 0;                      // of the cases that share a group, up to this one
+  std::array<std::int64_t, 64> numbers = {};  // theirs
+
+  std::span<const std::int64_t> company() const { return std::span(numbers).first(count); }
+};
+
+// Memory by which they tell it.
 class Board {
  public:
   Board() : fd_(memfd_create("plait-verify", 0)) {
-    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(Tally)) == 0,
+    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(News)) == 0,
                 "no memory for the ranks' counts");
   }
   std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_.get()); }
-  Tally read() const {
-    Tally tally;
-    PLAIT_CHECK(pread(fd_.get(), &tally, sizeof(tally), 0) == sizeof(tally),
+  News read() const {
+    News news;
+    PLAIT_CHECK(pread(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
                 "the ranks' counts can't be read");
-    return tally;
+    return news;
   }
 
  private:
   base::Fd fd_;
 };
 
-void write_board(const std::string& path, const Tally& tally) {
-  const base::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  PLAIT_CHECK(fd.get() >= 0 && pwrite(fd.get(), &tally, sizeof(tally), 0) == sizeof(tally),
-              "the counts can't be told to who started the ranks");
-}
+// The board as a rank sees it.
+class Pen {
+ public:
+  explicit Pen(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
+  void write(const News& news) const {
+    PLAIT_CHECK(fd_.get() >= 0 && pwrite(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
+                "the counts can't be told to who started the ranks");
+  }
+
+ private:
+  base::Fd fd_;
+};
 
 // What a rank of another process is started with: --as-rank BOARD WORLD and the user's own words.
 int be_rank(Words words) {
@@ -204,9 +229,20 @@ int be_rank(Words words) {
   Communicator comm = Communicator::connect({.transport = world.transport});
   Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
   RoundsHooks hooks = hooks_of(what, world, progress, 0);
-  if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-  const Tally tally = run_rounds(what.rounds_of(index), comm, hooks);
-  if (comm.rank() == 0) write_board(words[1], tally);
+  if (comm.rank() != 0) {
+    hooks.progress = [](std::int64_t) {};
+    run_rounds(what.rounds_of(index), comm, hooks);
+    return kDone;
+  }
+  const Pen pen(words[1]);
+  News news;
+  hooks.begin = [&](std::span<const std::int64_t> numbers) {
+    news.count = numbers.size();
+    std::copy(numbers.begin(), numbers.end(), news.numbers.begin());
+    pen.write(news);
+  };
+  news.tally = run_rounds(what.rounds_of(index), comm, hooks);
+  pen.write(news);
   return kDone;
 }
 
@@ -224,7 +260,12 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
                                      board.path(), std::to_string(index)};
   launch.insert(launch.end(), words.begin(), words.end());
   const int status = run(launch);
-  return {.tally = board.read(), .status = status};
+  News news = board.read();
+  if (status != kDone && news.count > 0) {
+    news.tally.failed += 1;
+    complain("plait verify", "again: " + again(what, what.worlds[index], news.company()));
+  }
+  return {.tally = news.tally, .status = status};
 }
 
 Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {
@@ -263,16 +304,19 @@ int verify(Words words) {
   const Verification what = understand(wishes);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;
+  int status = kDone;
   for (std::size_t i = 0; i < what.worlds.size(); ++i) {
     if (what.numbers_of(i).empty()) continue;
     const Outcome outcome = what.worlds[i].transport == "threads"
                                 ? run_threads(what, i, all.passed + all.failed)
                                 : run_processes(what, i, words);
-    if (outcome.status != kDone) return outcome.status;
     all.passed += outcome.tally.passed;
     all.failed += outcome.tally.failed;
+    status = outcome.status;
+    if (status != kDone || outcome.tally.ended) break;
   }
   tell(what, all);
+  if (status != kDone) return status;
   return all.failed == 0 ? kDone : kCheckFailed;
 }
 

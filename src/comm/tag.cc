@@ -11,7 +11,7 @@ struct Names {
 };
 
 constexpr std::string_view kShards = "shards";
-constexpr std::string_view kOut = "the dtype of out";
+constexpr std::string_view kOut = "the dtype of out";  // and whether there is a bias
 
 // Indexed by Operation.
 constexpr std::array<Names, 15> kNames = {{
@@ -58,8 +58,12 @@ std::string difference(const Tag& a, const Tag& b) {
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
     const std::string_view field = names(a.operation).sizes[i];
     if (field == kOut) {
-      return both(field, name(static_cast<Dtype>(a.sizes[i])),
-                  name(static_cast<Dtype>(b.sizes[i])));
+      const auto dtype = [](const Tag& tag) {
+        return name(static_cast<Dtype>(tag.sizes[2] % kTagBias));
+      };
+      if (dtype(a) != dtype(b)) return both(field, dtype(a), dtype(b));
+      const auto bias = [](const Tag& tag) { return tag.sizes[2] >= kTagBias ? "one" : "none"; };
+      return both("the bias", bias(a), bias(b));
     }
     return both(field, a.sizes[i], b.sizes[i]);
   }

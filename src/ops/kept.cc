@@ -3,11 +3,27 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "comm/state.h"
 #include "ops/checks.h"
 
 namespace plait::ops {
+namespace {
+
+// True while it lives.
+class Busy {
+ public:
+  explicit Busy(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Busy() { flag_ = false; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  bool& flag_;
+};
+
+}  // namespace
 
 Kept& Kept::of(Communicator& comm) {
   std::shared_ptr<void>& kept = comm.state().kept(typeid(Kept));
@@ -17,6 +33,10 @@ Kept& Kept::of(Communicator& comm) {
 
 void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options, const OpCall& call) {
+  PLAIT_CHECK(
+      !is_running_, name(desc.op),
+      ": called by what looks after something beside another operator of this communicator");
+  const Busy busy(is_running_);
   if (options.plan || options.plans == nullptr) {
     OpOptions settled = options;
     settled.plan = plan_for(desc, weight, comm, options);

@@ -65,6 +65,7 @@ class Kept {
 
   Limits limits_;
   std::vector<One> kept_;  // the last used at the end
+  bool is_running_ = false;
 };
 
 }  // namespace plait::ops

@@ -13,16 +13,21 @@ Tag tag_of(const Problem& problem, const Plan& plan);
 template <class Body>
 void run_call(Communicator::State& state, const Tag& tag, Body&& body) {
   const Tag numbered = state.begin_call(tag);
+  const auto fail = [&](const char* why) {
+    const int rank = state.group().rank();
+    state.group().fail_and_raise({.code = Code::system,
+                                  .culprit = rank,
+                                  .sentence = std::string(name(tag.operation)) + ": rank " +
+                                              std::to_string(rank) + ": " + why});
+  };
   try {
     body(numbered);
   } catch (const Error& error) {
     state.group().fail_and_raise(comm::failure_of(error));
   } catch (const std::exception& error) {
-    state.group().fail_and_raise({.code = Code::system,
-                                  .culprit = state.group().rank(),
-                                  .sentence = std::string(name(tag.operation)) + ": rank " +
-                                              std::to_string(state.group().rank()) + ": " +
-                                              error.what()});
+    fail(error.what());
+  } catch (...) {  // whatever a caller's `beside` throws
+    fail("something was thrown that is no exception");
   }
 }
 

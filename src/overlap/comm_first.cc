@@ -21,7 +21,8 @@ Cut cut_of(const Problem& problem, const Plan& plan, int world) {
   const Cut cut = Cut::by_rows(owners, parts, parts > 1 ? plan : whole);
   // Whole rows: a part of one can't be multiplied.
   const std::int64_t row = std::max<std::int64_t>(problem.k, 1);
-  if (plan.schedule == Schedule::fused && plan.chunk > 0) return cut.in_chunks_of(plan.chunk * row);
+  if (plan.schedule == Schedule::fused && plan.chunk > 0)
+    return cut.in_chunks_of(std::min(plan.chunk, std::max<std::int64_t>(problem.m, 1)) * row);
   return cut.in_chunks_of(std::max(row, kCopiedBytes / size));
 }
 
@@ -126,7 +127,7 @@ class CommFirst final : public Operation {
       if (!flows_.sums) take_own(x, part.rows()[static_cast<std::size_t>(exchange_.rank())]);
       exchange_.wait(
           [&] {
-            flows_.step();
+            flows_.wait_step();
             return has(part.end_chunk());
           },
           [&] { return flows_.awaited(); });
@@ -158,7 +159,7 @@ class CommFirst final : public Operation {
       int longest = -1;
       exchange_.wait(
           [&] {
-            flows_.step();
+            flows_.wait_step();
             longest = longest_run();
             return longest >= 0;
           },

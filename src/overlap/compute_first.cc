@@ -79,7 +79,9 @@ class ComputeFirst final : public Operation {
   }
 
   void run(const Call& call) override {
-    run_call(state_, tag_, [&](const Tag& tag) { run_numbered(call, tag); });
+    Tag tag = tag_;
+    if (call.bias != nullptr) tag.sizes[2] += kTagBias;  // all ranks' sums have it, or none's
+    run_call(state_, tag, [&](const Tag& numbered) { run_numbered(call, numbered); });
   }
 
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
@@ -158,7 +160,7 @@ class ComputeFirst final : public Operation {
     std::size_t place = 0;
     exchange_.wait(
         [&] {
-          flows_.step();
+          flows_.wait_step();
           const std::uint32_t past = flows_.sums->past();
           const auto free = std::find_if(kept_until_.begin(), kept_until_.end(),
                                          [&](std::uint32_t end) { return end <= past; });
@@ -176,7 +178,7 @@ class ComputeFirst final : public Operation {
     std::byte* own = take_buffer(part);
     exchange_.wait(
         [&] {
-          flows_.step();
+          flows_.wait_step();
           return flows_.sums->has_room();
         },
         [&] { return flows_.awaited(); });

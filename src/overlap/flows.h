@@ -30,6 +30,12 @@ class Flows {
     if (spread) spread->step();
   }
 
+  // The same in a wait.
+  void wait_step() {
+    step();
+    if (beside != nullptr) (*beside)();
+  }
+
   // The same between two tiles, where the transport may need help and a peer may be lost.
   void look() {
     step();
@@ -38,8 +44,7 @@ class Flows {
   }
 
   bool finish() {
-    step();
-    if (beside != nullptr) (*beside)();
+    wait_step();
     return (!sums || sums->done()) && (!spread || spread->done());
   }
 

@@ -17,6 +17,7 @@ class VerifyTest(CommandTest):
 
     def test_only_one_problem_in_each_world(self):
         self.assertEqual(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), "2 passed, 0 failed\n")
+        self.assertEqual(self.verify("--only", "4,9,7", "--ranks", 2, "-t", "threads"), "3 passed, 0 failed\n")
 
     def test_operators_of_ones_choice(self):
         for op in ["matmul-all-reduce", "all_gather_matmul,matmul"]:
@@ -34,8 +35,7 @@ class VerifyTest(CommandTest):
         for words, sentence in [
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
-            (["--transport", "tcp"], "--transport tcp is neither threads nor shm; plait verify under "
-                                     "mpirun takes mpi"),
+            (["--transport", "tcp"], "--transport tcp is neither threads nor shm"),
             (["--op", "all-reduce"], "--op all-reduce is no operator; there are matmul, "
                                      "matmul-all-reduce, matmul-reduce-scatter, matmul-all-gather, "
                                      "all-gather-matmul, reduce-scatter-matmul and all-reduce-matmul"),

@@ -138,5 +138,63 @@ TEST(Disagreement, AboutThePlanIsNoticed) {
       {});
 }
 
+TEST(Disagreement, AboutTheBiasIsNoticed) {
+  for (const char* plan : {"serial", "fused"}) {
+    run_as_threads(
+        2,
+        [&](Communicator& comm) {
+          const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+          const Matrix bias(Dtype::f32, 1, problem.n);
+          OpCall call = problem.call();
+          if (comm.rank() == 0) call.bias = bias.view;
+          const Error error = expect_error(Code::mismatch, [&] {
+            prepare(problem.desc(), problem.packed, comm, {.plan = parse_plan(plan)}).run(call);
+          });
+          EXPECT_TRUE(contains(error.what(), "the bias: one and none") ||
+                      contains(error.what(), "the bias: none and one"))
+              << error.what();
+        },
+        {});
+  }
+}
+
+// What looks after something beside an operator is the caller's code.
+TEST(BesideAnOperator, WhatIsThrownFailsTheCallEverywhere) {
+  for (const char* plan : {"serial", "fused"}) {
+    run_as_threads(
+        2,
+        [&](Communicator& comm) {
+          const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+          OpExtras extras = {.options = {.plan = parse_plan(plan)}};
+          if (comm.rank() == 1) extras.beside = [] { throw 1; };
+          const Error error = expect_error(Code::system, [&] {
+            matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, extras);
+          });
+          EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank 1: something was thrown"))
+              << error.what();
+        },
+        {});
+  }
+}
+
+TEST(BesideAnOperator, NoOtherOfTheCommunicatorIsCalled) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+        const OpProblem other(Operator::matmul_all_reduce, kRows, comm);
+        OpExtras extras;
+        extras.beside = [&] {
+          matmul_all_reduce(other.x.view, other.packed, other.out.view, comm);
+        };
+        const Error error = expect_error(Code::invalid_argument, [&] {
+          matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, extras);
+        });
+        EXPECT_TRUE(contains(error.what(), "beside another operator of this communicator"))
+            << error.what();
+      },
+      {});
+}
+
 }  // namespace
 }  // namespace plait

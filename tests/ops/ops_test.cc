@@ -28,6 +28,11 @@ std::vector<Plan> plans_of(Operator op) {
   return plans;
 }
 
+void poison(const TensorView& view) {
+  for (std::int64_t row = 0; row < view.rows; ++row)
+    std::memset(view.row(row), 0x5A, view.row_bytes());
+}
+
 class EveryOperator : public testing::TestWithParam<Operator> {};
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryOperator,
@@ -52,8 +57,7 @@ TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
                Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
                EXPECT_EQ(op.plan(), plan);
                for (int run = 0; run < 20; ++run) {
-                 std::memset(problem.out.view.data, 0x5A,
-                             problem.out.view.rows > 0 ? problem.out.view.row_bytes() : 0);
+                 poison(problem.out.view);
                  op.run(problem.call());
                  ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
                }
@@ -90,10 +94,17 @@ TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
   run_as_threads(5,
                  [](Communicator& comm) {
                    for (const std::int64_t m : {0, 1, 3}) {
+                     const OpProblem serial(GetParam(), m, comm);
+                     prepare(serial.desc(), serial.packed, comm,
+                             {.plan = Plan{.schedule = Schedule::serial}})
+                         .run(serial.call());
                      for (const Plan& plan : plans_of(GetParam())) {
                        const OpProblem problem(GetParam(), m, comm);
+                       poison(problem.out.view);
                        Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
                        op.run(problem.call());
+                       EXPECT_TRUE(tensor::same_bits(problem.out.view, serial.out.view))
+                           << m << " rows, " << name(plan);
                      }
                    }
                  },
@@ -135,21 +146,28 @@ TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
 }
 
 TEST(Gathered, IsEverybodysXInEveryPlan) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   const OpProblem problem(Operator::all_gather_matmul, 31, comm);
-                   for (const Plan& plan : plans_of(Operator::all_gather_matmul)) {
-                     const Matrix all(Dtype::bf16, 31, problem.x.view.cols);
-                     all_gather_matmul(problem.x.view, problem.packed, problem.out.view, comm,
-                                       {.gathered = all.view, .options = {.plan = plan}});
-                     const Shard shard = balanced_shard(31, comm.rank(), 3);
-                     const auto first = static_cast<std::int64_t>(shard.offset);
-                     EXPECT_TRUE(tensor::same_bits(
-                         all.view.row_range(first, first + static_cast<std::int64_t>(shard.count)),
-                         problem.x.view));
-                   }
-                 },
-                 {});
+  run_as_threads(
+      3,
+      [](Communicator& comm) {
+        const OpProblem problem(Operator::all_gather_matmul, 31, comm);
+        for (const Plan& plan : plans_of(Operator::all_gather_matmul)) {
+          const Matrix all(Dtype::bf16, 31, problem.x.view.cols);
+          poison(all.view);
+          all_gather_matmul(problem.x.view, problem.packed, problem.out.view, comm,
+                            {.gathered = all.view, .options = {.plan = plan}});
+          for (int rank = 0; rank < 3; ++rank) {
+            const Shard shard = balanced_shard(31, rank, 3);
+            const auto first = static_cast<std::int64_t>(shard.offset);
+            const auto count = static_cast<std::int64_t>(shard.count);
+            // As OpProblem makes it there.
+            const Matrix x(Dtype::bf16, count, problem.x.view.cols,
+                           static_cast<std::uint64_t>(rank) + 1);
+            EXPECT_TRUE(tensor::same_bits(all.view.row_range(first, first + count), x.view))
+                << "rank " << rank << "'s rows, " << name(plan);
+          }
+        }
+      },
+      {});
 }
 
 TEST(Plans, ComeFromTheirSourceWhereNobodySaysAnother) {

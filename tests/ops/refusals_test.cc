@@ -150,10 +150,20 @@ TEST(Refusals, OfSizesBeyondMemory) {
 
 TEST(Refusals, OfGatheredThatLiesWhereSomethingElseDoes) {
   with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
-    const OpExtras extras = {.gathered = p.x.view};
-    const std::string sentence =
-        refusal([&] { all_gather_matmul(p.x.view, p.packed, p.out.view, comm, extras); });
-    EXPECT_EQ(sentence, "all_gather_matmul: gathered is 4 x 96, not 8 x 96");
+    const auto says = [&](const TensorView& gathered) {
+      const OpExtras extras = {.gathered = gathered};
+      return refusal([&] { all_gather_matmul(p.x.view, p.packed, p.out.view, comm, extras); });
+    };
+    EXPECT_EQ(says(p.x.view), "all_gather_matmul: gathered is 4 x 96, not 8 x 96");
+    // Beside p.x's rows, and beyond the end of its memory, which nobody writes: it is refused.
+    TensorView over = {.data = p.x.view.data,
+                       .dtype = Dtype::bf16,
+                       .rows = p.m,
+                       .cols = p.x.view.cols,
+                       .row_stride = p.x.view.row_stride};
+    EXPECT_EQ(says(over), "all_gather_matmul: gathered overlaps x");
+    over.data = p.out.view.data;
+    EXPECT_EQ(says(over), "all_gather_matmul: gathered overlaps out");
   });
 }
 

@@ -30,7 +30,7 @@ int be_rank(const OpBenchOptions& options, Communicator& comm) {
   // Before anybody takes memory, or time.
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
-    for (const OpSize& size : options.sizes) check_memory(size, comm.world());
+    for (const OpSize& size : options.sizes) check_memory(options.op, size, comm.world());
   });
   if (refusal) return exit_status(*refusal);
   std::vector<OpMeasurement> results;

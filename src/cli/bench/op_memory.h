@@ -6,6 +6,6 @@
 namespace plait::cli {
 
 // Refuses a problem that this host may not have the memory for, now.
-void check_memory(const OpSize& size, int world);
+void check_memory(Operator op, const OpSize& size, int world);
 
 }  // namespace plait::cli

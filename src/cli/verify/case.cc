@@ -44,6 +44,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   for (std::size_t i = 0; i < one.plans.size() + 1; ++i)
     one.threads.push_back(dice.one_in(4) ? 2 : 1);
   one.delays = dice.one_in(8);
+  one.prepared = dice.one_in(2);
   return one;
 }
 
@@ -74,6 +75,7 @@ std::string describe(const VerifyCase& one) {
   if (one.bias) text += " bias";
   if (one.gathered) text += " gathered";
   if (one.delays) text += " delays";
+  if (one.prepared) text += " prepared";
   return text;
 }
 

@@ -68,13 +68,13 @@ class Check {
             .gathered = Guarded(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_])};
   }
 
-  // Prepared or blocking, in turn, and twice: what the first run leaves in slots and buffers, made
+  // Twice: what the first run leaves in slots and buffers, made
   // of another x, must not be found in what the second one writes.
   Results run_plan(const Plan& plan, int threads) {
     const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = threads};
     const OpWeight weight = mine_.weight();
     std::optional<Op> op;
-    if (case_.seed % 2 == 0) {
+    if (case_.prepared) {
       op = prepare({.op = case_.op,
                     .m = case_.m,
                     .x = case_.x,

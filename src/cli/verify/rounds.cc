@@ -1,5 +1,6 @@
 #include "cli/verify/rounds.h"
 
+#include <exception>
 #include <memory>
 
 #include "cli/verify/case.h"
@@ -13,7 +14,7 @@ namespace {
 
 // So many cases share a group, and with it mailboxes and what was prepared; then there is a new
 // one, over another link.
-constexpr std::int64_t kCasesPerGroup = 12;
+constexpr std::size_t kCasesPerGroup = 12;
 
 // With the problem's description; empty: nothing is wrong.
 template <class Case>
@@ -27,23 +28,38 @@ std::string failure_of(const Rounds& rounds, std::int64_t number, Communicator& 
   return described(random_case(rounds.seed, number, comm.world(), rounds.ops), comm);
 }
 
+std::string problem(const Rounds& rounds, std::int64_t number, int world) {
+  if (rounds.layers) return describe(random_layer_case(rounds.seed, number, world));
+  return describe(random_case(rounds.seed, number, world, rounds.ops));
+}
+
 }  // namespace
 
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks) {
   Tally tally;
   std::unique_ptr<Communicator> group;
-  std::int64_t block = -1;
-  for (const std::int64_t number : rounds.numbers) {
-    if (number / kCasesPerGroup != block) {
-      block = number / kCasesPerGroup;
-      group.reset();
-      group = std::make_unique<Communicator>(comm.with_link(random_link(rounds.seed, block)));
+  std::size_t first = 0;  // of the group's cases
+  for (std::size_t i = 0; i < rounds.numbers.size(); ++i) {
+    const std::int64_t number = rounds.numbers[i];
+    if (i % kCasesPerGroup == 0) first = i;
+    const auto company = std::span(rounds.numbers).subspan(first, i + 1 - first);
+    hooks.begin(company);
+    try {
+      if (i == first) {
+        group.reset();
+        group = std::make_unique<Communicator>(comm.with_link(random_link(rounds.seed, number)));
+      }
+      const std::string failure = failure_of(rounds, number, *group);
+      if (!failure.empty()) hooks.failure(company, failure);
+      float failed = failure.empty() ? 0.0F : 1.0F;
+      all_reduce({&failed, 1}, comm);
+      (failed > 0 ? tally.failed : tally.passed) += 1;
+    } catch (const std::exception& error) {
+      hooks.failure(company, problem(rounds, number, comm.world()) + ": " + error.what());
+      tally.failed += 1;
+      tally.ended = true;
+      return tally;
     }
-    const std::string failure = failure_of(rounds, number, *group);
-    if (!failure.empty()) hooks.failure(number, failure);
-    float failed = failure.empty() ? 0.0F : 1.0F;
-    all_reduce({&failed, 1}, comm);
-    (failed > 0 ? tally.failed : tally.passed) += 1;
     hooks.progress(tally.passed + tally.failed);
   }
   return tally;

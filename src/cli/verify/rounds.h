@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,14 +22,18 @@ struct Rounds {
 struct Tally {
   std::int64_t passed = 0;
   std::int64_t failed = 0;
+  bool ended = false;  // early, by an error
 };
 
 struct RoundsHooks {
   std::function<void(std::int64_t done)> progress;
-  std::function<void(std::int64_t number, const std::string& sentence)> failure;
+  // Before a case; `numbers`, of which it is the last, run it again in the company that it has.
+  std::function<void(std::span<const std::int64_t> numbers)> begin;
+  std::function<void(std::span<const std::int64_t> numbers, const std::string& sentence)> failure;
 };
 
-// Collective; the tally is the same on all ranks. Failures are told on the rank that found them.
+// Collective; the tally is the same on all ranks. Failures are told on the rank that found them. A
+// case that ends in an error is the last: what it leaves can't be used.
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks);
 
 }  // namespace plait::cli
