@@ -25,7 +25,7 @@
 // rows in f32, rounded once, to what they accumulate into.
 //
 // All ranks make the same calls, with the same gradients asked for. What is refused has written
-// nothing; after a lost peer outputs are undefined.
+// nothing, but a forward forgets what its state has first; after a lost peer outputs are undefined.
 #pragma once
 
 #include <cstddef>

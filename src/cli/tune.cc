@@ -95,9 +95,10 @@ class Tuning {
     const auto agreed = tune::agree_on("profiles of their machine", known, comm_);
     if (agreed) return parse_profile(*agreed);
     Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
+    Communicator bare = comm_.with_link(std::nullopt);  // the machine's figures are no link's
     MachineProfile measured = tune::measure_profile(
-        comm_, {.threads = options_.threads,
-                .progress = [&](int done, int total) { progress.show(done, total); }});
+        bare, {.threads = options_.threads,
+               .progress = [&](int done, int total) { progress.show(done, total); }});
     if (comm_.rank() == 0) write_text(path, text_of(measured));
     return measured;
   }
@@ -110,6 +111,7 @@ class Tuning {
       key.world = comm_.world();
       key.threads = threads;
       key.transport = comm_.transport();
+      if (!key.link) key.link = comm_.link();  // PLAIT_LINK: programs over it ask with it
     }
     if (!options_.missing) return problems;
     std::optional<std::string> known;

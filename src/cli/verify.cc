@@ -261,7 +261,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   const int status = run(launch);
   News news = board.read();
-  if (status != kDone && news.count > 0) {
+  if (status != kDone && news.count > 0 && !news.tally.ended) {
     news.tally.failed += 1;
     complain("plait verify", "again: " + again(what, what.worlds[index], news.company()));
   }

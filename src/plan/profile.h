@@ -61,7 +61,7 @@ struct MachineProfile {
   // Nanoseconds, with what the first rows of a call cost.
   double product(const ProductSize& size, const PlanKey& key) const;
 
-  // Of the transport, or of one that shares memory where it was never measured.
+  // Of the transport; the usual ones where it was never measured.
   TransportFigures transport(std::string_view name) const;
 };
 

@@ -21,6 +21,9 @@ constexpr std::int64_t kChunkElements = 64 * 1024;
 constexpr std::int64_t kChunksOverLink = 64;
 constexpr std::int64_t kChunksInMemory = 32;
 
+// With so many, panels go in pairs: a chunk reads all of X, which may not stay in any cache.
+constexpr std::int64_t kEnoughChunks = 32;
+
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -87,7 +90,10 @@ std::int64_t suitable_chunk(const PartialSums& sums, bool linked) {
   const std::int64_t least = round_up(kChunkElements / rows, kPanel);
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
   const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
-  if (linked) return std::min(std::max(round_up(sums.n / kChunksOverLink, kPanel), least), most);
+  if (linked) {
+    const std::int64_t pair = sums.n >= kEnoughChunks * 2 * kPanel ? 2 * kPanel : kPanel;
+    return std::min(std::max({round_up(sums.n / kChunksOverLink, kPanel), pair, least}), most);
+  }
   const std::int64_t enough = std::min(kFullSpeed, round_up(2 * sums.n / kChunksInMemory, kPanel));
   return std::min(std::max({round_up(sums.n / kChunksInMemory, kPanel), enough, least}), most);
 }

@@ -100,10 +100,27 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
           .records = records};
 }
 
+namespace {
+
+// In bytes, whatever the dtype.
+std::size_t largest_matrix(const Problem& problem) {
+  constexpr double kMost = 1ULL << 46;  // what a process can address, twice over
+  const auto elements = [](std::int64_t rows, std::int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  const double bytes =
+      sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
+                                elements(problem.m, problem.n)});
+  PLAIT_CHECK(bytes <= kMost, "predict: m=", problem.m, " n=", problem.n, " k=", problem.k,
+              " is more than can be played");
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace
+
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
                 const Play& play) {
-  const auto elements = static_cast<std::size_t>(std::max({problem.m, problem.n, problem.k}));
-  const Nowhere nowhere(elements * elements * sizeof(float));
+  const Nowhere nowhere(largest_matrix(problem));
   const RankPlay rank(machine, problem, nowhere);
   comm::modelled::World world(world_of(machine, play.records));
   world.run([&](Communicator& comm) { rank.run(plan, play, comm); });

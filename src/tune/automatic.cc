@@ -1,8 +1,10 @@
 // The sources of automatic plans in their order: what was measured, what is being measured, what
 // the model thinks.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "plan/cache.h"
 #include "plan/cost_model.h"
 #include "plan/machine.h"
+#include "plan/settings/load.h"
 #include "tune/agree.h"
 #include "tune/online.h"
 
@@ -118,17 +121,49 @@ struct Files {
   std::string refusal;
 };
 
-// What is wrong with them is told to all ranks before anybody throws.
-Files read_files(const AutomaticOptions& options, const std::string& machine) try {
+// What is wrong with them is told to all ranks before anybody throws. But a file that nobody has
+// named, which may be of another release or of another machine with the same home, is left alone.
+Files read_files(const AutomaticOptions& options, const std::string& machine, bool speaks) try {
   Files files;
-  files.path = options.cache ? *options.cache : load_settings().plan_cache;
+  bool is_named = true;
+  if (options.cache) {
+    files.path = *options.cache;
+  } else {
+    const plan::Loaded loaded = plan::load(plan::process_environment());
+    files.path = loaded.settings.plan_cache;
+    is_named = loaded.origins.contains("plan_cache");
+  }
   if (files.path.empty()) return files;
-  if (const auto cache = load_cache(files.path, machine)) files.cache = cache->text();
-  if (const auto profile = load_profile(profile_path(files.path), machine))
-    files.profile = text_of(*profile);
+  try {
+    if (const auto cache = load_cache(files.path, machine)) files.cache = cache->text();
+    if (const auto profile = load_profile(profile_path(files.path), machine))
+      files.profile = text_of(*profile);
+  } catch (const Error& error) {
+    if (is_named) throw;
+    const std::string remark =
+        base::sentence("automatic_plans: plans are neither read nor kept: ", error.what(), '\n');
+    if (speaks) std::fputs(remark.c_str(), stderr);
+    return {};
+  }
   return files;
 } catch (const Error& error) {
   return {.path = {}, .cache = {}, .profile = {}, .refusal = error.what()};
+}
+
+bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
+  const std::vector<std::string> all = tune::gather_text(mine.value_or(std::string()), comm);
+  return std::all_of(all.begin(), all.end(), [&](const auto& one) { return one == all.front(); });
+}
+
+// Who tunes beside this program may have replaced a file between two ranks' looks at it: then all
+// look again, before they are said to have different ones.
+Files read_alike(const AutomaticOptions& options, const std::string& machine, Communicator& comm) {
+  constexpr int kLooks = 3;
+  for (int look = 1;; ++look) {
+    Files files = read_files(options, machine, comm.rank() == 0 && look == 1);
+    const bool same = are_same(files.cache, comm) && are_same(files.profile, comm);
+    if (same || look == kLooks) return files;
+  }
 }
 
 void check_refusals(const std::string& mine, Communicator& comm) {
@@ -142,7 +177,7 @@ void check_refusals(const std::string& mine, Communicator& comm) {
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
   const std::string machine = machine_fingerprint();
-  const Files files = read_files(options, machine);
+  const Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
   const auto cache = tune::agree_on("plan caches", files.cache, comm);

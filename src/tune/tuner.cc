@@ -30,9 +30,8 @@ std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::siz
 Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort& effort,
                    Communicator& comm) {
   const OpCase one({.key = key}, comm);
-  std::optional<Communicator> linked;
-  if (key.link) linked = comm.with_link(key.link);
-  Communicator& over = linked ? *linked : comm;
+  // Over what the key says, whatever link the ranks were started over.
+  Communicator over = comm.with_link(key.link);
 
   const std::vector<Plan> plans = shortlist(model, key, effort.plans);
   std::vector<std::unique_ptr<OpCase::Runner>> runners;

@@ -64,8 +64,21 @@ TEST(Profiles, AreReadOrRefusedWhateverIsInThem) {
     std::string text = good;
     for (int change = 0; change < 3; ++change)
       text[random() % text.size()] = static_cast<char>(random() % 128);
-    refusal_of(text);
+    if (!refusal_of(text).empty()) continue;
+    const std::string read = text_of(parse_profile(text));
+    EXPECT_EQ(text_of(parse_profile(read)), read) << text;
   }
+}
+
+TEST(Profiles, OfWhichAPartIsMissingAreRefused) {
+  const std::string good = text_of(example());
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_NE(refusal_of(good.substr(0, length)), "") << good.substr(0, length);
+  const std::size_t line = good.find("\ncopy ") + 1;
+  const std::string copy = good.substr(line, good.find('\n', line) + 1 - line);
+  EXPECT_EQ(refusal_of(good + copy), "profile: 2 lines say its copy, not one");
+  std::string without = good;
+  EXPECT_EQ(refusal_of(without.erase(line, copy.size())), "profile: 0 lines say its copy, not one");
 }
 
 TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {

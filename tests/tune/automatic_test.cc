@@ -1,6 +1,7 @@
 // Plans that nobody has to think of (plait/tune.h): where they come from, and that ranks agree.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -123,6 +124,28 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
                                  "of");
                  },
                  {});
+}
+
+// As after an update, or on another machine with the same home: nobody has named that file.
+TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
+  std::filesystem::create_directories(path("plait"));
+  save_cache(path("plait/plans"), PlanCache("another machine"));
+  setenv("XDG_CACHE_HOME", path("").c_str(), 1);
+  unsetenv("PLAIT_PLAN_CACHE");
+  unsetenv("PLAIT_CONFIG");
+  testing::internal::CaptureStderr();
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.online = true});
+                   EXPECT_TRUE(plans->find(problem(2)).has_value());
+                 },
+                 {});
+  unsetenv("XDG_CACHE_HOME");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor kept: ")) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_EQ(load_cache(path("plait/plans"), "another machine")->text(),
+            PlanCache("another machine").text());
 }
 
 TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {

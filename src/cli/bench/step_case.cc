@@ -125,12 +125,6 @@ class StepCase::Steps final : public Runner {
 
   base::Nanoseconds forward_time() const override { return forward_; }
 
-  std::size_t state_bytes() const override {
-    std::size_t bytes = 0;
-    for (const LinearState& state : states_) bytes += state.held_bytes();
-    return bytes;
-  }
-
  private:
   static bool is_row(const Shared& shared) { return shared.layer.kind == LinearKind::row; }
   TensorView x(const Shared& shared, const Buffer& buffer) const {

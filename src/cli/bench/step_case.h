@@ -29,7 +29,6 @@ class StepCase {
 
     // Of the last run, on this rank.
     virtual base::Nanoseconds forward_time() const = 0;
-    virtual std::size_t state_bytes() const = 0;
   };
   std::unique_ptr<Runner> runner(const Plan& plan, Communicator& comm) const;
 

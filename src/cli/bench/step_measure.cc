@@ -1,5 +1,7 @@
 #include "cli/bench/step_measure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -7,12 +9,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cli/bench/link_search.h"
 #include "cli/bench/progress.h"
 #include "cli/bench/recording.h"
 #include "cli/bench/runoff.h"
 #include "cli/bench/step_case.h"
 #include "cli/bench/step_report.h"
 #include "cli/host/peak.h"
+#include "cli/speech.h"
 #include "plait/collectives.h"
 #include "plait/timeline.h"
 #include "report/page.h"
@@ -25,6 +29,7 @@ constexpr std::int64_t kLatency = 5 * base::kMicrosecond;  // of a link that a s
 constexpr int kMostTurns = 6;
 constexpr Effort kFew = {.repetitions = 5, .lasting = 0};
 constexpr double kCloseEnough = 0.03;
+constexpr double kFarOff = 0.1;
 
 double median_of(const std::function<void()>& call, Communicator& comm) {
   Runoff runoff(comm, kFew);
@@ -83,23 +88,25 @@ class Measuring {
                 ": one rank has nothing to communicate");
     const double ratio = options_.link.share / (1 - options_.link.share);
     const double products = median_of([&] { products_->run(pause_); }, comm_);
-    double speed = case_.bytes_on_link() / (products * ratio) * 1e9;
+    LinkSearch search(case_.bytes_on_link() / (products * ratio) * 1e9);
     Progress progress(comm_.rank() == 0 ? "looking for a link" : "");
-    for (int turn = 0; turn < kMostTurns; ++turn) {
+    for (int turn = 0; turn < kMostTurns && search.off() > kCloseEnough; ++turn) {
       if (comm_.rank() == 0) progress.show(turn + 1, kMostTurns);
-      Communicator linked = comm_.with_link(link_of(speed));
+      Communicator linked = comm_.with_link(link_of(search.next()));
       const auto serial = case_.runner(options_.plans.front(), linked);
       // In turns: a machine that slows down meanwhile slows down both.
       Runoff runoff(comm_, kFew);
       runoff.add([&] { products_->run(pause_); });
       runoff.add([&] { serial->run(pause_); });
       const std::vector<Times> times = runoff.run();
-      const double wanted = times[0].median * ratio;
-      const double off = std::clamp((times[1].median - times[0].median) / wanted, 0.25, 4.0);
-      if (std::abs(off - 1) < kCloseEnough) break;
-      speed *= off;
+      search.take((times[1].median - times[0].median) / (times[0].median * ratio));
     }
-    return link_of(speed);
+    if (comm_.rank() == 0 && search.off() > kFarOff) {
+      complain("plait bench", fmt::format("no link was found that makes communication a share of "
+                                          "{:g}: over the nearest it takes {:.2f} times as long",
+                                          options_.link.share, search.reached()));
+    }
+    return link_of(search.best());
   }
 
   // For its memory and its bits: nothing of the other plans is there yet.

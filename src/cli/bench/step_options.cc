@@ -225,8 +225,8 @@ std::optional<StepOptions> read_model_options(Words words) {
   step.ranks = static_cast<int>(read_number("--tp", wishes.ranks, 1, kMostRanks));
   step.layers = static_cast<int>(read_number("--layers", wishes.layers, 1, kMostLayers));
   step.layers_of_model = static_cast<int>(model->layers);
-  step.tokens = read_number("--seq", wishes.seq, 1, kLargestSize) *
-                read_number("--batch", wishes.batch, 1, 4096);
+  step.sequence = read_number("--seq", wishes.seq, 1, kLargestSize);
+  step.tokens = step.sequence * read_number("--batch", wishes.batch, 1, 4096);
   PLAIT_CHECK(step.tokens <= kLargestSize, "--seq ", wishes.seq, " --batch ", wishes.batch, " are ",
               step.tokens, " tokens, more than ", kLargestSize);
   step.stand_in = read_fraction("--stand-in", wishes.stand_in, kMostStandIn);

@@ -28,7 +28,8 @@ struct StepOptions {
   std::vector<LinearLayer> linears;  // of a block, scaled; whole, before they are cut
   int layers = 1;                    // blocks
   int layers_of_model = 1;
-  std::int64_t tokens = 0;  // of a step
+  std::int64_t sequence = 0;  // tokens of one; 0: a layer alone knows of none
+  std::int64_t tokens = 0;    // of a step
   Dtype dtype = Dtype::bf16;
   Dtype grad_weight = Dtype::f32;
   Dtype wire = Dtype::f32;

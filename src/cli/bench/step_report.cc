@@ -113,7 +113,7 @@ nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasureme
           {"layers", options.layers},
           {"scale", options.scale},
           {"tp", result.ranks},
-          {"seq", options.tokens},
+          {"seq", options.sequence > 0 ? options.sequence : options.tokens},
           {"dtype", name(options.dtype)},
           {"link", result.link ? Json(describe(*result.link)) : Json()},
           {"comm_share", result.comm_share()},

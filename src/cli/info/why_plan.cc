@@ -1,15 +1,18 @@
 #include "cli/info/why_plan.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/cpus.h"
+#include "base/env.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
+#include "cli/host/cgroup.h"
+#include "cli/host/topology.h"
+#include "cli/launch/seats.h"
+#include "plait/link.h"
 #include "plait/settings.h"
 #include "plan/machine.h"
 #include "plan/settings/load.h"
@@ -29,10 +32,23 @@ bool is_operator(std::string_view word) {
   return op && *op != Operator::matmul;
 }
 
-// Ranks of one host share its processors.
+// What ranks of one host have that `plait run` starts.
 int threads_of(int world) {
-  const cpu_set_t cpus = base::allowed_cpus();
-  return std::max(1, CPU_COUNT(&cpus) / world);
+  constexpr std::int64_t kMostThreads = 1 << 16;
+  if (const auto set = base::env_int("OMP_NUM_THREADS", 1, kMostThreads))
+    return static_cast<int>(*set);
+  const std::vector<Core> cores = read_topology().cores;
+  const auto limit = read_cgroup_limits().cpus;
+  const Bind bind = default_bind(static_cast<int>(cores.size()), world, limit);
+  return seats_for(bind, world, cores, limit).front().threads;
+}
+
+// What the key doesn't say is as a program would find it that is started here.
+PlanKey completed(PlanKey key) {
+  if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
+  if (key.threads == 0) key.threads = threads_of(key.world);
+  if (const auto link = base::env("PLAIT_LINK"); link && !key.link) key.link = parse_link(*link);
+  return key;
 }
 
 template <class Value, class Load>
@@ -111,9 +127,7 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
       text += base::sentence(bare ? kOp : "", word, ' ');
     }
   }
-  PlanChoice choice = {.key = parse_plan_key(text)};
-  if (choice.key.transport.empty()) choice.key.transport = "shm";
-  if (choice.key.threads == 0) choice.key.threads = threads_of(choice.key.world);
+  PlanChoice choice = {.key = completed(parse_plan_key(text))};
   const std::string machine = machine_fingerprint();
   const plan::Loaded loaded = plan::load(plan::process_environment());
   choice.set = SettingsPlans(loaded.settings).find(choice.key);

@@ -1,0 +1,43 @@
+// Looks for the speed of a link over which something takes as long as is wanted.
+//
+//   LinkSearch search(guess);
+//   while (search.off() > kCloseEnough) search.take(measured(search.next()) / wanted);
+//
+// Slower links take longer, but by no simple function of the bytes: some of what travels is hidden.
+#pragma once
+
+#include <limits>
+#include <optional>
+
+namespace plait::cli {
+
+class LinkSearch {
+ public:
+  explicit LinkSearch(double bytes_per_second) : next_(1 / bytes_per_second) {}
+
+  // To be tried, in bytes a second.
+  double next() const { return 1 / next_; }
+
+  // How many times as long as wanted it took over next().
+  void take(double ratio);
+
+  // The nearest of those that were tried, how many times as long as wanted it took, and how far
+  // that is off: 0.1 is a tenth too much, or as much too little.
+  double best() const { return 1 / best_.seconds_per_byte; }
+  double reached() const { return best_.ratio; }
+  double off() const;
+
+ private:
+  struct Try {
+    double seconds_per_byte = 0;
+    double ratio = 0;
+  };
+  static double off(const Try& one);
+
+  double next_;  // seconds a byte
+  Try best_;
+  std::optional<Try> fast_;  // the slowest of those that took too little
+  std::optional<Try> slow_;  // the fastest of those that took too much
+};
+
+}  // namespace plait::cli

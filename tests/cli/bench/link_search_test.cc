@@ -1,0 +1,72 @@
+#include "cli/bench/link_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+namespace plait::cli {
+namespace {
+
+// How many tries it takes to come within 3 %, at most 20, where `ratio` takes seconds per byte.
+int tries(double guess, const std::function<double(double)>& ratio) {
+  LinkSearch search(guess);
+  int count = 0;
+  for (; count < 20 && search.off() > 0.03; ++count) search.take(ratio(1 / search.next()));
+  return count;
+}
+
+TEST(LinkSearch, FindsWhatIsProportionalAtOnce) {
+  EXPECT_LE(tries(1e9, [](double seconds) { return seconds * 3e9; }), 3);
+  EXPECT_LE(tries(1e9, [](double seconds) { return seconds * 0.2e9; }), 4);
+}
+
+// A part of what travels is hidden, and the rest has costs that no link changes.
+TEST(LinkSearch, FindsWhatIsHiddenInPart) {
+  for (const double hidden : {0.2, 0.9, 2.0, 5.0}) {
+    for (const double fixed : {0.0, 0.3, 0.8}) {
+      const auto ratio = [&](double seconds) {
+        return fixed + std::max(seconds * 1e9 - hidden, 0.05 * seconds * 1e9);
+      };
+      EXPECT_LE(tries(1e9, ratio), 9) << hidden << ' ' << fixed;
+    }
+  }
+}
+
+TEST(LinkSearch, KeepsTheNearestOfThoseThatWereTried) {
+  LinkSearch search(1e9);
+  EXPECT_TRUE(std::isinf(search.off()));
+  search.take(4);
+  search.take(1.2);
+  const double third = search.next();
+  search.take(0.9);
+  search.take(2);  // what was measured contradicts itself
+  EXPECT_DOUBLE_EQ(search.best(), third);
+  EXPECT_DOUBLE_EQ(search.reached(), 0.9);
+  EXPECT_NEAR(search.off(), 1 / 0.9 - 1, 1e-12);
+}
+
+// Where no link makes it short enough, it ends with the fastest.
+TEST(LinkSearch, EndsWhereNoLinkIsFastEnough) {
+  LinkSearch search(1e9);
+  for (int turn = 0; turn < 8; ++turn) search.take(1.5 + 1e9 / search.next());
+  EXPECT_GT(search.best(), 1e9);
+  EXPECT_NEAR(search.reached(), 1.5, 0.1);
+}
+
+TEST(LinkSearch, BearsNoise) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> noise(0.9, 1.1);
+  for (int round = 0; round < 100; ++round) {
+    LinkSearch search(1e9);
+    for (int turn = 0; turn < 6 && search.off() > 0.03; ++turn)
+      search.take(noise(random) * std::max(4e9 / search.next() - 1, 0.1));
+    EXPECT_LT(search.off(), 0.5);
+    EXPECT_GT(search.best(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace plait::cli
