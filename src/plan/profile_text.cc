@@ -140,6 +140,8 @@ MachineProfile parse_profile(std::string_view text) {
     const Line line(lines[i], static_cast<int>(i) + 1);
     if (!line.empty()) read_line(line, profile);
   }
+  PLAIT_CHECK(!profile.machine.empty(), "profile: no line says which machine it is of");
+  PLAIT_CHECK(!profile.products.empty(), "profile: no line says how fast a product is");
   PLAIT_CHECK(lines.back().empty(), "profile: its last line is cut off");
   for (const Figure& figure : kFigures) {
     const auto times = std::count_if(lines.begin(), lines.end(), [&](std::string_view line) {
@@ -147,8 +149,6 @@ MachineProfile parse_profile(std::string_view text) {
     });
     PLAIT_CHECK(times == 1, "profile: ", times, " lines say its ", figure.name, ", not one");
   }
-  PLAIT_CHECK(!profile.machine.empty(), "profile: no line says which machine it is of");
-  PLAIT_CHECK(!profile.products.empty(), "profile: no line says how fast a product is");
   PLAIT_CHECK(profile.copy > 0 && profile.sum > 0, "profile: copy and sum must be above 0");
   return profile;
 }

@@ -72,8 +72,12 @@ TEST(Profiles, AreReadOrRefusedWhateverIsInThem) {
 
 TEST(Profiles, OfWhichAPartIsMissingAreRefused) {
   const std::string good = text_of(example());
-  for (std::size_t length = 0; length < good.size(); ++length)
+  const std::size_t figures = good.find("\nproduct ");
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    // Whole lines of products and transports are as many as there are.
+    if (length > figures + 1 && good[length - 1] == '\n') continue;
     EXPECT_NE(refusal_of(good.substr(0, length)), "") << good.substr(0, length);
+  }
   const std::size_t line = good.find("\ncopy ") + 1;
   const std::string copy = good.substr(line, good.find('\n', line) + 1 - line);
   EXPECT_EQ(refusal_of(good + copy), "profile: 2 lines say its copy, not one");

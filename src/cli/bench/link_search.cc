@@ -21,13 +21,25 @@ void LinkSearch::take(double ratio) {
     if (!slow_ || slow_->seconds_per_byte > next_) slow_ = here;
   }
   const bool between = fast_ && slow_ && fast_->seconds_per_byte < slow_->seconds_per_byte;
-  if (!between) {  // or what was measured contradicts itself
-    next_ /= std::clamp(ratio, 0.25, 4.0);
-    return;
-  }
-  // On the straight line between the two, and never so near to one of them that nothing is learnt.
+  next_ = between ? next_between() : next_beyond(here);
+  last_ = here;
+}
+
+// On the straight line between the two, and never so near to one of them that nothing is learnt.
+double LinkSearch::next_between() const {
   const double part = (1 - fast_->ratio) / (slow_->ratio - fast_->ratio);
-  next_ = std::lerp(fast_->seconds_per_byte, slow_->seconds_per_byte, std::clamp(part, 0.1, 0.9));
+  return std::lerp(fast_->seconds_per_byte, slow_->seconds_per_byte, std::clamp(part, 0.1, 0.9));
+}
+
+// On the line through the last two, where it leads on; else as if the time were that of the bytes.
+double LinkSearch::next_beyond(const Try& here) const {
+  const double at = here.seconds_per_byte;
+  double next = at / std::max(here.ratio, 1e-3);
+  if (last_ && last_->seconds_per_byte != at) {
+    const double slope = (here.ratio - last_->ratio) / (at - last_->seconds_per_byte);
+    if (slope > 0) next = at + (1 - here.ratio) / slope;
+  }
+  return std::clamp(next, at / 4, at * 4);
 }
 
 }  // namespace plait::cli

@@ -33,9 +33,12 @@ class LinkSearch {
     double ratio = 0;
   };
   static double off(const Try& one);
+  double next_between() const;
+  double next_beyond(const Try& here) const;
 
   double next_;  // seconds a byte
   Try best_;
+  std::optional<Try> last_;
   std::optional<Try> fast_;  // the slowest of those that took too little
   std::optional<Try> slow_;  // the fastest of those that took too much
 };
