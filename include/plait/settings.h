@@ -26,8 +26,8 @@
 namespace plait {
 
 // The product that a rank makes: m rows by the k x n of the weight that it holds. Operators that
-// gather X, sum it first or gather the result count the rows of all ranks; forward and backward of a
-// layer are different shapes.
+// gather X, sum it first or gather the result count the rows of all ranks; forward and backward of
+// a layer are different shapes.
 struct ProductShape {
   std::int64_t m, k, n;
 
