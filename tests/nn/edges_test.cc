@@ -62,6 +62,7 @@ TEST_P(LayerEdges, StepsOfDifferentSizesInFlightAreThoseOfEachAlone) {
                      const std::vector<std::int64_t> sizes = {40, 2, 0, 7, 40};
                      std::vector<std::unique_ptr<LayerProblem>> got;
                      std::vector<LinearState> states(sizes.size());
+                     got.reserve(sizes.size());
                      for (const std::int64_t m : sizes)
                        got.push_back(std::make_unique<LayerProblem>(GetParam(), m, comm));
                      with_layer(got[0]->weight(), comm, options, [&](auto layer) {
@@ -359,6 +360,7 @@ TEST(ColumnEdges, AStateMovesWithWhatItKeeps) {
                    layer.backward(want.backward(), state);
                    layer.forward(got.forward(), &state);
                    const LinearState other = std::move(state);
+                   // NOLINTNEXTLINE(bugprone-use-after-move): that is the mistake
                    EXPECT_EQ(sentence_of([&] {
                                layer.backward(got.backward(), state);  // NOLINT: on purpose
                              }),

@@ -151,19 +151,20 @@ TEST_P(EveryLayer, WorksInSeveralGroupsSideBySide) {
                    std::vector<std::unique_ptr<LayerProblem>> got;
                    std::vector<LinearState> states(2);
                    std::vector<Communicator*> groups = {&*neighbours, &*others};
+                   got.reserve(groups.size());
                    for (Communicator* group : groups)
                      got.push_back(std::make_unique<LayerProblem>(GetParam(), 30, *group));
                    if (GetParam() == LayerKind::column) {
                      ColumnParallelLinear first(got[0]->weight(), *groups[0]);
                      ColumnParallelLinear second(got[1]->weight(), *groups[1]);
-                     first.forward(got[0]->forward(), &states[0]);
+                     first.forward(got[0]->forward(), states.data());
                      second.forward(got[1]->forward(), &states[1]);
                      first.backward(got[0]->backward(), states[0]);
                      second.backward(got[1]->backward(), states[1]);
                    } else {
                      RowParallelLinear first(got[0]->weight(), *groups[0]);
                      RowParallelLinear second(got[1]->weight(), *groups[1]);
-                     first.forward(got[0]->forward(), &states[0]);
+                     first.forward(got[0]->forward(), states.data());
                      second.forward(got[1]->forward(), &states[1]);
                      first.backward(got[0]->backward(), states[0]);
                      second.backward(got[1]->backward(), states[1]);

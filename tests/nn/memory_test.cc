@@ -50,6 +50,7 @@ Cost cost_of(bool recompute) {
   Cost cost = {};
   const ThreadGroup group(2);
   std::vector<std::thread> ranks;
+  ranks.reserve(2);
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&group, &cost, rank, recompute] {
       Trace trace(rank);
@@ -86,10 +87,11 @@ TEST(LinearMemory, AKeptGatherSavesTheSecondAndCostsOneX) {
 
 // Rows of 200 bytes lie 256 apart, those of a page have no gaps, and no bit changes.
 TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
-  for (const auto& [inputs, stride] : {std::pair{50, 64}, std::pair{1024, 1024}}) {
+  for (const auto& sizes : {std::pair{50, 64}, std::pair{1024, 1024}}) {
     run_as_threads(
         2,
-        [inputs = inputs, stride = stride](Communicator& comm) {
+        [&sizes](Communicator& comm) {
+          const auto [inputs, stride] = sizes;
           constexpr std::int64_t kRows = 6;
           constexpr std::int64_t kOutputs = 40;
           const Matrix w(Dtype::f32, kOutputs, inputs, 1);

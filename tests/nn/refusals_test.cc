@@ -11,7 +11,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
 using conformance::expect_error;
 using conformance::run_as_threads;
 

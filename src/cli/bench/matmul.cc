@@ -42,10 +42,11 @@ void measure(MatmulReport& report, const std::vector<MatmulCase>& cases) {
   const std::vector<Times> times = race(contenders, report.options.effort);
   auto next = times.begin();
   for (const MatmulCase& one : cases) report.results.push_back({.what = one, .times = *next++});
+  // What the machine can do at best is what it did in its quietest moment.
   for (const auto& [operand, limit] : limits.multiplying)
-    report.peaks[operand] = {.by = limit.by, .flops = limit.amount / (next++)->median * 1e9};
+    report.peaks[operand] = {.by = limit.by, .flops = limit.amount / (next++)->min * 1e9};
   for (const auto& [bytes, limit] : limits.reading)
-    report.reads[bytes] = limit.amount / (next++)->median * 1e9;
+    report.reads[bytes] = limit.amount / (next++)->min * 1e9;
 }
 
 void write(const MatmulReport& report) {

@@ -26,8 +26,10 @@ std::string show_best(const OpMeasurement& result) {
   std::string text = fmt::format("The plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
   const auto efficiency = result.efficiency(*best);
+  // More than all is noise: what they are alone fell into slower moments.
   if (result.link && efficiency)
-    text += fmt::format(": it hides {:.0f} % of what can be hidden", 100 * *efficiency);
+    text += fmt::format(": it hides {:.0f} % of what can be hidden",
+                        std::min(100 * *efficiency, 100.0));
   return text + ".\n";
 }
 

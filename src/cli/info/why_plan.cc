@@ -13,6 +13,7 @@
 #include "cli/host/topology.h"
 #include "cli/launch/seats.h"
 #include "plait/link.h"
+#include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/machine.h"
 #include "plan/settings/load.h"
@@ -26,10 +27,11 @@ std::string show_time(double nanoseconds) {
   return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
 }
 
-// "matmul-all-reduce" alone is its operator.
+// "matmul-all-reduce" alone is its operator; what follows op= is meant to be one.
 bool is_operator(std::string_view word) {
-  const auto op = parse_operator(word.substr(word.starts_with(kOp) ? kOp.size() : 0));
-  return op && *op != Operator::matmul;
+  const bool says_so = word.starts_with(kOp);
+  const auto op = parse_operator(word.substr(says_so ? kOp.size() : 0));
+  return op ? *op != Operator::matmul : says_so;
 }
 
 // What ranks of one host have that `plait run` starts.
@@ -45,6 +47,9 @@ int threads_of(int world) {
 
 // What the key doesn't say is as a program would find it that is started here.
 PlanKey completed(PlanKey key) {
+  const auto dtype = parse_dtype(key.weight);
+  PLAIT_CHECK(dtype ? *dtype != Dtype::s8 : parse_quant_scheme(key.weight).has_value(),
+              "w=", key.weight, " is no weight; bf16, s8:channel and s8:group=128 are some");
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
   if (key.threads == 0) key.threads = threads_of(key.world);
   if (const auto link = base::env("PLAIT_LINK"); link && !key.link) key.link = parse_link(*link);
@@ -95,10 +100,13 @@ std::string show_source(const PlanChoice& choice) {
                 "It is \"{}\", by the cost model: {:.2f} times as fast as serial; "
                 "two plans' predictions may be {:.0f} % off each other.\n",
                 name(choice.chosen), serial.total / chosen.total, 100 * choice.profile.uncertainty);
-  return text + (choice.cache_refusal.empty()
-                     ? fmt::format("No measured plan for it is in {}.\n",
-                                   choice.cache_path.empty() ? "any cache" : choice.cache_path)
-                     : fmt::format("The cache is not asked: {}.\n", choice.cache_refusal));
+  return text +
+         (choice.cache_refusal.empty()
+              ? fmt::format("No measured plan for it is in {}.\n",
+                            choice.cache_path.empty() ? "any cache" : choice.cache_path)
+              : fmt::format("The cache is not asked: {}.\n", choice.cache_refusal)) +
+         fmt::format("So automatic_plans() has it; who asks no source of plans has \"{}\".\n",
+                     name(default_plan(choice.key.op)));
 }
 
 std::string show_profile_source(const PlanChoice& choice) {

@@ -97,7 +97,7 @@ class Check {
   }
 
   LinearWeight weight() const {
-    if (!packed_) return {.weight = whole_.weight()};
+    if (!packed_ || !turned_) return {.weight = whole_.weight()};
     return {.weight = std::cref(*packed_), .backward = std::cref(*turned_)};
   }
 
