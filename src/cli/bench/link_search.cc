@@ -20,19 +20,22 @@ void LinkSearch::take(double ratio) {
   } else {
     if (!slow_ || slow_->seconds_per_byte > next_) slow_ = here;
   }
-  const bool between = fast_ && slow_ && fast_->seconds_per_byte < slow_->seconds_per_byte;
-  next_ = between ? next_between() : next_beyond(here);
+  if (fast_ && slow_ && fast_->seconds_per_byte < slow_->seconds_per_byte) {
+    next_ = between(*fast_, *slow_);
+  } else {
+    next_ = beyond(here);
+  }
   last_ = here;
 }
 
 // On the straight line between the two, and never so near to one of them that nothing is learnt.
-double LinkSearch::next_between() const {
-  const double part = (1 - fast_->ratio) / (slow_->ratio - fast_->ratio);
-  return std::lerp(fast_->seconds_per_byte, slow_->seconds_per_byte, std::clamp(part, 0.1, 0.9));
+double LinkSearch::between(const Try& fast, const Try& slow) {
+  const double part = (1 - fast.ratio) / (slow.ratio - fast.ratio);
+  return std::lerp(fast.seconds_per_byte, slow.seconds_per_byte, std::clamp(part, 0.1, 0.9));
 }
 
 // On the line through the last two, where it leads on; else as if the time were that of the bytes.
-double LinkSearch::next_beyond(const Try& here) const {
+double LinkSearch::beyond(const Try& here) const {
   const double at = here.seconds_per_byte;
   double next = at / std::max(here.ratio, 1e-3);
   if (last_ && last_->seconds_per_byte != at) {

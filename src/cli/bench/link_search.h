@@ -33,8 +33,8 @@ class LinkSearch {
     double ratio = 0;
   };
   static double off(const Try& one);
-  double next_between() const;
-  double next_beyond(const Try& here) const;
+  static double between(const Try& fast, const Try& slow);
+  double beyond(const Try& here) const;
 
   double next_;  // seconds a byte
   Try best_;

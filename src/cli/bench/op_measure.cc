@@ -85,9 +85,13 @@ double OpMeasurement::bound() const {
 }
 
 std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
-  const double hidden_at_best = serial() - ideal();
-  if (hidden_at_best < kNoise * serial()) return std::nullopt;
-  return (serial() - one.times.median) / hidden_at_best;
+  return efficiency(one.times.median, serial());
+}
+
+std::optional<double> OpMeasurement::efficiency(double time, double beside) const {
+  const double hidden_at_best = beside - ideal();
+  if (hidden_at_best < kNoise * beside) return std::nullopt;
+  return (beside - time) / hidden_at_best;
 }
 
 OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communicator& comm) {

@@ -36,6 +36,8 @@ struct OpMeasurement {
 
   // How much of what could be hidden was; nothing where that is within the noise.
   std::optional<double> efficiency(const PlanTimes& one) const;
+  // Of a run that took `time` where the serial one took `beside`.
+  std::optional<double> efficiency(double time, double beside) const;
 };
 
 // Collective; the same on all ranks.

@@ -43,7 +43,11 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
       .runs = {}};
   for (std::size_t i = 0; i < options.plans.size(); ++i) {
     timeline.runs.push_back(report::run_of(name(options.plans[i]), ranks, intervals[i]));
-    if (i > 0) timeline.runs.back().efficiency = result.efficiency(result.plans[i]);
+    if (i == 0) continue;
+    // Of what is drawn, not of the medians.
+    report::Run& run = timeline.runs.back();
+    run.efficiency = result.efficiency(static_cast<double>(run.length),
+                                       static_cast<double>(timeline.runs.front().length));
   }
   if (!options.files.html.empty()) write_file(options.files.html, report::page(timeline));
   if (!options.files.svg.empty()) write_file(options.files.svg, report::picture_file(timeline));
