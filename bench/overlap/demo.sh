@@ -21,6 +21,7 @@ measure 'the begin of the attention, over an emulated link' "${attention[@]}" --
 cat <<'TEXT'
 
 Over a link, the product goes on while chunks travel: where nobody else uses the cores, "fused" comes near "ideal",
-the longer of product and collective. In shared memory the cores move the chunks themselves, so there is little to hide, and what fusion saves
-is copies. The results are the same bits in every row. build/timeline.html shows the second one rank by rank.
+the longer of product and collective. In shared memory the cores move the chunks themselves, so there is little to
+hide, and what fusion saves is copies. The results are the same bits in every row. build/timeline.html shows the second
+one rank by rank.
 TEXT
