@@ -4,8 +4,10 @@
 #include "gemm/rows.h"
 
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier): the sanitizer's names
 void __tsan_read_range(const void* begin, std::size_t bytes);
 void __tsan_write_range(void* begin, std::size_t bytes);
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)
 }
 
 namespace plait::gemm {
