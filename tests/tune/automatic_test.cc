@@ -36,7 +36,7 @@ class AutomaticPlans : public testing::Test {
     return {.op = Operator::matmul_all_reduce,
             .m = 40,
             .n = 200,
-            .k = 96 * world,
+            .k = std::int64_t{96} * world,
             .world = world,
             .threads = threads,
             .transport = "threads"};
