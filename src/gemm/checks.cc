@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "gemm/places.h"
 #include "quant/scheme.h"
-#include "tensor/stride.h"
+#include "tensor/apart.h"
 #include "tensor/validate.h"
 
 namespace plait::gemm {
@@ -24,49 +24,14 @@ void check_dtype(Dtype got, Dtype want, const char* what) {
               name(want));
 }
 
-// From the first element's first byte to the last one's end.
-struct Span {
-  const std::byte* begin;
-  const std::byte* end;
-};
-
-Span span_of(const ConstTensorView& view) {
-  const auto* begin = static_cast<const std::byte*>(view.data);
-  if (view.rows == 0 || view.cols == 0) return {begin, begin};
-  return {begin, static_cast<const std::byte*>(view.row(view.rows - 1)) + view.row_bytes()};
-}
-
-// Columns of one matrix, some of them here and others there.
-bool are_columns_apart(const ConstTensorView& one, const ConstTensorView& other) {
-  const auto bytes = [](const ConstTensorView& view, std::int64_t elements) {
-    return elements * static_cast<std::int64_t>(size_of(view.dtype));
-  };
-  const std::int64_t stride = std::max(tensor::stride_bytes(one), tensor::stride_bytes(other));
-  for (const ConstTensorView* view : {&one, &other}) {
-    if (view->rows > 1 && tensor::stride_bytes(*view) != stride) return false;
-  }
-  if (stride == 0) return false;
-  const std::int64_t between =
-      static_cast<const std::byte*>(other.data) - static_cast<const std::byte*>(one.data);
-  const std::int64_t begin = (between % stride + stride) % stride;  // of the other, in a row of one
-  return bytes(one, one.cols) <= begin && begin + bytes(other, other.cols) <= stride;
-}
-
-bool are_apart(const ConstTensorView& one, const ConstTensorView& other) {
-  const Span a = span_of(one);
-  const Span b = span_of(other);
-  const bool apart = a.begin == a.end || b.begin == b.end || a.end <= b.begin || b.end <= a.begin;
-  return apart || are_columns_apart(one, other);
-}
-
 // "4 x 6 bf16 at 0x7f00"
 std::string description_of(const ConstTensorView& view) {
   return base::sentence(view.rows, " x ", view.cols, " ", name(view.dtype), " at ", view.data);
 }
 
 void check_apart(const ConstTensorView& out, const ConstTensorView& other, const char* what) {
-  PLAIT_CHECK(are_apart(out, other), "matmul: out overlaps ", what, ": ", description_of(out),
-              " and ", description_of(other));
+  PLAIT_CHECK(tensor::are_apart(out, other), "matmul: out overlaps ", what, ": ",
+              description_of(out), " and ", description_of(other));
 }
 
 void check_apart(const GemmCall& call, const ConstTensorView& other, const char* what) {
@@ -88,7 +53,7 @@ void check_outs(const GemmDesc& desc, const GemmCall& call, std::int64_t rows,
               "matmul: both out and outs say where to write");
   for (std::size_t i = 1; i < call.outs.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j)
-      PLAIT_CHECK(are_apart(call.outs[j], call.outs[i]), "matmul: outs ", j, " and ", i,
+      PLAIT_CHECK(tensor::are_apart(call.outs[j], call.outs[i]), "matmul: outs ", j, " and ", i,
                   " overlap: ", description_of(call.outs[j]), " and ",
                   description_of(call.outs[i]));
   }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "ops/checks.h"
+#include "tensor/apart.h"
 #include "tensor/validate.h"
 
 namespace plait::nn {
@@ -32,13 +33,8 @@ void check_matrix(std::string_view who, const Named& what, std::int64_t rows, st
 }
 
 void check_apart(std::string_view who, const Named& one, const Named& other) {
-  const auto begin = [](const Named& n) { return static_cast<const std::byte*>(n.view.data); };
-  const auto end = [](const Named& n) {
-    return static_cast<const std::byte*>(n.view.row(n.view.rows - 1)) + n.view.row_bytes();
-  };
-  if (one.view.bytes() == 0 || other.view.bytes() == 0) return;
-  PLAIT_CHECK(end(one) <= begin(other) || end(other) <= begin(one), who, ": ", one.name,
-              " overlaps ", other.name);
+  PLAIT_CHECK(tensor::are_apart(one.view, other.view), who, ": ", one.name, " overlaps ",
+              other.name);
 }
 
 // Of a packed one nothing can be written over.

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "comm/state.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
+#include "ops/kept.h"
 #include "ops/prepared.h"
 #include "plait/collectives.h"
 
@@ -196,9 +196,8 @@ void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall
   const PlanKey key = key_of(desc, direction);
   const Plan plan = plans->next(key).value_or(default_plan(desc.op));
   options.plan = followed_by(desc.op, plan);
-  const base::Nanoseconds begin = base::now();
   call(options);
-  plans->took(key, plan, base::now() - begin);
+  plans->took(key, plan, ops::Kept::of(comm_).last());
 }
 
 void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "ops/shapes.h"
 #include "quant/scheme.h"
+#include "tensor/apart.h"
 #include "tensor/validate.h"
 
 namespace plait::ops {
@@ -61,12 +62,7 @@ void check_matrix(Operator op, const char* what, const ConstTensorView& view,
 
 void check_apart(Operator op, const char* what, const TensorView& out, const char* other_what,
                  const ConstTensorView& other) {
-  if (out.rows == 0 || out.cols == 0 || other.rows == 0 || other.cols == 0) return;
-  const auto* a = static_cast<const std::byte*>(out.data);
-  const auto* b = static_cast<const std::byte*>(other.data);
-  const auto* a_end = static_cast<const std::byte*>(out.row(out.rows - 1)) + out.row_bytes();
-  const auto* b_end = static_cast<const std::byte*>(other.row(other.rows - 1)) + other.row_bytes();
-  PLAIT_CHECK(a_end <= b || b_end <= a, name(op), ": ", what, " overlaps ", other_what);
+  PLAIT_CHECK(tensor::are_apart(out, other), name(op), ": ", what, " overlaps ", other_what);
 }
 
 }  // namespace
