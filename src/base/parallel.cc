@@ -91,6 +91,8 @@ int thread_count(int wanted) {
   return wanted > 0 ? wanted : std::clamp(omp_get_max_threads(), 1, kMostThreads);
 }
 
+void set_thread_count(int threads) { omp_set_num_threads(threads); }
+
 void on_threads(int threads, FunctionRef<void(int)> body) {
   if (threads <= 1) {
     const DefaultFloats floats;

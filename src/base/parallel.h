@@ -23,6 +23,9 @@ void check_threads(int threads, std::string_view who);
 // and OpenMP would wait for it.
 int thread_count(int wanted);
 
+// What 0 comes to from now on, for what this thread calls.
+void set_thread_count(int threads);
+
 // body(i) for every i in [0, n), in any order, by up to `threads` threads (0: as above). The first
 // exception that a body throws is thrown here, when all have ended.
 void parallel_for(std::int64_t n, int threads, FunctionRef<void(std::int64_t)> body);

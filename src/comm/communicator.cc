@@ -31,15 +31,9 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
 }
 
 std::optional<Link> wanted_link(const CommunicatorOptions& options) {
-  const auto text = options.link ? std::nullopt : base::env("PLAIT_LINK");
-  try {
-    const std::optional<Link> link = text ? parse_link(*text) : options.link;
-    if (link) comm::check_link(*link);
-    return link;
-  } catch (const Error& error) {
-    if (!text) throw;
-    base::fail(error.code(), "PLAIT_LINK: ", error.what());
-  }
+  if (!options.link) return comm::link_from_environment();
+  comm::check_link(*options.link);
+  return options.link;
 }
 
 std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
@@ -48,6 +42,12 @@ std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
                    .ranks = std::vector<int>(world)};
   std::iota(view.ranks.begin(), view.ranks.end(), 0);
   return view;
+}
+
+// One clock tells both ends when a chunk arrives.
+void check_one_host(const char* who, const std::optional<Link>& link, int hosts) {
+  PLAIT_CHECK(!link || hosts == 1, who, ": an emulated link needs the ranks on one host, not ",
+              hosts);
 }
 
 comm::Site site_of(const CommunicatorOptions& options) {
@@ -67,12 +67,12 @@ comm::Site site_of(const CommunicatorOptions& options) {
 Communicator Communicator::connect(const CommunicatorOptions& options) {
   const comm::Site site = site_of(options);
   const auto link = wanted_link(options);
-  PLAIT_CHECK(!link || site.place.hosts == 1,
-              "connect: an emulated link needs the ranks on one host, not ", site.place.hosts);
+  check_one_host("connect", link, site.place.hosts);
   const std::string wanted =
       options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
   const comm::TransportEntry& transport = comm::select_transport(wanted, site);
   auto state = std::make_unique<State>(transport.name, transport.create(site), options.trace);
+  state->set_hosts(site.place.hosts);
   state->open(whole_view(link, site.place.world));
   return Communicator(std::move(state));
 }
@@ -102,6 +102,7 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 
 Communicator Communicator::with_link(const std::optional<Link>& link) {
   if (link) comm::check_link(*link);
+  check_one_host("with_link", link, state().hosts());
   return Communicator(state().split(0, rank(), whole_view(link, world())));
 }
 

@@ -158,6 +158,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
+    state->set_hosts(hosts_);
     try {
       state->open(std::move(view));
     } catch (const Error& error) {

@@ -98,6 +98,9 @@ class Communicator::State {
     trace_ = trace;
     group().set_trace(trace);
   }
+  // That the ranks of the first group, of which this one is a part, were on.
+  int hosts() const { return hosts_; }
+  void set_hosts(int hosts) { hosts_ = hosts; }
   bool shares_clock() const { return transport_->shares_clock(); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
@@ -120,6 +123,10 @@ class Communicator::State {
   // The beginning of an operator's call, after what was started before: gives it its number, and
   // tells the peers what this rank is in.
   Tag begin_call(Tag tag);
+
+  // Between the beginning and the end of one on this rank: no other may begin.
+  bool is_in_operator() const { return in_operator_; }
+  void set_in_operator(bool is_in) { in_operator_ = is_in; }
 
   // cached_mailbox() as the operators see it.
   comm::MailboxBase& operator_mailbox(const MailboxDesc& desc);
@@ -155,6 +162,7 @@ class Communicator::State {
   std::string transport_name_;
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
+  int hosts_ = 1;
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
@@ -165,6 +173,7 @@ class Communicator::State {
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
+  bool in_operator_ = false;
 
   // Of polling for the front of the queue: when last, for how long in all, when the peers were
   // looked at.

@@ -65,6 +65,20 @@ class OperatorTest(CommandTest):
         self.assertEqual([one["plan"] for one in found["schedules"]],
                          ["serial", "fused chunk=64", "pipelined parts=3"])
 
+    def test_the_link_of_the_environment_is_measured_as_one_that_was_asked_for(self):
+        self.environment["PLAIT_LINK"] = "1mbit,20us"
+        found = self.json("matmul-all-reduce", *self.SIZE, "--schedule", "serial", "--transport", "threads")
+        self.check(found, "matmul-all-reduce")
+        self.assertIn("0.001 Gbit/s", found["link"])
+        self.assertLess(found["t_comm_cpu_ms"], 0.5 * found["t_comm_ms"])  # 256 kbit, but not over it
+        found = self.json("matmul-all-reduce", *self.SIZE, "--schedule", "serial", "--transport", "threads", "--link",
+                          "10gbit,5us")
+        self.assertIn("10 Gbit/s", found["link"])
+
+    def test_the_wire_is_that_of_what_travels(self):
+        for op, wire in (("matmul-all-reduce", "f32"), ("all-gather-matmul", "bf16")):
+            self.assertIn(f" wire={wire}\n", self.bench(op, *self.SIZE, "--schedule", "serial"))
+
     def test_under_plait_run(self):
         result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE,
                             "--json", "-")
@@ -175,11 +189,20 @@ class OperatorTest(CommandTest):
             ([*self.SIZE, "--weight", "s9"],
              "--weight s9 is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
              "s4:group=64"),
-            ([*self.SIZE, "--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read"),
+            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read"),
+            ([*self.SIZE, "--shapes", "/nowhere/at/all"],
+             "--shapes /nowhere/at/all says itself what --m, --n and --k would say"),
         ]:
             result = self.plait("bench", "matmul-all-reduce", *words)
             self.assertEqual((result.returncode, result.stdout, result.stderr),
                              (2, "", f"plait bench: {sentence}\n"))
+        result = self.plait("bench", "all-gather-matmul", *self.SIZE, "--plan", "pipelined axis=columns parts=4")
+        self.assert_says(result, 2, "plait bench: all_gather_matmul: axis=columns would cut the k of a product; what "
+                                    "comes first here is cut in rows")
+        result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE, "-t", "threads")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--transport threads: plait run has started 2 processes, whose ranks are no threads of one",
+                      result.stderr)
         result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--schedule", "fused")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "plait bench: all_reduce_matmul has no fused schedule\n"))

@@ -1,22 +1,51 @@
 #include "cli/bench/as_ranks.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <csignal>
 #include <vector>
 
+#include "base/check.h"
+#include "base/cpus.h"
+#include "base/env.h"
+#include "base/parallel.h"
+
 namespace plait::cli {
+namespace {
+
+// Where ranks are processes, who starts them sees to it.
+int share_of_processors(int ranks) {
+  const cpu_set_t cpus = base::allowed_cpus();
+  return std::max(1, CPU_COUNT(&cpus) / ranks);
+}
+
+}  // namespace
+
+bool was_told_to_end(int status) { return status == 128 + SIGINT || status == 128 + SIGTERM; }
+
+int status_of_ranks(int status) {
+  return status > 128 && !was_told_to_end(status) ? kPeerLost : status;
+}
 
 int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communicator&)> body) {
+  const Place place = place_from_environment();
   if (wish.transport == "threads") {
+    PLAIT_CHECK(place.world == 1, "--transport threads: ", place.launcher, " has started ",
+                place.world, " processes, whose ranks are no threads of one");
+    const bool is_said = base::env("OMP_NUM_THREADS").has_value();
     int status = kDone;
     run_in_threads(wish.ranks, [&](Communicator& comm) {
+      if (!is_said) base::set_thread_count(share_of_processors(wish.ranks));
       const int mine = body(comm);
       if (comm.rank() == 0) status = mine;
     });
     return status;
   }
-  if (place_from_environment().launcher.empty()) {
+  if (place.launcher.empty()) {
     std::vector<std::string> launch = {"-n", std::to_string(wish.ranks), "--", "/proc/self/exe"};
     launch.insert(launch.end(), command.begin(), command.end());
-    return run(launch);
+    return status_of_ranks(run(launch));
   }
   Communicator comm = Communicator::connect({.transport = wish.transport});
   return body(comm);

@@ -19,4 +19,11 @@ struct RanksWish {
 // ranks that this very command, of these words, starts.
 int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communicator&)> body);
 
+// Of a run that somebody ended from outside, by Ctrl-C or SIGTERM.
+bool was_told_to_end(int status);
+
+// The verb's own, where its ranks came to this one: that of a rank that a signal has killed says
+// that a rank was lost.
+int status_of_ranks(int status);
+
 }  // namespace plait::cli

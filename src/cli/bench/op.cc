@@ -26,7 +26,11 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options,
 }
 
 // Rank 0 speaks, table by table.
-int be_rank(const OpBenchOptions& options, Communicator& comm) {
+int be_rank(OpBenchOptions options, Communicator& whole) {
+  // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is, and
+  // not one to measure over.
+  if (!options.link.link && options.link.ratio == 0) options.link.link = whole.link();
+  Communicator comm = whole.with_link(std::nullopt);
   // Before anybody takes memory, or time.
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/values.h"
+#include "ops/checks.h"
 #include "plait/quantized.h"
 
 namespace plait::cli {
@@ -62,7 +63,11 @@ void add_options(Options& options, PlanWords& words) {
 }
 
 std::vector<OpSize> read_sizes(const SizeWords& words) {
-  if (!words.shapes.empty()) return read_shapes_file(words.shapes);
+  if (!words.shapes.empty()) {
+    PLAIT_CHECK(words.m.empty() && words.n.empty() && words.k.empty(), "--shapes ", words.shapes,
+                " says itself what --m, --n and --k would say");
+    return read_shapes_file(words.shapes);
+  }
   const auto m = read_numbers("--m", words.m);
   const auto n = read_numbers("--n", words.n);
   const auto k = read_numbers("--k", words.k);
@@ -88,8 +93,7 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words) {
   if (!words.plans.empty()) {
     for (const std::string_view text : base::split(words.plans, ';')) {
       const Plan plan = parse_plan(text);
-      PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), " has no ", name(plan.schedule),
-                  " schedule");
+      ops::check_plan(op, plan);
       add(plan);
     }
     return plans;

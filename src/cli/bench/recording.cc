@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/clock.h"
+#include "cli/speech.h"
 #include "comm/state.h"
 #include "plait/collectives.h"
 #include "trace/pack.h"
@@ -13,6 +15,9 @@ namespace plait::cli {
 namespace {
 
 constexpr std::size_t kRuns = 3;
+
+// Of a thread: enough for some plans of problems that have thousands of chunks, in 16 MiB.
+constexpr std::size_t kRecords = (std::size_t{1} << 18) - 1;
 
 // Every rank's bytes, on every rank.
 std::vector<std::vector<std::byte>> gather(const std::vector<std::byte>& mine, Communicator& comm) {
@@ -53,7 +58,7 @@ Interval of_all(const Interval& mine, Communicator& comm) {
 
 }  // namespace
 
-Recording::Recording(Communicator& comm) : comm_(comm), trace_(comm.rank()) {
+Recording::Recording(Communicator& comm) : comm_(comm), trace_(comm.rank(), kRecords) {
   comm.state().set_trace(&trace_);
 }
 
@@ -77,7 +82,13 @@ Interval Recording::run(std::string_view name, const std::function<void()>& call
 std::vector<trace::RankRecords> Recording::collect() {
   std::vector<trace::RankRecords> ranks;
   for (const std::vector<std::byte>& pack : gather(trace_.pack(), comm_)) {
-    if (comm_.rank() == 0) ranks.push_back(trace::unpack(pack));
+    if (comm_.rank() != 0) continue;
+    ranks.push_back(trace::unpack(pack));
+    if (const std::int64_t dropped = ranks.back().dropped; dropped > 0) {
+      complain("plait", base::sentence("the timeline lacks the oldest ", dropped,
+                                       " records of rank ", ranks.back().rank,
+                                       ": what was drawn first has holes; ask for fewer plans"));
+    }
   }
   return ranks;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/env.h"
 
 namespace plait::comm {
 namespace {
@@ -19,6 +20,18 @@ void check_link(const Link& link) {
   PLAIT_CHECK(link.bytes_per_second >= 1 && link.latency_ns >= 0 && link.latency_ns <= kMostLatency,
               "connect: a link of ", link.bytes_per_second, " bytes/s and ", link.latency_ns,
               " ns; it takes 1 byte/s at least, and an hour's latency at most");
+}
+
+std::optional<Link> link_from_environment() {
+  const auto text = base::env("PLAIT_LINK");
+  if (!text) return std::nullopt;
+  try {
+    const Link link = parse_link(*text);
+    check_link(link);
+    return link;
+  } catch (const Error& error) {
+    base::fail(error.code(), "PLAIT_LINK: ", error.what());
+  }
 }
 
 // Memory ordering: relaxed. The compare-exchange alone makes bookings of several threads exclusive,

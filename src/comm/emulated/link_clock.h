@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -13,6 +14,9 @@ namespace plait::comm {
 
 // Refuses a link that no clock could time.
 void check_link(const Link& link);
+
+// What PLAIT_LINK says; a sentence that can't be obeyed is refused under that name.
+std::optional<Link> link_from_environment();
 
 // One clock for each directed link from this rank: all mailboxes and sub-groups that send over a
 // link share its clock, as they would share the wire.

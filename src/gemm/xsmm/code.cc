@@ -5,7 +5,6 @@
 #include "base/check.h"
 
 namespace plait::gemm::xsmm {
-
 namespace {
 
 void* map(std::size_t bytes) {

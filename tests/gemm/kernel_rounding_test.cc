@@ -1,0 +1,108 @@
+// What a kernel that rounds promises: the bits that the loops give (src/gemm/loops.h).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gemm/extremes.h"
+#include "gemm/kernel.h"
+#include "gemm/kernel_fixture.h"
+#include "gemm/loops.h"
+
+namespace plait::gemm {
+namespace {
+
+class RoundingKernel : public KernelTest {
+ protected:
+  void SetUp() override {
+    KernelTest::SetUp();
+    if (kernel_ && !kernel_->rounds()) GTEST_SKIP() << "leaves sums";
+  }
+};
+
+TEST_P(RoundingKernel, RoundsAsTheLoopsDo) {
+  constexpr std::int64_t kCut = kDepth / kKStep / 2 * kKStep;
+  constexpr std::int64_t kStride = kPanelColumns + 3;  // no row but the first is aligned
+  x(0, 5) = std::numeric_limits<float>::quiet_NaN();
+  x(1, 7) = std::ldexp(1.0F, 127);
+  const Sums sums = product({0, max_rows()});
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (std::int64_t rows = 1; rows <= max_rows(); ++rows) {
+      const std::size_t bytes = static_cast<std::size_t>(rows * kStride) * size_of(dtype);
+      std::vector<std::byte> want(bytes, std::byte{0x5a});
+      std::vector<std::byte> got = want;
+      std::vector<std::byte> at_once = want;
+      portable_loops().finish({.scales = nullptr, .bias = nullptr, .accumulate = false},
+                              sums.data(),
+                              {.data = want.data(),
+                               .dtype = dtype,
+                               .rows = rows,
+                               .cols = kPanelColumns,
+                               .row_stride = kStride});
+      TileOut out = {.data = got.data(),
+                     .row_stride = kStride * static_cast<std::int64_t>(size_of(dtype)),
+                     .dtype = dtype};
+      const Fenced place(static_cast<std::size_t>(rows * kPanelColumns) * sizeof(float));
+      auto* parts = reinterpret_cast<float*>(place.data());
+      multiply({0, rows}, {0, kCut}, parts, /*first=*/true);
+      multiply({0, rows}, {kCut, kDepth}, parts, /*first=*/false, out);
+      ASSERT_EQ(got, want) << rows << " rows to " << name(dtype);
+      out.data = at_once.data();
+      multiply({0, rows}, {0, kDepth}, parts, /*first=*/true, out);
+      ASSERT_EQ(at_once, want) << rows << " rows to " << name(dtype) << " at once";
+    }
+  }
+}
+
+// Sums whose rounding has a rule of its own: one word of k, whose product is the value itself.
+TEST_P(RoundingKernel, RoundsExtremesAsTheLoopsDo) {
+  const std::vector<float> values = extremes();
+  std::vector<float> sums(values);
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(bytes_of(kKStep)));
+  const Fenced panel(static_cast<std::size_t>(bytes_of(kKStep * kPanelColumns)));
+  std::fill_n(panel.data(), bytes_of(kKStep * kPanelColumns), std::byte{0});
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    std::vector<std::byte> want(kPanelColumns * size_of(dtype));
+    std::vector<std::byte> got = want;
+    // As many products of zeros with zeros as a block has leave what is there, but for the sign of
+    // zeros.
+    const Fenced place(kPanelColumns * sizeof(float));
+    auto* parts = reinterpret_cast<float*>(place.data());
+    std::copy(sums.begin(), sums.end(), parts);
+    const TileCall call = {.rows = zeros.data(),
+                           .row_stride = bytes_of(kKStep),
+                           .panel = panel.data(),
+                           .k = kKStep,
+                           .sums = parts,
+                           .row_count = 1,
+                           .first = false};
+    kernel_->multiply(call);
+    std::vector<float> added(parts, parts + kPanelColumns);
+    portable_loops().finish(
+        {.scales = nullptr, .bias = nullptr, .accumulate = false}, added.data(),
+        {.data = want.data(), .dtype = dtype, .rows = 1, .cols = kPanelColumns, .row_stride = 64});
+    std::copy(sums.begin(), sums.end(), parts);
+    TileCall rounding = call;
+    rounding.out = {.data = got.data(), .row_stride = 0, .dtype = dtype};
+    kernel_->multiply(rounding);
+    EXPECT_EQ(got, want) << name(dtype);
+  }
+}
+
+TEST(Kernels, OfAvx512Round) {
+  for (const Maker& maker : kernels()) {
+    if (maker.name.find("avx512") == std::string::npos || maker.refusal() != nullptr) continue;
+    EXPECT_TRUE(maker.create()->rounds()) << maker.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RoundingKernel, testing::ValuesIn(kernels()),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace plait::gemm
