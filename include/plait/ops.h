@@ -72,6 +72,7 @@ struct OpExtras {
 
 // Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
 // 64 kinds, and at most 1 GiB (but always the last one). What was not used for longest goes first.
+// Mailboxes stay, one for each power of two of a slot's bytes: Communicator::mailbox_bytes().
 PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const OpWeight& weight,
                                     const TensorView& out, Communicator& comm,
                                     const OpExtras& extras = {});

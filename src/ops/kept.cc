@@ -3,27 +3,11 @@
 #include <algorithm>
 #include <typeinfo>
 
-#include "base/check.h"
-#include "base/clock.h"
 #include "comm/state.h"
+#include "ops/busy.h"
 #include "ops/checks.h"
 
 namespace plait::ops {
-namespace {
-
-// True while it lives.
-class Busy {
- public:
-  explicit Busy(bool& flag) : flag_(flag) { flag_ = true; }
-  ~Busy() { flag_ = false; }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-
- private:
-  bool& flag_;
-};
-
-}  // namespace
 
 Kept& Kept::of(Communicator& comm) {
   std::shared_ptr<void>& kept = comm.state().kept(typeid(Kept));
@@ -33,10 +17,7 @@ Kept& Kept::of(Communicator& comm) {
 
 void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options, const OpCall& call) {
-  PLAIT_CHECK(
-      !is_running_, name(desc.op),
-      ": called by what looks after something beside another operator of this communicator");
-  const Busy busy(is_running_);
+  refuse_beside_another(comm.state(), desc.op);  // find() might throw out what is running
   if (options.plan || options.plans == nullptr) {
     OpOptions settled = options;
     settled.plan = plan_for(desc, weight, comm, options);
@@ -53,14 +34,14 @@ void Kept::run_measured(const OpDesc& desc, const OpWeight& weight, Communicator
   const Plan plan = checked(desc.op, options.plans->next(key));
   OpOptions settled = options;
   settled.plan = plan;
-  One& one = find(desc, weight, comm, settled);
-  const base::Nanoseconds begin = base::now();
-  run(one, weight, call);
-  options.plans->took(key, plan, base::now() - begin);
+  run(find(desc, weight, comm, settled), weight, call);
+  options.plans->took(key, plan, last_);
 }
 
 void Kept::run(One& one, const OpWeight& weight, const OpCall& call) {
+  const base::Nanoseconds begin = base::now();
   one.prepared->run(weight, call);
+  last_ = base::now() - begin;
   // What a product works in comes with its first run.
   const std::size_t bytes = one.prepared->held_bytes();
   if (bytes == one.bytes) return;

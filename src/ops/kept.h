@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "ops/prepared.h"
 
 namespace plait::ops {
@@ -29,6 +30,9 @@ class Kept {
   // Collective. The call has been checked.
   void run(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options,
            const OpCall& call);
+
+  // How long the last run has taken, without what was prepared for it.
+  base::Nanoseconds last() const { return last_; }
 
   std::size_t kinds() const { return kept_.size(); }
   std::size_t bytes() const;
@@ -65,7 +69,7 @@ class Kept {
 
   Limits limits_;
   std::vector<One> kept_;  // the last used at the end
-  bool is_running_ = false;
+  base::Nanoseconds last_ = 0;
 };
 
 }  // namespace plait::ops

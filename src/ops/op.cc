@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/parallel.h"
 #include "comm/state.h"
+#include "ops/busy.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
@@ -15,16 +16,9 @@
 namespace plait {
 namespace {
 
-bool makes_partial_sums(Operator op) { return is_compute_first(op) && sums_over_ranks(op); }
-
-// What travels first is X itself, or sums of it: rounding it to anything else would change it.
-Dtype wire_of(const OpDesc& desc, const OpOptions& options) {
-  return makes_partial_sums(desc.op) ? options.wire : desc.x;
-}
-
 // Alone in the world, a rank has only the wire's rounding to do besides the product.
 bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
-  const bool rounds = makes_partial_sums(desc.op) && wire != Dtype::f32;
+  const bool rounds = ops::makes_partial_sums(desc.op) && wire != Dtype::f32;
   return desc.op == Operator::matmul || (comm.world() == 1 && !rounds);
 }
 
@@ -58,7 +52,7 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
           .x = desc.x,
           .weight = weight,
           .out = desc.out,
-          .wire = wire_of(desc, place.options),
+          .wire = wire_of(desc.op, desc.x, place.options.wire),
           .world = place.comm.world(),
           .threads = place.options.threads,
           .transport = std::string(place.comm.transport()),
@@ -83,6 +77,32 @@ Plan checked(Operator op, const std::optional<Plan>& found) {
   return found.value_or(default_plan(op));
 }
 
+namespace {
+
+std::unique_ptr<overlap::Operation> make_operation(overlap::Setting setting, Communicator& comm) {
+  return is_compute_first(setting.problem.op)
+             ? overlap::make_compute_first(std::move(setting), comm)
+             : overlap::make_comm_first(std::move(setting), comm);
+}
+
+// One rank alone may lack memory, when the others have all they need and wait for its chunks.
+void tell_shortage(Operator op, const Error& error, Communicator& comm) {
+  if (error.code() != Code::system) return;
+  comm.state().group().fail_and_raise(
+      {.code = Code::system,
+       .culprit = comm.rank(),
+       .sentence = base::sentence(name(op), ": rank ", comm.rank(), ": ", error.what())});
+}
+
+// What one row has for a stride nobody looked at: it may be beyond all numbers.
+template <class View>
+View counted(View view) {
+  if (view.rows <= 1) view.row_stride = view.cols;
+  return view;
+}
+
+}  // namespace
+
 Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                    const OpOptions& options)
     : desc_(desc),
@@ -92,7 +112,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
                                      {.comm = comm, .options = options}))) {
   const std::int64_t n = n_of(weight);
   const std::int64_t k = k_of(weight);
-  const Dtype wire = wire_of(desc, options);
+  const Dtype wire = wire_of(desc.op, desc.x, options.wire);
   const Rows rows = is_compute_first(desc.op) ? shapes_of(desc.op).x : shapes_of(desc.op).out;
   const bool alone = needs_nobody(desc, wire, comm);
   // Partial sums leave the product as they travel; whatever else leaves it is the result.
@@ -117,14 +137,14 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
                               .threads = base::thread_count(options.threads),
                               .gemm = std::move(gemm),
                               .group = &comm.state().group()};
-  if (alone) {
-    operation_ = overlap::make_plain(std::move(setting));
-  } else if (is_compute_first(desc.op)) {
-    operation_ = overlap::make_compute_first(std::move(setting), comm);
-  } else {
-    operation_ = overlap::make_comm_first(std::move(setting), comm);
+  try {
+    operation_ =
+        alone ? overlap::make_plain(std::move(setting)) : make_operation(std::move(setting), comm);
+    bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
+  } catch (const Error& error) {
+    tell_shortage(desc.op, error, comm);
+    throw;
   }
-  bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
 }
 
 // For who wants to know from a timeline which operators a program has: plait tune --from.
@@ -134,6 +154,7 @@ void Prepared::mark_call() {
 }
 
 void Prepared::run(const OpWeight& weight, const OpCall& call) {
+  const Busy busy(state_, desc_.op);
   mark_call();
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
@@ -141,10 +162,10 @@ void Prepared::run(const OpWeight& weight, const OpCall& call) {
             static_cast<std::size_t>(call.bias.cols));
     bias = reinterpret_cast<const float*>(bias_.data());
   }
-  operation_->run({.operands = {.x = call.x, .weight = weight, .bias = call.bias},
-                   .out = call.out,
+  operation_->run({.operands = {.x = counted(call.x), .weight = weight, .bias = call.bias},
+                   .out = counted(call.out),
                    .bias = bias,
-                   .gathered = call.gathered,
+                   .gathered = counted(call.gathered),
                    .beside = call.beside});
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plan/split.h"
 
@@ -17,6 +18,17 @@ struct Shapes {
 };
 
 Shapes shapes_of(Operator op);
+
+// Whether a product leaves sums to be added up, rounded to the wire.
+constexpr bool makes_partial_sums(Operator op) {
+  return is_compute_first(op) && sums_over_ranks(op);
+}
+
+// In what chunks travel. What travels first is X itself, or sums of it: rounding it to anything
+// else would change it.
+constexpr Dtype wire_of(Operator op, Dtype x, Dtype asked) {
+  return makes_partial_sums(op) ? asked : x;
+}
 
 using plan::Split;
 using plan::split_of;

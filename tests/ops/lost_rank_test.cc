@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -18,6 +19,9 @@ using conformance::fork_ranks;
 using conformance::fresh_job;
 using conformance::run_as_threads;
 
+// Rows enough that the exchange takes several chunks.
+constexpr std::int64_t kRows = 300;
+
 struct Scene {
   Operator op;
   const char* plan;
@@ -30,6 +34,19 @@ void PrintTo(const Scene& scene, std::ostream* out) {  // NOLINT: gtest's name
 class EveryPlan : public testing::TestWithParam<Scene> {
  protected:
   static Plan plan() { return parse_plan(GetParam().plan); }
+
+  // In processes, of which one may die.
+  using Body = std::function<void(Communicator& comm, Op& op, const OpProblem& problem)>;
+  static void run_in_three(const Body& body) {
+    const std::string job = fresh_job();
+    fork_ranks(3, [&](int rank) {
+      const Place place = {.rank = rank, .world = 3, .job = job};
+      Communicator comm = Communicator::connect({.transport = "shm", .place = place});
+      const OpProblem problem(GetParam().op, kRows, comm, 700);
+      Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
+      body(comm, op, problem);
+    });
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryPlan,
@@ -49,17 +66,10 @@ INSTANTIATE_TEST_SUITE_P(Ops, EveryPlan,
                            return text.substr(0, text.find(' '));
                          });
 
-// Rows enough that the exchange takes several chunks.
-constexpr std::int64_t kRows = 300;
-
 // The deadline is a minute away: whoever does not notice makes the test fail by its own.
 TEST_P(EveryPlan, NoticesADeath) {
-  const std::string job = fresh_job();
-  fork_ranks(3, [&](int rank) {
-    const Place place = {.rank = rank, .world = 3, .job = job};
-    Communicator comm = Communicator::connect({.transport = "shm", .place = place});
-    const OpProblem problem(GetParam().op, kRows, comm, 700);
-    Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
+  run_in_three([](Communicator& comm, Op& op, const OpProblem& problem) {
+    const int rank = comm.rank();
     op.run(problem.call());
     if (rank == 1) barrier(comm), ::_exit(0);  // as good as killed: nothing is destroyed
     const Error error = expect_error(Code::peer_lost, [&] {
@@ -71,6 +81,28 @@ TEST_P(EveryPlan, NoticesADeath) {
     EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))) ||
                 contains(error.what(), "barrier"))
         << error.what();
+  });
+}
+
+// In the middle of the operator, amid its product or while it waits.
+TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
+  run_in_three([](Communicator& comm, Op& op, const OpProblem& problem) {
+    const int rank = comm.rank();
+    OpCall call = problem.call();
+    int looks = 0;
+    const Beside die = [&] {
+      if (++looks == 3) ::_exit(0);  // as good as killed: nothing is destroyed
+    };
+    if (rank == 1) op.run(call);
+    if (rank == 1) call.beside = &die;
+    // Where it had sent all of its own, the others find out in their next call.
+    const Error error = expect_error(Code::peer_lost, [&] {
+      for (;;) op.run(call);
+    });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    for (const std::string& word :
+         {std::string(name(GetParam().op)), std::string("chunk"), std::string("rank 1")})
+      EXPECT_TRUE(contains(error.what(), word)) << error.what();
   });
 }
 
@@ -190,6 +222,22 @@ TEST(BesideAnOperator, NoOtherOfTheCommunicatorIsCalled) {
         const Error error = expect_error(Code::invalid_argument, [&] {
           matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, extras);
         });
+        EXPECT_TRUE(contains(error.what(), "beside another operator of this communicator"))
+            << error.what();
+      },
+      {});
+}
+
+TEST(BesideAnOperator, NoPreparedOneIsRunEither) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+        Op op = prepare(problem.desc(), problem.packed, comm);
+        const Beside again = [&] { op.run(problem.call()); };
+        OpCall call = problem.call();
+        call.beside = &again;
+        const Error error = expect_error(Code::invalid_argument, [&] { op.run(call); });
         EXPECT_TRUE(contains(error.what(), "beside another operator of this communicator"))
             << error.what();
       },

@@ -64,8 +64,15 @@ TEST(Refusals, NameTheOperatorAndTheSizes) {
     call.out.row_stride = p.w.view.row_stride + 200;
     EXPECT_EQ(refusal([&] { prepare(p.desc(), lying, comm).run(call); }),
               "matmul_all_reduce: out overlaps weight");
-    // After all that, it works.
+    // After all that, it works; also where x and out are columns of one matrix.
     op.run(p.call());
+    const Matrix both(Dtype::bf16, 8, 300);
+    call = p.call();
+    call.x = both.view.column_range(0, 96);
+    call.out = both.view.column_range(96, 296);
+    op.run(call);
+    call.out = both.view.column_range(95, 295);
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: out overlaps x");
   });
 }
 

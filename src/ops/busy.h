@@ -1,0 +1,31 @@
+// One operator of a communicator at a time: their chunks share slots.
+#pragma once
+
+#include "base/check.h"
+#include "comm/state.h"
+#include "plait/operator.h"
+
+namespace plait::ops {
+
+inline void refuse_beside_another(const Communicator::State& state, Operator op) {
+  PLAIT_CHECK(
+      !state.is_in_operator(), name(op),
+      ": called by what looks after something beside another operator of this communicator");
+}
+
+// An operator is under way while it lives.
+class Busy {
+ public:
+  Busy(Communicator::State& state, Operator op) : state_(state) {
+    refuse_beside_another(state, op);
+    state_.set_in_operator(true);
+  }
+  ~Busy() { state_.set_in_operator(false); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  Communicator::State& state_;
+};
+
+}  // namespace plait::ops
