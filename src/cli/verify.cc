@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "cli/bench/as_ranks.h"
 #include "cli/bench/progress.h"
 #include "cli/options.h"
 #include "cli/speech.h"
@@ -168,7 +169,7 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
                      std::int64_t before) {
   return {.progress = [&progress, &what,
                        before](std::int64_t done) { progress.show(before + done, what.cases); },
-          .begin = [](std::span<const std::int64_t>) {},
+          .begin = [](std::span<const std::int64_t>, const Tally&) {},
           .failure =
               [&what, world](std::span<const std::int64_t> numbers, const std::string& sentence) {
                 complain("plait verify", sentence);
@@ -179,8 +180,8 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
 // What the ranks of another process tell: what they have counted, and where they are.
 struct News {
   Tally tally;
-  std::size_t count = 0;                      // of the cases that share a group, up to this one
-  std::array<std::int64_t, 64> numbers = {};  // theirs
+  std::size_t count = 0;  // of the cases that share a group, up to this one
+  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // theirs
 
   std::span<const std::int64_t> company() const { return std::span(numbers).first(count); }
 };
@@ -236,7 +237,8 @@ int be_rank(Words words) {
   }
   const Pen pen(words[1]);
   News news;
-  hooks.begin = [&](std::span<const std::int64_t> numbers) {
+  hooks.begin = [&](std::span<const std::int64_t> numbers, const Tally& before) {
+    news.tally = before;
     news.count = numbers.size();
     std::copy(numbers.begin(), numbers.end(), news.numbers.begin());
     pen.write(news);
@@ -261,11 +263,11 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   const int status = run(launch);
   News news = board.read();
-  if (status != kDone && news.count > 0 && !news.tally.ended) {
+  if (status != kDone && news.count > 0 && !news.tally.ended && !was_told_to_end(status)) {
     news.tally.failed += 1;
     complain("plait verify", "again: " + again(what, what.worlds[index], news.company()));
   }
-  return {.tally = news.tally, .status = status};
+  return {.tally = news.tally, .status = status_of_ranks(status)};
 }
 
 Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {

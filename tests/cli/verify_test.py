@@ -1,9 +1,13 @@
 """plait verify: what it counts, how it fails, and what it refuses."""
 
 import json
+import os
+import signal
+import time
 import unittest
+from pathlib import Path
 
-from command import CommandTest
+from command import CommandTest, wait_until
 
 
 class VerifyTest(CommandTest):
@@ -26,6 +30,30 @@ class VerifyTest(CommandTest):
     def test_json(self):
         words = ("--cases", 4, "--seed", 9, "--ranks", 2, "--transport", "threads", "--json", "-")
         self.assertEqual(json.loads(self.verify(*words)), {"seed": 9, "passed": 4, "failed": 0})
+
+    def start_many(self):
+        process = self.start("verify", "--cases", 1_000_000, "--seed", 3, "--ranks", 2, "--transport", "shm")
+        wait_until(lambda: len(self.ranks()) == 2, "two ranks")
+        time.sleep(1)  # for some problems
+        return process
+
+    def ranks(self):
+        return [pid for pid in self.marked() if b"--as-rank" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def test_one_that_is_told_to_end_says_how_far_it_was(self):
+        process = self.start_many()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+        self.assertRegex(out, r"^[1-9]\d* passed, 0 failed\n$")
+        self.assertEqual((process.returncode, err.count("\n")), (128 + signal.SIGTERM, 1), err)
+
+    def test_a_rank_that_is_lost_has_failed_one_problem(self):
+        process = self.start_many()
+        os.kill(self.ranks()[0], signal.SIGKILL)
+        out, err = process.communicate(timeout=30)
+        self.assertRegex(out, r"^[1-9]\d* passed, 1 failed\n$")
+        self.assertRegex(err, r"plait verify: again: plait verify --seed 3 --only [\d,]+ --ranks 2 --transport shm\n")
+        self.assertEqual(process.returncode, 3)
 
     def test_a_file_that_cannot_be_written_is_refused_before(self):
         result = self.plait("verify", "--cases", 100_000_000, "--json", "/nowhere/file")

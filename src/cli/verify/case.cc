@@ -16,7 +16,8 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.op = dice.of(ops);
   // One dimension is large now and then, rarely two.
   const bool large = dice.one_in(12);
-  one.m = random_size(dice, large ? 700 : 150);
+  // Products of more than 1024 rows are cut in blocks of rows. They are few: they take long.
+  one.m = dice.one_in(40) ? dice.between(1025, 1600) : random_size(dice, large ? 700 : 150);
   const std::int64_t n = random_size(dice, large && dice.one_in(2) ? 1500 : 260);
   const std::int64_t k = random_size(dice, large && dice.one_in(2) ? 1500 : 200);
   // What a rank multiplies alone may differ from rank to rank.
@@ -36,6 +37,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.layout = dice.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
   one.packed = one.scheme || dice.one_in(2);
   one.bias = dice.one_in(2);
+  one.bias_dtype = dice.one_in(2) ? one.out : random_dtype(dice);
   one.gathered = one.op == Operator::all_gather_matmul && dice.one_in(2);
   if (one.op != Operator::matmul) {
     for (int i = 0; i < 3; ++i) one.plans.push_back(random_plan(dice, one.op));
@@ -72,7 +74,7 @@ std::string describe(const VerifyCase& one) {
       " x=", name(one.x), " w=", one.scheme ? name(*one.scheme) : std::string(name(one.weight)),
       " out=", name(one.out), " wire=", name(one.wire), ' ', name(one.layout));
   if (one.packed) text += " packed";
-  if (one.bias) text += " bias";
+  if (one.bias) text += base::sentence(" bias=", name(one.bias_dtype));
   if (one.gathered) text += " gathered";
   if (one.delays) text += " delays";
   if (one.prepared) text += " prepared";

@@ -28,6 +28,7 @@ struct VerifyCase {
   WeightLayout layout = WeightLayout::out_in;
   bool packed = false;
   bool bias = false;
+  Dtype bias_dtype = Dtype::f32;
   bool gathered = false;
   std::vector<Plan> plans;  // each is compared with the serial one
   std::vector<int> threads;

@@ -25,9 +25,10 @@ constexpr std::int64_t kMostSamples = 200;
 
 class Check {
  public:
-  Check(const VerifyCase& one, Communicator& comm)
+  Check(const VerifyCase& one, Communicator& comm, const Spoil& spoil)
       : case_(one),
         comm_(comm),
+        spoil_(spoil),
         rank_(static_cast<std::size_t>(comm.rank())),
         mine_(one, comm.rank(), comm.world()),
         out_rows_(ops::count(ops::shapes_of(one.op).out, one.m, comm.rank(), comm.world())),
@@ -35,11 +36,11 @@ class Check {
 
   std::string run() {
     std::string failure;
-    const Results serial = run_plan({.schedule = Schedule::serial}, case_.threads[0]);
+    const Results serial = run_plan(0, {.schedule = Schedule::serial});
     for (const Result& one : serial) note(failure, guards(one));
     note(failure, against_reference(serial.back()));
     for (std::size_t i = 0; i < case_.plans.size(); ++i) {
-      const Results results = run_plan(case_.plans[i], case_.threads[i + 1]);
+      const Results results = run_plan(i + 1, case_.plans[i]);
       for (std::size_t run = 0; run < results.size(); ++run)
         note(failure, difference(results[run], serial[run]), place_of(case_.plans[i], run));
     }
@@ -68,10 +69,10 @@ class Check {
             .gathered = Guarded(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_])};
   }
 
-  // Twice: what the first run leaves in slots and buffers, made
-  // of another x, must not be found in what the second one writes.
-  Results run_plan(const Plan& plan, int threads) {
-    const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = threads};
+  // Twice: what the first run leaves in slots and buffers, made of another x, must not be found in
+  // what the second one writes.
+  Results run_plan(std::size_t number, const Plan& plan) {
+    const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = case_.threads[number]};
     const OpWeight weight = mine_.weight();
     std::optional<Op> op;
     if (case_.prepared) {
@@ -95,6 +96,7 @@ class Check {
       } else {
         block(call, weight, options);
       }
+      if (spoil_) spoil_(number, results[run].out.view(), results[run].gathered.view());
     }
     return results;
   }
@@ -248,6 +250,7 @@ class Check {
 
   const VerifyCase& case_;
   Communicator& comm_;
+  const Spoil& spoil_;
   std::size_t rank_;
   VerifyOperands mine_;
   std::int64_t out_rows_;
@@ -257,6 +260,8 @@ class Check {
 
 }  // namespace
 
-std::string failure_of(const VerifyCase& one, Communicator& comm) { return Check(one, comm).run(); }
+std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& spoil) {
+  return Check(one, comm, spoil).run();
+}
 
 }  // namespace plait::cli

@@ -100,7 +100,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
     packed_.emplace(view);
   }
   if (!one.bias) return;
-  bias_ = Guarded(one.out, 1, n);
+  bias_ = Guarded(one.bias_dtype, 1, n);
   tensor::fill_random(bias_.view(), one.seed * 16 + kSeedOfBias);
 }
 

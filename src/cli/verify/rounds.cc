@@ -12,10 +12,6 @@
 namespace plait::cli {
 namespace {
 
-// So many cases share a group, and with it mailboxes and what was prepared; then there is a new
-// one, over another link.
-constexpr std::size_t kCasesPerGroup = 12;
-
 // With the problem's description; empty: nothing is wrong.
 template <class Case>
 std::string described(const Case& one, Communicator& comm) {
@@ -43,7 +39,7 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
     const std::int64_t number = rounds.numbers[i];
     if (i % kCasesPerGroup == 0) first = i;
     const auto company = std::span(rounds.numbers).subspan(first, i + 1 - first);
-    hooks.begin(company);
+    hooks.begin(company, tally);
     try {
       if (i == first) {
         group.reset();

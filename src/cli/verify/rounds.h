@@ -1,6 +1,7 @@
 // The cases that one world of ranks runs, one after another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -11,6 +12,10 @@
 #include "plait/operator.h"
 
 namespace plait::cli {
+
+// So many cases share a group, and with it mailboxes and what was prepared; then there is a new
+// one, over another link.
+inline constexpr std::size_t kCasesPerGroup = 12;
 
 struct Rounds {
   std::uint64_t seed = 1;
@@ -27,8 +32,9 @@ struct Tally {
 
 struct RoundsHooks {
   std::function<void(std::int64_t done)> progress;
-  // Before a case; `numbers`, of which it is the last, run it again in the company that it has.
-  std::function<void(std::span<const std::int64_t> numbers)> begin;
+  // Before a case, with what those before it came to; `numbers`, of which it is the last, run it
+  // again in the company that it has.
+  std::function<void(std::span<const std::int64_t> numbers, const Tally& before)> begin;
   std::function<void(std::span<const std::int64_t> numbers, const std::string& sentence)> failure;
 };
 

@@ -1,0 +1,96 @@
+// plait verify notices what it is there for: every kind of wrong result is told in its own words.
+#include "cli/verify/check.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "conformance/ranks.h"
+#include "plait/communicator.h"
+
+namespace plait::cli {
+namespace {
+
+using conformance::contains;
+
+constexpr int kRanks = 2;
+
+VerifyCase some_case() {
+  return {.seed = 11,
+          .op = Operator::all_gather_matmul,
+          .m = 21,
+          .n = {70, 70},
+          .k = {33, 33},
+          .x = Dtype::bf16,
+          .weight = Dtype::bf16,
+          .out = Dtype::bf16,
+          .gathered = true,
+          .plans = {parse_plan("pipelined parts=3"), parse_plan("fused")},
+          .threads = {1, 1, 1}};
+}
+
+// What each rank says when rank 1's results are spoilt.
+std::array<std::string, kRanks> found(const Spoil& spoil) {
+  std::array<std::string, kRanks> all;
+  run_in_threads(kRanks, [&](Communicator& comm) {
+    all[static_cast<std::size_t>(comm.rank())] =
+        failure_of(some_case(), comm, comm.rank() == 1 ? spoil : Spoil());
+  });
+  EXPECT_EQ(all[0], "");
+  return all;
+}
+
+// The lowest bit of an element.
+void flip(const TensorView& view, std::int64_t row, std::int64_t col) {
+  auto* at = static_cast<std::byte*>(view.row(row)) + col * 2;
+  *at ^= std::byte{1};
+}
+
+TEST(VerifyCheck, FindsNothingWhereNothingIsWrong) { EXPECT_EQ(found({})[1], ""); }
+
+TEST(VerifyCheck, FindsABitOfAPlan) {
+  const auto all = found([](std::size_t plan, const TensorView& out, const TensorView&) {
+    if (plan == 2) flip(out, 20, 69);
+  });
+  EXPECT_TRUE(contains(all[1], "with the plan \"fused\": out differs from serial")) << all[1];
+}
+
+TEST(VerifyCheck, FindsAWrongSumThatAllPlansHave) {
+  const auto all = found([](std::size_t, const TensorView& out, const TensorView&) {
+    for (std::int64_t row = 0; row < out.rows; ++row)  // not all elements are looked at
+      std::memset(out.row(row), 0x42, out.row_bytes());
+  });
+  EXPECT_TRUE(contains(all[1], "] is 48.5 but the sum is ")) << all[1];
+}
+
+TEST(VerifyCheck, FindsABytePastTheEndOfARow) {
+  for (const std::size_t spoilt : {0, 1}) {
+    const auto all = found([&](std::size_t plan, const TensorView& out, const TensorView&) {
+      if (plan == spoilt) flip(out, 3, out.cols);
+    });
+    EXPECT_TRUE(contains(all[1], "bytes around out were written")) << all[1];
+  }
+}
+
+TEST(VerifyCheck, FindsAWrongGatheredX) {
+  for (const std::size_t spoilt : {0, 1}) {
+    const auto all = found([&](std::size_t plan, const TensorView&, const TensorView& gathered) {
+      if (plan == spoilt) flip(gathered, 0, 0);
+    });
+    EXPECT_TRUE(contains(
+        all[1], spoilt == 0 ? "gathered differs from the shards" : "gathered differs from serial"))
+        << all[1];
+  }
+}
+
+TEST(VerifyCheck, FindsBytesAroundAGatheredX) {
+  const auto all = found([](std::size_t plan, const TensorView&, const TensorView& gathered) {
+    if (plan == 1) flip(gathered, 20, gathered.cols + 1);
+  });
+  EXPECT_TRUE(contains(all[1], "bytes around gathered were written")) << all[1];
+}
+
+}  // namespace
+}  // namespace plait::cli
