@@ -7,6 +7,7 @@
 // says which plans are worth trying, and how far its word goes (`uncertainty`).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,19 +42,28 @@ struct ProductSize {
   std::int64_t k;
 };
 
+// How far the word of figures goes that are another world's, or nobody's.
+inline constexpr double kElsewhere = 0.1;
+
 struct MachineProfile {
   std::string machine;  // machine_fingerprint() of where it was measured; empty: built in
   int ranks = 2;        // how many worked at once, with so many threads each
   int threads = 1;
   std::vector<ProductRate> products;  // by kind, then by rows
   std::vector<TransportFigures> transports;
-  double copy = 4;           // bytes per ns that a rank copies to another
-  double sum = 8;            // bytes per ns that it reads and writes when it adds up
-  double chunk = 500;        // ns of work that a chunk costs besides
-  double start = 3000;       // ns that a product takes however small it is
-  double narrow = 0.1;       // by how much a product by 64 columns at a time is slower
-  double beside = 1.3;       // how many times as long copies and sums take amid a product
-  double uncertainty = 0.1;  // by how much, relatively, predictions may be wrong
+  double copy = 4;                  // bytes per ns that a rank copies to another
+  double sum = 8;                   // bytes per ns that it reads and writes when it adds up
+  double chunk = 500;               // ns of work that a chunk costs besides
+  double start = 3000;              // ns that a product takes however small it is
+  double narrow = 0.1;              // by how much a product by 64 columns at a time is slower
+  double beside = 1.3;              // how many times as long copies and sums take amid a product
+  double uncertainty = kElsewhere;  // by how much, relatively, predictions may be wrong
+
+  // The same for so many ranks and threads: what was measured with others tells less of these.
+  double uncertainty_of(int of_ranks, int of_threads) const {
+    const bool is_theirs = of_ranks == ranks && of_threads == threads;
+    return is_theirs ? uncertainty : std::max(uncertainty, kElsewhere);
+  }
 
   bool is_measured() const { return !machine.empty(); }
   bool operator==(const MachineProfile&) const = default;

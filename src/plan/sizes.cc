@@ -6,7 +6,8 @@ namespace plait {
 namespace {
 
 // Where partial sums are few, everybody gets all of them and adds them up alone: one step instead
-// of two. Two ranks send no more that way than they would with f32 in both steps.
+// of two. Two ranks send no more that way than they would with f32 in both steps; with every other
+// rank each of them sends, and adds up, as much again.
 constexpr std::int64_t kOneStepBytes = 256 * 1024;
 
 // So little is one chunk: to hand over a second one takes longer than the first is late.
@@ -16,13 +17,15 @@ constexpr std::int64_t kOneChunkBytes = 64 * 1024;
 constexpr std::int64_t kChunkElements = 64 * 1024;
 
 // Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
-// small ones, then, down to a panel's width. Where ranks read each other's memory there is little
-// to hide.
+// small ones, then, down to a panel's width; but where that leaves so many of them, panels go in
+// pairs: a chunk reads all of X, which may not stay in any cache.
 constexpr std::int64_t kChunksOverLink = 64;
-constexpr std::int64_t kChunksInMemory = 32;
+constexpr std::int64_t kEnoughOverLink = 32;
 
-// With so many, panels go in pairs: a chunk reads all of X, which may not stay in any cache.
-constexpr std::int64_t kEnoughChunks = 32;
+// Where ranks read each other's memory there is little to hide, and what wide chunks save the
+// product counts for more.
+constexpr std::int64_t kChunksInMemory = 16;
+constexpr std::int64_t kEnoughInMemory = 8;
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -81,7 +84,7 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
 }
 
 bool is_one_step(const PartialSums& sums, int world) {
-  return world > 1 && (sums.m < world || sums.bytes() <= kOneStepBytes);
+  return world > 1 && (sums.m < world || sums.bytes() * (world - 1) <= kOneStepBytes);
 }
 
 // Few rows make few bytes: then chunks are wider, but at least four.
@@ -91,11 +94,11 @@ std::int64_t suitable_chunk(const PartialSums& sums, bool linked) {
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
   const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
   if (linked) {
-    const std::int64_t pair = sums.n >= kEnoughChunks * 2 * kPanel ? 2 * kPanel : kPanel;
+    const std::int64_t pair = sums.n >= kEnoughOverLink * 2 * kPanel ? 2 * kPanel : kPanel;
     return std::min(std::max({round_up(sums.n / kChunksOverLink, kPanel), pair, least}), most);
   }
-  const std::int64_t enough = std::min(kFullSpeed, round_up(2 * sums.n / kChunksInMemory, kPanel));
-  return std::min(std::max({round_up(sums.n / kChunksInMemory, kPanel), enough, least}), most);
+  const std::int64_t wide = std::min(2 * kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
+  return std::min(std::max({round_up(sums.n / kChunksInMemory, kPanel), wide, least}), most);
 }
 
 }  // namespace plait

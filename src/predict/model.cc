@@ -46,7 +46,10 @@ Rest rest_of(const Machine& machine, const Step& step) {
   // Two products with half of the sequence each, because nobody attends to what comes later.
   const double attention =
       2 * 2 * tokens * static_cast<double>(step.sequence) / 2 * hidden / ranks * kAttentionTimes;
-  const double passes = tokens / ranks * size * (kRowPasses * hidden + kInnerPasses * inner);
+  // Where rows are not shared out between layers, every rank passes over all of them.
+  const double row_ranks = step.layers.sequence_parallel ? ranks : 1;
+  const double passes =
+      tokens * size * (kRowPasses * hidden / row_ranks + kInnerPasses * inner / ranks);
   const double head = 3 * 2 * tokens * hidden * static_cast<double>(model.vocab) / ranks;
   return {.attention = nanoseconds(blocks * attention / (rate * kAttentionShare)),
           .passes = nanoseconds(blocks * passes / machine.device.memory()),

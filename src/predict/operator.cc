@@ -37,14 +37,27 @@ struct Shares {
 
 // What leaves a product: partial sums, as they travel, or the result.
 Dtype product_out(const Problem& problem) {
-  const bool partial = is_compute_first(problem.op) && sums_over_ranks(problem.op);
-  return partial ? problem.wire : problem.out;
+  return ops::makes_partial_sums(problem.op) ? problem.wire : problem.out;
 }
 
 ProductBytes bytes_of(const Problem& problem) {
   return {.x = static_cast<double>(size_of(problem.x)),
           .weight = problem.weight_bytes,
           .out = static_cast<double>(size_of(product_out(problem)))};
+}
+
+// In bytes, whatever the dtype.
+std::size_t largest_matrix(const Problem& problem) {
+  constexpr double kMost = 1ULL << 46;  // what a process can address, twice over
+  const auto elements = [](std::int64_t rows, std::int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  const double bytes =
+      sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
+                                elements(problem.m, problem.n)});
+  PLAIT_CHECK(bytes <= kMost, "predict: m=", problem.m, " n=", problem.n, " k=", problem.k,
+              " is more than can be played");
+  return static_cast<std::size_t>(bytes);
 }
 
 class RankPlay {
@@ -99,24 +112,6 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
           .look = kLook,
           .records = records};
 }
-
-namespace {
-
-// In bytes, whatever the dtype.
-std::size_t largest_matrix(const Problem& problem) {
-  constexpr double kMost = 1ULL << 46;  // what a process can address, twice over
-  const auto elements = [](std::int64_t rows, std::int64_t columns) {
-    return static_cast<double>(rows) * static_cast<double>(columns);
-  };
-  const double bytes =
-      sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
-                                elements(problem.m, problem.n)});
-  PLAIT_CHECK(bytes <= kMost, "predict: m=", problem.m, " n=", problem.n, " k=", problem.k,
-              " is more than can be played");
-  return static_cast<std::size_t>(bytes);
-}
-
-}  // namespace
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
                 const Play& play) {

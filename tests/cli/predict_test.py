@@ -73,6 +73,12 @@ class PredictTest(CommandTest):
             self.assertIn("Predicted: 2 ranks, h100", page.read_text())
             ElementTree.fromstring(picture.read_text())
 
+    def test_a_long_thin_problem_is_no_large_one(self):
+        found = self.json("matmul-all-reduce", "--m", 1 << 24, "--n", 64, "--k", 64, "--schedule", "serial")
+        self.assertGreater(found["t_gemm_ms"], 0)
+        self.assertIn("is more than can be played",
+                      self.refusal("matmul-all-reduce", "--m", 1 << 24, "--n", 1 << 24, "--k", 64))
+
     def test_several_sizes_are_a_list(self):
         found = self.json("all-gather-matmul", "--m", "512,1024", "--n", 4096, "--k", 4096, "--plan", "fused chunk=64")
         self.assertEqual([(one["m"], one["schedules"][1]["plan"]) for one in found],
@@ -117,6 +123,10 @@ class PredictTest(CommandTest):
             self.assertIn(part, text)
         self.assertIn("+7.85 %", self.predict("llama2-70b", "--tokens", 1024, "--schedule", "fused"))
         found = self.json("llama2-7b", *words)
+        whole = self.json("llama2-7b", *words, "--whole-rows")
+        self.assertGreater(whole["rest_ms"], 1.01 * found["rest_ms"])
+        short = self.json("llama2-7b", "--tp", 4, "--tokens", 1024, "--schedule", "fused")
+        self.assertEqual(short["sequence"], 1024)
         self.assertEqual([one["plan"] for one in found["plans"]], ["serial", "pipelined parts=2", "fused"])
         for one in found["plans"]:
             layers = sum(layer["forward_ms"] + layer["backward_ms"] for layer in one["layers"])
@@ -136,6 +146,7 @@ class PredictTest(CommandTest):
                 (("lama2-70b",), "did you mean llama2-70b"),
                 (("llama2-70b", "--tp", 300), "no more than 256 ranks share a layer here"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
+                (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "nor one of nvlink4"),
                 ((*op, "--device", "cpu"), "a processor has no usual network"),

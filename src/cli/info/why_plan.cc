@@ -12,7 +12,8 @@
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
 #include "cli/launch/seats.h"
-#include "plait/link.h"
+#include "cli/launch/words.h"
+#include "comm/emulated/link_clock.h"
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/machine.h"
@@ -52,7 +53,7 @@ PlanKey completed(PlanKey key) {
               "w=", key.weight, " is no weight; bf16, s8:channel and s8:group=128 are some");
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
   if (key.threads == 0) key.threads = threads_of(key.world);
-  if (const auto link = base::env("PLAIT_LINK"); link && !key.link) key.link = parse_link(*link);
+  if (!key.link) key.link = comm::link_from_environment();
   return key;
 }
 
@@ -90,16 +91,17 @@ std::string show_source(const PlanChoice& choice) {
   }
   const Prediction& chosen = prediction_of(choice, choice.chosen);
   const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
+  const double uncertainty = choice.profile.uncertainty_of(choice.key.world, choice.key.threads);
   std::string text =
       choice.chosen.schedule == Schedule::serial
           ? fmt::format(
                 "It is \"serial\", by the cost model: none is faster by more than the {:.0f} "
                 "% that predictions may be off.\n",
-                100 * choice.profile.uncertainty)
+                100 * uncertainty)
           : fmt::format(
                 "It is \"{}\", by the cost model: {:.2f} times as fast as serial; "
                 "two plans' predictions may be {:.0f} % off each other.\n",
-                name(choice.chosen), serial.total / chosen.total, 100 * choice.profile.uncertainty);
+                name(choice.chosen), serial.total / chosen.total, 100 * uncertainty);
   return text +
          (choice.cache_refusal.empty()
               ? fmt::format("No measured plan for it is in {}.\n",
@@ -111,8 +113,9 @@ std::string show_source(const PlanChoice& choice) {
 
 std::string show_profile_source(const PlanChoice& choice) {
   if (choice.profile.is_measured())
-    return fmt::format("The machine's profile was measured, with {} ranks of {} threads.\n",
-                       choice.profile.ranks, choice.profile.threads);
+    return fmt::format("The machine's profile was measured, with {} of {}.\n",
+                       show_count(choice.profile.ranks, "rank"),
+                       show_count(choice.profile.threads, "thread"));
   std::string text = "The profile is built in, of no particular machine";
   if (!choice.profile_refusal.empty()) text += ": " + choice.profile_refusal;
   return text + "; plait tune --profile measures this one.\n";
@@ -196,7 +199,7 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
           {"measured_ns", choice.measured ? Json(choice.measured->nanoseconds) : Json()},
           {"measured_serial_ns", choice.measured ? Json(choice.measured->serial) : Json()},
           {"profile", choice.profile.is_measured() ? "measured" : "built in"},
-          {"uncertainty", choice.profile.uncertainty},
+          {"uncertainty", choice.profile.uncertainty_of(choice.key.world, choice.key.threads)},
           {"plans", std::move(plans)}};
 }
 

@@ -50,7 +50,7 @@ struct Wishes {
   MachineWords machine = {};
   PlanWords plan = {};
   std::string tokens = "8192";
-  std::string sequence = "4096";
+  std::string sequence = {};
   std::string wire = "bf16";
   bool whole_rows = false;
   bool column_backward = false;
@@ -109,8 +109,7 @@ std::string show_published(const Model& model) {
     if (one.model == model.name)
       return fmt::format(
           "For comparison: MindSpeed CoC's makers say {:+.2f} % of a whole step, on Ascend "
-          "devices, "
-          "with 8 ranks,\nof batch, sequence and baseline that are not stated.\n",
+          "devices, with 8 ranks,\nof batch, sequence and baseline that are not stated.\n",
           100 * one.gain);
   }
   return {};
@@ -188,16 +187,22 @@ ModelPrediction understand(const Model& model, const Wishes& wishes) {
   ModelPrediction prediction = {
       .step = {.model = &model,
                .tokens = read_number("--tokens", wishes.tokens, 1, kMostTokens),
-               .sequence = read_number("--sequence", wishes.sequence, 1, kMostTokens)},
+               .sequence = 0},
       .machine = read_machine(wishes.machine, "--tp"),
-      .plans = read_plans(Operator::all_gather_matmul, wishes.plan),
+      .plans = read_plans(Operator::matmul_all_reduce, wishes.plan),
       .blocks = {},
       .rest = {}};
+  predict::Step& step = prediction.step;
+  step.sequence = wishes.sequence.empty()
+                      ? std::min<std::int64_t>(4096, step.tokens)
+                      : read_number("--sequence", wishes.sequence, 1, kMostTokens);
+  PLAIT_CHECK(step.sequence <= step.tokens, "--sequence ", step.sequence,
+              " is longer than --tokens ", step.tokens);
   // Twice as many are more than a machine of 24 GB has room for.
   constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
               ": no more than ", kMostRanks, " ranks share a layer here");
-  predict::LayerProblem& layers = prediction.step.layers;
+  predict::LayerProblem& layers = step.layers;
   layers.wire = read_dtype("--wire", wishes.wire);
   layers.sequence_parallel = !wishes.whole_rows;
   layers.column_backward = wishes.column_backward;
@@ -222,7 +227,7 @@ int predict_model(const Model& model, Words words) {
   Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
   add_options(options, wishes.machine, "--tp");
   options.add("--tokens", "N", wishes.tokens, "of a micro-batch (default: 8192)");
-  options.add("--sequence", "N", wishes.sequence, "tokens of a sequence (default: 4096)");
+  options.add("--sequence", "N", wishes.sequence, "tokens of a sequence (default: 4096, or all)");
   options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: bf16)");
   options.add_flag("--whole-rows", wishes.whole_rows,
                    "not sequence parallel: every rank has all rows between layers");

@@ -1,0 +1,50 @@
+// What plans that don't say it are cut by.
+#include "plan/sizes.h"
+
+#include <gtest/gtest.h>
+
+namespace plait {
+namespace {
+
+std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked) {
+  return suitable_chunk({.m = m, .n = n, .dtype = Dtype::f32}, linked);
+}
+
+TEST(Sizes, AChunkInMemoryIsWide) {
+  EXPECT_EQ(chunk(2048, 4096, false), 512);    // eight of them
+  EXPECT_EQ(chunk(2048, 8192, false), 512);    // sixteen
+  EXPECT_EQ(chunk(2048, 16384, false), 1024);  // and no more
+  EXPECT_EQ(chunk(2048, 2048, false), 256);    // eight, of what there is
+}
+
+TEST(Sizes, AChunkOverALinkIsNarrow) {
+  EXPECT_EQ(chunk(2048, 2048, true), 64);
+  EXPECT_EQ(chunk(2048, 4096, true), 128);  // in pairs of panels, of which there are enough
+  EXPECT_EQ(chunk(2048, 8192, true), 128);
+  EXPECT_EQ(chunk(2048, 16384, true), 256);  // one of 64
+}
+
+TEST(Sizes, FewRowsMakeWideChunksButFourOfThem) {
+  for (const bool linked : {false, true}) {
+    EXPECT_EQ(chunk(128, 8192, linked), 512) << linked;
+    EXPECT_EQ(chunk(16, 8192, linked), 2048) << linked;
+    EXPECT_EQ(chunk(1, 8192, linked), 8192) << linked;  // too few bytes for two
+    EXPECT_EQ(chunk(2048, 64, linked), 64) << linked;
+    EXPECT_EQ(chunk(0, 4096, linked), 4096) << linked;
+  }
+}
+
+TEST(Sizes, OneStepIsForFewSumsOfFewRanks) {
+  const auto one_step = [](std::int64_t m, std::int64_t n, int world) {
+    return is_one_step({.m = m, .n = n, .dtype = Dtype::f32}, world);
+  };
+  EXPECT_FALSE(one_step(1, 64, 1));
+  EXPECT_TRUE(one_step(16, 4096, 2));
+  EXPECT_FALSE(one_step(17, 4096, 2));
+  EXPECT_TRUE(one_step(9, 1024, 8));
+  EXPECT_FALSE(one_step(16, 4096, 8));
+  EXPECT_TRUE(one_step(7, 1 << 20, 8));  // fewer rows than owners
+}
+
+}  // namespace
+}  // namespace plait
