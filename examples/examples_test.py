@@ -170,7 +170,7 @@ class Examples(unittest.TestCase):
             for _ in range(2):  # what the first start has found, the second one knows
                 done = run(COMMAND, "run", "-n", 2, "--", EXAMPLES / "06_tune", cache)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                said = re.findall(r'rank \d of 2: after 40 calls the plan is "(.+)"; y\[2\]\[3\] = 512\n', done.stdout)
+                said = re.findall(r'rank \d of 2: after 50 calls the plan is "(.+)"; y\[2\]\[3\] = 512\n', done.stdout)
                 self.assertEqual(len(said), 2, done.stdout)
                 lines = cache.read_text().splitlines()
                 self.assertEqual(len(lines), 3)

@@ -26,15 +26,18 @@ struct AutomaticOptions {
   std::optional<std::string> cache = {};
 
   // Whether blocking calls of problems that were never measured try some plans, call after call,
-  // until the fastest is known. Some of these calls are slower than they could be. Rank 0 adds what
-  // was found to the cache.
-  bool online = false;
+  // until the fastest is known. Some of these calls are slower than they could be. What was found
+  // is added to the cache, by one rank of those that have the same. nullopt: as the settings say
+  // (tune_online).
+  std::optional<bool> online = {};
 };
 
 // Collective. Ranks that have no cache, or no profile, go by those of the ranks that do. Where two
 // ranks have different ones, or are different machines, all of them get Error{mismatch}; a file
-// that is of another machine or can't be read is refused on all ranks, in one sentence. The source
-// is of this communicator's ranks alone, which must stay where it is as long as the source lives.
+// that is of another machine or can't be read is refused on all ranks, in one sentence, but left
+// alone, with a remark on standard error, where nobody has named it: neither `cache` nor a setting.
+// The source is of this communicator's ranks alone, which must stay where it is as long as the
+// source lives.
 PLAIT_EXPORT std::unique_ptr<PlanSource> automatic_plans(Communicator& comm,
                                                          const AutomaticOptions& options = {});
 

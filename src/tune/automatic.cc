@@ -2,13 +2,16 @@
 // the model thinks.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/host.h"
 #include "base/parallel.h"
 #include "plait/settings.h"
 #include "plait/tune.h"
@@ -28,7 +31,7 @@ class Automatic final : public PlanSource {
     PlanCache cache;
     MachineProfile profile;
     int threads;
-    std::string path;  // empty: what is found out is not kept
+    std::string path;  // empty: what is found out is not kept by this rank
   };
 
   Automatic(Parts parts, bool online, Communicator& comm)
@@ -38,56 +41,55 @@ class Automatic final : public PlanSource {
         path_(std::move(parts.path)) {
     if (!online) return;
     online_ = std::make_unique<tune::Online>(
-        comm, model_, [this, keeps = comm.rank() == 0](const auto& key, const auto& entry) {
-          Known* known = known_of(key);
-          known->plan = entry.plan;
-          known->decided = true;
-          if (keeps) keep(key, entry);
+        comm, model_, [this](const PlanKey& key, const PlanCache::Entry& entry) {
+          known_[key] = {.plan = entry.plan, .decided = true};
+          keep(key, entry);
         });
   }
 
   std::optional<Plan> find(const PlanKey& key) const override {
     const PlanKey whole = settled(key);
-    if (const Known* known = known_of(whole); known->decided) return known->plan;
+    if (const Known& known = known_of(whole); known.decided) return known.plan;
     return online_->find(whole);
   }
 
   std::optional<Plan> next(const PlanKey& key) const override {
     const PlanKey whole = settled(key);
-    if (const Known* known = known_of(whole); known->decided) return known->plan;
+    if (const Known& known = known_of(whole); known.decided) return known.plan;
     return online_->next(whole);
   }
 
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override {
     const PlanKey whole = settled(key);
-    if (!known_of(whole)->decided) online_->took(whole, plan, nanoseconds);
+    if (!known_of(whole).decided) online_->took(whole, plan, nanoseconds);
   }
 
  private:
   // What a call is answered at once: to ask the model takes longer than a small product.
   struct Known {
-    PlanKey key;
     Plan plan;
     bool decided;  // or to be found out
   };
-  static constexpr std::size_t kMostKnown = 64;
-
-  // The last one asked for stands first.
-  Known* known_of(const PlanKey& key) const {
-    const auto found = std::find_if(known_.begin(), known_.end(),
-                                    [&](const Known& one) { return one.key == key; });
-    if (found != known_.end()) {
-      std::rotate(known_.begin(), found, found + 1);
-      return &known_.front();
+  struct Hash {
+    std::size_t operator()(const PlanKey& key) const {
+      std::size_t all = std::hash<std::string>()(key.weight);
+      for (const std::int64_t one : {key.m, key.n, key.k, static_cast<std::int64_t>(key.op)})
+        all = all * 1'000'003 + static_cast<std::size_t>(one);
+      return all;
     }
+  };
+  static constexpr std::size_t kMostKnown = 8192;
+
+  // Where there are too many, all are asked for again: only a program whose problems are all
+  // different has so many.
+  const Known& known_of(const PlanKey& key) const {
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    if (known_.size() == kMostKnown) known_.clear();
     const auto cached = cache_.find(key);
-    const bool decided = cached || !online_;
-    if (known_.size() == kMostKnown) known_.pop_back();
-    known_.insert(known_.begin(),
-                  {.key = key,
-                   .plan = cached || !decided ? cached.value_or(Plan{}) : model_.choose(key),
-                   .decided = decided});
-    return &known_.front();
+    const bool decided = cached || !online_ || !online_->tries(key);
+    const Plan plan = cached ? *cached : decided ? model_.choose(key) : Plan{};
+    return known_.emplace(key, Known{.plan = plan, .decided = decided}).first->second;
   }
 
   // All ranks have so many threads, whatever a single one may have.
@@ -96,12 +98,13 @@ class Automatic final : public PlanSource {
     return key;
   }
 
-  // A file that can't be written costs what was found out, and nobody's call.
-  void keep(const PlanKey& key, const PlanCache::Entry& entry) const noexcept try {
+  // With all that the ranks have agreed on: where another host's file was the only one, this one's
+  // would otherwise differ from it. A file that can't be written costs what was found out, and
+  // nobody's call.
+  void keep(const PlanKey& key, const PlanCache::Entry& entry) noexcept try {
     if (path_.empty()) return;
-    PlanCache one(cache_.machine());
-    one.add(key, entry);
-    save_cache(path_, one);
+    cache_.add(key, entry);
+    save_cache(path_, cache_);
   } catch (const std::exception&) {
     return;
   }
@@ -111,13 +114,14 @@ class Automatic final : public PlanSource {
   int threads_;
   std::string path_;
   std::unique_ptr<tune::Online> online_;  // null: nothing is tried
-  mutable std::vector<Known> known_;
+  mutable std::unordered_map<PlanKey, Known, Hash> known_;
 };
 
 struct Files {
   std::string path;  // of the cache
   std::optional<std::string> cache;
   std::optional<std::string> profile;
+  bool online = false;
   std::string refusal;
 };
 
@@ -126,12 +130,14 @@ struct Files {
 Files read_files(const AutomaticOptions& options, const std::string& machine, bool speaks) try {
   Files files;
   bool is_named = true;
-  if (options.cache) {
+  if (options.cache && options.online) {
     files.path = *options.cache;
+    files.online = *options.online;
   } else {
     const plan::Loaded loaded = plan::load(plan::process_environment());
-    files.path = loaded.settings.plan_cache;
-    is_named = loaded.origins.contains("plan_cache");
+    files.path = options.cache.value_or(loaded.settings.plan_cache);
+    files.online = options.online.value_or(loaded.settings.tune_online);
+    is_named = options.cache || loaded.origins.contains("plan_cache");
   }
   if (files.path.empty()) return files;
   try {
@@ -143,11 +149,11 @@ Files read_files(const AutomaticOptions& options, const std::string& machine, bo
     const std::string remark =
         base::sentence("automatic_plans: plans are neither read nor kept: ", error.what(), '\n');
     if (speaks) std::fputs(remark.c_str(), stderr);
-    return {};
+    return {.path = {}, .cache = {}, .profile = {}, .online = files.online, .refusal = {}};
   }
   return files;
 } catch (const Error& error) {
-  return {.path = {}, .cache = {}, .profile = {}, .refusal = error.what()};
+  return {.path = {}, .cache = {}, .profile = {}, .online = false, .refusal = error.what()};
 }
 
 bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
@@ -173,6 +179,15 @@ void check_refusals(const std::string& mine, Communicator& comm) {
   }
 }
 
+// The path, on the first rank of those that have the same file; on others empty.
+std::string kept_here(const std::string& path, Communicator& comm) {
+  const std::string file =
+      base::sentence(base::boot_id(), ' ', base::namespace_id("mnt"), ' ', path);
+  const std::vector<std::string> all = tune::gather_text(file, comm);
+  const auto first = std::find(all.begin(), all.end(), file) - all.begin();
+  return first == comm.rank() ? path : std::string();
+}
+
 }  // namespace
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
@@ -180,6 +195,7 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
   const Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
+  tune::agree_on("wishes to tune online", files.online ? "yes" : "no", comm);
   const auto cache = tune::agree_on("plan caches", files.cache, comm);
   const auto profile = tune::agree_on("profiles of their machine", files.profile, comm);
   const int threads = tune::least(base::thread_count(0), comm);
@@ -187,8 +203,8 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
       Automatic::Parts{.cache = cache ? PlanCache::parse(*cache) : PlanCache(machine),
                        .profile = profile ? parse_profile(*profile) : built_in_profile(),
                        .threads = threads,
-                       .path = files.path},
-      options.online, comm);
+                       .path = kept_here(files.path, comm)},
+      files.online, comm);
 }
 
 }  // namespace plait

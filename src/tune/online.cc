@@ -15,12 +15,17 @@ constexpr std::size_t kPlans = 4;
 // Turns that count; the one before them finds cold caches and prepares what is run.
 constexpr std::size_t kTurns = 5;
 
+// Of the runoff.
+constexpr std::size_t kFinalists = 2;
+
 // Somebody whose problems are all different would never come to an end.
 constexpr std::size_t kMostTrials = 1024;
 
 }  // namespace
 
-std::size_t Online::calls(std::size_t plans) { return plans * (1 + kTurns); }
+std::size_t Online::calls(std::size_t plans) {
+  return (plans + (plans > 1 ? kFinalists : 0)) * (1 + kTurns);
+}
 
 Online::Trial* Online::trial_of(const PlanKey& key) const {
   const std::string text = name(key);
@@ -51,10 +56,11 @@ void Online::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds
   // Somebody else's word came before this one's: nothing was tried.
   if (plan != trial->plans[trial->times.size() % trial->plans.size()]) return;
   trial->times.push_back(static_cast<float>(nanoseconds));
-  if (trial->times.size() == calls(trial->plans.size())) decide(key, *trial);
+  if (trial->times.size() == trial->plans.size() * (1 + kTurns)) decide(key, *trial);
 }
 
-void Online::decide(const PlanKey& key, Trial& trial) const {
+// By plan, what the slowest rank took in each turn that counts. Collective.
+std::vector<std::vector<double>> Online::everybodys_times(const Trial& trial) const {
   const std::size_t count = trial.times.size();
   std::vector<float> all(count * static_cast<std::size_t>(comm_.world()));
   all_gather({trial.times.data(), count}, {all.data(), all.size()}, comm_,
@@ -65,14 +71,24 @@ void Online::decide(const PlanKey& key, Trial& trial) const {
     for (std::size_t at = call; at < all.size(); at += count) most = std::max(most, all[at]);
     times[call % trial.plans.size()].push_back(double{most});
   }
+  return times;
+}
+
+void Online::decide(const PlanKey& key, Trial& trial) const {
+  const std::vector<std::vector<double>> times = everybodys_times(trial);
   std::size_t best = 0;
   for (std::size_t i = 1; i < times.size(); ++i) {
     if (is_clearly_faster(times[i], times[0]) &&
         compare(times[i], times[0]) < compare(times[best], times[0]))
       best = i;
   }
-  trial.decision = trial.plans[best];
   trial.times.clear();
+  if (best != 0 && !trial.is_runoff) {
+    trial.plans = {trial.plans[0], trial.plans[best]};
+    trial.is_runoff = true;
+    return;
+  }
+  trial.decision = trial.plans[best];
   if (settled_) {
     settled_(key, {.plan = trial.plans[best],
                    .nanoseconds = static_cast<std::int64_t>(median(times[best])),

@@ -36,17 +36,24 @@ class Online final : public PlanSource {
   // Collective with the last call of a trial.
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
 
-  // Calls that a problem's trials take, of so many plans.
+  // Whether this problem has, or can have, a trial: there is room for so many.
+  bool tries(const PlanKey& key) const { return trial_of(key) != nullptr; }
+
+  // Calls that a problem's trials take at most, of so many plans.
   static std::size_t calls(std::size_t plans);
 
  private:
+  // All plans take turns; then the best of them alone beside serial, whose times are not those that
+  // it was chosen by: of many that are equally fast, one always was lucky.
   struct Trial {
     std::vector<Plan> plans;
     std::vector<float> times;  // by call
+    bool is_runoff = false;
     std::optional<Plan> decision;
   };
 
   Trial* trial_of(const PlanKey& key) const;
+  std::vector<std::vector<double>> everybodys_times(const Trial& trial) const;
   void decide(const PlanKey& key, Trial& trial) const;
 
   Communicator& comm_;

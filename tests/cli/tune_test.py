@@ -91,6 +91,12 @@ class TuneTest(TuneCase):
         self.assertIn(" w=s8:channel ", one["problem"])
         self.assertAlmostEqual(one["speedup"], one["serial_ms"] / one["ms"])
 
+    def test_over_the_link_that_programs_would_find(self):
+        self.environment["PLAIT_LINK"] = "1gbit,5us"
+        self.give_profile()
+        self.tune("--op", "matmul-all-reduce", *SMALL)
+        self.assertEqual([key.split()[-1] for key, *_ in self.entries()], ["link=1gbit,5us"])
+
     def test_under_plait_run(self):
         self.give_profile()
         result = self.plait("run", "-n", 2, "--", PLAIT, "tune", *SMALL)
@@ -107,6 +113,31 @@ class TuneTest(TuneCase):
         # Three ranks have 43, 43 and 42 columns of the 128.
         self.assertTrue(key.startswith("op=all_gather_matmul m=32 n=128 k=64 "), key)
         self.assertIn(" ranks=3 ", key)
+
+    def test_what_a_source_says_itself(self):
+        for words, sentence in [
+            (("--from", "x", "--m", 8), "--from says itself what --m 8 would say"),
+            (("--from", "x", "--ranks", 8), "--from says itself what --ranks 8 would say"),
+            (("--from", "x", "--dtype", "bf16"), "--from says itself what --dtype bf16 would say"),
+            (("--model", "llama2-7b", "--op", "matmul-all-gather"),
+             "--model says itself what --op matmul-all-gather would say"),
+            (("--no-sequence-parallel", *SMALL), "--no-sequence-parallel is said of a --model"),
+        ]:
+            self.assert_says(self.plait("tune", *words), 2, f"plait tune: {sentence}")
+
+    def test_a_timelines_ranks_are_those_that_it_was_of(self):
+        self.give_profile()
+        timeline = self.folder / "trace.json"
+        call = "call op={} m=32 n=64 k=64 ranks=2 threads=1 transport=threads"
+        timeline.write_text(json.dumps({"traceEvents": [
+            {"pid": rank, "name": call.format(op)} for rank in (0, 1) for op in ("matmul", "all_gather_matmul")]}))
+        self.tune("--from", timeline, "--plans", 1, "--seconds", 0.05)
+        ((key, *_),) = self.entries()
+        self.assertIn(" ranks=2 threads=1 transport=threads", key)
+        timeline.write_text(json.dumps({"traceEvents": [{"pid": 0, "name": call.format("matmul").replace("ranks=2",
+                                                                                                        "ranks=1")}]}))
+        self.assert_says(self.plait("tune", "--from", timeline), 2,
+                         f"plait tune: --from {timeline} has no operator but matmul, which has one plan")
 
     def test_calls_of_a_timeline_are_paired_before_they_are_compared(self):
         self.give_profile()
@@ -243,8 +274,24 @@ class WhyTest(TuneCase):
         self.assertIn('It is "serial", by the cost model: none is faster by more than the 10 % that predictions '
                       "may be off.\n", page)
 
+    def test_what_is_not_said_is_as_a_program_finds_it(self):
+        self.environment.update(OMP_NUM_THREADS="3", PLAIT_TRANSPORT="threads", PLAIT_LINK="1gbit,5us")
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=64 n=64 k=64").stdout)
+        self.assertEqual(found["problem"], "op=matmul_all_reduce m=64 n=64 k=64 x=bf16 w=bf16 out=bf16 wire=f32 "
+                                           "ranks=2 threads=3 transport=threads link=1gbit,5us")
+        found = json.loads(self.plait("info", "--json", "--why", self.WHY + " transport=shm").stdout)
+        self.assertIn(" threads=1 transport=shm link=1gbit,5us", found["problem"])
+
+    def test_a_link_that_cannot_be_read(self):
+        self.environment["PLAIT_LINK"] = "rope"
+        self.assert_says(self.plait("info", "--why", "op=matmul-all-reduce m=64 n=64 k=64"), 2,
+                         'plait info: PLAIT_LINK: the link "rope" is not like "25gbit,5us": a bandwidth, a latency, '
+                         "or both")
+
     def test_what_it_cannot_explain(self):
         for words, sentence in [
+            ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9", "w=s9 is no weight; bf16, s8:channel and s8:group=128 are some"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8 " lacks n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 hosts=2",
              "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, "

@@ -174,6 +174,56 @@ TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
                  {});
 }
 
+TEST_F(AutomaticPlans, AreNotToldToOneRankToMeasure) {
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const Error error = expect_error(Code::mismatch, [&] {
+                     automatic_plans(comm, {.cache = path(), .online = comm.rank() == 1});
+                   });
+                   EXPECT_TRUE(contains(error.what(), "different wishes to tune online"))
+                       << error.what();
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, MeasureWhereTheSettingsSaySo) {
+  setenv("PLAIT_TUNE_ONLINE", "true", 1);
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.cache = path()});
+                   const Plan first = *plans->next(problem(2));
+                   plans->took(problem(2), first, 10);
+                   EXPECT_NE(plans->next(problem(2)), first);
+                   const auto quiet = automatic_plans(comm, {.cache = path(), .online = false});
+                   EXPECT_EQ(quiet->next(problem(2)), quiet->find(problem(2)));
+                 },
+                 {});
+  unsetenv("PLAIT_TUNE_ONLINE");
+}
+
+// Each rank has a file of its own, as on several hosts, and only one had plans already.
+TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
+  save_cache(path("1"), cache_with(kOdd, 2));
+  for (int start = 0; start < 2; ++start) {
+    run_as_threads(2,
+                   [&](Communicator& comm) {
+                     const std::string mine = path(std::to_string(comm.rank()));
+                     const auto plans = automatic_plans(comm, {.cache = mine, .online = true});
+                     PlanKey other = problem(2);
+                     other.m = 80;
+                     EXPECT_EQ(plans->next(problem(2)), kOdd);
+                     for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
+                       plans->took(other, *plans->next(other), 10);
+                   },
+                   {});
+    const auto one = load_cache(path("0"), machine_fingerprint());
+    const auto two = load_cache(path("1"), machine_fingerprint());
+    ASSERT_TRUE(one && two);
+    EXPECT_EQ(one->entries().size(), 2U);
+    EXPECT_EQ(one->text(), two->text());
+  }
+}
+
 TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
   run_as_threads(2,
                  [&](Communicator& comm) {

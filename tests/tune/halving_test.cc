@@ -57,7 +57,8 @@ TEST(Halving, DoesNotMeasureSlowOnesForLong) {
   EXPECT_GT(calls[0], 20);
 }
 
-// Two that are the same, with times that scatter by a tenth: one of them looks faster now and then.
+// Two that are the same, with times that scatter by a tenth: one of them looks faster now and then,
+// which costs nobody anything. With the fewest turns that is one time in six.
 TEST(Halving, RarelyTakesChanceForSpeed) {
   std::mt19937 random(7);
   const auto time = [&](std::size_t) {
@@ -65,7 +66,7 @@ TEST(Halving, RarelyTakesChanceForSpeed) {
   };
   int others = 0;
   for (int round = 0; round < 200; ++round) others += halve(6, 0, time).winner != 0 ? 1 : 0;
-  EXPECT_LT(others, 80);
+  EXPECT_LT(others, 50);
 }
 
 TEST(Ratios, SayWhatIsClear) {

@@ -26,37 +26,64 @@ std::int64_t time_of(const Plan& plan, const Plan& fastest, int rank) {
   return (plan == fastest ? 500 : 1000) + 10 * rank;
 }
 
+// Where one is alone there is no second trial.
+std::size_t calls_of_a_plan() { return Online::calls(1); }
+
 TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
   const CostModel model(built_in_profile());
   const auto plans = shortlist(model, problem(), 4);
   ASSERT_EQ(plans.size(), 5U);
   for (const Plan& fastest : plans) {
-    run_as_threads(3,
-                   [&](Communicator& comm) {
-                     std::vector<PlanCache::Entry> settled;
-                     const Online online(comm, model,
-                                         [&](const PlanKey& key, const PlanCache::Entry& entry) {
-                                           EXPECT_EQ(key, problem());
-                                           settled.push_back(entry);
-                                         });
-                     std::set<std::string> tried;
-                     for (std::size_t call = 0; call < Online::calls(plans.size()); ++call) {
-                       EXPECT_TRUE(settled.empty());
-                       const Plan plan = *online.next(problem());
-                       tried.insert(name(plan));
-                       online.took(problem(), plan, time_of(plan, fastest, comm.rank()));
-                     }
-                     EXPECT_EQ(tried.size(), plans.size());
-                     ASSERT_EQ(settled.size(), 1U);
-                     EXPECT_EQ(settled[0].plan, fastest);
-                     EXPECT_EQ(settled[0].nanoseconds, 520);  // of the slowest rank
-                     EXPECT_EQ(online.next(problem()), fastest);
-                     EXPECT_EQ(online.find(problem()), fastest);
-                     online.took(problem(), fastest, 1);
-                     EXPECT_EQ(online.next(problem()), fastest);
-                   },
-                   {});
+    run_as_threads(
+        3,
+        [&](Communicator& comm) {
+          std::vector<PlanCache::Entry> settled;
+          const Online online(comm, model, [&](const PlanKey& key, const PlanCache::Entry& entry) {
+            EXPECT_EQ(key, problem());
+            settled.push_back(entry);
+          });
+          std::set<std::string> tried;
+          std::size_t calls = 0;
+          for (; settled.empty() && calls < Online::calls(plans.size()); ++calls) {
+            const Plan plan = *online.next(problem());
+            tried.insert(name(plan));
+            online.took(problem(), plan, time_of(plan, fastest, comm.rank()));
+          }
+          EXPECT_EQ(tried.size(), plans.size());
+          // What is faster than serial has to be so once more.
+          const std::size_t alone = plans.size() * calls_of_a_plan();
+          EXPECT_EQ(calls,
+                    fastest.schedule == Schedule::serial ? alone : Online::calls(plans.size()));
+          ASSERT_EQ(settled.size(), 1U);
+          EXPECT_EQ(settled[0].plan, fastest);
+          EXPECT_EQ(settled[0].nanoseconds, 520);  // of the slowest rank
+          EXPECT_EQ(online.next(problem()), fastest);
+          EXPECT_EQ(online.find(problem()), fastest);
+          online.took(problem(), fastest, 1);
+          EXPECT_EQ(online.next(problem()), fastest);
+        },
+        {});
   }
+}
+
+// In the first trial one of them was lucky.
+TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
+  const CostModel model(built_in_profile());
+  const Plan lucky = shortlist(model, problem(), 4)[2];
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const Online online(comm, model);
+                   for (std::size_t call = 0; call < Online::calls(5); ++call) {
+                     const Plan plan = *online.next(problem());
+                     const bool is_luck = plan == lucky && call < 5 * calls_of_a_plan();
+                     if (call >= 5 * calls_of_a_plan()) {
+                       EXPECT_TRUE(plan == lucky || plan.schedule == Schedule::serial);
+                     }
+                     online.took(problem(), plan, is_luck ? 500 : 1000);
+                   }
+                   EXPECT_EQ(online.next(problem()), parse_plan("serial"));
+                 },
+                 {});
 }
 
 TEST(Online, StaysSerialWhereNobodyIsClearlyFaster) {

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
+#include "ops/shapes.h"
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/cache.h"
@@ -38,14 +39,14 @@ constexpr Options::About kAbout = {
 
 // As typed.
 struct Wishes {
-  std::string ops = "matmul-all-reduce";
+  std::string ops = {};
   SizeWords sizes = {};
   std::string model = {};
   bool no_sequence_parallel = false;
   std::string from = {};
-  std::string x = "bf16";
+  std::string x = {};
   std::string out = {};
-  std::string wire = "f32";
+  std::string wire = {};
   std::string weight = {};
   std::string ranks = {};
   std::string tp = {};
@@ -107,9 +108,9 @@ void add_other_options(Options& options, Wishes& wishes) {
 // All but the operator and the sizes.
 PlanKey read_usual(const Wishes& wishes) {
   PlanKey key = {.op = Operator::matmul, .m = 0, .n = 0, .k = 0};
-  key.x = read_dtype("--dtype", wishes.x);
+  if (!wishes.x.empty()) key.x = read_dtype("--dtype", wishes.x);
   key.out = wishes.out.empty() ? key.x : read_dtype("--out", wishes.out);
-  key.wire = read_dtype("--wire", wishes.wire);
+  if (!wishes.wire.empty()) key.wire = read_dtype("--wire", wishes.wire);
   key.weight = wishes.weight.empty() ? std::string(name(key.x)) : wishes.weight;
   PLAIT_CHECK(key.weight != "plain", "--weight plain is never tuned for: weights are packed");
   check_weight_kind(key.weight);
@@ -143,7 +144,8 @@ std::vector<PlanKey> read_model(const Wishes& wishes, PlanKey usual) {
 
 std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) {
   std::vector<PlanKey> problems;
-  for (const std::string& spelling : read_list("--op", wishes.ops)) {
+  const std::string ops = wishes.ops.empty() ? "matmul-all-reduce" : wishes.ops;
+  for (const std::string& spelling : read_list("--op", ops)) {
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
                 " is no operator that has plans, such as matmul-all-reduce");
@@ -153,11 +155,48 @@ std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) 
       key.m = size.m;
       key.n = size.n;
       key.k = size.k;
-      if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = key.x;
+      key.wire = ops::wire_of(*op, key.x, key.wire);
       add_problem(problems, key);
     }
   }
   return problems;
+}
+
+using Word = std::pair<const char*, const std::string*>;
+
+// What `source` says itself.
+void refuse_beside(const char* source, std::initializer_list<Word> words) {
+  for (const auto& [option, said] : words)
+    PLAIT_CHECK(said->empty(), source, " says itself what ", option, " ", *said, " would say");
+}
+
+void check_sources(const Wishes& wishes) {
+  PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from are two wishes");
+  PLAIT_CHECK(!wishes.no_sequence_parallel || !wishes.model.empty(),
+              "--no-sequence-parallel is said of a --model");
+  if (!wishes.model.empty()) refuse_beside("--model", {{"--op", &wishes.ops}});
+  if (wishes.from.empty()) return;
+  const SizeWords& sizes = wishes.sizes;
+  refuse_beside("--from", {{"--op", &wishes.ops},
+                           {"--m", &sizes.m},
+                           {"--n", &sizes.n},
+                           {"--k", &sizes.k},
+                           {"--shapes", &sizes.shapes},
+                           {"--dtype", &wishes.x},
+                           {"--out", &wishes.out},
+                           {"--wire", &wishes.wire},
+                           {"--weight", &wishes.weight},
+                           {"--ranks", &wishes.ranks},
+                           {"--tp", &wishes.tp}});
+}
+
+// All problems of a timeline were called by the same ranks.
+void take_from_trace(TuneOptions& options, const Wishes& wishes, const PlanKey& usual) {
+  options.problems = problems_in_trace(wishes.from, usual);
+  const PlanKey& first = options.problems.front();
+  options.ranks = first.world;
+  if (wishes.transport.empty()) options.transport = first.transport;
+  if (wishes.threads.empty()) options.threads = first.threads;
 }
 
 TuneOptions understand(const Wishes& wishes) {
@@ -176,12 +215,11 @@ TuneOptions understand(const Wishes& wishes) {
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
   if (options.show || options.profile_only) return options;
-  PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from are two wishes");
+  check_sources(wishes);
   if (!wishes.model.empty()) {
     options.problems = read_model(wishes, usual);
   } else if (!wishes.from.empty()) {
-    options.problems = problems_in_trace(wishes.from, usual);
-    options.ranks = options.problems.front().world;
+    take_from_trace(options, wishes, usual);
   } else {
     options.problems = read_operators(wishes, usual);
   }

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
+#include "cli/launch/words.h"
 
 namespace plait::cli {
 namespace {
@@ -41,9 +42,9 @@ nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& pat
 
 std::string show_profile(const MachineProfile& profile) {
   std::string text =
-      fmt::format("{}\n{} ranks of {} threads\n\n",
+      fmt::format("{}\n{} of {}\n\n",
                   profile.is_measured() ? profile.machine : "figures of no particular machine",
-                  profile.ranks, profile.threads);
+                  show_count(profile.ranks, "rank"), show_count(profile.threads, "thread"));
   Table table({"product", "rows", "GF/s"}, /*left=*/1);
   for (const ProductRate& rate : profile.products)
     table.add({rate.kind, std::to_string(rate.rows), fmt::format("{:.1f}", rate.flops_per_ns)});

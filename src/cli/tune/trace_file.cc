@@ -72,12 +72,14 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
   std::vector<PlanKey> problems;
   for (std::size_t number = 0; number < calls_of_first.size(); ++number) {
     PlanKey key = put_together(ranks, number, path);
+    if (key.op == Operator::matmul) continue;  // of layers: there is one way to do it
     PLAIT_CHECK(static_cast<std::size_t>(key.world) == ranks.size(), "--from ", path, " is of ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
     if (!key.link) key.link = usual.link;
-    key.transport = usual.transport;
     add_problem(problems, key);
   }
+  PLAIT_CHECK(!problems.empty(), "--from ", path,
+              " has no operator but matmul, which has one plan");
   return problems;
 }
 
