@@ -2,19 +2,19 @@
 """Sums up what `./do bench overlap` measured, beside what plait promises.
 
     bench/overlap/report.py build/bench/overlap_*.json
-    bench/overlap/report.py --update docs/performance.md build/bench/overlap_*.json
+    bench/overlap/report.py --update docs/performance.md docs/figures/overlap/*.json   # what keep.py has kept
 """
 
-import datetime
 import json
 import math
-import os
+import operator
 import statistics
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import page  # noqa: E402, beside this folder
+import keep  # noqa: E402, in this one
 
 BEGIN = "<!-- begin: bench/overlap/report.py -->"
 END = "<!-- end: bench/overlap/report.py -->"
@@ -24,8 +24,12 @@ def efficiency(one: dict, plan: str):
     return next((s["overlap_efficiency"] for s in one["schedules"] if s["plan"] == plan), None)
 
 
+def plan_named(one: dict, plan: str) -> dict:
+    return next(s for s in one["schedules"] if s["plan"] == plan)
+
+
 def speedup(one: dict, plan: str) -> float:
-    return next(s["speedup"] for s in one["schedules"] if s["plan"] == plan)
+    return plan_named(one, plan)["speedup"]
 
 
 def shown(value, digits: int = 2) -> str:
@@ -44,30 +48,48 @@ def mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
+SECTIONS = {"link": "over links", "alone": "without a link", "rival": "beside oneDNN and MPI", "row": "one row",
+            "worlds": "more ranks"}
+
+
 class Results:
-    """Files are called overlap_SECTION_OPERATOR_KIND[_MORE].json."""
+    """Of files that run.sh has written, or keep.py has kept."""
 
     def __init__(self, files: list[Path]):
-        self.link, self.alone, self.rival, self.worlds = [], [], [], []
+        self.link, self.alone, self.rival, self.row, self.worlds = [], [], [], [], []
+        self.measured = {}  # by day, processor and effort: of what
+        fresh = [file for file in files if file.stem.startswith("overlap_")]
+        groups = keep.read(fresh)
         for file in files:
-            section, _, kind, *more = file.stem.removeprefix("overlap_").split("_")
-            found = json.loads(file.read_text(encoding="utf-8"))
-            for one in found if isinstance(found, list) else [found]:
-                getattr(self, section).append({**one, "kind": kind, "ratio": "".join(more)})
+            if file in fresh:
+                continue
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            groups[kept["section"], kept["kind"]] = kept["rows"]
+            when = f"{kept['date']}, {kept['processor']}, `--seconds {kept['seconds']}`"
+            self.measured.setdefault(when, []).append(f"{SECTIONS[kept['section']]} in {kept['kind']}")
+        for (section, _), rows in sorted(groups.items()):
+            getattr(self, section).extend(rows)
 
     def conditions(self) -> str:
-        first = (self.link + self.alone + self.rival + self.worlds)[0]
-        load = os.getloadavg()[0]
-        rivals = {one["rival"] for one in self.rival}
-        return (f"{datetime.date.today()}: {first['machine']}, {first['ranks']} ranks over {first['transport']}, "
-                f"`./do bench overlap`{''.join(f', beside {one}' for one in rivals)}. Links are emulated. Load at the "
-                f"end {load:.1f}: {first['ranks']} is the benchmark's own.")
+        rivals = sorted({one["rival"] for one in self.rival})
+        lines = [f"Two ranks over shared memory, `./do bench overlap`{''.join(f', beside {one}' for one in rivals)}. "
+                 "Links are emulated."]
+        lines += [f"- {when}: {', '.join(what)}" for when, what in sorted(self.measured.items())]
+        return "\n".join([lines[0], "", *lines[1:]] if len(lines) > 1 else lines)
+
+    def rows(self) -> dict:
+        """Of one row: by problem what fused takes beyond its product, in µs, one figure of each run."""
+        found = {}
+        for one in self.row:
+            beyond = plan_named(one, "fused")["median_ms"] - one["t_gemm_ms"]
+            found.setdefault((f"{one['op']}, {one['kind']}", shape_of(one)), []).append(1000 * beyond)
+        return found
 
     def bars(self) -> list[list[str]]:
         rows = []
 
-        def add(what: str, value, bar: float) -> None:
-            rows.append([what, shown(value, 3), shown(bar), "yes" if value >= bar else "**no**"])
+        def add(what: str, value, bar: float, met=operator.ge) -> None:
+            rows.append([what, shown(value, 3), shown(bar), "yes" if met(value, bar) else "**no**"])
 
         for plan, bar in [("fused", 0.96), ("pipelined parts=8", 0.85), ("pipelined parts=4", 0.72)]:
             found = [e for one in self.link if (e := efficiency(one, plan)) is not None]
@@ -84,6 +106,9 @@ class Results:
             found = [plan_of(one, "fused")["over_rival"] for one in self.rival]
             add(f"no link: fused over oneDNN and MPI, lowest of {len(found)}", min(found), 1.0)
             add("no link: fused over oneDNN and MPI, geometric mean", mean(found), 1.10)
+        found = [statistics.median(runs) for runs in self.rows().values()]
+        if found:
+            add(f"one row: fused beyond its product, µs, highest of {len(found)}", max(found), 3, operator.le)
         found = [e for one in self.worlds if (e := efficiency(one, "fused")) is not None]
         if found:
             add(f"fused, 3, 4 and 8 ranks: efficiency, lowest of {len(found)}", min(found), 0.90)
@@ -107,6 +132,7 @@ class Results:
         worlds = [[f"{one['op']}, {one['kind']}", shape_of(one), str(one["ranks"]), shown(one["t_gemm_ms"], 1),
                    shown(one["t_comm_ms"], 1), shown(one["t_comm_cpu_ms"], 1), shown(efficiency(one, "fused")),
                    shown(speedup(one, "fused"))] for one in self.worlds]
+        rows = [[*problem, ", ".join(shown(run, 1) for run in runs)] for problem, runs in self.rows().items()]
         return [
             ("Overlap: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
             ("Overlap over emulated links: efficiency, and how many times as fast as serial fused is",
@@ -118,6 +144,8 @@ class Results:
             ("Fusion in shared memory, beside oneDNN's product and MPI's collective",
              ["operator", "m x n x k", "oneDNN and MPI, ms", "serial, ms", "fused, ms", "serial is faster by",
               "fused is faster by"], beside),
+            ("One row, in shared memory: what fused takes beyond its product, in three runs",
+             ["operator", "m x n x k", "µs"], rows),
             ("More ranks, over emulated links that take as long as the product, which is waited for",
              ["operator", "m x n x k", "ranks", "product, ms", "collective, ms", "work, ms", "fused",
               "fused over serial"], worlds),

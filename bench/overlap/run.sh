@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # What `./do bench overlap` does: measures the fused operators in every schedule, and sums up.
 #
-#   bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE]
+#   bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE] [--worlds FILE]
 #
 # --kinds: bf16, f32 and s8 (8-bit weights beside bf16), or some of them (bf16). --quick: one shape. FILE has lines
-# of m n k, as bench/overlap/shapes.txt, which is taken otherwise. --only takes some of these:
+# of m n k, as bench/overlap/shapes.txt, which is taken otherwise, or for worlds bench/overlap/worlds.txt. --only takes
+# some of these:
 #   link    over emulated links that make the collective 0.5, 1 and 2 times as long as the product
 #   alone   over shared memory alone
 #   rival   beside oneDNN's product and MPI's collective, over shared memory, where both are here
+#   row     a single row over shared memory, three times: what an operator takes beyond its product
 #   worlds  3, 4 and 8 ranks over emulated links, whose products are waited for
 # Results: build/bench/overlap_*.json, of which those that are measured again are replaced. BUILD names another build
 # folder than build/release; RESULTS another place for them; RANKS another world than 2.
@@ -19,11 +21,13 @@ results=${RESULTS:-build/bench}
 seconds=1
 operators=(matmul-all-reduce matmul-reduce-scatter all-gather-matmul)
 kinds=bf16
-sections=link,alone,rival,worlds
+sections=link,alone,rival,row,worlds
 shapes=bench/overlap/shapes.txt
+worlds=bench/overlap/worlds.txt
 
 usage() {
-  printf 'usage: bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE]\n' >&2
+  printf 'usage: bench/overlap/run.sh %s\n' \
+    '[--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE] [--worlds FILE]' >&2
   exit 2
 }
 
@@ -40,11 +44,13 @@ while (($# > 0)); do
     --quick)
       grep -m1 -v '^#' bench/overlap/shapes.txt >"$results/overlap_quick.txt"
       shapes=$results/overlap_quick.txt
+      worlds=$shapes
       ;;
     --kinds) is_list bf16,f32,s8 "${2:-}" || usage; kinds=$2; shift ;;
-    --only) is_list link,alone,rival,worlds "${2:-}" || usage; sections=$2; shift ;;
+    --only) is_list link,alone,rival,row,worlds "${2:-}" || usage; sections=$2; shift ;;
     --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; seconds=$2; shift ;;
     --shapes) [[ -r ${2:-} ]] || usage; shapes=$2; shift ;;
+    --worlds) [[ -r ${2:-} ]] || usage; worlds=$2; shift ;;
     *) usage ;;
   esac
   shift
@@ -91,12 +97,25 @@ measure_rival() {
     --schedule fused --seconds "$seconds" --json "$results/overlap_rival_$1_$2.json" >/dev/null
 }
 
+measure_row() {
+  local run rows=$results/overlap_rows.txt
+  printf '1 %s %s\n' 1024 64 4096 64 8192 64 8192 512 >"$rows"
+  printf '%s, %s, one row\n' "$1" "$2"
+  for run in 1 2 3; do
+    bench "$1" "$2" "$rows" "row_$1_$2_$run" --ranks 2 --schedule fused
+  done
+}
+
 measure_worlds() {
-  local world
-  [[ -s $large ]] || return 0
+  local world split=$results/overlap_worlds.txt
+  # The file has k split over the ranks; where they gather rows, n is, and the two change places.
+  case $1 in
+    all-gather-matmul) awk '!/^#/ { print $1, $3, $2 }' "$worlds" >"$split" ;;
+    *) cp "$worlds" "$split" ;;
+  esac
   for world in 3 4 8; do
     printf '%s, %s, %s ranks whose products are waited for\n' "$1" "$2" "$world"
-    bench "$1" "$2" "$large" "worlds_$1_$2_$world" --ranks "$world" --transport threads --threads 1 --timed-product \
+    bench "$1" "$2" "$split" "worlds_$1_$2_$world" --ranks "$world" --transport threads --threads 1 --timed-product \
       --schedule fused --link ratio=1 --repeat 5
   done
 }

@@ -22,16 +22,21 @@ class ProgramsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             shapes = Path(folder) / "shapes.txt"
             shapes.write_text("# m n k\n512 128 192\n3 64 64\n")
-            result = self.run_bench(folder, "--shapes", shapes, "--seconds", "0.01", "--kinds", "f32")
+            worlds = Path(folder) / "worlds.txt"
+            worlds.write_text("512 128 192\n")
+            result = self.run_bench(folder, "--shapes", shapes, "--worlds", worlds, "--seconds", "0.01", "--kinds",
+                                    "f32")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             found = sorted(path.name for path in Path(folder).glob("*.json"))
             wanted = [*(f"overlap_link_{op}_f32_{ratio}.json" for op in OPERATORS for ratio in ("0.5", "1", "2")),
                       *(f"overlap_alone_{op}_f32.json" for op in OPERATORS),
+                      *(f"overlap_row_{op}_f32_{run}.json" for op in OPERATORS for run in (1, 2, 3)),
                       *(f"overlap_worlds_{op}_f32_{ranks}.json" for op in OPERATORS for ranks in (3, 4, 8)),
                       *(f"overlap_rival_{op}_f32.json" for op in OPERATORS if RIVAL.exists())]
             self.assertEqual(found, sorted(wanted))
             # An efficiency is left out where it is within the noise, which a busy machine may make of one or another.
             for bar in ("fused: efficiency, median of [1-9]", "f32, no link: fused over serial, lowest of 6",
+                        "one row: fused beyond its product, µs, highest of 12",
                         "fused, 3, 4 and 8 ranks: efficiency, lowest of [1-9]"):
                 self.assertRegex(result.stdout, bar)
             waited = json.loads((Path(folder) / "overlap_worlds_matmul-all-reduce_f32_3.json").read_text())

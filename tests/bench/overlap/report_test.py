@@ -1,10 +1,13 @@
 """report.py: which files a figure is from, and what is met."""
 
 import json
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
+import keep
 import report
 
 PROBLEM = {"op": "matmul_all_reduce", "m": 512, "n": 64, "k": 32, "ranks": 2, "transport": "shm", "machine": "A",
@@ -24,6 +27,20 @@ class ReportTest(unittest.TestCase):
             for path, content in zip(paths, files.values()):
                 path.write_text(json.dumps(content))
             return report.Results(paths)
+
+    def test_what_was_kept_is_the_same_and_says_when(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            file = folder / "overlap_link_matmul-all-reduce_f32_2.json"
+            file.write_text(json.dumps({**PROBLEM, "schedules": schedules(fused=0.98)}))
+            command = ["keep.py", "--folder", str(folder / "kept"), "--seconds", "0.3", str(file)]
+            with mock.patch.object(sys, "argv", command):
+                self.assertEqual(keep.main(), 0)
+            kept = report.Results([folder / "kept" / "link_f32.json"])
+            self.assertEqual(kept.tables(), report.Results([file]).tables())
+            self.assertEqual(kept.tables()[1][2][0][:3], ["matmul_all_reduce, f32", "512 x 64 x 32", "2"])
+            self.assertRegex(kept.conditions(), r"\n- \d{4}-\d\d-\d\d, .* \(family .*, model .*\), `--seconds 0.3`: "
+                                                r"over links in f32$")
 
     def bars(self, **files):
         return {row[0]: tuple(row[1:]) for row in self.results(**files).bars()}
@@ -50,7 +67,16 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(bars["fused, 3, 4 and 8 ranks: efficiency, lowest of 2"], ("0.910", "0.90", "yes"))
         results = self.results(**files)
         self.assertIn("beside B", results.conditions())
-        self.assertEqual([len(rows) for _, _, rows in results.tables()], [3, 0, 0, 1, 2])
+        self.assertEqual([len(rows) for _, _, rows in results.tables()], [3, 0, 0, 1, 0, 2])
+
+    def test_one_row_is_the_middle_of_its_runs(self):
+        runs = {f"row_matmul-all-reduce_bf16_{run}": {**PROBLEM, "m": 1, "t_gemm_ms": 0.01, "schedules": [
+            {"plan": "fused", "median_ms": 0.01 + beyond / 1000}]} for run, beyond in enumerate((2.5, 40, 2.8), 1)}
+        self.assertEqual(self.bars(**runs)["one row: fused beyond its product, µs, highest of 1"],
+                         ("2.800", "3.00", "yes"))
+        self.assertIn(["matmul_all_reduce, bf16", "1 x 64 x 32", "2.5, 40.0, 2.8"], self.results(**runs).tables()[4][2])
+        slow = {f"{name}2": {**one, "t_gemm_ms": 0.005} for name, one in runs.items()}
+        self.assertEqual(self.bars(**slow)["one row: fused beyond its product, µs, highest of 1"][2], "**no**")
 
 
 if __name__ == "__main__":

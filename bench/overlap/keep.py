@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Keeps what `./do bench overlap` measured, section by section, for the page that is made of it.
+
+    bench/overlap/keep.py build/bench/overlap_*.json
+
+What was kept of the same sections and kinds gives way; other ones, of other days, stay.
+"""
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "figures" / "overlap"
+
+
+def processor() -> str:
+    """With family and model: a virtual machine's name says too little."""
+    found = {}
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        found.setdefault(key.strip(), value.strip())
+    return f"{found.get('model name', 'unknown')} (family {found.get('cpu family')}, model {found.get('model')})"
+
+
+def read(files: list[Path]) -> dict[tuple[str, str], list[dict]]:
+    """By section and kind. Files are called overlap_SECTION_OPERATOR_KIND[_MORE].json."""
+    groups = {}
+    for file in files:
+        section, _, kind, *more = file.stem.removeprefix("overlap_").split("_")
+        found = json.loads(file.read_text(encoding="utf-8"))
+        for one in found if isinstance(found, list) else [found]:
+            groups.setdefault((section, kind), []).append({**one, "kind": kind, "ratio": "".join(more)})
+    return groups
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Keeps what the overlap benchmarks measured.")
+    parser.add_argument("--folder", type=Path, default=KEPT, metavar="DIR",
+                        help="where (default: docs/figures/overlap)")
+    parser.add_argument("--seconds", default="1", metavar="S", help="that a row was measured for, as run.sh was told")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for (section, kind), rows in read(arguments.files).items():
+        kept = {"date": str(datetime.date.today()), "processor": processor(), "seconds": arguments.seconds,
+                "section": section, "kind": kind, "rows": rows}
+        text = json.dumps(kept, indent=1) + "\n"
+        (arguments.folder / f"{section}_{kind}.json").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
