@@ -88,7 +88,8 @@ struct PlanKey {
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;  // where no partial sums travel, X's
   int world = 1;
-  int threads = 0;  // of each rank, as they were asked for; 0: as many as it has
+  int threads = 0;           // of each rank, as they were asked for; 0: as many as it has
+  std::string backend = {};  // of the product, as it was asked for; empty: the best
   std::string transport = {};
   std::optional<Link> link = {};  // an emulated one
 

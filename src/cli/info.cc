@@ -83,7 +83,8 @@ int info(Words words) {
                    "what is not said comes from the environment. Or of the backend for\n"
                    "a product: m=M n=N k=K, and x=, w= and out= where they are not bf16,\n"
                    "and backend=NAME. Or of the plan of an operator: op=NAME m=M n=N\n"
-                   "k=K, and x=, w=, out=, wire=, ranks=, threads=, transport= and link=");
+                   "k=K, and x=, w=, out=, wire=, ranks=, threads=, backend=, transport=\n"
+                   "and link=");
   std::vector<std::string> flags;
   std::vector<std::string> problem_words;
   for (const std::string& word : words)

@@ -55,6 +55,7 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
           .wire = wire_of(desc.op, desc.x, place.options.wire),
           .world = place.comm.world(),
           .threads = place.options.threads,
+          .backend = place.options.backend,
           .transport = std::string(place.comm.transport()),
           .link = place.comm.link()};
 }

@@ -85,7 +85,7 @@ Plan CostModel::choose(const PlanKey& key) const {
     least = std::min(least, total);
   }
   const Plan otherwise = {.schedule = Schedule::serial};
-  if (least >= serial * (1 - profile_.uncertainty_of(key.world, key.threads))) return otherwise;
+  if (least >= serial * (1 - profile_.uncertainty_of(key))) return otherwise;
   const auto chosen = std::find_if(all.begin(), all.end(), [&](const Candidate& one) {
     return one.prediction.total <= least * (1 + kSame);
   });

@@ -14,8 +14,9 @@ constexpr std::int64_t kLargest = std::int64_t{1} << 28;
 constexpr int kMostRanks = 65536;
 constexpr int kMostThreads = 1024;
 
-constexpr std::array<std::string_view, 12> kWords = {
-    "op", "m", "n", "k", "x", "w", "out", "wire", "ranks", "threads", "transport", "link"};
+constexpr std::array<std::string_view, 13> kWords = {
+    "op",   "m",     "n",       "k",       "x",         "w",   "out",
+    "wire", "ranks", "threads", "backend", "transport", "link"};
 
 // The words of a problem, each at most once.
 class Words {
@@ -93,6 +94,7 @@ std::string name(const PlanKey& key) {
                                     " x=", name(key.x), " w=", key.weight, " out=", name(key.out),
                                     " wire=", name(key.wire), " ranks=", key.world);
   if (key.threads != 0) text += base::sentence(" threads=", key.threads);
+  if (!key.backend.empty()) text += base::sentence(" backend=", key.backend);
   if (!key.transport.empty()) text += base::sentence(" transport=", key.transport);
   if (key.link) text += base::sentence(" link=", name(*key.link));
   return text;
@@ -116,6 +118,7 @@ PlanKey parse_plan_key(std::string_view text) {
                  .wire = words.dtype("wire", Dtype::f32),
                  .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),
                  .threads = static_cast<int>(words.number("threads", 0, kMostThreads, 0)),
+                 .backend = std::string(words["backend"]),
                  .transport = std::string(words["transport"])};
   if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;
   if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);

@@ -59,9 +59,10 @@ struct MachineProfile {
   double beside = 1.3;              // how many times as long copies and sums take amid a product
   double uncertainty = kElsewhere;  // by how much, relatively, predictions may be wrong
 
-  // The same for so many ranks and threads: what was measured with others tells less of these.
-  double uncertainty_of(int of_ranks, int of_threads) const {
-    const bool is_theirs = of_ranks == ranks && of_threads == threads;
+  // The same of this problem: what was measured with other ranks, threads or a backend of its own
+  // tells less of it.
+  double uncertainty_of(const PlanKey& key) const {
+    const bool is_theirs = key.world == ranks && key.threads == threads && key.backend.empty();
     return is_theirs ? uncertainty : std::max(uncertainty, kElsewhere);
   }
 

@@ -127,8 +127,11 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
                  .m = op == Operator::matmul ? one.multiplied_rows() : one.key_.m,
                  .x = one.key_.x,
                  .out = one.key_.out},
-                weight_, comm, {.wire = one.key_.wire, .plan = plan, .threads = one.key_.threads}) {
-}
+                weight_, comm,
+                {.wire = one.key_.wire,
+                 .plan = plan,
+                 .threads = one.key_.threads,
+                 .backend = one.key_.backend}) {}
 
 void OpCase::Runner::run(comm::Pace pace) {
   if (!pace) return prepared_.run(weight_, call_);

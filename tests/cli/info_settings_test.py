@@ -63,6 +63,13 @@ class SettingsTest(SettingsCase):
         self.assertEqual(self.found(), {name: (value, f"PLAIT_{name.upper()}")
                                         for name, value in values.items()})
 
+    def test_a_backend_that_there_is_not(self):
+        self.environment["PLAIT_BACKEND"] = "abacus"
+        (remark,) = self.json("--settings")["remarks"]
+        self.assertRegex(remark, r"^backend = abacus \(PLAIT_BACKEND\): there is no such backend; there are .*\bvector\b")
+        self.environment["PLAIT_BACKEND"] = "reference"
+        self.assertEqual(self.json("--settings")["remarks"], [])
+
     def test_a_file_and_the_environment(self):
         self.write("coc_parallel_num = 4\n[coc_cfgs]\nk_min = 1024\nmatmul_soc_friendly = false\n")
         found = self.found()

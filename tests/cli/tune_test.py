@@ -97,6 +97,19 @@ class TuneTest(TuneCase):
         self.tune("--op", "matmul-all-reduce", *SMALL)
         self.assertEqual([key.split()[-1] for key, *_ in self.entries()], ["link=1gbit,5us"])
 
+    def test_plans_are_of_the_backend_that_multiplies(self):
+        self.give_profile()
+        self.tune("--op", "matmul-all-reduce", *SMALL, "--backend", "reference")
+        self.environment["PLAIT_BACKEND"] = "vector"
+        self.tune("--op", "matmul-all-reduce", *SMALL[:6], "--seconds", 0.05, "--plans", 1, "--dtype", "f32")
+        self.tune("--op", "matmul-all-reduce", *SMALL, "--backend", "auto")
+        backends = [re.findall(r" backend=(\w+) ", key) for key, *_ in self.entries()]
+        self.assertEqual(sorted(backends), [[], ["reference"], ["vector"]])
+        self.environment["PLAIT_BACKEND"] = "abacus"
+        result = self.plait("tune", "--op", "matmul-all-reduce", *SMALL, "--transport", "threads")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("matmul: there is no backend abacus; there are ", result.stderr)
+
     def test_under_plait_run(self):
         self.give_profile()
         result = self.plait("run", "-n", 2, "--", PLAIT, "tune", *SMALL)
@@ -281,6 +294,11 @@ class WhyTest(TuneCase):
                                            "ranks=2 threads=3 transport=threads link=1gbit,5us")
         found = json.loads(self.plait("info", "--json", "--why", self.WHY + " transport=shm").stdout)
         self.assertIn(" threads=1 transport=shm link=1gbit,5us", found["problem"])
+        self.environment.update(PLAIT_WIRE="bf16", PLAIT_THREADS="2", PLAIT_BACKEND="reference")
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=64 n=64 k=64").stdout)
+        self.assertIn(" wire=bf16 ranks=2 threads=2 backend=reference transport=threads ", found["problem"])
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-gather m=64 n=64 k=64 x=f32").stdout)
+        self.assertIn(" wire=f32 ", found["problem"])
 
     def test_a_link_that_cannot_be_read(self):
         self.environment["PLAIT_LINK"] = "rope"
@@ -295,7 +313,7 @@ class WhyTest(TuneCase):
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8 " lacks n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 hosts=2",
              "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, "
-             "transport and link"),
+             "backend, transport and link"),
         ]:
             self.assert_says(self.plait("info", "--why", words), 2, f"plait info: {sentence}")
 

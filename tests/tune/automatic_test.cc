@@ -62,6 +62,9 @@ TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
                    const OpProblem one(Operator::matmul_all_reduce, 40, comm);
                    const Op op = prepare(one.desc(), one.packed, comm, {.plans = plans.get()});
                    EXPECT_EQ(op.plan(), kOdd);
+                   const Op other = prepare(one.desc(), one.packed, comm,
+                                            {.plans = plans.get(), .backend = "reference"});
+                   EXPECT_NE(other.plan(), kOdd) << "it was measured with another backend";
                    matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
                                      {.options = {.plans = plans.get()}});
                  },

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/info/variables.h"
+#include "plait/gemm.h"
 #include "plan/settings/load.h"
 #include "plan/settings/table.h"
 
@@ -35,6 +36,19 @@ std::string lines_of(const std::vector<SettingFinding>& settings, std::string he
   return table.text();
 }
 
+// The name that is set is only looked up by who multiplies.
+void remark_on_backend(SettingFindings& findings, const plan::Loaded& loaded) {
+  const std::string& wanted = loaded.settings.backend;
+  if (wanted.empty()) return;
+  std::string names;
+  for (const GemmChoice& one : explain_gemm({.m = 1, .n = 1, .k = 1})) {
+    if (one.backend == wanted) return;
+    if (names.find(one.backend) == std::string::npos) names += ' ' + one.backend;
+  }
+  findings.remarks.push_back("backend = " + wanted + " (" + loaded.origin("backend") +
+                             "): there is no such backend; there are" + names);
+}
+
 }  // namespace
 
 SettingFindings find_settings() {
@@ -47,6 +61,7 @@ SettingFindings find_settings() {
                                  .origin = loaded.origin(setting.name),
                                  .variable = std::string(setting.variable)});
   }
+  remark_on_backend(findings, loaded);
   for (const CommunicatorSetting& setting : communicator_settings()) {
     const auto value = base::env(setting.variable.c_str());
     findings.of_communicators.push_back({.name = setting.name,

@@ -14,6 +14,7 @@
 #include "cli/launch/seats.h"
 #include "cli/launch/words.h"
 #include "comm/emulated/link_clock.h"
+#include "ops/shapes.h"
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/machine.h"
@@ -46,8 +47,13 @@ int threads_of(int world) {
   return seats_for(bind, world, cores, limit).front().threads;
 }
 
-// What the key doesn't say is as a program would find it that is started here.
-PlanKey completed(PlanKey key) {
+// What the problem doesn't say is as a program would find it that is started here.
+PlanKey completed(const std::string& problem, const Settings& settings) {
+  PlanKey key = parse_plan_key(problem);
+  if (problem.find("wire=") == std::string::npos)
+    key.wire = ops::wire_of(key.op, key.x, settings.wire);
+  if (key.backend.empty()) key.backend = settings.backend;
+  if (key.threads == 0) key.threads = settings.threads;
   const auto dtype = parse_dtype(key.weight);
   PLAIT_CHECK(dtype ? *dtype != Dtype::s8 : parse_quant_scheme(key.weight).has_value(),
               "w=", key.weight, " is no weight; bf16, s8:channel and s8:group=128 are some");
@@ -91,7 +97,7 @@ std::string show_source(const PlanChoice& choice) {
   }
   const Prediction& chosen = prediction_of(choice, choice.chosen);
   const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
-  const double uncertainty = choice.profile.uncertainty_of(choice.key.world, choice.key.threads);
+  const double uncertainty = choice.profile.uncertainty_of(choice.key);
   std::string text =
       choice.chosen.schedule == Schedule::serial
           ? fmt::format(
@@ -138,9 +144,9 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
       text += base::sentence(bare ? kOp : "", word, ' ');
     }
   }
-  PlanChoice choice = {.key = completed(parse_plan_key(text))};
   const std::string machine = machine_fingerprint();
   const plan::Loaded loaded = plan::load(plan::process_environment());
+  PlanChoice choice = {.key = completed(text, loaded.settings)};
   choice.set = SettingsPlans(loaded.settings).find(choice.key);
   if (choice.set) choice.setting = setting_of(choice.key, loaded);
   choice.cache_path = loaded.settings.plan_cache;
@@ -199,7 +205,7 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
           {"measured_ns", choice.measured ? Json(choice.measured->nanoseconds) : Json()},
           {"measured_serial_ns", choice.measured ? Json(choice.measured->serial) : Json()},
           {"profile", choice.profile.is_measured() ? "measured" : "built in"},
-          {"uncertainty", choice.profile.uncertainty_of(choice.key.world, choice.key.threads)},
+          {"uncertainty", choice.profile.uncertainty_of(choice.key)},
           {"plans", std::move(plans)}};
 }
 

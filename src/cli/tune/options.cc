@@ -53,6 +53,7 @@ struct Wishes {
   std::string transport = {};
   std::string link = {};
   std::string threads = {};
+  std::string backend = {};
   std::string seconds = "2";
   std::string plans = "10";
   std::string cache = {};
@@ -91,6 +92,9 @@ void add_other_options(Options& options, Wishes& wishes) {
   options.add("-t,--transport", "NAME", wishes.transport,
               "shm (the default), threads or mpi, as plait info lists them");
   options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
+  options.add("-b,--backend", "NAME", wishes.backend,
+              "who multiplies, as plait info lists them (default: as set, see\n"
+              "plait info --settings); auto: the best");
   options.add("-s,--seconds", "S", wishes.seconds,
               "how long to measure each problem, if that is enough for a few calls\n"
               "of each plan (default: 2)");
@@ -116,6 +120,8 @@ PlanKey read_usual(const Wishes& wishes) {
   check_weight_kind(key.weight);
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   if (!wishes.link.empty()) key.link = parse_link(wishes.link);
+  key.backend = wishes.backend.empty() ? load_settings().backend : wishes.backend;
+  if (key.backend == "auto") key.backend.clear();
   PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(), "--ranks and --tp are the same: say one");
   const std::string& ranks = wishes.tp.empty() ? wishes.ranks : wishes.tp;
   if (ranks.empty()) {
@@ -187,7 +193,8 @@ void check_sources(const Wishes& wishes) {
                            {"--wire", &wishes.wire},
                            {"--weight", &wishes.weight},
                            {"--ranks", &wishes.ranks},
-                           {"--tp", &wishes.tp}});
+                           {"--tp", &wishes.tp},
+                           {"--backend", &wishes.backend}});
 }
 
 // All problems of a timeline were called by the same ranks.

@@ -68,7 +68,8 @@ Interval Wires::book(int source, int destination, std::size_t bytes, base::Nanos
 base::Nanoseconds Wires::take_in(std::size_t destination, base::Nanoseconds from,
                                  base::Nanoseconds occupied) {
   std::deque<Interval>& taken = taken_in_[destination];
-  auto next = taken.begin();
+  auto next = std::partition_point(taken.begin(), taken.end(),
+                                   [&](const Interval& one) { return one.end < from; });
   base::Nanoseconds begin = from;
   for (; next != taken.end() && next->begin < begin + occupied; ++next)
     begin = std::max(begin, next->end);
