@@ -7,7 +7,7 @@
 
 int main(int argc, char** argv) try {
   const std::int64_t tokens = 64, outputs = 512, inputs = 256;  // inputs: of each rank
-  const int calls = 50;  // trials end after 42 at most
+  const int calls = 50;                                         // trials end after 42 at most
   plait::Communicator comm = plait::Communicator::connect();
   // Where plait tune keeps its plans, unless a file is named.
   plait::AutomaticOptions options = {.online = true};
