@@ -66,7 +66,8 @@ class SettingsTest(SettingsCase):
     def test_a_backend_that_there_is_not(self):
         self.environment["PLAIT_BACKEND"] = "abacus"
         (remark,) = self.json("--settings")["remarks"]
-        self.assertRegex(remark, r"^backend = abacus \(PLAIT_BACKEND\): there is no such backend; there are .*\bvector\b")
+        self.assertRegex(remark, r"^backend = abacus \(PLAIT_BACKEND\): there is no such backend; "
+                                 r"there are .*\bvector\b")
         self.environment["PLAIT_BACKEND"] = "reference"
         self.assertEqual(self.json("--settings")["remarks"], [])
 
