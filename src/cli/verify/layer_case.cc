@@ -13,6 +13,7 @@ LayerVariant random_variant(Dice& dice, Operator op) {
   return {.plan = dice.one_in(4) ? Plan{.schedule = Schedule::serial} : random_plan(dice, op),
           .recompute_all_gather = dice.one_in(2),
           .column_backward = dice.one_in(2),
+          .aligned_packing = !dice.one_in(3),
           .threads = dice.one_in(4) ? 2 : 1};
 }
 

@@ -15,6 +15,7 @@ struct LayerVariant {
   Plan plan;
   bool recompute_all_gather = true;
   bool column_backward = false;
+  bool aligned_packing = true;
   int threads = 1;
 };
 

@@ -93,7 +93,8 @@ class Check {
   static std::string describe(const LayerVariant& variant) {
     return base::sentence("with the plan \"", name(variant.plan), "\"",
                           variant.recompute_all_gather ? "" : ", x kept",
-                          variant.column_backward ? ", column_backward" : "", ": ");
+                          variant.column_backward ? ", column_backward" : "",
+                          variant.aligned_packing ? "" : ", rows without gaps", ": ");
   }
 
   LinearWeight weight() const {
@@ -152,6 +153,7 @@ class Check {
         .sequence_parallel = case_.sequence_parallel,
         .recompute_all_gather = variant.recompute_all_gather,
         .column_backward = variant.column_backward,
+        .aligned_packing = variant.aligned_packing,
         .operators = {.wire = case_.wire, .plan = variant.plan, .threads = variant.threads}};
     if (case_.row) return run_layer(RowParallelLinear(weight(), comm_, options));
     return run_layer(ColumnParallelLinear(weight(), comm_, options));
