@@ -182,6 +182,11 @@ class OperatorTest(CommandTest):
             ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
             (["--m", "8,9", "--n", "8,9,10", "--k", "8"],
              "--m, --n and --k have 2, 3 and 1 sizes: give each as many, or one"),
+            ([*self.SIZE, "--plan", "fused", "--schedule", "serial"],
+             "--plan says itself what --schedule serial would say"),
+            ([*self.SIZE, "--plan", "fused", "--parts", 3], "--plan says itself what --parts 3 would say"),
+            ([*self.SIZE, "--link", "ratio=1", "--ranks", 1, "-t", "threads"],
+             "--link ratio=1: one rank has nothing to communicate"),
             ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: a ratio is a number above 0 and up to 1000"),
             ([*self.SIZE, "--schedule", "fast"],
              "--schedule fast is none of serial, pipelined, fused and all"),
@@ -203,6 +208,9 @@ class OperatorTest(CommandTest):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--transport threads: plait run has started 2 processes, whose ranks are no threads of one",
                       result.stderr)
+        result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE, "--ranks", 3)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("plait bench: --ranks 3: plait run has started 2 ranks\n", result.stderr)
         result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--schedule", "fused")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "plait bench: all_reduce_matmul has no fused schedule\n"))

@@ -10,6 +10,8 @@
 #include "base/cpus.h"
 #include "base/env.h"
 #include "base/parallel.h"
+#include "cli/launch/words.h"
+#include "cli/values.h"
 
 namespace plait::cli {
 namespace {
@@ -21,6 +23,24 @@ int share_of_processors(int ranks) {
 }
 
 }  // namespace
+
+void check_started(std::string_view what, int ranks, const std::string& transport) {
+  const Place place = place_from_environment();
+  if (place.launcher.empty() || transport == "threads") return;
+  PLAIT_CHECK(place.world == ranks, what, ": ", place.launcher, " has started ",
+              show_count(place.world, "rank"));
+}
+
+int read_ranks(std::string_view option, const std::string& text, const std::string& transport) {
+  constexpr std::int64_t kMostRanks = 64;
+  if (text.empty()) {
+    const Place place = place_from_environment();
+    return place.launcher.empty() || transport == "threads" ? 2 : place.world;
+  }
+  const auto ranks = static_cast<int>(read_number(option, text, 1, kMostRanks));
+  check_started(base::sentence(option, " ", text), ranks, transport);
+  return ranks;
+}
 
 bool was_told_to_end(int status) { return status == 128 + SIGINT || status == 128 + SIGTERM; }
 

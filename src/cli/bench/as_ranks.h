@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/function_ref.h"
 #include "cli/verbs.h"
@@ -13,6 +14,11 @@ struct RanksWish {
   int ranks;
   const std::string& transport;  // empty: the best
 };
+
+// Of --ranks: where nothing is said as many as a launcher has started, or two. Refuses another
+// number than a launcher's, where its processes are the ranks.
+int read_ranks(std::string_view option, const std::string& text, const std::string& transport);
+void check_started(std::string_view what, int ranks, const std::string& transport);
 
 // Runs `body` as every rank, and answers with its exit status on rank 0: as threads, where that is
 // the transport; as the rank that this process is, where a launcher has started it; or else in

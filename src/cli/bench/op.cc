@@ -34,6 +34,8 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
   // Before anybody takes memory, or time.
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
+    PLAIT_CHECK(options.link.ratio == 0 || comm.world() > 1, "--link ratio=", options.link.ratio,
+                ": one rank has nothing to communicate");
     for (const OpSize& size : options.sizes) check_memory(options.op, size, comm.world());
   });
   if (refusal) return exit_status(*refusal);

@@ -39,7 +39,6 @@ double rounded(double bytes_per_second) {
 std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& one,
                              comm::Pace pace, Communicator& comm) {
   if (options.link.ratio == 0) return options.link.link;
-  if (comm.world() == 1) return std::nullopt;
   const auto product = one.product(comm);
   const double wanted = options.link.ratio * median_of([&] { product->run(pace); }, comm);
   Link link = {.bytes_per_second = std::max(1.0, one.bytes_on_link() / wanted * 1e9),

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/bench/as_ranks.h"
 #include "cli/bench/op_sizes.h"
 #include "cli/options.h"
 #include "cli/values.h"
@@ -12,7 +13,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostRanks = 64;
 constexpr std::int64_t kMostThreads = 1024;
 constexpr double kLargestRatio = 1000;
 
@@ -52,7 +52,7 @@ struct Wishes {
   std::string wire = "f32";
   std::string weight = {};
   std::string layout = "out_in";
-  std::string ranks = "2";
+  std::string ranks = {};
   std::string transport = {};
   std::string link = {};
   bool waits = false;
@@ -73,7 +73,7 @@ void add_options(Options& options, Wishes& wishes) {
               "x's dtype, and as it lies (default: x's dtype, packed)");
   options.add("--layout", "LAYOUT", wishes.layout,
               "how the weight lies: out_in (the default) or in_out");
-  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
+  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: a launcher's, or 2)");
   options.add("-t,--transport", "NAME", wishes.transport,
               "shm (the default), threads or mpi, as plait info lists them");
   options.add("-l,--link", "LINK", wishes.link,
@@ -101,7 +101,7 @@ LinkWish read_link(const std::string& text) {
   return {.ratio = *ratio};
 }
 
-OpBenchOptions understand(Operator op, const Wishes& wishes) {
+OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   OpBenchOptions options;
   options.op = op;
   options.sizes = read_sizes(wishes.size);
@@ -111,13 +111,13 @@ OpBenchOptions understand(Operator op, const Wishes& wishes) {
   options.weight = wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight;
   check_weight_kind(options.weight);
   options.layout = read_layout(wishes.layout);
-  options.ranks = static_cast<int>(read_number("--ranks", wishes.ranks, 1, kMostRanks));
   options.transport = wishes.transport;
+  options.ranks = read_ranks("--ranks", wishes.ranks, wishes.transport);
   options.link = read_link(wishes.link);
   options.waits = wishes.waits;
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
-  options.plans = read_plans(op, wishes.plan);
+  options.plans = read_plans(op, wishes.plan, verb == OpVerb::trace ? "4" : "2,4,8");
   options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.files = wishes.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
@@ -148,7 +148,7 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   std::string verb(traces ? "trace " : "bench ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes = traces ? Wishes{.plan = {.parts = "4"}, .seconds = "0.3"} : Wishes{};
+  Wishes wishes = traces ? Wishes{.seconds = "0.3"} : Wishes{};
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,
@@ -159,7 +159,7 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
     wishes.files.trace = "plait-trace.json";
     wishes.files.html = "plait-trace.html";
   }
-  return understand(op, wishes);
+  return understand(which, op, wishes);
 }
 
 }  // namespace plait::cli

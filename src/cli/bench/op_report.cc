@@ -56,6 +56,9 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
   if (result.link)
     text +=
         fmt::format(" (of which the processors work {})", show_time(result.collective_cpu.median));
+  if (options.link.ratio > 0)
+    text += fmt::format("\ncollective by product {:.3g}, where {:.3g} was asked for",
+                        result.collective.median / result.product.median, options.link.ratio);
   text +=
       fmt::format("\nideal {}, bound {}\n\n", show_time(result.ideal()), show_time(result.bound()));
   Table table({"plan", "median", "min", "max", "speed-up", "efficiency", "bits"}, /*left=*/1);

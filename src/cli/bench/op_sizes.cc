@@ -85,12 +85,15 @@ std::vector<OpSize> read_sizes(const SizeWords& words) {
   return sizes;
 }
 
-std::vector<Plan> read_plans(Operator op, const PlanWords& words) {
+std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::string& parts) {
   std::vector<Plan> plans = {{.schedule = Schedule::serial}};
   const auto add = [&](const Plan& plan) {
     if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
   };
   if (!words.plans.empty()) {
+    PLAIT_CHECK(words.schedule.empty(), "--plan says itself what --schedule ", words.schedule,
+                " would say");
+    PLAIT_CHECK(words.parts.empty(), "--plan says itself what --parts ", words.parts, " would say");
     for (const std::string_view text : base::split(words.plans, ';')) {
       const Plan plan = parse_plan(text);
       ops::check_plan(op, plan);
@@ -98,7 +101,8 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words) {
     }
     return plans;
   }
-  for (const std::string& word : read_list("--schedule", words.schedule)) {
+  for (const std::string& word :
+       read_list("--schedule", words.schedule.empty() ? "all" : words.schedule)) {
     const bool all = word == "all";
     PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
                 word, " is none of serial, pipelined, fused and all");
@@ -108,9 +112,10 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words) {
       return has_schedule(op, schedule) && (all || word == name(schedule));
     };
     if (wanted(Schedule::pipelined)) {
-      for (const std::string& parts : read_list("--parts", words.parts)) {
+      for (const std::string& some :
+           read_list("--parts", words.parts.empty() ? parts : words.parts)) {
         add({.schedule = Schedule::pipelined,
-             .parts = static_cast<int>(read_number("--parts", parts, 1, 64))});
+             .parts = static_cast<int>(read_number("--parts", some, 1, 64))});
       }
     }
     if (wanted(Schedule::fused)) add({.schedule = Schedule::fused});

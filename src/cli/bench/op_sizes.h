@@ -25,8 +25,8 @@ struct SizeWords {
   std::string shapes = {};
 };
 struct PlanWords {
-  std::string schedule = "all";
-  std::string parts = "2,4,8";
+  std::string schedule = {};
+  std::string parts = {};
   std::string plans = {};
 };
 
@@ -36,8 +36,9 @@ void add_options(Options& options, PlanWords& words);
 // As many sizes as the longest list; one of length one goes with all.
 std::vector<OpSize> read_sizes(const SizeWords& words);
 
-// The serial one first, whether it was asked for or not.
-std::vector<Plan> read_plans(Operator op, const PlanWords& words);
+// The serial one first, whether it was asked for or not. `parts`: where nobody says how many.
+std::vector<Plan> read_plans(Operator op, const PlanWords& words,
+                             const std::string& parts = "2,4,8");
 
 // Of --weight: a dtype, "plain" or a scheme.
 void check_weight_kind(const std::string& text);

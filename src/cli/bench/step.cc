@@ -20,7 +20,9 @@ void tell(const StepOptions& options, const StepMeasurement& result) {
 }
 
 // Rank 0 speaks.
-int be_rank(const StepOptions& options, Communicator& comm) {
+int be_rank(StepOptions options, Communicator& comm) {
+  // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is.
+  if (!options.link.link && options.link.share == 0) options.link.link = comm.link();
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
     check_memory(options, comm.world());

@@ -7,13 +7,13 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "cli/bench/as_ranks.h"
 #include "cli/options.h"
 #include "cli/values.h"
 
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostRanks = 64;
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostLayers = 1000;
 constexpr double kMostStandIn = 10;
@@ -61,7 +61,7 @@ struct Wishes {
   bool keep_gathered = false;
   bool column_backward = false;
   std::string stand_in = "0";
-  std::string ranks = "2";
+  std::string ranks = {};
   std::string transport = {};
   std::string link = {};
   std::string threads = {};
@@ -173,7 +173,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
   options.add("-m,--m", "M", wishes.m, "tokens of all ranks together (default: 1024)");
   options.add("-n,--n", "N", wishes.n, "outputs of the whole layer");
   options.add("-k,--k", "K", wishes.k, "inputs of the whole layer");
-  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
+  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: a launcher's, or 2)");
   add_common_options(options, wishes);
   if (asks_for_help(words)) return options.parse(words), std::nullopt;
   PLAIT_CHECK(!words.empty() && (words[0] == "column" || words[0] == "row"),
@@ -182,7 +182,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
   PLAIT_CHECK(!wishes.n.empty() && !wishes.k.empty(),
               "which layer? --n and --k say how many outputs and inputs it has");
   StepOptions step = understand(wishes);
-  step.ranks = static_cast<int>(read_number("--ranks", wishes.ranks, 1, kMostRanks));
+  step.ranks = read_ranks("--ranks", wishes.ranks, wishes.transport);
   step.tokens = read_number("--m", wishes.m, 1, kLargestSize);
   step.linears = {{.name = words[0],
                    .kind = words[0] == "row" ? LinearKind::row : LinearKind::column,
@@ -201,7 +201,8 @@ std::optional<StepOptions> read_model_options(Words words) {
   options.add("--scale", "S", wishes.scale,
               "of the model's widths, which are rounded to whole panels on each\n"
               "rank (default: 0.25)");
-  options.add("--tp,--ranks", "P", wishes.ranks, "how many ranks share a layer (default: 2)");
+  options.add("--tp,--ranks", "P", wishes.ranks,
+              "how many ranks share a layer (default: a launcher's, or 2)");
   options.add("--seq", "TOKENS", wishes.seq, "of a sequence (default: 1024)");
   options.add("--batch", "B", wishes.batch, "sequences of a step (default: 1)");
   options.add("--stand-in", "X", wishes.stand_in,
@@ -222,7 +223,7 @@ std::optional<StepOptions> read_model_options(Words words) {
   step.model = words[0];
   step.scale = read_fraction("--scale", wishes.scale, 1);
   PLAIT_CHECK(step.scale > 0, "--scale ", wishes.scale, " leaves nothing of the model");
-  step.ranks = static_cast<int>(read_number("--tp", wishes.ranks, 1, kMostRanks));
+  step.ranks = read_ranks("--tp", wishes.ranks, wishes.transport);
   step.layers = static_cast<int>(read_number("--layers", wishes.layers, 1, kMostLayers));
   step.layers_of_model = static_cast<int>(model->layers);
   step.sequence = read_number("--seq", wishes.seq, 1, kLargestSize);

@@ -41,11 +41,13 @@ std::string show_best(const StepMeasurement& result) {
   if (result.comm_share() < kNoise)
     return "There is next to no exposed communication here to be hidden.\n";
   if (best == result.plans.begin()) return "No plan is faster than the serial one here.\n";
-  return fmt::format(
-      "The plan \"{}\" gains {:.1f} %, which is {:.0f} % of what Amdahl's law "
-      "allows.\n",
-      name(best->plan), percent(result.gain(*best)),
-      percent(result.gain(*best) / result.amdahl_gain()));
+  const std::string gains =
+      fmt::format("The plan \"{}\" gains {:.1f} %", name(best->plan), percent(result.gain(*best)));
+  const double of_all = result.gain(*best) / result.amdahl_gain();
+  // What is more fell into quieter moments than the products alone.
+  if (of_all > 1) return gains + ": all that Amdahl's law allows, and some noise.\n";
+  return fmt::format("{}, which is {:.0f} % of what Amdahl's law allows.\n", gains,
+                     percent(of_all));
 }
 
 }  // namespace

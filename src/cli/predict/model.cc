@@ -222,7 +222,6 @@ void write(const std::string& path, const ModelPrediction& prediction) {
 
 int predict_model(const Model& model, Words words) {
   Wishes wishes;
-  wishes.plan.parts = "2,4,8";
   const std::string verb = "predict " + std::string(model.name);
   Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
   add_options(options, wishes.machine, "--tp");

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cli/bench/as_ranks.h"
 #include "cli/bench/op_sizes.h"
+#include "cli/launch/words.h"
 #include "cli/options.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
@@ -15,7 +17,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostRanks = 64;
 constexpr std::int64_t kMostThreads = 1024;
 
 constexpr Options::About kAbout = {
@@ -87,7 +88,7 @@ void add_problem_options(Options& options, Wishes& wishes) {
 }
 
 void add_other_options(Options& options, Wishes& wishes) {
-  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: 2)");
+  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: a launcher's, or 2)");
   options.add("--tp", "N", wishes.tp, "the same, as one says of a model");
   options.add("-t,--transport", "NAME", wishes.transport,
               "shm (the default), threads or mpi, as plait info lists them");
@@ -124,12 +125,7 @@ PlanKey read_usual(const Wishes& wishes) {
   if (key.backend == "auto") key.backend.clear();
   PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(), "--ranks and --tp are the same: say one");
   const std::string& ranks = wishes.tp.empty() ? wishes.ranks : wishes.tp;
-  if (ranks.empty()) {
-    key.world = 2;
-  } else {
-    key.world =
-        static_cast<int>(read_number(wishes.tp.empty() ? "--ranks" : "--tp", ranks, 1, kMostRanks));
-  }
+  key.world = read_ranks(wishes.tp.empty() ? "--ranks" : "--tp", ranks, wishes.transport);
   return key;
 }
 
@@ -203,6 +199,8 @@ void take_from_trace(TuneOptions& options, const Wishes& wishes, const PlanKey& 
   const PlanKey& first = options.problems.front();
   options.ranks = first.world;
   if (wishes.transport.empty()) options.transport = first.transport;
+  check_started(base::sentence("--from ", wishes.from, " is of ", show_count(first.world, "rank")),
+                options.ranks, options.transport);
   if (wishes.threads.empty()) options.threads = first.threads;
 }
 
