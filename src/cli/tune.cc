@@ -49,19 +49,26 @@ class Tuning {
       if (speaks()) answer(show_profile(model.profile()));
       return kDone;
     }
-    const std::vector<PlanKey> problems = open_problems();
-    Progress progress(comm_.rank() == 0 ? "tuning, problem" : "");
-    for (std::size_t i = 0; i < problems.size(); ++i) {
-      const tune::Tuned tuned = tune_problem(problems[i], model, options_.effort, comm_);
-      if (comm_.rank() == 0) keep(tuned);
-      progress.show(static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(problems.size()));
-    }
+    measure_all(open_problems(), model);
     if (comm_.rank() == 0) report();
     return kDone;
   }
 
  private:
   bool speaks() const { return comm_.rank() == 0 && options_.json != "-"; }
+
+  void measure_all(const std::vector<PlanKey>& problems, const CostModel& model) {
+    Progress progress(comm_.rank() == 0 ? "tuning, percent" : "");
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      tune::TuneEffort effort = options_.effort;
+      effort.progress = [&](double part) {
+        const double done = (static_cast<double>(i) + part) / static_cast<double>(problems.size());
+        progress.show(static_cast<std::int64_t>(100 * done), 100);
+      };
+      const tune::Tuned tuned = tune_problem(problems[i], model, effort, comm_);
+      if (comm_.rank() == 0) keep(tuned);
+    }
+  }
 
   // Before anybody takes memory, or time.
   void check() const {

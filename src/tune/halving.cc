@@ -1,7 +1,6 @@
 #include "tune/halving.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace plait::tune {
@@ -30,7 +29,7 @@ class Halving {
   }
 
   // All that are alive, in alternating order, as often as there is time for.
-  void round(double budget) {
+  void round(double budget, const std::function<void(double)>& progress) {
     const int turns = static_cast<int>(
         std::clamp<double>(budget / std::max(turn_, 1.0),
                            alive_.size() > 2 ? kFewestTurns : kFewestLastTurns, kMostTurns));
@@ -42,13 +41,22 @@ class Halving {
         times_[one].push_back(time_(one));
         turn_ += times_[one].back();
       }
+      progress(static_cast<double>(turn + 1) / turns);
     }
     std::stable_sort(alive_.begin() + 1, alive_.end(),
                      [&](std::size_t a, std::size_t b) { return ratio(a) < ratio(b); });
   }
 
   // The faster half, and contender 0.
-  void drop_half() { alive_.resize(1 + alive_.size() / 2); }
+  static std::size_t half(std::size_t alive) { return 1 + alive / 2; }
+  void drop_half() { alive_.resize(half(alive_.size())); }
+
+  // Until two are left, and with them.
+  static int rounds(std::size_t contenders) {
+    int rounds = 1;
+    for (; contenders > 2; contenders = half(contenders)) ++rounds;
+    return rounds;
+  }
 
   std::size_t alive() const { return alive_.size(); }
 
@@ -87,15 +95,21 @@ bool is_clearly_faster(const std::vector<double>& times, const std::vector<doubl
   return median(all) < kClearly && 3 * faster >= 2 * static_cast<std::ptrdiff_t>(all.size());
 }
 
-Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time) {
+Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time,
+              const std::function<void(double)>& progress) {
   if (contenders == 0) return {};
   Halving halving(contenders, time);
-  const double rounds = std::max(1.0, std::ceil(std::log2(static_cast<double>(contenders))));
+  const double rounds = Halving::rounds(contenders);
   const double each = static_cast<double>(budget) / rounds;
-  halving.round(each);
+  double done = 0;
+  const auto tell = [&](double part) {
+    if (progress) progress((done + part) / rounds);
+  };
+  halving.round(each, tell);
   while (halving.alive() > 2) {
     halving.drop_half();
-    halving.round(each);
+    ++done;
+    halving.round(each, tell);
   }
   return halving.outcome();
 }

@@ -26,7 +26,9 @@ struct Outcome {
   double baseline = 0;     // contender 0's, measured beside it
 };
 
-Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time);
+// `progress` is told how much is done, from 0 to 1: a round counts as its share of the time.
+Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& time,
+              const std::function<void(double)>& progress = {});
 
 // How the times of one contender compare with contender 0's of the same turns: the median of their
 // ratios. Not the mean: one turn that something else has disturbed would decide. Not the smallest:

@@ -37,12 +37,13 @@ Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort&
   std::vector<std::unique_ptr<OpCase::Runner>> runners;
   runners.reserve(plans.size());
   for (const Plan& plan : plans) runners.push_back(one.runner(plan, over));
-  const Outcome outcome = halve(plans.size(), effort.each, [&](std::size_t i) {
+  const auto time_once = [&](std::size_t i) {
     barrier(comm);
     const base::Nanoseconds begin = base::now();
     runners[i]->run();
     return slowest(static_cast<double>(base::now() - begin), comm);
-  });
+  };
+  const Outcome outcome = halve(plans.size(), effort.each, time_once, effort.progress);
   return {.key = key,
           .plan = plans[outcome.winner],
           .nanoseconds = static_cast<std::int64_t>(outcome.nanoseconds),

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/clock.h"
@@ -19,6 +20,7 @@ struct TuneEffort {
   base::Nanoseconds each = 2 * base::kSecond;  // for all plans of a problem; more where a call
                                                // takes long
   std::size_t plans = 10;                      // beside serial
+  std::function<void(double)> progress = {};   // of a problem, from 0 to 1
 };
 
 struct Tuned {

@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 from command import PLAIT, CommandTest, wait_until
+from run_terminal_test import Terminal
 
 HEAD = "plait plans 1\n"
 SMALL = ("--m", 32, "--n", 128, "--k", 64, "--seconds", 0.05, "--plans", 3)
@@ -109,6 +110,19 @@ class TuneTest(TuneCase):
         result = self.plait("tune", "--op", "matmul-all-reduce", *SMALL, "--transport", "threads")
         self.assertEqual(result.returncode, 2)
         self.assertIn("matmul: there is no backend abacus; there are ", result.stderr)
+
+    def test_progress_is_told_by_one_rank(self):
+        self.give_profile()
+        signal.alarm(120)  # a terminal's read() has no deadline
+        self.addCleanup(signal.alarm, 0)
+        terminal = Terminal([PLAIT, "tune", "--m", "8,16,24", "--n", "64", "--k", "64", "--link", "1gbit,20ms"],
+                            self.environment)
+        self.assertEqual(terminal.finish(), 0, terminal.seen)
+        told = re.findall(r"\r\x1b\[K([^\r\n]*?, \d+ s left)", terminal.seen)
+        self.assertGreater(len(told), 3)
+        for line in told:
+            self.assertRegex(line, r"^tuning, percent: \d+ of 100, \d+ s left$")
+        self.assertRegex(terminal.seen, r"\r\x1b\[Kproblem +plan ")
 
     def test_under_plait_run(self):
         self.give_profile()

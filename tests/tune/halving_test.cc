@@ -23,6 +23,23 @@ TEST(Halving, FindsTheFastest) {
   }
 }
 
+TEST(Halving, TellsHowMuchIsDoneAndKeepsToItsTime) {
+  for (std::size_t count = 1; count <= 20; ++count) {
+    double spent = 0;
+    std::vector<double> told = {0};
+    const auto time = [&](std::size_t /*i*/) {
+      spent += 1e6;
+      return 1e6;
+    };
+    halve(count, base::kSecond, time, [&](double part) {
+      EXPECT_GT(part, told.back());
+      told.push_back(part);
+    });
+    EXPECT_DOUBLE_EQ(told.back(), 1) << count;
+    EXPECT_LE(spent, 1.1e9) << count;
+  }
+}
+
 TEST(Halving, LeavesItAtTheBaselineWhereNobodyIsClearlyFaster) {
   const auto time = [](std::size_t i) { return i == 0 ? 1e6 : 0.995e6; };
   EXPECT_EQ(halve(6, base::kSecond, time).winner, 0U);

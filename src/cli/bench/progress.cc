@@ -16,7 +16,7 @@ constexpr base::Nanoseconds kInterval = 200 * base::kMillisecond;
 
 Progress::Progress(std::string what)
     : what_(std::move(what)),
-      terminal_(isatty(STDERR_FILENO) == 1),
+      terminal_(!what_.empty() && isatty(STDERR_FILENO) == 1),
       begin_(base::now()),
       next_(begin_ + kPatience) {}
 

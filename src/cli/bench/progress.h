@@ -4,7 +4,7 @@
 //   for (...) progress.show(done, total);   // after two seconds: "measuring: 12 of 40, 9 s left"
 //
 // Writes to standard error, one line that is overwritten and finally removed, and only where that
-// is a terminal.
+// is a terminal. Of nothing (""), as on all ranks but one, it shows nothing.
 #pragma once
 
 #include <cstdint>
