@@ -167,7 +167,7 @@ Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel&
 
 RowsForm form_of(const TileKernel* kernel) {
   if (kernel == nullptr) return {};
-  return {.operand = kernel->operand(), .form = kernel->row_form()};
+  return {.is_packed = true, .operand = kernel->operand(), .form = kernel->row_form()};
 }
 
 }  // namespace plait::gemm

@@ -40,10 +40,11 @@ struct Packing {
 Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel& kernel,
                const Packing& packing);
 
-// What two kernels must have in common to read the same packed rows.
+// What two kernels must have in common to read the same packed rows. The reference packs none.
 struct RowsForm {
-  Dtype operand;
-  RowForm form;
+  bool is_packed = false;
+  Dtype operand = Dtype::f32;
+  RowForm form = RowForm::plain;
 
   bool operator==(const RowsForm&) const = default;
 };

@@ -56,7 +56,7 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
     GemmCall bad = good;
     spoil(bad);
     EXPECT_NE(refusal_of([&] { gemm.run(bad); }).find(sentence), std::string::npos)
-        << refusal_of([&] { gemm.run(bad); });
+        << sentence << ": " << refusal_of([&] { gemm.run(bad); });
   };
   says([&](GemmCall& c) { c.x.view.cols = 4; },
        "matmul: x is 4 x 4 but the product was made for k=5");
