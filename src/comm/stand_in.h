@@ -22,9 +22,12 @@ class StandIn {
     base::Nanoseconds poll;
     Label label = "product";
 
-    // Of several that follow one another in one call and could be one kernel: which of them.
-    bool fused = false;
+    // Of several that follow one another in one call and could be one kernel: how large it is (no
+    // rows and columns: this product is by itself), and whether this is the first of them.
+    std::int64_t all_rows = 0, all_columns = 0;
     bool first = true;
+
+    bool fused() const { return all_rows > 0 && all_columns > 0; }
 
     std::int64_t flops() const { return 2 * rows * columns * k; }
   };

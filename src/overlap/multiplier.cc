@@ -53,7 +53,8 @@ void Multiplier::run(GemmCall& call, Look look) {
                                                       : static_cast<double>(size_of(desc.weight)),
                            .out_bytes = static_cast<double>(size_of(desc.out)),
                            .poll = poll_,
-                           .fused = manner_.fused,
+                           .all_rows = manner_.fused ? desc.m : 0,
+                           .all_columns = manner_.fused ? desc.n : 0,
                            .first = first},
                           look);
   }

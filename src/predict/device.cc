@@ -95,8 +95,22 @@ const std::array<Device, 5>& all() {
   return devices;
 }
 
-double rounds(double tiles, int units, bool part) {
-  return part ? tiles / units : std::ceil(tiles / units);
+bool is_empty(const ProductSize& size) {
+  return size.rows == 0 || size.columns == 0 || size.k == 0;
+}
+
+double tiles_of(const ProductSize& size, const Device::Tile& tile) {
+  const auto count = [](std::int64_t length, std::int64_t side) {
+    return std::ceil(static_cast<double>(length) / static_cast<double>(side));
+  };
+  return count(size.rows, tile.rows) * count(size.columns, tile.columns);
+}
+
+// Nanoseconds of a round: of a tile by each unit.
+double round_of(const Device& device, const Device::Tile& tile, std::int64_t k) {
+  const double multiplied = 2.0 * static_cast<double>(tile.rows) *
+                            static_cast<double>(tile.columns) * static_cast<double>(k);
+  return multiplied * device.units / (device.flops() * tile.share) * 1e9;
 }
 
 }  // namespace
@@ -112,23 +126,28 @@ Device find_device(std::string_view name) {
   base::fail(Code::invalid_argument, "there is no device ", name, "; there are ", names);
 }
 
-// The tile that suits it best. Of a part, rows and columns fill whole tiles too.
-double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes,
-                    bool part) {
-  const auto rows = static_cast<double>(size.rows);
-  const auto columns = static_cast<double>(size.columns);
-  const auto k = static_cast<double>(size.k);
-  if (rows * columns * k == 0) return 0;
+double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes) {
+  return part_time(device, size, size, bytes);
+}
+
+// The tile that suits the part best: its rows and columns fill whole tiles. Parts share the rounds
+// that the kernel needs, the last of which may not be full.
+double part_time(const Device& device, const ProductSize& part, const ProductSize& kernel,
+                 const ProductBytes& bytes) {
+  if (is_empty(part)) return 0;
   double multiplied = std::numeric_limits<double>::infinity();
   for (const Device::Tile& tile : device.tiles) {
-    const auto tile_rows = static_cast<double>(tile.rows);
-    const auto tile_columns = static_cast<double>(tile.columns);
-    const double tiles = std::ceil(rows / tile_rows) * std::ceil(columns / tile_columns);
-    const double each =
-        2 * tile_rows * tile_columns * k * device.units / (device.flops() * tile.share) * 1e9;
-    multiplied = std::min(multiplied, rounds(tiles, device.units, part) * each);
+    const double rounds = tiles_of(kernel, tile) / device.units;
+    const double mine = tiles_of(part, tile) / device.units * std::ceil(rounds) / rounds;
+    multiplied = std::min(multiplied, mine * round_of(device, tile, part.k));
   }
-  const double read = rows * k * bytes.x + columns * k * bytes.weight + rows * columns * bytes.out;
+  const auto rows = static_cast<double>(part.rows);
+  const auto columns = static_cast<double>(part.columns);
+  const auto k = static_cast<double>(part.k);
+  const double of_columns = columns / static_cast<double>(std::max(kernel.columns, part.columns));
+  const double of_rows = rows / static_cast<double>(std::max(kernel.rows, part.rows));
+  const double read = rows * k * bytes.x * of_columns + columns * k * bytes.weight * of_rows +
+                      rows * columns * bytes.out;
   return std::max(multiplied, read / device.memory() * 1e9);
 }
 

@@ -51,10 +51,13 @@ struct ProductSize {
 };
 
 // How long a product takes by itself: as many rounds of tiles as its units need, or as long as its
-// operands take to be read. `part`: of a kernel that has begun and goes on, so that its tiles fill
-// no round of their own.
-double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes,
-                    bool part);
+// operands take to be read.
+double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes);
+
+// Of a kernel of that size, which has begun and goes on: a part of its rounds, and of what it
+// reads, which other parts read too.
+double part_time(const Device& device, const ProductSize& part, const ProductSize& kernel,
+                 const ProductBytes& bytes);
 
 // One assumption a line.
 std::string describe(const Device& device);

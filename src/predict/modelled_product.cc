@@ -10,12 +10,13 @@ void ModelledProduct::product(const Product& product, Look look) {
   clock_.settle();
   const base::Nanoseconds begin = clock_.now();
   // What is fused is one kernel, launched once.
-  if (product.first || !product.fused) clock_.spend(device_.launch);
-  const double takes = product_time(device_, {product.rows, product.columns, product.k},
-                                    {.x = product.x_bytes,
-                                     .weight = weight_bytes_.value_or(product.weight_bytes),
-                                     .out = product.out_bytes},
-                                    product.fused);
+  if (product.first || !product.fused()) clock_.spend(device_.launch);
+  const ProductSize size = {product.rows, product.columns, product.k};
+  const ProductSize kernel = {product.all_rows, product.all_columns, product.k};
+  const double takes = part_time(device_, size, product.fused() ? kernel : size,
+                                 {.x = product.x_bytes,
+                                  .weight = weight_bytes_.value_or(product.weight_bytes),
+                                  .out = product.out_bytes});
   clock_.work({.time = static_cast<base::Nanoseconds>(std::llround(takes)),
                .poll = device_.poll > 0 ? device_.poll : product.poll,
                .share = device_.lost},

@@ -129,8 +129,7 @@ base::Nanoseconds product_alone(const Machine& machine, const Problem& problem) 
   const ops::Shapes shapes = ops::shapes_of(problem.op);
   const std::int64_t rows =
       ops::count(is_compute_first(problem.op) ? shapes.x : shapes.out, problem.m, 0, machine.ranks);
-  const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem),
-                                    /*part=*/false);
+  const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
   return machine.device.launch + static_cast<base::Nanoseconds>(std::llround(takes));
 }
 

@@ -25,25 +25,43 @@ constexpr ProductBytes kBytes = {.x = 2, .weight = 2, .out = 2};
 
 TEST(Device, MultipliesInRoundsOfTiles) {
   const Device device = ten_units();
-  EXPECT_DOUBLE_EQ(product_time(device, {8, 80, 1}, kBytes, false), 128);
-  EXPECT_DOUBLE_EQ(product_time(device, {8, 81, 1}, kBytes, false), 256);
-  EXPECT_DOUBLE_EQ(product_time(device, {8, 8, 1}, kBytes, false), 128);
-  EXPECT_DOUBLE_EQ(product_time(device, {8, 8, 1}, kBytes, true), 12.8);
-  EXPECT_DOUBLE_EQ(product_time(device, {0, 8, 1}, kBytes, false), 0);
+  EXPECT_DOUBLE_EQ(product_time(device, {8, 80, 1}, kBytes), 128);
+  EXPECT_DOUBLE_EQ(product_time(device, {8, 81, 1}, kBytes), 256);
+  EXPECT_DOUBLE_EQ(product_time(device, {8, 8, 1}, kBytes), 128);
+  EXPECT_DOUBLE_EQ(product_time(device, {0, 8, 1}, kBytes), 0);
+}
+
+// Of 25 tiles, which take three rounds: however they are cut, the parts take as long as the whole.
+TEST(Device, MultipliesPartsOfAKernelInItsRounds) {
+  const Device device = ten_units();
+  const ProductSize kernel = {40, 40, 1};
+  EXPECT_DOUBLE_EQ(product_time(device, kernel, kBytes), 3 * 128);
+  EXPECT_DOUBLE_EQ(part_time(device, {40, 8, 1}, kernel, kBytes) * 5, 3 * 128);
+  EXPECT_DOUBLE_EQ(part_time(device, {8, 40, 1}, kernel, kBytes) * 5, 3 * 128);
+  EXPECT_GT(part_time(device, {40, 4, 1}, kernel, kBytes) * 10, 3 * 128);  // half of a tile is one
+}
+
+TEST(Device, ReadsTheOperandsOfAKernelOnce) {
+  Device device = ten_units();
+  device.peak_memory = 1e6;
+  const ProductSize kernel = {40, 80, 10};
+  const double whole = product_time(device, kernel, kBytes);
+  EXPECT_NEAR(part_time(device, {40, 8, 10}, kernel, kBytes) * 10, whole, 1e-9 * whole);
+  EXPECT_NEAR(part_time(device, {8, 80, 10}, kernel, kBytes) * 5, whole, 1e-9 * whole);
 }
 
 TEST(Device, TakesTheTileThatSuitsBest) {
   Device device = ten_units();
   device.tiles.push_back({4, 4, 0.5});
-  EXPECT_DOUBLE_EQ(product_time(device, {8, 80, 1}, kBytes, false), 128);
-  EXPECT_DOUBLE_EQ(product_time(device, {4, 40, 1}, kBytes, false), 64);
+  EXPECT_DOUBLE_EQ(product_time(device, {8, 80, 1}, kBytes), 128);
+  EXPECT_DOUBLE_EQ(product_time(device, {4, 40, 1}, kBytes), 64);
 }
 
 TEST(Device, ReadsItsOperands) {
   Device device = ten_units();
   device.peak_memory = 1e9;
   device.memory_share = 0.5;
-  EXPECT_DOUBLE_EQ(product_time(device, {1, 100, 10}, {.x = 2, .weight = 1, .out = 4}, false),
+  EXPECT_DOUBLE_EQ(product_time(device, {1, 100, 10}, {.x = 2, .weight = 1, .out = 4}),
                    2 * (20 + 1000 + 400));
 }
 

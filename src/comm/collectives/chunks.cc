@@ -16,7 +16,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore) {
   VirtualClock* clock = mailbox.group().clock();
-  return clock != nullptr && pieces.large() && clock->plays(chore);
+  return clock != nullptr && pieces.matters() && clock->plays(chore);
 }
 
 // world 2 → 8 slots of 32 KiB a lane; 64 → 8 of 8 KiB; 256 → 4 of 4 KiB
@@ -33,12 +33,12 @@ Room room_for(int world) {
 
 void Stream::copy_in(std::byte* out, const std::byte* data, std::uint32_t chunk) const {
   const std::size_t bytes = pieces_.bytes(chunk);
+  const auto size = static_cast<std::int64_t>(bytes);
+  if (is_played(*mailbox_, pieces_, {.label = "take", .read = size, .written = size})) return;
   if (!pieces_.large()) {
     copy(bytes == 0 ? nullptr : out + pieces_.offset_bytes(chunk), data, bytes);
     return;
   }
-  const auto size = static_cast<std::int64_t>(bytes);
-  if (is_played(*mailbox_, pieces_, {.label = "take", .read = size, .written = size})) return;
   tensor::stream_copy(out + pieces_.offset_bytes(chunk), data, bytes);
   if (chunk + 1 == chunks_) tensor::stream_fence();
 }

@@ -30,6 +30,9 @@ inline constexpr std::size_t kReceivedBytes = std::size_t{16} << 20;
 // drives nothing else out.
 inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
 
+// Of modelled ranks, streams of fewer bytes have contents: what ranks tell of themselves.
+inline constexpr std::size_t kLeastPlayedBytes = std::size_t{1} << 12;
+
 // Streams of two kinds can be under way between two ranks: a call's own chunks, and sums that come
 // back while parts still go out.
 enum class Way { parts, sums };
@@ -71,6 +74,7 @@ class Pieces {
   std::size_t offset_bytes(std::uint32_t chunk) const { return offset(chunk) * size_; }
   std::size_t bytes(std::uint32_t chunk) const { return count(chunk) * size_; }
   bool large() const { return count_ * size_ >= kLargeStreamBytes; }
+  bool matters() const { return count_ * size_ >= kLeastPlayedBytes; }
 
  private:
   // Two chunks at least, where they are not too small: the first is summed while the second comes.
@@ -85,8 +89,8 @@ class Pieces {
   std::size_t per_chunk_;
 };
 
-// Whether work with a chunk is done in name only: of large streams alone, because what ranks tell
-// one another in small ones they are to hear.
+// Whether work with a chunk is done in name only: not of the smallest streams, because what ranks
+// tell one another in those they are to hear.
 bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore);
 
 // How many chunks went each way between this rank and a peer, over all calls.
