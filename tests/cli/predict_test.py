@@ -1,6 +1,7 @@
 """plait predict: every operator and schedule is played, called a prediction, or refused."""
 
 import json
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -136,6 +137,15 @@ class PredictTest(CommandTest):
         for option in ("--whole-rows", "--keep-gathered", "--column-backward"):
             self.assertNotEqual(self.json("llama2-7b", *words, option)["plans"], found["plans"], option)
 
+    def test_the_page_has_the_gains_that_are_predicted(self):
+        page = (Path(__file__).parents[2] / "docs/concepts/prediction.md").read_text()
+        rows = re.findall(r"^\| ([a-z]+2?-\d+b) \| .* % \| (.+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
+        self.assertEqual(len(rows), 3)
+        for model, parts, fused, best in rows:
+            found = self.json(model, "--device", "ascend-910b", "--plan", "pipelined parts=2;fused")
+            gains = [*(one["gain"] for one in found["plans"][1:]), found["best_gain"]]
+            self.assertEqual([parts, fused, best], [f"{100 * gain:+.1f} %" for gain in gains], model)
+
     def test_refusals(self):
         op = ("matmul-all-reduce", *self.SIZE)
         for words, sentence in (
@@ -147,6 +157,8 @@ class PredictTest(CommandTest):
                 (("llama2-70b", "--tp", 300), "no more than 256 ranks share a layer here"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
                 (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
+                ((*op, "--dtype", "f32"), "--dtype f32: what is known of h100 is how fast it multiplies bf16 and f16"),
+                ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "nor one of nvlink4"),
                 ((*op, "--device", "cpu"), "a processor has no usual network"),

@@ -97,6 +97,10 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
                      .weight_bytes = weight_bytes(wishes.weight, x)};
   options.weight = wishes.weight.empty() ? std::string(name(x)) : wishes.weight;
   options.machine = read_machine(wishes.machine, "--ranks");
+  PLAIT_CHECK(
+      x != Dtype::f32 || options.machine.device.name == "cpu" || !wishes.machine.rate.empty(),
+      "--dtype f32: what is known of ", options.machine.device.name,
+      " is how fast it multiplies bf16 and f16; --rate says another rate");
   options.plans = read_plans(op, wishes.plan);
   options.files = wishes.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
+#include "cli/launch/words.h"
 
 namespace plait::cli {
 namespace {
@@ -27,8 +28,8 @@ std::optional<double> OpPrediction::efficiency(std::size_t plan) const {
 }
 
 std::string show_assumptions(const predict::Machine& machine) {
-  return fmt::format("{} ranks; {}\n{}\n", machine.ranks, predict::describe(machine.device),
-                     predict::describe(machine.network));
+  return fmt::format("{}; {}\n{}\n", show_count(static_cast<std::size_t>(machine.ranks), "rank"),
+                     predict::describe(machine.device), predict::describe(machine.network));
 }
 
 std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "cli/launch/words.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -20,7 +21,8 @@ report::Timeline timeline_of(const OpPredictOptions& options, const OpPrediction
                            prediction.size.m, prediction.size.n, prediction.size.k,
                            name(options.problem.x), options.weight),
       .subtitle =
-          fmt::format("Predicted: {} ranks, {}; {}", options.machine.ranks,
+          fmt::format("Predicted: {}, {}; {}",
+                      show_count(static_cast<std::size_t>(options.machine.ranks), "rank"),
                       options.machine.device.name, predict::describe(options.machine.network)),
       .product = static_cast<std::int64_t>(prediction.product),
       .collective = static_cast<std::int64_t>(prediction.collective),
