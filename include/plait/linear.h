@@ -143,12 +143,13 @@ class PLAIT_EXPORT RowParallelLinear {
   std::unique_ptr<Linear> linear_;
 };
 
-// What the layers of a communicator hold together, in bytes of this rank's memory: they share it,
-// so that it grows with the largest of them and not with their number.
+// What the layers of a communicator hold together, in bytes of this rank's memory. Layers of the
+// same sizes share all of it, however many they are; of different sizes what is prepared for each
+// is kept within limits, and the rest grows with the largest.
 struct LinearMemory {
   std::size_t mailboxes;
-  std::size_t operators;  // prepared for the next call of their kind
-  std::size_t workspace;  // gathered rows, and partial sums
+  std::size_t operators;  // prepared for the next call of their kind: at most 64 kinds, 1 GiB
+  std::size_t workspace;  // gathered rows, partial sums, and products (at most 32, 1 GiB)
 };
 PLAIT_EXPORT LinearMemory linear_memory(Communicator& comm);
 

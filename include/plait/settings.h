@@ -6,9 +6,10 @@
 //                            {.options = {.wire = settings.wire, .plans = &plans}});
 //
 // The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on go before what it
-// says. Names that MindSpeed CoC knows are understood too. What is misspelt, can't be read or
-// contradicts itself is refused: Error{invalid_argument} names the file and the line, or the
-// variable. All ranks of a communicator must have the same settings.
+// says. Names that MindSpeed CoC knows are understood too. What is misspelt in the file, can't be
+// read or contradicts itself is refused: Error{invalid_argument} names the file and the line, or
+// the variable. (Variables whose names are misspelt are nobody's: plait info finds them.) All ranks
+// of a communicator must have the same settings.
 #pragma once
 
 #include <compare>

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/check.h"
@@ -18,7 +19,8 @@ std::string read_file(const std::string& path, std::size_t most) {
   struct stat status{};
   if (!fd || ::fstat(fd.get(), &status) != 0) fail_errno(sentence("cannot read ", path));
   PLAIT_CHECK(S_ISREG(status.st_mode), "cannot read ", path, ": it is no regular file");
-  std::string text(most + 1, '\0');
+  // One more than there should be, to see that there isn't.
+  std::string text(std::min(static_cast<std::size_t>(status.st_size), most) + 1, '\0');
   std::size_t length = 0;
   while (length < text.size()) {
     const ssize_t got = ::read(fd.get(), text.data() + length, text.size() - length);
@@ -26,6 +28,7 @@ std::string read_file(const std::string& path, std::size_t most) {
     if (got < 0) fail_errno(sentence("cannot read ", path));
     if (got == 0) break;
     length += static_cast<std::size_t>(got);
+    if (length == text.size() && length <= most) text.resize(std::min(2 * length, most + 1));
   }
   PLAIT_CHECK(length <= most, "cannot read ", path, ": it is longer than ",
               show_bytes(static_cast<double>(most)));

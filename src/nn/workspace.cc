@@ -44,8 +44,10 @@ Gemm& Workspace::gemm(const GemmDesc& desc, const GemmOptions& options) {
   if (found != products_.end()) {
     std::rotate(found, found + 1, products_.end());
   } else {
+    // What they hold is known once they have run: those before this one have.
+    while (products_.size() >= kProducts || (!products_.empty() && product_bytes() > kProductBytes))
+      products_.erase(products_.begin());
     products_.push_back({desc, options, select_gemm(desc, options)});
-    if (products_.size() > kProducts) products_.erase(products_.begin());
   }
   return products_.back().gemm;
 }
@@ -57,10 +59,14 @@ Communicator& Workspace::beside(Communicator& comm) {
 
 std::size_t Workspace::mailbox_bytes() const { return beside_ ? beside_->mailbox_bytes() : 0; }
 
-std::size_t Workspace::bytes() const {
-  std::size_t bytes = gathered_.bytes() + partial_.bytes() + summed_.bytes();
+std::size_t Workspace::product_bytes() const {
+  std::size_t bytes = 0;
   for (const Product& one : products_) bytes += one.gemm.held_bytes();
   return bytes;
+}
+
+std::size_t Workspace::bytes() const {
+  return gathered_.bytes() + partial_.bytes() + summed_.bytes() + product_bytes();
 }
 
 }  // namespace plait::nn

@@ -1,5 +1,5 @@
-// What the layers of one communicator work in. They run one after another and share it, so that it
-// is as large as the largest of them needs.
+// What the layers of one communicator work in. They run one after another and share it: rows and
+// sums are as large as the largest of them needs, and products are kept while there is room.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +45,8 @@ class Workspace {
 
   // The one that was used for longest ago goes first.
   static constexpr std::size_t kProducts = 32;
+  static constexpr std::size_t kProductBytes = std::size_t{1} << 30;
+  std::size_t product_bytes() const;
 
   Buffer gathered_;
   Buffer partial_;

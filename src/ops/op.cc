@@ -74,8 +74,9 @@ Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
 }
 
 Plan checked(Operator op, const std::optional<Plan>& found) {
-  if (found) check_plan(op, *found);
-  return found.value_or(default_plan(op));
+  if (!found) return default_plan(op);
+  check(*found, name(op));
+  return followed_by(op, *found);
 }
 
 namespace {

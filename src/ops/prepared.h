@@ -32,7 +32,7 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
 PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options);
 
-// What a source has found, refused where the operator can't follow it; or else the default.
+// What a source has found, or the nearest that the operator can follow; or else the default.
 Plan checked(Operator op, const std::optional<Plan>& found);
 
 // What the options say, or their source knows, or the default. Collective as key_of() is.

@@ -20,6 +20,11 @@ std::int64_t read_nanoseconds(std::string_view text) {
   return *value;
 }
 
+void check_followed(Operator op, const Plan& plan) {
+  PLAIT_CHECK(followed_by(op, plan) == plan, name(op), " can't follow the plan \"", name(plan),
+              '"');
+}
+
 // The four columns of a line.
 std::pair<std::string, PlanCache::Entry> read_entry(std::string_view line) {
   std::array<std::string_view, 4> columns;
@@ -35,8 +40,7 @@ std::pair<std::string, PlanCache::Entry> read_entry(std::string_view line) {
   const PlanCache::Entry entry = {.plan = parse_plan(columns[1]),
                                   .nanoseconds = read_nanoseconds(columns[2]),
                                   .serial = read_nanoseconds(columns[3])};
-  PLAIT_CHECK(has_schedule(key.op, entry.plan.schedule), name(key.op), " has no ",
-              name(entry.plan.schedule), " schedule");
+  check_followed(key.op, entry.plan);
   return {std::string(columns[0]), entry};
 }
 
@@ -72,8 +76,7 @@ std::string PlanCache::text() const {
 }
 
 void PlanCache::add(const PlanKey& key, const Entry& entry) {
-  PLAIT_CHECK(has_schedule(key.op, entry.plan.schedule), "plans: ", name(key.op), " has no ",
-              name(entry.plan.schedule), " schedule");
+  check_followed(key.op, entry.plan);
   entries_[name(key)] = entry;
 }
 

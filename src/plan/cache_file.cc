@@ -4,8 +4,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "base/atomic_file.h"
@@ -13,6 +11,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/fd.h"
+#include "base/read_file.h"
 #include "plan/cache.h"
 
 namespace plait {
@@ -23,6 +22,9 @@ namespace fs = std::filesystem;
 // Reading and writing a cache takes a millisecond. Who holds its folder for longer does something
 // else, and what could be lost is a line that the next run measures again.
 constexpr base::Nanoseconds kPatience = 2 * base::kSecond;
+
+// A line takes some 200 bytes, and nobody measures a million problems.
+constexpr std::size_t kLongestFile = std::size_t{256} << 20;
 
 fs::path folder_of(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
@@ -75,10 +77,7 @@ std::optional<std::string> read_text(const std::string& path) {
   std::error_code failure;
   if (!fs::exists(path, failure) && !failure) return std::nullopt;
   PLAIT_CHECK(!fs::is_directory(path, failure), path, " is a folder, not a file");
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) base::fail_errno("cannot read " + path);
-  return text;
+  return base::read_file(path, kLongestFile);
 }
 
 void write_text(const std::string& path, std::string_view text) {

@@ -14,6 +14,7 @@ namespace plait {
 namespace {
 
 constexpr std::string_view kHead = "plait profile 1";
+constexpr std::string_view kEnd = "end";
 
 struct Figure {
   std::string_view name;
@@ -123,14 +124,17 @@ std::string text_of(const MachineProfile& profile) {
   for (const TransportFigures& one : transports)
     text += base::sentence("transport ", one.name, ' ', digits(one.latency), ' ',
                            digits(one.bytes_per_ns), '\n');
-  return text;
+  return text + std::string(kEnd) + '\n';
 }
 
 MachineProfile parse_profile(std::string_view text) {
   MachineProfile profile;
-  const auto lines = base::split(text, '\n');
+  auto lines = base::split(text, '\n');
   PLAIT_CHECK(lines.front() == kHead, "profile: \"", lines.front().substr(0, 40),
               "\" is not its first line: \"", kHead, "\" is");
+  PLAIT_CHECK(lines.size() > 2 && lines.back().empty() && lines[lines.size() - 2] == kEnd,
+              "profile: it is cut off: its last line is not \"", kEnd, '"');
+  lines.resize(lines.size() - 2);
   constexpr std::string_view kMachine = "machine ";
   for (std::size_t i = 1; i < lines.size(); ++i) {
     if (lines[i].starts_with(kMachine)) {
@@ -142,7 +146,6 @@ MachineProfile parse_profile(std::string_view text) {
   }
   PLAIT_CHECK(!profile.machine.empty(), "profile: no line says which machine it is of");
   PLAIT_CHECK(!profile.products.empty(), "profile: no line says how fast a product is");
-  PLAIT_CHECK(lines.back().empty(), "profile: its last line is cut off");
   for (const Figure& figure : kFigures) {
     const auto times = std::count_if(lines.begin(), lines.end(), [&](std::string_view line) {
       return line.substr(0, line.find(' ')) == figure.name;

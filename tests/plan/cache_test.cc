@@ -91,7 +91,7 @@ TEST(PlanCaches, RefuseWhatTheyDidNotWrite) {
   EXPECT_EQ(refusal_of(good + good.substr(good.rfind("op="))), "plans, line 5: it is there twice");
   EXPECT_EQ(refusal_of(good + "op=matmul_all_gather m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 "
                               "ranks=2 | fused | 1 | 2\n"),
-            "plans, line 5: matmul_all_gather has no fused schedule");
+            "plans, line 5: matmul_all_gather can't follow the plan \"fused\"");
   EXPECT_EQ(refusal_of(good + "op=matmul m=8 n=8 k=8 | serial | 1 | 2\n"),
             "plans, line 5: this problem is written as \"op=matmul m=8 n=8 k=8 x=bf16 w=bf16 "
             "out=bf16 wire=bf16 ranks=2\"");

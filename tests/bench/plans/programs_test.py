@@ -11,7 +11,7 @@ from pathlib import Path
 BUILD = Path(os.environ["PLAIT_BUILD"])
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "plans"
 FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.05\nbeside 1.1\nuncertainty 0.03\n"
-           "product bf16 64 90\nproduct f32 64 70\ntransport shm 500 0\n")
+           "product bf16 64 90\nproduct f32 64 70\ntransport shm 500 0\nend\n")
 
 
 def profile_of_this_machine(folder):
