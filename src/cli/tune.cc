@@ -73,8 +73,7 @@ class Tuning {
   // Before anybody takes memory, or time.
   void check() const {
     if (comm_.rank() == 0) {
-      load_cache(options_.cache, found_.machine());
-      write_nothing(options_.cache);
+      check_cache();
       if (!options_.json.empty() && options_.json != "-") base::check_writable(options_.json);
     }
     for (const PlanKey& key : options_.problems)
@@ -82,8 +81,12 @@ class Tuning {
   }
 
   // Adds nothing, but says what would be in the way.
-  void write_nothing(const std::string& path) const {
-    save_cache(path, PlanCache(found_.machine()));
+  void check_cache() const try {
+    save_cache(options_.cache, PlanCache(found_.machine()));
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid_argument) throw;
+    if (options_.profile_only) return;  // which is another file
+    base::fail(error.code(), error.what(), "; delete it, or name another one: --cache FILE");
   }
 
   // What is beside the cache; or else what is measured now, and put there.

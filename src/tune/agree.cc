@@ -5,14 +5,16 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "plait/collectives.h"
 
 namespace plait::tune {
 namespace {
 
-// "17 lines": what can be said of a text in a sentence.
-std::string extent_of(const std::string& text) {
-  return std::to_string(std::count(text.begin(), text.end(), '\n')) + " lines";
+// "of 17 lines", or the text where it is a word or two: what can be said of it in a sentence.
+std::string described(std::string_view text) {
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  return lines > 0 ? base::sentence("of ", lines, " lines") : base::sentence('"', text, '"');
 }
 
 }  // namespace
@@ -59,8 +61,8 @@ std::optional<std::string> agree_on(std::string_view what, const std::optional<s
     const std::string& ours = all[static_cast<std::size_t>(first)];
     if (theirs == ours) continue;
     base::fail(Code::mismatch, "automatic_plans: ranks ", first, " and ", rank, " have different ",
-               what, ", of ", extent_of(ours), " and of ", extent_of(theirs),
-               ": all ranks need the same, or none");
+               what, ", ", described(std::string_view(ours).substr(1)), " and ",
+               described(std::string_view(theirs).substr(1)), ": all ranks need the same, or none");
   }
   if (first < 0) return std::nullopt;
   return all[static_cast<std::size_t>(first)].substr(1);

@@ -1,6 +1,7 @@
 """plait tune: what is measured is kept, shown, asked for again, and never trusted elsewhere."""
 
 import json
+import os
 import re
 import signal
 import tempfile
@@ -15,7 +16,7 @@ SMALL = ("--m", 32, "--n", 128, "--k", 64, "--seconds", 0.05, "--plans", 3)
 
 # What a machine can do matters to no test here: none of them waits for it to be measured.
 FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.05\nbeside 1.1\nuncertainty 0.03\n"
-           "product bf16 64 90\nproduct f32 64 70\nproduct s8 64 80\ntransport shm 500 0\n")
+           "product bf16 64 90\nproduct f32 64 70\nproduct s8 64 80\ntransport shm 500 0\nend\n")
 
 
 class TuneCase(CommandTest):
@@ -91,6 +92,21 @@ class TuneTest(TuneCase):
         self.assertEqual(list(one), ["problem", "plan", "ms", "serial_ms", "speedup"])
         self.assertIn(" w=s8:channel ", one["problem"])
         self.assertAlmostEqual(one["speedup"], one["serial_ms"] / one["ms"])
+
+    def test_as_programs_find_their_settings(self):
+        self.environment.update(PLAIT_WIRE="bf16", PLAIT_THREADS="2")
+        self.give_profile()
+        self.tune("--op", "matmul-all-reduce", *SMALL)
+        (key, plan, *_), = self.entries()
+        self.assertIn(" wire=bf16 ranks=2 threads=2 ", key)
+        why = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=32 n=128 k=64").stdout)
+        self.assertEqual((why["source"], why["chosen"]), ("cache", plan))
+
+    def test_a_cache_that_nobody_writes(self):
+        self.cache.parent.mkdir(exist_ok=True)
+        os.mkfifo(self.cache)
+        self.assert_says(self.plait("tune", "--show"), 2,
+                         f"plait tune: cannot read {self.cache}: it is no regular file")
 
     def test_over_the_link_that_programs_would_find(self):
         self.environment["PLAIT_LINK"] = "1gbit,5us"
@@ -188,6 +204,25 @@ class TuneTest(TuneCase):
             write(*ranks)
             self.assert_says(self.plait("tune", "--from", timeline), 2, f"plait tune: --from {timeline}: {sentence}")
 
+    def test_a_timeline_of_groups_beside_each_other(self):
+        self.give_profile()
+        timeline = self.folder / "trace.json"
+        call = "call op=matmul_all_reduce m=32 n=64 k={} x=bf16 w=bf16 out=bf16 wire=f32 ranks=2 transport=threads"
+
+        def write(*shares):
+            events = [{"name": call.format(k), "pid": rank} for rank, k in enumerate(shares)]
+            timeline.write_text(json.dumps({"traceEvents": events}))
+        write(48, 48, 48, 48)
+        self.tune("--from", timeline, "--seconds", 0.05, "--plans", 1)
+        self.assertEqual([" n=64 k=96 " in key for key, *_ in self.entries()], [True])
+        write(48, 40, 48, 40)
+        self.assert_says(self.plait("tune", "--from", timeline), 2,
+                         f"plait tune: --from {timeline}: groups of 2 ranks call matmul_all_reduce with uneven shares, "
+                         "which can't be told apart")
+        write(48, 48, 48)
+        self.assert_says(self.plait("tune", "--from", timeline), 2,
+                         f"plait tune: --from {timeline} is of 3 ranks, and matmul_all_reduce was called by 2")
+
     def test_settings_say_where_plans_are_kept(self):
         self.environment["PLAIT_PLAN_CACHE"] = ""
         config = self.folder / "plait.toml"
@@ -235,11 +270,14 @@ class TuneTest(TuneCase):
             (HEAD + "machine nowhere\n", f'it is of "nowhere", and this is "{machine}"'),
             ("plans\n", 'plans: "plans" is not their first line: "plait plans 1" is'),
             (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it has not 4 columns"),
+            (f"{HEAD}machine {machine}\nop=all_gather_matmul m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2"
+             " | pipelined axis=columns parts=7 | 1 | 2\n",
+             "plans, line 3: all_gather_matmul can't follow the plan \"pipelined axis=columns parts=7\""),
         ]:
             self.cache.write_text(text)
-            for words in (["--show"], [*SMALL, "--transport", "threads"]):
-                result = self.plait("tune", *words)
-                self.assert_says(result, 2, f"plait tune: {self.cache}: {reason}")
+            self.assert_says(self.plait("tune", "--show"), 2, f"plait tune: {self.cache}: {reason}")
+            self.assert_says(self.plait("tune", *SMALL, "--transport", "threads"), 2,
+                             f"plait tune: {self.cache}: {reason}; delete it, or name another one: --cache FILE")
             self.assertEqual(self.cache.read_text(), text)
             page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=128 k=64").stdout
             self.assertIn(f"The cache is not asked: {self.cache}: {reason}.\n", page)
@@ -324,7 +362,7 @@ class WhyTest(TuneCase):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9", "w=s9 is no weight; bf16, s8:channel and s8:group=128 are some"),
-            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8 " lacks n='),
+            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 hosts=2",
              "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, "
              "backend, transport and link"),

@@ -49,22 +49,28 @@ TEST(Agreement, TakesTheTextOfThoseWhoHaveOne) {
 }
 
 TEST(Agreement, IsRefusedOnEveryRankWhereTwoDiffer) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   const auto mine = comm.rank() == 0
-                                         ? std::nullopt
-                                         : std::optional(std::string(
-                                               static_cast<std::size_t>(comm.rank()), '\n'));
-                   const Error error =
-                       expect_error(Code::mismatch, [&] { agree_on("plan caches", mine, comm); });
-                   EXPECT_TRUE(contains(error.what(),
-                                        "ranks 1 and 2 have different plan caches, "
-                                        "of 1 lines and of 2 lines"))
-                       << error.what();
-                   // Nobody waits for anybody.
-                   EXPECT_EQ(slowest(comm.rank(), comm), 2);
-                 },
-                 {});
+  run_as_threads(
+      3,
+      [](Communicator& comm) {
+        const auto mine =
+            comm.rank() == 0
+                ? std::nullopt
+                : std::optional(std::string(static_cast<std::size_t>(comm.rank()), '\n'));
+        const Error error =
+            expect_error(Code::mismatch, [&] { agree_on("plan caches", mine, comm); });
+        EXPECT_TRUE(contains(error.what(),
+                             "ranks 1 and 2 have different plan caches, "
+                             "of 1 lines and of 2 lines"))
+            << error.what();
+        const Error words = expect_error(
+            Code::mismatch, [&] { agree_on("wishes", comm.rank() == 2 ? "no" : "yes", comm); });
+        EXPECT_TRUE(
+            contains(words.what(), "ranks 0 and 2 have different wishes, \"yes\" and \"no\""))
+            << words.what();
+        // Nobody waits for anybody.
+        EXPECT_EQ(slowest(comm.rank(), comm), 2);
+      },
+      {});
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
   for (const std::string& some : words) {
     for (const std::string_view word : base::split(some, ' ')) {
       const bool bare = is_operator(word) && !word.starts_with(kOp);
-      text += base::sentence(bare ? kOp : "", word, ' ');
+      text += base::sentence(text.empty() ? "" : " ", bare ? kOp : "", word);
     }
   }
   const std::string machine = machine_fingerprint();

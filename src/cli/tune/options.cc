@@ -80,7 +80,8 @@ void add_problem_options(Options& options, Wishes& wishes) {
               "calls of");
   options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
   options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
-  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
+  options.add("--wire", "DTYPE", wishes.wire,
+              "in what partial sums travel (default: PLAIT_WIRE, or f32)");
   options.add("-w,--weight", "KIND", wishes.weight,
               "a dtype, or a scheme such as s8:channel (default: x's dtype)");
   options.add("-l,--link", "LINK", wishes.link,
@@ -92,10 +93,11 @@ void add_other_options(Options& options, Wishes& wishes) {
   options.add("--tp", "N", wishes.tp, "the same, as one says of a model");
   options.add("-t,--transport", "NAME", wishes.transport,
               "shm (the default), threads or mpi, as plait info lists them");
-  options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
+  options.add("--threads", "T", wishes.threads,
+              "of each rank (default: PLAIT_THREADS, or its share of the cores)");
   options.add("-b,--backend", "NAME", wishes.backend,
-              "who multiplies, as plait info lists them (default: as set, see\n"
-              "plait info --settings); auto: the best");
+              "who multiplies, as plait info lists them (default: PLAIT_BACKEND, or\n"
+              "the best, which auto is too)");
   options.add("-s,--seconds", "S", wishes.seconds,
               "how long to measure each problem, if that is enough for a few calls\n"
               "of each plan (default: 2)");
@@ -111,17 +113,17 @@ void add_other_options(Options& options, Wishes& wishes) {
 }
 
 // All but the operator and the sizes.
-PlanKey read_usual(const Wishes& wishes) {
+PlanKey read_usual(const Wishes& wishes, const Settings& settings) {
   PlanKey key = {.op = Operator::matmul, .m = 0, .n = 0, .k = 0};
   if (!wishes.x.empty()) key.x = read_dtype("--dtype", wishes.x);
   key.out = wishes.out.empty() ? key.x : read_dtype("--out", wishes.out);
-  if (!wishes.wire.empty()) key.wire = read_dtype("--wire", wishes.wire);
+  key.wire = wishes.wire.empty() ? settings.wire : read_dtype("--wire", wishes.wire);
   key.weight = wishes.weight.empty() ? std::string(name(key.x)) : wishes.weight;
   PLAIT_CHECK(key.weight != "plain", "--weight plain is never tuned for: weights are packed");
   check_weight_kind(key.weight);
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   if (!wishes.link.empty()) key.link = parse_link(wishes.link);
-  key.backend = wishes.backend.empty() ? load_settings().backend : wishes.backend;
+  key.backend = wishes.backend.empty() ? settings.backend : wishes.backend;
   if (key.backend == "auto") key.backend.clear();
   PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(), "--ranks and --tp are the same: say one");
   const std::string& ranks = wishes.tp.empty() ? wishes.ranks : wishes.tp;
@@ -205,10 +207,13 @@ void take_from_trace(TuneOptions& options, const Wishes& wishes, const PlanKey& 
 }
 
 TuneOptions understand(const Wishes& wishes) {
-  const PlanKey usual = read_usual(wishes);
-  TuneOptions options = {.transport = wishes.transport,
+  // As programs have it that are to find the plans.
+  const Settings settings = load_settings();
+  const PlanKey usual = read_usual(wishes, settings);
+  TuneOptions options = {.threads = settings.threads,
+                         .transport = wishes.transport,
                          .effort = {.each = read_effort("", wishes.seconds).each},
-                         .cache = wishes.cache.empty() ? load_settings().plan_cache : wishes.cache,
+                         .cache = wishes.cache.empty() ? settings.plan_cache : wishes.cache,
                          .json = wishes.json,
                          .profile_only = wishes.profile,
                          .show = wishes.show,

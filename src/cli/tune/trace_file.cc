@@ -42,7 +42,9 @@ Calls read_calls(const std::string& path) {
   }
 }
 
-// The ranks' calls of one number are one call of all of them, each with its share.
+// The ranks' calls of one number are one call of all of them, each with its share. Or of several
+// groups of them, tensor-parallel ones beside each other: then all have the same shares, and the
+// call of one group is everybody's.
 PlanKey put_together(const Calls& ranks, std::size_t number, const std::string& path) {
   PlanKey key = ranks.begin()->second[number];
   const ops::Split split = ops::split_of(key.op);
@@ -56,6 +58,16 @@ PlanKey put_together(const Calls& ranks, std::size_t number, const std::string& 
     if (split == ops::Split::n) key.n += share.n;
     if (split == ops::Split::k) key.k += share.k;
   }
+  const auto groups = static_cast<std::int64_t>(ranks.size()) / std::max(key.world, 1);
+  if (groups <= 1) return key;
+  const PlanKey& first = ranks.begin()->second[number];
+  for (const auto& [rank, calls] : ranks) {
+    PLAIT_CHECK(calls[number].n == first.n && calls[number].k == first.k, "--from ", path,
+                ": groups of ", key.world, " ranks call ", name(key.op),
+                " with uneven shares, which can't be told apart");
+  }
+  key.n /= split == ops::Split::n ? groups : 1;
+  key.k /= split == ops::Split::k ? groups : 1;
   return key;
 }
 
@@ -73,7 +85,7 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
   for (std::size_t number = 0; number < calls_of_first.size(); ++number) {
     PlanKey key = put_together(ranks, number, path);
     if (key.op == Operator::matmul) continue;  // of layers: there is one way to do it
-    PLAIT_CHECK(static_cast<std::size_t>(key.world) == ranks.size(), "--from ", path, " is of ",
+    PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " is of ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
     if (!key.link) key.link = usual.link;
     add_problem(problems, key);
