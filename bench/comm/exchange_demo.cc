@@ -80,14 +80,14 @@ void print_mailbox() {
   std::cout << fmt::format(
       "\nHere a chunk of {} is with the other rank and back in {:.2f} us, and chunks of {} flow "
       "at\n"
-      "{:.1f} GB/s, as over a link of {:.0f} Gbit/s. memcpy is faster because its bytes stay with "
-      "one\n"
-      "core; a chunk is written by one core and read by another, and that way is what it costs.\n",
+      "{:.1f} GB/s, as over a link of {:.0f} Gbit/s. Unlike memcpy's bytes, which stay with one "
+      "core,\n"
+      "a chunk is written by one and read by another, and that way is what it costs.\n",
       size_text(table.front().bytes), table.front().round_trip / 1e3, size_text(best.bytes),
       best.gigabytes_per_second(), best.gigabytes_per_second() * 8);
   if (largest.gigabytes_per_second() < best.gigabytes_per_second() / 2)
     std::cout << fmt::format(
-        "Chunks of {} are slower again: several of them outgrow the cores' caches.\n",
+        "Chunks of {} are slower: several of them outgrow the cores' caches.\n",
         size_text(largest.bytes));
 }
 
@@ -124,7 +124,7 @@ int run(int argc) {
     return 2;
   }
   std::cout << fmt::format(
-      "Two ranks exchange chunks through plait's mailboxes in shared memory ({}):\n\n",
+      "\nTwo ranks exchange chunks through plait's mailboxes in shared memory ({}):\n\n",
       this_machine().processor);
   print_mailbox();
   print_link();
