@@ -23,7 +23,8 @@ struct Verb {
 
 constexpr std::array<Verb, 7> kVerbs = {{
     {"run", "start ranks on this host and look after them", run},
-    {"bench", "what a product costs here, beside what the machine could do at best", bench},
+    {"bench", "what operators, layers, models and products take here, beside the best possible",
+     bench},
     {"tune", "which plan is the fastest here; measured, and kept", tune},
     {"trace", "a timeline of an operator: what each rank does, and what is hidden", trace},
     {"predict", "what takes how long on devices and networks that are not here", predict},

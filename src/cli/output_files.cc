@@ -55,6 +55,8 @@ void add_options(Options& options, OutputFiles& files) {
 void check_distinct(const OutputFiles& files) {
   const auto all = all_of(files);
   for (std::size_t i = 0; i < all.size(); ++i) {
+    PLAIT_CHECK(all[i].path != "-" || &all[i].path == &files.json, all[i].option,
+                " - : only --json can go to standard output");
     for (std::size_t j = 0; j < i; ++j) {
       PLAIT_CHECK(all[i].path.empty() || all[i].path != all[j].path, all[j].option, " and ",
                   all[i].option, " both name ", all[i].path);

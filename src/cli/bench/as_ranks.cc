@@ -22,11 +22,17 @@ int share_of_processors(int ranks) {
   return std::max(1, CPU_COUNT(&cpus) / ranks);
 }
 
+bool are_threads(const std::string& transport) {
+  if (!transport.empty()) return transport == "threads";
+  // Ranks of a launcher have found their transport by themselves.
+  return place_from_environment().launcher.empty() && base::env("PLAIT_TRANSPORT") == "threads";
+}
+
 }  // namespace
 
 void check_started(std::string_view what, int ranks, const std::string& transport) {
   const Place place = place_from_environment();
-  if (place.launcher.empty() || transport == "threads") return;
+  if (place.launcher.empty() || are_threads(transport)) return;
   PLAIT_CHECK(place.world == ranks, what, ": ", place.launcher, " has started ",
               show_count(place.world, "rank"));
 }
@@ -35,7 +41,7 @@ int read_ranks(std::string_view option, const std::string& text, const std::stri
   constexpr std::int64_t kMostRanks = 64;
   if (text.empty()) {
     const Place place = place_from_environment();
-    return place.launcher.empty() || transport == "threads" ? 2 : place.world;
+    return place.launcher.empty() || are_threads(transport) ? 2 : place.world;
   }
   const auto ranks = static_cast<int>(read_number(option, text, 1, kMostRanks));
   check_started(base::sentence(option, " ", text), ranks, transport);
@@ -50,7 +56,7 @@ int status_of_ranks(int status) {
 
 int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communicator&)> body) {
   const Place place = place_from_environment();
-  if (wish.transport == "threads") {
+  if (are_threads(wish.transport)) {
     PLAIT_CHECK(place.world == 1, "--transport threads: ", place.launcher, " has started ",
                 place.world, " processes, whose ranks are no threads of one");
     const bool is_said = base::env("OMP_NUM_THREADS").has_value();

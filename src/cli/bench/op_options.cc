@@ -59,11 +59,16 @@ struct Wishes {
   std::string threads = {};
   PlanWords plan = {};
   std::string repeat = {};
-  std::string seconds = "1";
+  std::string seconds = {};
   OutputFiles files = {};
 };
 
-void add_options(Options& options, Wishes& wishes) {
+// Of a pipelined plan: a page with many plans is hard to read.
+const char* usual_parts(OpVerb verb) { return verb == OpVerb::trace ? "4" : "2,4,8"; }
+
+const char* usual_seconds(OpVerb verb) { return verb == OpVerb::trace ? "0.3" : "1"; }
+
+void add_options(Options& options, Wishes& wishes, OpVerb verb) {
   add_options(options, wishes.size);
   options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
   options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
@@ -83,11 +88,12 @@ void add_options(Options& options, Wishes& wishes) {
                    "for more ranks than cores: ranks wait for as long as their product\n"
                    "takes while the others rest, in place of multiplying");
   options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
-  add_options(options, wishes.plan);
+  add_options(options, wishes.plan, usual_parts(verb));
   options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
   options.add("-s,--seconds", "S", wishes.seconds,
-              "how long to measure each row of the table, if that is enough for\n"
-              "five repetitions (default: 1)");
+              std::string("how long to measure each row of the table, if that is enough for\n"
+                          "five repetitions (default: ") +
+                  usual_seconds(verb) + ")");
   add_options(options, wishes.files);
 }
 
@@ -117,7 +123,7 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   options.waits = wishes.waits;
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
-  options.plans = read_plans(op, wishes.plan, verb == OpVerb::trace ? "4" : "2,4,8");
+  options.plans = read_plans(op, wishes.plan, usual_parts(verb));
   options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.files = wishes.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
@@ -148,12 +154,12 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   std::string verb(traces ? "trace " : "bench ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes = traces ? Wishes{.seconds = "0.3"} : Wishes{};
+  Wishes wishes = {.seconds = usual_seconds(which)};
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,
                    .examples = traces ? kTraceExamples : kExamples});
-  add_options(options, wishes);
+  add_options(options, wishes, which);
   if (!options.parse_all(words)) return std::nullopt;
   if (traces && !wishes.files.traces()) {
     wishes.files.trace = "plait-trace.json";

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/host/topology.h"
+#include "cli/launch/words.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -45,12 +46,12 @@ std::string show_machine(const OpMeasurement& result) {
 }
 
 std::string show_text(const OpBenchOptions& options, const OpMeasurement& result) {
-  std::string text =
-      fmt::format("{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} ranks over {}{}\n\n",
-                  name(options.op), result.size.m, result.size.n, result.size.k, name(options.x),
-                  options.weight, name(options.out),
-                  name(ops::wire_of(options.op, options.x, options.wire)), show_machine(result),
-                  result.ranks, result.transport, result.link ? ", " + describe(*result.link) : "");
+  std::string text = fmt::format(
+      "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} over {}{}\n\n", name(options.op),
+      result.size.m, result.size.n, result.size.k, name(options.x), options.weight,
+      name(options.out), name(ops::wire_of(options.op, options.x, options.wire)),
+      show_machine(result), show_count(static_cast<std::size_t>(result.ranks), "rank"),
+      result.transport, result.link ? ", " + describe(*result.link) : "");
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
   if (result.link)

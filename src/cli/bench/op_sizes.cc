@@ -54,10 +54,10 @@ void add_options(Options& options, SizeWords& words) {
   options.add("--shapes", "FILE", words.shapes, "sizes from a file: a line of m n k each");
 }
 
-void add_options(Options& options, PlanWords& words) {
+void add_options(Options& options, PlanWords& words, const std::string& parts) {
   options.add("--schedule", "NAME[,...]|all", words.schedule,
               "serial, pipelined, fused (default: all that the operator has)");
-  options.add("--parts", "N[,N...]", words.parts, "of pipelined (default: 2,4,8)");
+  options.add("--parts", "N[,N...]", words.parts, "of pipelined (default: " + parts + ")");
   options.add("--plan", "PLAN[;PLAN...]", words.plans,
               "these plans instead, such as \"fused chunk=256\"");
 }

@@ -31,7 +31,8 @@ struct PlanWords {
 };
 
 void add_options(Options& options, SizeWords& words);
-void add_options(Options& options, PlanWords& words);
+// `parts`: how many where nobody says it.
+void add_options(Options& options, PlanWords& words, const std::string& parts = "2,4,8");
 
 // As many sizes as the longest list; one of length one goes with all.
 std::vector<OpSize> read_sizes(const SizeWords& words);

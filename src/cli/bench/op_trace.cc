@@ -8,6 +8,7 @@
 
 #include "cli/bench/op_report.h"
 #include "cli/bench/recording.h"
+#include "cli/launch/words.h"
 #include "plait/timeline.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -35,9 +36,10 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
   report::Timeline timeline = {
       .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.op), result.size.m,
                            result.size.n, result.size.k, name(options.x), options.weight),
-      .subtitle = fmt::format("{}; {} ranks over {}{}", show_machine(result), result.ranks,
-                              result.transport,
-                              result.link ? ", " + plait::describe(*result.link) : std::string()),
+      .subtitle =
+          fmt::format("{}; {} over {}{}", show_machine(result),
+                      show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
+                      result.link ? ", " + plait::describe(*result.link) : std::string()),
       .product = static_cast<std::int64_t>(result.product.median),
       .collective = static_cast<std::int64_t>(result.collective.median),
       .runs = {}};

@@ -8,6 +8,7 @@
 #include "base/processor.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
+#include "cli/launch/words.h"
 
 namespace plait::cli {
 namespace {
@@ -64,8 +65,9 @@ std::string show_step(const StepOptions& options) {
 }
 
 std::string show_place(const StepMeasurement& result) {
-  return fmt::format("{}; {} ranks over {}{}", base::read_processor().model, result.ranks,
-                     result.transport, result.link ? ", " + describe(*result.link) : "");
+  return fmt::format("{}; {} over {}{}", base::read_processor().model,
+                     show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
+                     result.link ? ", " + describe(*result.link) : "");
 }
 
 std::string show_text(const StepOptions& options, const StepMeasurement& result) {
