@@ -72,12 +72,16 @@ void Communicator::State::abort(std::string_view reason) {
 void Communicator::State::announce(const Tag& tag) { group().announce(tag); }
 
 std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc) {
+  return make_mailbox(desc, {.operation = Operation::make_mailbox,
+                             .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
+}
+
+std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc, Tag why) {
   comm::check_desc(desc, group().world());
   check_usable();
   drain();
-  announce({.operation = Operation::make_mailbox,
-            .call = ++calls_,
-            .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
+  why.call = ++calls_;
+  announce(why);
   return build_mailbox(desc);
 }
 
@@ -94,12 +98,17 @@ std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const Mail
 }
 
 Mailbox& Communicator::State::cached_mailbox(const MailboxDesc& desc) {
-  check_usable();
-  for (const auto& [known, mailbox] : cache_) {
-    if (known == desc) return *mailbox;
-  }
+  if (Mailbox* known = find_mailbox(desc)) return *known;
   cache_.emplace_back(desc, make_mailbox(desc));
   return *cache_.back().second;
+}
+
+Mailbox* Communicator::State::find_mailbox(const MailboxDesc& desc) {
+  check_usable();
+  for (const auto& [known, mailbox] : cache_) {
+    if (known == desc) return mailbox.get();
+  }
+  return nullptr;
 }
 
 namespace {
@@ -185,8 +194,9 @@ Tag Communicator::State::begin_call(Tag tag) {
   return tag;
 }
 
-comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc) {
-  return static_cast<comm::MailboxBase&>(cached_mailbox(desc));  // build_mailbox() makes no others
+comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc, const Tag& why) {
+  if (find_mailbox(desc) == nullptr) cache_.emplace_back(desc, make_mailbox(desc, why));
+  return static_cast<comm::MailboxBase&>(*find_mailbox(desc));  // build_mailbox() makes no others
 }
 
 void Communicator::State::run(Task& task) {

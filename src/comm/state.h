@@ -128,8 +128,9 @@ class Communicator::State {
   bool is_in_operator() const { return in_operator_; }
   void set_in_operator(bool is_in) { in_operator_ = is_in; }
 
-  // cached_mailbox() as the operators see it.
-  comm::MailboxBase& operator_mailbox(const MailboxDesc& desc);
+  // cached_mailbox() as the operators see it. Ranks that disagree are told how their operators
+  // differ (`why`), and not their mailboxes.
+  comm::MailboxBase& operator_mailbox(const MailboxDesc& desc, const Tag& why);
 
   // Runs a task to its end, after those that were started before.
   void run(Task& task);
@@ -157,6 +158,8 @@ class Communicator::State {
   void drain();
   bool is_queued(const Task& task) const;
   std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
+  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
+  Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
 
   std::string transport_name_;

@@ -65,8 +65,8 @@ class CommFirst final : public Operation {
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
 
   comm::MailboxBase& mailbox(Communicator& comm) const {
-    return comm.state().operator_mailbox(Exchange::mailbox_for(
-        ways(), static_cast<std::size_t>(cut_.largest_block()) * size_of(problem_.x)));
+    const std::size_t bytes = static_cast<std::size_t>(cut_.largest_block()) * size_of(problem_.x);
+    return comm.state().operator_mailbox(Exchange::mailbox_for(ways(), bytes), tag_);
   }
 
   void run_numbered(const Call& call, const Tag& tag) {

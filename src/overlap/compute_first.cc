@@ -100,9 +100,9 @@ class ComputeFirst final : public Operation {
   int ways() const { return reduces() && spreads() ? 2 : 1; }
 
   comm::MailboxBase& mailbox(Communicator& comm) const {
-    const std::size_t bytes = std::max(size_of(problem_.wire), size_of(problem_.out));
-    return comm.state().operator_mailbox(
-        Exchange::mailbox_for(ways(), static_cast<std::size_t>(cut_.largest_block()) * bytes));
+    const std::size_t bytes = static_cast<std::size_t>(cut_.largest_block()) *
+                              std::max(size_of(problem_.wire), size_of(problem_.out));
+    return comm.state().operator_mailbox(Exchange::mailbox_for(ways(), bytes), tag_);
   }
 
   // A partial sum is kept until all its chunks have been sent and summed. Where blocks are written

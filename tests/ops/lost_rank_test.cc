@@ -170,6 +170,35 @@ TEST(Disagreement, AboutThePlanIsNoticed) {
       {});
 }
 
+// Before the first chunk already: what they prepare would not fit together.
+TEST(Disagreement, OfWhatWouldHaveOtherMailboxesIsSaidInWordsOfTheOperator) {
+  struct Case {
+    Operator other;
+    std::int64_t m;
+    const char* plan;
+    const char* field;
+  };
+  for (const Case& one :
+       {Case{Operator::matmul_all_reduce, 3000, "fused", "disagree on m: "},
+        Case{Operator::matmul_reduce_scatter, kRows, "fused", "disagree on the operator: "},
+        Case{Operator::matmul_all_reduce, kRows, "pipelined parts=3", "disagree on the plan"}}) {
+    run_as_threads(
+        2,
+        [&](Communicator& comm) {
+          const bool first = comm.rank() == 0;
+          const Operator op = first ? Operator::matmul_all_reduce : one.other;
+          const OpProblem problem(op, first ? kRows : one.m, comm);
+          const Plan plan = parse_plan(first ? "fused" : one.plan);
+          const Error error = expect_error(Code::mismatch, [&] {
+            prepare(problem.desc(), problem.packed, comm, {.plan = plan}).run(problem.call());
+          });
+          EXPECT_TRUE(contains(error.what(), one.field)) << error.what();
+          EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
+        },
+        {});
+  }
+}
+
 TEST(Disagreement, AboutTheBiasIsNoticed) {
   for (const char* plan : {"serial", "fused"}) {
     run_as_threads(
