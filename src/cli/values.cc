@@ -1,10 +1,14 @@
 #include "cli/values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "base/text.h"
+#include "plait/gemm.h"
 #include "plait/operator.h"
 
 namespace plait::cli {
@@ -43,6 +47,24 @@ WeightLayout read_layout(const std::string& text) {
   PLAIT_CHECK(text == name(WeightLayout::in_out), "--layout ", text,
               " is neither out_in nor in_out");
   return WeightLayout::in_out;
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const GemmChoice& one : explain_gemm({.m = 1, .n = 1, .k = 1})) {
+    if (std::find(names.begin(), names.end(), one.backend) == names.end())
+      names.push_back(one.backend);
+  }
+  return names;
+}
+
+std::string read_backend(const std::string& text) {
+  if (text.empty() || text == "auto") return {};
+  const std::vector<std::string> names = backend_names();
+  PLAIT_CHECK(std::find(names.begin(), names.end(), text) != names.end(), "there is no backend ",
+              text, base::did_you_mean(text, names), "; there are ",
+              fmt::format("{}", fmt::join(names, ", ")));
+  return text;
 }
 
 Effort read_effort(const std::string& repeat, const std::string& seconds) {

@@ -28,6 +28,12 @@ Dtype read_dtype(std::string_view option, const std::string& text);
 // Of --layout.
 WeightLayout read_layout(const std::string& text);
 
+// Who multiplies, best first.
+std::vector<std::string> backend_names();
+
+// Of --backend: one of them; empty: the best, which "auto" is too.
+std::string read_backend(const std::string& text);
+
 // Of --repeat, which may be empty, and --seconds.
 Effort read_effort(const std::string& repeat, const std::string& seconds);
 

@@ -187,6 +187,8 @@ class OperatorTest(CommandTest):
             ([*self.SIZE, "--plan", "fused", "--parts", 3], "--plan says itself what --parts 3 would say"),
             ([*self.SIZE, "--link", "ratio=1", "--ranks", 1, "-t", "threads"],
              "--link ratio=1: one rank has nothing to communicate"),
+            ([*self.SIZE, "--transport", "shn"],
+             "there is no transport shn; did you mean shm?; there are threads, shm, mpi"),
             ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: a ratio is a number above 0 and up to 1000"),
             ([*self.SIZE, "--schedule", "fast"],
              "--schedule fast is none of serial, pipelined, fused and all"),
@@ -211,6 +213,11 @@ class OperatorTest(CommandTest):
         result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE, "--ranks", 3)
         self.assertEqual(result.returncode, 2)
         self.assertIn("plait bench: --ranks 3: plait run has started 2 ranks\n", result.stderr)
+        result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--backend", "abacus")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"^plait bench: there is no backend abacus; there are .*vector, .*reference\n$")
+        found = self.json("all-reduce-matmul", *self.SIZE, "--backend", "reference", "--schedule", "serial")
+        self.assertEqual(found["schedules"][0]["bits_equal"], True)
         result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--schedule", "fused")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "plait bench: all_reduce_matmul has no fused schedule\n"))

@@ -125,7 +125,7 @@ class TuneTest(TuneCase):
         self.environment["PLAIT_BACKEND"] = "abacus"
         result = self.plait("tune", "--op", "matmul-all-reduce", *SMALL, "--transport", "threads")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("matmul: there is no backend abacus; there are ", result.stderr)
+        self.assertRegex(result.stderr, r"^plait tune: there is no backend abacus; there are .*\n$")
 
     def test_progress_is_told_by_one_rank(self):
         self.give_profile()

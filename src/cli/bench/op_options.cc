@@ -57,6 +57,7 @@ struct Wishes {
   std::string link = {};
   bool waits = false;
   std::string threads = {};
+  std::string backend = {};
   PlanWords plan = {};
   std::string repeat = {};
   std::string seconds = {};
@@ -88,6 +89,8 @@ void add_options(Options& options, Wishes& wishes, OpVerb verb) {
                    "for more ranks than cores: ranks wait for as long as their product\n"
                    "takes while the others rest, in place of multiplying");
   options.add("--threads", "T", wishes.threads, "of each rank (default: its share of the cores)");
+  options.add("-b,--backend", "NAME", wishes.backend,
+              "who multiplies, as plait info lists them (default: the best)");
   add_options(options, wishes.plan, usual_parts(verb));
   options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
   options.add("-s,--seconds", "S", wishes.seconds,
@@ -123,6 +126,7 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   options.waits = wishes.waits;
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
+  options.backend = read_backend(wishes.backend);
   options.plans = read_plans(op, wishes.plan, usual_parts(verb));
   options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.files = wishes.files;
@@ -145,6 +149,7 @@ tune::Problem problem_of(const OpBenchOptions& options, const OpSize& size) {
                   .wire = options.wire,
                   .world = options.ranks,
                   .threads = options.threads,
+                  .backend = options.backend,
                   .transport = options.transport},
           .layout = options.layout};
 }

@@ -37,6 +37,7 @@ struct OpBenchOptions {
   LinkWish link;
   bool waits = false;       // for as long as a product takes, in place of multiplying
   int threads = 0;          // 0: as many as OpenMP would use
+  std::string backend;      // of the product; empty: the best
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
   OutputFiles files;

@@ -1,5 +1,8 @@
 #include "cli/info/settings.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,7 +10,7 @@
 #include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/info/variables.h"
-#include "plait/gemm.h"
+#include "cli/values.h"
 #include "plan/settings/load.h"
 #include "plan/settings/table.h"
 
@@ -40,13 +43,11 @@ std::string lines_of(const std::vector<SettingFinding>& settings, std::string he
 void remark_on_backend(SettingFindings& findings, const plan::Loaded& loaded) {
   const std::string& wanted = loaded.settings.backend;
   if (wanted.empty()) return;
-  std::string names;
-  for (const GemmChoice& one : explain_gemm({.m = 1, .n = 1, .k = 1})) {
-    if (one.backend == wanted) return;
-    if (names.find(one.backend) == std::string::npos) names += ' ' + one.backend;
-  }
-  findings.remarks.push_back("backend = " + wanted + " (" + loaded.origin("backend") +
-                             "): there is no such backend; there are" + names);
+  const std::vector<std::string> names = backend_names();
+  if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
+  findings.remarks.push_back(
+      fmt::format("backend = {} ({}): there is no such backend; there are {}", wanted,
+                  loaded.origin("backend"), fmt::join(names, ", ")));
 }
 
 }  // namespace

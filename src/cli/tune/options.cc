@@ -26,8 +26,9 @@ constexpr Options::About kAbout = {
         "Measures which plan is the fastest for each problem, serial among them, and keeps it "
         "where\n"
         "plait::automatic_plans() finds it. What the machine can do is measured first, where it\n"
-        "never was: that says which plans are worth measuring. Each problem is kept as soon as it\n"
-        "is measured: Ctrl-C loses no more than the one under way.",
+        "never was, for up to a minute: that says which plans are worth measuring. Each problem "
+        "is\n"
+        "kept as soon as it is measured: Ctrl-C loses no more than the one under way.",
     .examples =
         "Exit status: 0; 1 when the cache can't be written; 2 for wrong usage; 3 when a rank was "
         "lost.\n\n"
@@ -123,8 +124,7 @@ PlanKey read_usual(const Wishes& wishes, const Settings& settings) {
   check_weight_kind(key.weight);
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   if (!wishes.link.empty()) key.link = parse_link(wishes.link);
-  key.backend = wishes.backend.empty() ? settings.backend : wishes.backend;
-  if (key.backend == "auto") key.backend.clear();
+  key.backend = read_backend(wishes.backend.empty() ? settings.backend : wishes.backend);
   PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(), "--ranks and --tp are the same: say one");
   const std::string& ranks = wishes.tp.empty() ? wishes.ranks : wishes.tp;
   key.world = read_ranks(wishes.tp.empty() ? "--ranks" : "--tp", ranks, wishes.transport);
