@@ -88,8 +88,8 @@ std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
 }
 
 std::optional<double> OpMeasurement::efficiency(double time, double beside) const {
-  // Without a link a collective is work of the processors that multiply: nothing could hide it.
-  if (!link) return std::nullopt;
+  // In memory a collective is work of the processors that multiply: nothing could hide it.
+  if (!link && transport != "mpi") return std::nullopt;
   const double hidden_at_best = beside - ideal();
   if (hidden_at_best < kNoise * beside) return std::nullopt;
   return (beside - time) / hidden_at_best;
