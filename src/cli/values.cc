@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "comm/transports.h"
 #include "plait/gemm.h"
 #include "plait/operator.h"
 
@@ -16,6 +17,10 @@ namespace {
 
 constexpr std::int64_t kMostRepetitions = 100000;
 constexpr double kMostSeconds = 3600;
+
+std::string choices(const std::vector<std::string>& names) {
+  return fmt::format("; there are {}", fmt::join(names, ", "));
+}
 
 }  // namespace
 
@@ -62,9 +67,15 @@ std::string read_backend(const std::string& text) {
   if (text.empty() || text == "auto") return {};
   const std::vector<std::string> names = backend_names();
   PLAIT_CHECK(std::find(names.begin(), names.end(), text) != names.end(), "there is no backend ",
-              text, base::did_you_mean(text, names), "; there are ",
-              fmt::format("{}", fmt::join(names, ", ")));
+              text, base::did_you_mean(text, names), choices(names));
   return text;
+}
+
+void check_transport(const std::string& name) {
+  std::vector<std::string> names;
+  for (const comm::TransportEntry& entry : comm::transports()) names.emplace_back(entry.name);
+  PLAIT_CHECK(name.empty() || std::find(names.begin(), names.end(), name) != names.end(),
+              "there is no transport ", name, base::did_you_mean(name, names), choices(names));
 }
 
 Effort read_effort(const std::string& repeat, const std::string& seconds) {

@@ -34,6 +34,9 @@ std::vector<std::string> backend_names();
 // Of --backend: one of them; empty: the best, which "auto" is too.
 std::string read_backend(const std::string& text);
 
+// Refuses a transport that there isn't; empty is the best.
+void check_transport(const std::string& name);
+
 // Of --repeat, which may be empty, and --seconds.
 Effort read_effort(const std::string& repeat, const std::string& seconds);
 

@@ -1,6 +1,5 @@
 #include "cli/bench/as_ranks.h"
 
-#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -10,12 +9,10 @@
 #include "base/check.h"
 #include "base/cpus.h"
 #include "base/env.h"
-#include "base/nearest.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/launch/words.h"
 #include "cli/values.h"
-#include "comm/transports.h"
 
 namespace plait::cli {
 namespace {
@@ -24,15 +21,6 @@ namespace {
 int share_of_processors(int ranks) {
   const cpu_set_t cpus = base::allowed_cpus();
   return std::max(1, CPU_COUNT(&cpus) / ranks);
-}
-
-// So that it is said once, and not by every rank that is started in vain.
-void check_transport(const std::string& name) {
-  std::vector<std::string> names;
-  for (const comm::TransportEntry& entry : comm::transports()) names.emplace_back(entry.name);
-  PLAIT_CHECK(name.empty() || std::find(names.begin(), names.end(), name) != names.end(),
-              "there is no transport ", name, base::did_you_mean(name, names), "; there are ",
-              fmt::format("{}", fmt::join(names, ", ")));
 }
 
 bool are_threads(const std::string& transport) {
@@ -82,6 +70,7 @@ int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communi
     return status;
   }
   if (place.launcher.empty()) {
+    // So that it is said once, and not by every rank that is started in vain.
     check_transport(wish.transport);
     std::vector<std::string> launch = {"-n", std::to_string(wish.ranks), "--", "/proc/self/exe"};
     launch.insert(launch.end(), command.begin(), command.end());

@@ -33,7 +33,7 @@ std::vector<Times> Runoff::run() {
       spent += entry.samples.back() * static_cast<double>(entry.calls);
     }
     if (round == 0) rounds = rounds_for(spent);
-    if (comm_.rank() == 0) progress.show(round + 1, rounds);
+    progress.show(round + 1, rounds);
   }
   std::vector<Times> times;
   times.reserve(entries_.size());

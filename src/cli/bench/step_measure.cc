@@ -91,7 +91,7 @@ class Measuring {
     LinkSearch search(case_.bytes_on_link() / (products * ratio) * 1e9);
     Progress progress(comm_.rank() == 0 ? "looking for a link" : "");
     for (int turn = 0; turn < kMostTurns && search.off() > kCloseEnough; ++turn) {
-      if (comm_.rank() == 0) progress.show(turn + 1, kMostTurns);
+      progress.show(turn + 1, kMostTurns);
       Communicator linked = comm_.with_link(link_of(search.next()));
       const auto serial = case_.runner(options_.plans.front(), linked);
       // In turns: a machine that slows down meanwhile slows down both.

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/info/show.h"
 #include "cli/launch/words.h"
+#include "cli/values.h"
 #include "comm/transports.h"
 
 namespace plait::cli {
@@ -69,13 +70,6 @@ void read_word(const std::string& word, Problem& problem) {
   if (key == "hosts") problem.place.hosts = read_count(word, value);
   if (key == "launcher") problem.place.launcher = read_launcher(word, value);
   if (key == "transport") problem.transport = value;
-}
-
-void check_transport(const std::string& name) {
-  std::vector<std::string> names;
-  for (const comm::TransportEntry& entry : comm::transports()) names.emplace_back(entry.name);
-  PLAIT_CHECK(name.empty() || std::find(names.begin(), names.end(), name) != names.end(),
-              "there is no transport ", name, base::did_you_mean(name, names));
 }
 
 }  // namespace

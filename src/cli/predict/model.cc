@@ -198,7 +198,7 @@ ModelPrediction understand(const Model& model, const Wishes& wishes) {
                       : read_number("--sequence", wishes.sequence, 1, kMostTokens);
   PLAIT_CHECK(step.sequence <= step.tokens, "--sequence ", step.sequence,
               " is longer than --tokens ", step.tokens);
-  // They take minutes; four times as many would take hours.
+  // So many take minutes; four times as many would take hours.
   constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
               ": no more than ", kMostRanks, " ranks share a layer here");

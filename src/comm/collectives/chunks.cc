@@ -16,7 +16,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore) {
   VirtualClock* clock = mailbox.group().clock();
-  return clock != nullptr && pieces.matters() && clock->plays(chore);
+  return clock != nullptr && pieces.playable() && clock->plays(chore);
 }
 
 // world 2 → 8 slots of 32 KiB a lane; 64 → 8 of 8 KiB; 256 → 4 of 4 KiB

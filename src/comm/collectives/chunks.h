@@ -74,7 +74,7 @@ class Pieces {
   std::size_t offset_bytes(std::uint32_t chunk) const { return offset(chunk) * size_; }
   std::size_t bytes(std::uint32_t chunk) const { return count(chunk) * size_; }
   bool large() const { return count_ * size_ >= kLargeStreamBytes; }
-  bool matters() const { return count_ * size_ >= kLeastPlayedBytes; }
+  bool playable() const { return count_ * size_ >= kLeastPlayedBytes; }
 
  private:
   // Two chunks at least, where they are not too small: the first is summed while the second comes.
