@@ -211,6 +211,9 @@ class TuneTest(TuneCase):
 
         def write(*shares):
             events = [{"name": call.format(k), "pid": rank} for rank, k in enumerate(shares)]
+            # A layer's own product, of which there is nothing to tune.
+            events += [{"name": "call op=matmul m=8 n=8 k=" + str(rank + 1) + " ranks=2", "pid": rank}
+                       for rank, _ in enumerate(shares)]
             timeline.write_text(json.dumps({"traceEvents": events}))
         write(48, 48, 48, 48)
         self.tune("--from", timeline, "--seconds", 0.05, "--plans", 1)

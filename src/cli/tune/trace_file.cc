@@ -59,7 +59,7 @@ PlanKey put_together(const Calls& ranks, std::size_t number, const std::string& 
     if (split == ops::Split::k) key.k += share.k;
   }
   const auto groups = static_cast<std::int64_t>(ranks.size()) / std::max(key.world, 1);
-  if (groups <= 1) return key;
+  if (groups <= 1 || key.op == Operator::matmul) return key;
   const PlanKey& first = ranks.begin()->second[number];
   for (const auto& [rank, calls] : ranks) {
     PLAIT_CHECK(calls[number].n == first.n && calls[number].k == first.k, "--from ", path,
