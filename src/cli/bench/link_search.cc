@@ -3,7 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
+
 namespace plait::cli {
+
+Link link_of(double bytes_per_second) {
+  constexpr std::int64_t kLatency = 5 * base::kMicrosecond;
+  const double bits = std::max(8 * bytes_per_second, 8.0);
+  const double step = std::pow(10, std::floor(std::log10(bits)) - 2);
+  return {.bytes_per_second = std::round(bits / step) * step / 8, .latency_ns = kLatency};
+}
 
 double LinkSearch::off(const Try& one) {
   if (one.ratio <= 0) return std::numeric_limits<double>::infinity();

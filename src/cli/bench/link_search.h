@@ -9,7 +9,12 @@
 #include <limits>
 #include <optional>
 
+#include "plait/communicator.h"
+
 namespace plait::cli {
+
+// The link that is tried: its speed to three digits, as somebody would write it in bits.
+Link link_of(double bytes_per_second);
 
 class LinkSearch {
  public:

@@ -1,12 +1,11 @@
 #include "cli/bench/op_measure.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
 
 #include "base/clock.h"
+#include "cli/bench/link_search.h"
 #include "cli/bench/runoff.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
@@ -16,40 +15,35 @@ namespace plait::cli {
 namespace {
 
 constexpr int kTrials = 5;
-constexpr std::int64_t kLatency = 5 * base::kMicrosecond;  // of a link that a ratio asks for
+constexpr int kMostTurns = 4;
+constexpr double kCloseEnough = 0.04;
+constexpr Effort kFew = {.repetitions = 3};
 
 // What can't be told from noise is not divided by.
 constexpr double kNoise = 0.02;
 
-double median_of(std::function<void()> call, Communicator& comm) {
-  const Effort effort = {.repetitions = 3};
-  Runoff runoff(comm, effort);
-  runoff.add(std::move(call));
-  return runoff.run().front().median;
-}
-
-// To three digits, as somebody would write it.
-double rounded(double bytes_per_second) {
-  const double step = std::pow(10, std::floor(std::log10(8 * bytes_per_second)) - 2);
-  return std::round(8 * bytes_per_second / step) * step / 8;
-}
-
-// Over which the collective takes `ratio` times the product: by the bytes at first, then by what
-// that gave, because latencies and copies take time too.
+// Over which the collective takes `ratio` times the product, or nearly: what the tables say is
+// measured once more.
 std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& one,
                              comm::Pace pace, Communicator& comm) {
   if (options.link.ratio == 0) return options.link.link;
   const auto product = one.product(comm);
-  const double wanted = options.link.ratio * median_of([&] { product->run(pace); }, comm);
-  Link link = {.bytes_per_second = std::max(1.0, one.bytes_on_link() / wanted * 1e9),
-               .latency_ns = kLatency};
-  for (int turn = 0; turn < 2; ++turn) {
-    Communicator linked = comm.with_link(link);
+  const auto run_product = [&] { product->run(pace); };
+  Runoff alone(comm, kFew);
+  alone.add(run_product);
+  const double wanted = options.link.ratio * alone.run().front().median;
+  LinkSearch search(std::max(1.0, one.bytes_on_link() / wanted * 1e9));
+  for (int turn = 0; turn < kMostTurns && search.off() > kCloseEnough; ++turn) {
+    Communicator linked = comm.with_link(link_of(search.next()));
     const auto serial = one.runner(options.plans.front(), linked);
-    const double got = median_of([&] { serial->communicate(); }, comm);
-    link.bytes_per_second = rounded(std::max(1.0, link.bytes_per_second * got / wanted));
+    // In turns: a machine that slows down meanwhile slows down both.
+    Runoff runoff(comm, kFew);
+    runoff.add(run_product);
+    runoff.add([&] { serial->communicate(); });
+    const std::vector<Times> times = runoff.run();
+    search.take(times[1].median / (options.link.ratio * times[0].median));
   }
-  return link;
+  return link_of(search.best());
 }
 
 // How fast rank 0 multiplies while the others rest.

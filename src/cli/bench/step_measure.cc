@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -25,7 +25,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kLatency = 5 * base::kMicrosecond;  // of a link that a share asks for
 constexpr int kMostTurns = 6;
 constexpr Effort kFew = {.repetitions = 5, .lasting = 0};
 constexpr double kCloseEnough = 0.03;
@@ -72,13 +71,6 @@ class Measuring {
   }
 
  private:
-  // Bytes a second, to three digits, as somebody would write it in bits.
-  static Link link_of(double bytes_per_second) {
-    const double bits = std::max(8 * bytes_per_second, 8.0);
-    const double step = std::pow(10, std::floor(std::log10(bits)) - 2);
-    return {.bytes_per_second = std::round(bits / step) * step / 8, .latency_ns = kLatency};
-  }
-
   // Over which the serial step is so much longer than its products, or nearly: the report has the
   // share that was measured. Some of what travels in backward is hidden even there, so that the
   // time is no simple function of the bytes.
