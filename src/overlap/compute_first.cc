@@ -19,9 +19,10 @@ struct Shape {
   bool direct;    // parts are chunks, written into the slots
 };
 
-std::int64_t chunk_columns(const Problem& problem, const Plan& plan, bool linked) {
+std::int64_t chunk_columns(const Problem& problem, const Plan& plan, const Communicator& comm) {
   if (plan.chunk > 0) return plan.chunk;
-  return suitable_chunk({.m = problem.m, .n = problem.n, .dtype = problem.wire}, linked);
+  return suitable_chunk({.m = problem.m, .n = problem.n, .dtype = problem.wire}, comm.world(),
+                        comm.link().has_value());
 }
 
 Shape shape_of(const Problem& problem, const Plan& plan, const Communicator& comm) {
@@ -44,8 +45,7 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Communicator& com
               .one_step = one_step,
               .direct = false};
     case Schedule::fused:
-      return {.cut = Cut::by_columns(
-                  owners, ramped(problem.n, chunk_columns(problem, plan, comm.link().has_value()))),
+      return {.cut = Cut::by_columns(owners, ramped(problem.n, chunk_columns(problem, plan, comm))),
               .one_step = one_step,
               .direct = true};
   }

@@ -78,7 +78,9 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   if (plan_.schedule == Schedule::pipelined) ranges = ranges_of(n_, plan_, kPanel);
   if (is_fused()) {
     const PartialSums all = {.m = key_.m, .n = n_, .dtype = key_.wire};
-    ranges = ramped(n_, plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.link.has_value()));
+    const std::int64_t width =
+        plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.world, key_.link.has_value());
+    ranges = ramped(n_, width);
   }
   std::vector<Part> parts;
   parts.reserve(ranges.size());

@@ -16,6 +16,9 @@ constexpr std::int64_t kOneChunkBytes = 64 * 1024;
 // Of a fused chunk: so much that handing it over costs nothing beside its product.
 constexpr std::int64_t kChunkElements = 64 * 1024;
 
+// Of one block of it, which each peer gets one of: in large worlds blocks are what is small.
+constexpr std::int64_t kBlockElements = 16 * 1024;
+
 // Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
 // small ones, then, down to a panel's width; but where that leaves so many of them, panels go in
 // pairs: a chunk reads all of X, which may not stay in any cache.
@@ -88,9 +91,10 @@ bool is_one_step(const PartialSums& sums, int world) {
 }
 
 // Few rows make few bytes: then chunks are wider, but at least four.
-std::int64_t suitable_chunk(const PartialSums& sums, bool linked) {
+std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   const std::int64_t rows = std::max<std::int64_t>(sums.m, 1);
-  const std::int64_t least = round_up(kChunkElements / rows, kPanel);
+  const std::int64_t elements = std::max(kChunkElements, kBlockElements * (world - 1));
+  const std::int64_t least = round_up(elements / rows, kPanel);
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
   const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
   if (linked) {

@@ -46,6 +46,6 @@ struct PartialSums {
 bool is_one_step(const PartialSums& sums, int world);
 
 // How wide the chunks of a fused plan are that doesn't say it, over an emulated link or not.
-std::int64_t suitable_chunk(const PartialSums& sums, bool linked);
+std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
 
 }  // namespace plait

@@ -6,8 +6,8 @@
 namespace plait {
 namespace {
 
-std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked) {
-  return suitable_chunk({.m = m, .n = n, .dtype = Dtype::f32}, linked);
+std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked, int world = 2) {
+  return suitable_chunk({.m = m, .n = n, .dtype = Dtype::f32}, world, linked);
 }
 
 TEST(Sizes, AChunkInMemoryIsWide) {
@@ -32,6 +32,14 @@ TEST(Sizes, FewRowsMakeWideChunksButFourOfThem) {
     EXPECT_EQ(chunk(2048, 64, linked), 64) << linked;
     EXPECT_EQ(chunk(0, 4096, linked), 4096) << linked;
   }
+}
+
+TEST(Sizes, ManyRanksMakeWideChunksOfBlocksThatAreNotTooSmall) {
+  EXPECT_EQ(chunk(2048, 8192, true, 8), 128);
+  EXPECT_EQ(chunk(8192, 8192, true, 64), 128);  // 128 rows of it for each
+  EXPECT_EQ(chunk(8192, 8192, true, 256), 512);
+  EXPECT_EQ(chunk(8192, 8192, true, 1024), 2048);
+  EXPECT_EQ(chunk(8192, 8192, true, 4096), 2048);  // and four of them in any world
 }
 
 TEST(Sizes, OneStepIsForFewSumsOfFewRanks) {
