@@ -15,8 +15,7 @@ constexpr int kPoison = 0xA5;
 // A place is free from when the reader of the chunk before has given it back.
 bool ModelledMailbox::vacant(int peer, int slot) {
   check_channel("vacant", peer, slot);
-  Slots::Channel& out = outgoing(peer, slot);
-  return out.posted < out.released + 2 && out.place(out.posted + 1).room_at <= seat().now();
+  return slots_.room_at(rank(), peer, slot) <= seat().now();
 }
 
 std::byte* ModelledMailbox::outbox(int peer, int slot) {
@@ -45,17 +44,18 @@ void ModelledMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes
   place.bytes = bytes;
   place.chunk = tag.chunk;
   place.call = slots_.number_of(tag);
+  slots_.note_change(rank(), peer, slot);
   stage_->seat(peer).notify(place.due);
 }
 
-bool ModelledMailbox::has_come(Slots::Channel& in) {
-  return in.posted > in.released && in.place(in.released + 1).due <= seat().now();
+bool ModelledMailbox::has_come(int source, int slot) {
+  return slots_.due(source, rank(), slot) <= seat().now();
 }
 
 bool ModelledMailbox::arrived(int source, int slot, const Tag& tag) {
   check_channel("arrived", source, slot);
+  if (!has_come(source, slot)) return false;
   Slots::Channel& in = incoming(source, slot);
-  if (!has_come(in)) return false;
   const Tag came = slots_.tag_of(in.place(in.released + 1));
   if (came != tag) [[unlikely]]
     refuse_tag(source, came, tag);
@@ -65,27 +65,28 @@ bool ModelledMailbox::arrived(int source, int slot, const Tag& tag) {
 const std::byte* ModelledMailbox::inbox(int source, int slot) {
   check_channel("inbox", source, slot);
   Slots::Channel& in = incoming(source, slot);
-  check_arrived("inbox", has_come(in), source, slot);
+  check_arrived("inbox", has_come(source, slot), source, slot);
   return slots_.payload(source, rank(), slot, in.released + 1);
 }
 
 std::size_t ModelledMailbox::inbox_bytes(int source, int slot) {
   check_channel("inbox_bytes", source, slot);
   Slots::Channel& in = incoming(source, slot);
-  check_arrived("inbox_bytes", has_come(in), source, slot);
+  check_arrived("inbox_bytes", has_come(source, slot), source, slot);
   return in.place(in.released + 1).bytes;
 }
 
 void ModelledMailbox::release(int source, int slot) {
   check_channel("release", source, slot);
   Slots::Channel& in = incoming(source, slot);
-  check_arrived("release", has_come(in), source, slot);
+  check_arrived("release", has_come(source, slot), source, slot);
   if (desc().poison && !slots_.hollow) {
     std::memset(slots_.payload(source, rank(), slot, in.released + 1), kPoison, desc().slot_bytes);
   }
   ++in.released;
   const Nanoseconds at = seat().hands_over_at();
   in.place(in.released).room_at = at;
+  slots_.note_change(source, rank(), slot);
   stage_->seat(source).notify(at);
 }
 

@@ -29,7 +29,7 @@ class ModelledMailbox final : public MailboxBase {
   Seat& seat() { return stage_->seat(rank()); }
   Slots::Channel& outgoing(int peer, int slot) { return slots_.channel(rank(), peer, slot); }
   Slots::Channel& incoming(int source, int slot) { return slots_.channel(source, rank(), slot); }
-  bool has_come(Slots::Channel& in);
+  bool has_come(int source, int slot);
 
   std::shared_ptr<World::Stage> stage_;
   Slots& slots_;

@@ -12,6 +12,23 @@ std::byte* Slots::payload(int source, int destination, int slot, std::uint32_t n
   return buffer.data() + (2 * index(destination, slot) + number % 2) * padded();
 }
 
+base::Nanoseconds& Slots::time_in(std::vector<Times>& of_rank, int rank, int peer, int slot,
+                                  base::Nanoseconds initial) {
+  Times& own = of_rank[static_cast<std::size_t>(rank)];
+  if (own.empty()) own.resize(world * static_cast<std::size_t>(desc.slots), initial);
+  return own[beside(peer, slot)];
+}
+
+void Slots::note_change(int source, int destination, int slot) {
+  Channel& one = channel(source, destination, slot);
+  const bool holds = one.posted > one.released;
+  const bool has_room = one.posted < one.released + 2;
+  time_in(due_, destination, source, slot, kNever) =
+      holds ? one.place(one.released + 1).due : kNever;
+  time_in(room_at_, source, destination, slot, 0) =
+      has_room ? one.place(one.posted + 1).room_at : kNever;
+}
+
 // Nearly always the last.
 std::uint32_t Slots::number_of(Tag tag) {
   tag.chunk = 0;

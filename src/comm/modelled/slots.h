@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/wait.h"
 #include "plait/buffer.h"
 #include "plait/mailbox.h"
 #include "plait/tag.h"
@@ -35,7 +36,9 @@ struct Slots {
         world(static_cast<std::size_t>(ranks)),
         hollow(is_hollow),
         from(world),
-        memory(world) {}
+        memory(world),
+        due_(world),
+        room_at_(world) {}
 
   // From the first use of one of a rank's on they are all there: most mailboxes of most ranks are
   // never used.
@@ -44,6 +47,21 @@ struct Slots {
     if (own.empty()) own.resize(world * static_cast<std::size_t>(desc.slots));
     return own[index(destination, slot)];
   }
+
+  // When a channel's next chunk will be there, and when it has room for one; kNever: that depends
+  // on the other end. Who looks for chunks asks all channels, again and again, and finds the
+  // answers side by side.
+  base::Nanoseconds due(int source, int destination, int slot) const {
+    const Times& own = due_[static_cast<std::size_t>(destination)];
+    return own.empty() ? kNever : own[beside(source, slot)];
+  }
+  base::Nanoseconds room_at(int source, int destination, int slot) const {
+    const Times& own = room_at_[static_cast<std::size_t>(source)];
+    return own.empty() ? 0 : own[beside(destination, slot)];
+  }
+
+  // After what was posted to a channel, or released.
+  void note_change(int source, int destination, int slot);
 
   std::byte* payload(int source, int destination, int slot, std::uint32_t number);
 
@@ -56,6 +74,13 @@ struct Slots {
   bool hollow;
 
  private:
+  using Times = std::vector<base::Nanoseconds>;
+
+  std::size_t beside(int peer, int slot) const {
+    return static_cast<std::size_t>(slot) * world + static_cast<std::size_t>(peer);
+  }
+  base::Nanoseconds& time_in(std::vector<Times>& of_rank, int rank, int peer, int slot,
+                             base::Nanoseconds initial);
   std::size_t index(int destination, int slot) const {
     return static_cast<std::size_t>(destination) * static_cast<std::size_t>(desc.slots) +
            static_cast<std::size_t>(slot);
@@ -65,6 +90,8 @@ struct Slots {
   std::vector<std::vector<Channel>> from;  // by source
   std::vector<Buffer> memory;              // by source; hollow: the first is everybody's
   std::vector<Tag> calls;
+  std::vector<Times> due_;      // by destination: [slot][source]
+  std::vector<Times> room_at_;  // by source: [slot][destination]
 };
 
 }  // namespace plait::comm::modelled
