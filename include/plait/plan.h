@@ -55,10 +55,12 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// "serial", "pipelined parts=8", "fused chunk=256 poll=100": what differs from the defaults.
+// "serial", "pipelined parts=8", "fused chunk=256 poll=100": what differs from the defaults, and
+// means something in the plan's schedule.
 PLAIT_EXPORT std::string name(const Plan& plan);
 
-// The inverse of name(), in any order. Error{invalid_argument} says which word can't be read.
+// The inverse of name(), in any order. Error{invalid_argument} says which word can't be read, or
+// means nothing in the plan's schedule.
 PLAIT_EXPORT Plan parse_plan(std::string_view text);
 
 // Refuses a plan that no operator could follow, in one sentence that begins with `who`.

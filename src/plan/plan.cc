@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -15,6 +16,16 @@ constexpr std::array<std::string_view, 3> kAxes = {"natural", "rows", "columns"}
 
 constexpr std::int64_t kMostChunk = std::int64_t{1} << 40;
 constexpr std::int64_t kLongestPoll = 1'000'000;  // a second
+
+// Whose plans have it; nullopt: all plans.
+std::optional<Schedule> owner_of(std::string_view key) {
+  if (key == "poll") return std::nullopt;
+  return key == "chunk" ? Schedule::fused : Schedule::pipelined;
+}
+
+bool means_something(std::string_view key, Schedule schedule) {
+  return owner_of(key).value_or(schedule) == schedule;
+}
 
 // Who writes a number of a plan as a word, and where it stands.
 struct Number {
@@ -72,8 +83,10 @@ std::string_view name(Axis axis) { return kAxes[static_cast<std::size_t>(axis)];
 std::string name(const Plan& plan) {
   std::string text(name(plan.schedule));
   const Plan usual;
-  if (plan.axis != usual.axis) text += base::sentence(" axis=", name(plan.axis));
+  if (plan.axis != usual.axis && means_something("axis", plan.schedule))
+    text += base::sentence(" axis=", name(plan.axis));
   for (const Number& number : kNumbers) {
+    if (!means_something(number.word, plan.schedule)) continue;
     // How many parts a pipelined plan has is the first thing to know of it.
     const bool is_asked = number.word == "parts" && plan.schedule == Schedule::pipelined;
     if (is_asked || number.get(plan) != number.get(usual))
@@ -103,6 +116,11 @@ Plan parse_plan(std::string_view text) {
   }
   PLAIT_CHECK(has_schedule, "plan: \"", text,
               "\" names no schedule; there are serial, pipelined and fused");
+  for (const std::string_view key : known) {
+    if (index_of(kSchedules, key) >= 0 || means_something(key, plan.schedule)) continue;
+    base::fail(Code::invalid_argument, "plan: \"", text, "\": only ", name(*owner_of(key)),
+               " plans have ", key);
+  }
   check(plan, "plan");
   return plan;
 }

@@ -34,6 +34,12 @@ TEST(Plans, AreWrittenAsTheyAreRead) {
   for (const std::string& text : texts) EXPECT_EQ(name(parse_plan(text)), text);
 }
 
+TEST(Plans, AreWrittenWithoutWhatMeansNothing) {
+  EXPECT_EQ(name(Plan{.schedule = Schedule::fused, .parts = 8, .first = 10}), "fused");
+  EXPECT_EQ(name(Plan{.schedule = Schedule::serial, .axis = Axis::rows, .chunk = 64}), "serial");
+  EXPECT_EQ(name(Plan{.schedule = Schedule::pipelined, .chunk = 64}), "pipelined parts=4");
+}
+
 TEST(Plans, AreReadInAnyOrder) {
   const Plan plan = parse_plan("  last=10   parts=5 pipelined ");
   EXPECT_EQ(plan, (Plan{.schedule = Schedule::pipelined, .parts = 5, .last = 10}));
@@ -70,6 +76,12 @@ TEST(Plans, SayWhatCannotBeRead) {
   EXPECT_EQ(refusal_of("fused poll=2000000"),
             "plan: poll=2000000 is not between 0 and 1000000 microseconds");
   EXPECT_EQ(refusal_of("fused chunk=-1"), "plan: chunk=-1 is no number");
+  EXPECT_EQ(refusal_of("fused parts=3"),
+            "plan: \"fused parts=3\": only pipelined plans have parts");
+  EXPECT_EQ(refusal_of("serial axis=rows"),
+            "plan: \"serial axis=rows\": only pipelined plans have axis");
+  EXPECT_EQ(refusal_of("chunk=64 pipelined"),
+            "plan: \"chunk=64 pipelined\": only fused plans have chunk");
 }
 
 TEST(Operators, AreWrittenAsTheyAreRead) {

@@ -120,6 +120,11 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::str
     }
     if (wanted(Schedule::fused)) add({.schedule = Schedule::fused});
   }
+  const bool has_parts = std::any_of(plans.begin(), plans.end(), [](const Plan& plan) {
+    return plan.schedule == Schedule::pipelined;
+  });
+  PLAIT_CHECK(words.parts.empty() || has_parts, "--parts ", words.parts,
+              ": only pipelined plans have parts, and --schedule ", words.schedule, " has none");
   return plans;
 }
 
