@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "plait/collectives.h"
 #include "tune/halving.h"
 #include "tune/tuner.h"
@@ -44,6 +45,10 @@ std::optional<Plan> Online::find(const PlanKey& key) const {
 }
 
 std::optional<Plan> Online::next(const PlanKey& key) const {
+  // Of other ranks only some would come to where trials are compared.
+  PLAIT_CHECK(key.world == comm_.world(), "automatic_plans: the plans of ", comm_.world(),
+              " ranks can't be tried by ", key.world,
+              ": ask for some over the communicator of the call");
   const Trial* trial = trial_of(key);
   if (trial == nullptr) return model_.choose(key);
   if (trial->decision) return trial->decision;

@@ -14,6 +14,7 @@
 namespace plait::tune {
 namespace {
 
+using conformance::expect_error;
 using conformance::run_as_threads;
 
 PlanKey problem(int m = 64) {
@@ -70,7 +71,7 @@ TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
 TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
   const CostModel model(built_in_profile());
   const Plan lucky = shortlist(model, problem(), 4)[2];
-  run_as_threads(2,
+  run_as_threads(3,
                  [&](Communicator& comm) {
                    const Online online(comm, model);
                    for (std::size_t call = 0; call < Online::calls(5); ++call) {
@@ -88,7 +89,7 @@ TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
 
 TEST(Online, StaysSerialWhereNobodyIsClearlyFaster) {
   const CostModel model(built_in_profile());
-  run_as_threads(2,
+  run_as_threads(3,
                  [&](Communicator& comm) {
                    const Online online(comm, model);
                    for (std::size_t call = 0; call < Online::calls(5); ++call) {
@@ -103,7 +104,7 @@ TEST(Online, StaysSerialWhereNobodyIsClearlyFaster) {
 
 TEST(Online, TriesEachProblemForItself) {
   const CostModel model(built_in_profile());
-  run_as_threads(2,
+  run_as_threads(3,
                  [&](Communicator& comm) {
                    const Online online(comm, model);
                    const Plan first = *online.next(problem());
@@ -114,6 +115,23 @@ TEST(Online, TriesEachProblemForItself) {
                    online.took(problem(), parse_plan("pipelined parts=63"), 10);
                    online.took(problem(), parse_plan("pipelined parts=63"), 10);
                    EXPECT_EQ(online.next(problem()), shortlist(model, problem(), 4)[1]);
+                 },
+                 {});
+}
+
+// They would never all come to where the times are compared.
+TEST(Online, RefusesTheCallsOfOtherRanks) {
+  const CostModel model(built_in_profile());
+  run_as_threads(3,
+                 [&](Communicator& comm) {
+                   const Online online(comm, model);
+                   PlanKey key = problem();
+                   key.world = 1;
+                   const Error error =
+                       expect_error(Code::invalid_argument, [&] { (void)online.next(key); });
+                   EXPECT_EQ(std::string(error.what()),
+                             "automatic_plans: the plans of 3 ranks can't be tried by 1: ask for "
+                             "some over the communicator of the call");
                  },
                  {});
 }
