@@ -76,6 +76,26 @@ double step_for(double whole) {
   return 10 * power;
 }
 
+// A browser has trouble with more. But two ranks are always drawn: something passes between them.
+constexpr std::size_t kMostBars = 60'000;
+constexpr int kFewestRanks = 2;
+
+// So many of the first ranks that their bars can be drawn.
+int drawable_ranks(const Timeline& timeline) {
+  std::vector<std::size_t> bars(static_cast<std::size_t>(timeline.ranks()));
+  for (const Run& run : timeline.runs) {
+    for (const Bar& bar : run.bars) ++bars[static_cast<std::size_t>(bar.rank)];
+  }
+  int ranks = 0;
+  std::size_t drawn = 0;
+  for (const std::size_t more : bars) {
+    drawn += more;
+    if (drawn > kMostBars && ranks >= kFewestRanks) break;
+    ++ranks;
+  }
+  return ranks;
+}
+
 // What is known of a bar, for whoever points at it.
 std::string describe(const Bar& bar) {
   std::string text = fmt::format("rank {}, {}: {}, {} from {}", bar.rank, name(bar.row), bar.name,
@@ -100,7 +120,7 @@ class Picture {
   Picture(const Timeline& timeline, const Frame& frame)
       : timeline_(timeline),
         frame_(frame),
-        ranks_(timeline.ranks()),
+        ranks_(drawable_ranks(timeline)),
         plot_(frame.width - kLeft - kRight),
         scale_(plot_ / static_cast<double>(std::max<std::int64_t>(timeline.length(), 1))) {}
 
@@ -171,15 +191,17 @@ class Picture {
     words_ += text_at(12, y + 22, " class=\"title\"", title);
     y += kHead;
     const double begin = y;
+    std::vector<std::vector<const Bar*>> bars(static_cast<std::size_t>(ranks_));
+    for (const Bar& bar : run.bars) {
+      if (bar.rank < ranks_) bars[static_cast<std::size_t>(bar.rank)].push_back(&bar);
+    }
     for (int rank = 0; rank < ranks_; ++rank) {
       words_ += text_at(12, y + 9, " class=\"strong\"", fmt::format("rank {}", rank));
       for (int row = 0; row < kRows; ++row) {
         words_ += text_at(kLeft - 8, y + row * kRowHeight + 9, " text-anchor=\"end\"",
                           name(static_cast<Row>(row)));
       }
-      for (const Bar& bar : run.bars) {
-        if (bar.rank == rank) draw_bar(bar, y);
-      }
+      for (const Bar* bar : bars[static_cast<std::size_t>(rank)]) draw_bar(*bar, y);
       y += kRows * kRowHeight + kBetweenRanks;
     }
     runs_.emplace_back(begin - 4, y - kBetweenRanks);
@@ -221,7 +243,7 @@ class Picture {
       grid += line(x);
       text += text_at(x, bottom + 14, " text-anchor=\"middle\"", at == 0 ? "0" : show_time(at));
     }
-    text += text_at(kLeft, bottom + 32, "", ideal_text());
+    text += text_at(kLeft, bottom + 32, "", ideal_text() + ranks_text());
     return fmt::format("<path class=\"grid\" d=\"{}\"/>\n", grid) + text + "</g>\n";
   }
 
@@ -233,6 +255,12 @@ class Picture {
     return fmt::format("the thin line is the ideal: {} (product alone {}, collective alone {})",
                        show_time(static_cast<double>(timeline_.ideal())), product,
                        show_time(static_cast<double>(timeline_.collective)));
+  }
+
+  std::string ranks_text() const {
+    const int all = timeline_.ranks();
+    return ranks_ == all ? std::string()
+                         : fmt::format("; {} of {} ranks are drawn, the first ones", ranks_, all);
   }
 
   const Timeline& timeline_;

@@ -125,6 +125,19 @@ TEST(Pictures, AreOfTextThatNobodyMistakesForMarkup) {
   EXPECT_EQ(count(html, "https://"), 0U);
 }
 
+// Of thousands of ranks there would be millions of bars.
+TEST(Pictures, OfManyRanksHaveTheFirstOnes) {
+  report::Run run = {.title = "serial", .length = 1000};
+  for (int rank = 0; rank < 100; ++rank) {
+    for (int i = 0; i < 10'000; ++i)
+      run.bars.push_back({.rank = rank, .row = Row::link, .name = "chunk", .begin = i, .end = i});
+  }
+  const std::string text = picture({.title = "", .subtitle = "", .runs = {run}});
+  EXPECT_NE(text.find("; 6 of 100 ranks are drawn, the first ones"), std::string::npos);
+  EXPECT_NE(text.find(">rank 5<"), std::string::npos);
+  EXPECT_EQ(text.find(">rank 6<"), std::string::npos);
+}
+
 TEST(Pictures, OfNothingAreNoError) {
   EXPECT_FALSE(page({.title = "nothing", .subtitle = "", .runs = {}}).empty());
 }
