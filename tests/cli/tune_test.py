@@ -74,6 +74,18 @@ class TuneTest(TuneCase):
         why = json.loads(self.plait("info", "--json", "--why", asked).stdout)
         self.assertEqual((why["source"], why["chosen"]), ("cache", found[1][1]))
 
+    def test_why_shows_the_fastest_plans_and_the_usual_ones(self):
+        asked = "op=matmul-all-reduce m=512 n=4096 k=4096 ranks=2 link=10gbit,20us"
+        plans = json.loads(self.plait("info", "--json", "--why", asked).stdout)["plans"]
+        page = self.plait("info", "--why", asked).stdout
+        table, _, rest = page.split("\n\n", 1)[1].partition("\n\n")
+        shown = [row.split("  ")[0].removesuffix(" *") for row in table.splitlines()[1:-1]]
+        self.assertEqual(shown[:10], [plan["plan"] for plan in plans[:10]])
+        self.assertLessEqual({"serial", "fused"}, set(shown))
+        self.assertLessEqual(len(shown), 13)
+        self.assertEqual(table.splitlines()[-1], f"{len(plans) - len(shown)} more are left out; --json has them all.")
+        self.assertTrue(rest.startswith("It is "))
+
     def test_only_what_is_missing(self):
         self.give_profile()
         self.tune(*SMALL, "--transport", "threads")
@@ -282,7 +294,7 @@ class TuneTest(TuneCase):
             self.assert_says(self.plait("tune", *SMALL, "--transport", "threads"), 2,
                              f"plait tune: {self.cache}: {reason}; delete it, or name another one: --cache FILE")
             self.assertEqual(self.cache.read_text(), text)
-            page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=128 k=64").stdout
+            page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=2048 k=64").stdout
             self.assertIn(f"The cache is not asked: {self.cache}: {reason}.\n", page)
 
     def test_refusals(self):
@@ -293,6 +305,8 @@ class TuneTest(TuneCase):
             (["--model", "llama2-7b", "--n", 8], "--model llama2-7b says n and k itself"),
             (["--from", "/nowhere"], "--from /nowhere can't be read"),
             (["--show", "--profile"], "--show and --profile are two wishes"),
+            (["--profile", "--m", 64], "--profile is about no problem, and --m 64 is of one"),
+            (["--show", "--model", "llama2-7b"], "--show is about no problem, and --model llama2-7b is of one"),
             (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
             (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],
              'the link "fast" is not like "25gbit,5us": a bandwidth, a latency, or both'),

@@ -127,6 +127,13 @@ std::string show_profile_source(const PlanChoice& choice) {
   return text + "; plait tune --profile measures this one.\n";
 }
 
+// The fastest, and those that somebody asks for or compares with.
+bool is_shown(const PlanChoice& choice, const Candidate& one) {
+  constexpr std::ptrdiff_t kFastest = 10;
+  return &one - choice.candidates.data() < kFastest || one.plan == choice.chosen ||
+         one.plan == Plan{.schedule = Schedule::serial} || one.plan == default_plan(choice.key.op);
+}
+
 }  // namespace
 
 bool is_plan_problem(const std::vector<std::string>& words) {
@@ -172,15 +179,22 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
 
 std::string show_text(const PlanChoice& choice) {
   std::string text = fmt::format("The plan for {}\n\n", name(choice.key));
+  std::size_t left_out = 0;
   Table table({"plan", "predicted", "product", "copies and sums", "waits", "link busy", "exposed"},
               /*left=*/1);
   for (const Candidate& one : choice.candidates) {
+    if (!is_shown(choice, one)) {
+      ++left_out;
+      continue;
+    }
     const Prediction& parts = one.prediction;
     table.add({name(one.plan) + (one.plan == choice.chosen ? " *" : ""), show_time(parts.total),
                show_time(parts.product), show_time(parts.work), show_time(parts.waited),
                show_time(parts.transfer), show_time(parts.exposed())});
   }
-  return text + table.text() + '\n' + show_source(choice) + show_profile_source(choice);
+  text += table.text();
+  if (left_out > 0) text += fmt::format("{} more are left out; --json has them all.\n", left_out);
+  return text + '\n' + show_source(choice) + show_profile_source(choice);
 }
 
 nlohmann::ordered_json show_json(const PlanChoice& choice) {

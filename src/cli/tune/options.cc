@@ -174,6 +174,18 @@ void refuse_beside(const char* source, std::initializer_list<Word> words) {
     PLAIT_CHECK(said->empty(), source, " says itself what ", option, " ", *said, " would say");
 }
 
+// For wishes that are not about problems.
+void refuse_problems(const char* wish, const Wishes& wishes) {
+  const SizeWords& sizes = wishes.sizes;
+  const std::initializer_list<Word> words = {
+      {"--op", &wishes.ops},   {"--m", &sizes.m},           {"--n", &sizes.n},
+      {"--k", &sizes.k},       {"--shapes", &sizes.shapes}, {"--model", &wishes.model},
+      {"--from", &wishes.from}};
+  for (const auto& [option, said] : words)
+    PLAIT_CHECK(said->empty(), wish, " is about no problem, and ", option, ' ', *said,
+                " is of one");
+}
+
 void check_sources(const Wishes& wishes) {
   PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from are two wishes");
   PLAIT_CHECK(!wishes.no_sequence_parallel || !wishes.model.empty(),
@@ -224,7 +236,10 @@ TuneOptions understand(const Wishes& wishes) {
   options.ranks = usual.world;
   if (!wishes.threads.empty())
     options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
-  if (options.show || options.profile_only) return options;
+  if (options.show || options.profile_only) {
+    refuse_problems(options.show ? "--show" : "--profile", wishes);
+    return options;
+  }
   check_sources(wishes);
   if (!wishes.model.empty()) {
     options.problems = read_model(wishes, usual);
