@@ -23,8 +23,16 @@ bool is_bare(char c) {
          c == '-';
 }
 
+bool is_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
 // "4_096" → 4096, "+4" → 4, "0x10" → 16
 std::optional<std::int64_t> parse_whole(std::string_view word) {
+  for (std::size_t at = word.find('_'); at != word.npos; at = word.find('_', at + 1)) {
+    const bool between = at > 0 && at + 1 < word.size();
+    if (!between || !is_digit(word[at - 1]) || !is_digit(word[at + 1])) return std::nullopt;
+  }
   std::string digits(word);
   std::erase(digits, '_');
   int base = 10;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "tensor/sentence_of.h"
 
 namespace plait::plan {
@@ -52,6 +53,8 @@ TEST(Toml, ReadsTables) {
 TEST(Toml, ReadsWholeNumbers) {
   EXPECT_EQ(read("a = -12\nb = +4_096\nc = 0x1F\nd = 0b101\ne = 0o17\nf = 9223372036854775807\n"),
             "1 a = -12\n2 b = 4096\n3 c = 31\n4 d = 5\n5 e = 15\n6 f = 9223372036854775807\n");
+  for (const char* text : {"1__0", "_1", "1_", "0x_1", "+_1", "_"})
+    EXPECT_FALSE(read_toml(base::sentence("a = ", text), "f").front().is_whole()) << text;
 }
 
 TEST(Toml, ReadsEscapes) {
