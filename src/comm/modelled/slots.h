@@ -21,7 +21,7 @@ struct Slots {
     base::Nanoseconds room_at = 0;  // when the chunk before it was given back
     std::uint64_t bytes = 0;
     std::uint32_t chunk = 0;
-    std::uint32_t call = 0;  // its tag, but for the chunk: see calls
+    std::uint32_t call = 0;  // its tag, but for the chunk: see number_of()
   };
   struct Channel {
     std::uint32_t posted = 0;
@@ -35,29 +35,29 @@ struct Slots {
       : desc(of),
         world(static_cast<std::size_t>(ranks)),
         hollow(is_hollow),
-        from(world),
-        memory(world),
-        due_(world),
-        room_at_(world) {}
+        memory_(world),
+        channels_(lanes()),
+        due_(lanes()),
+        room_at_(lanes()) {}
 
-  // From the first use of one of a rank's on they are all there: most mailboxes of most ranks are
-  // never used.
+  // Those of a rank's slot are there from the first use of one of them on: most mailboxes of most
+  // ranks are never used, and of the others most slots.
   Channel& channel(int source, int destination, int slot) {
-    std::vector<Channel>& own = from[static_cast<std::size_t>(source)];
-    if (own.empty()) own.resize(world * static_cast<std::size_t>(desc.slots));
-    return own[index(destination, slot)];
+    std::vector<Channel>& own = channels_[lane(source, slot)];
+    if (own.empty()) own.resize(world);
+    return own[static_cast<std::size_t>(destination)];
   }
 
   // When a channel's next chunk will be there, and when it has room for one; kNever: that depends
   // on the other end. Who looks for chunks asks all channels, again and again, and finds the
   // answers side by side.
   base::Nanoseconds due(int source, int destination, int slot) const {
-    const Times& own = due_[static_cast<std::size_t>(destination)];
-    return own.empty() ? kNever : own[beside(source, slot)];
+    const Times& own = due_[lane(destination, slot)];
+    return own.empty() ? kNever : own[static_cast<std::size_t>(source)];
   }
   base::Nanoseconds room_at(int source, int destination, int slot) const {
-    const Times& own = room_at_[static_cast<std::size_t>(source)];
-    return own.empty() ? 0 : own[beside(destination, slot)];
+    const Times& own = room_at_[lane(source, slot)];
+    return own.empty() ? 0 : own[static_cast<std::size_t>(destination)];
   }
 
   // After what was posted to a channel, or released.
@@ -76,22 +76,18 @@ struct Slots {
  private:
   using Times = std::vector<base::Nanoseconds>;
 
-  std::size_t beside(int peer, int slot) const {
-    return static_cast<std::size_t>(slot) * world + static_cast<std::size_t>(peer);
-  }
-  base::Nanoseconds& time_in(std::vector<Times>& of_rank, int rank, int peer, int slot,
-                             base::Nanoseconds initial);
-  std::size_t index(int destination, int slot) const {
-    return static_cast<std::size_t>(destination) * static_cast<std::size_t>(desc.slots) +
+  std::size_t lanes() const { return world * static_cast<std::size_t>(desc.slots); }
+  std::size_t lane(int rank, int slot) const {
+    return static_cast<std::size_t>(rank) * static_cast<std::size_t>(desc.slots) +
            static_cast<std::size_t>(slot);
   }
   std::size_t padded() const { return (desc.slot_bytes + 63) / 64 * 64; }
 
-  std::vector<std::vector<Channel>> from;  // by source
-  std::vector<Buffer> memory;              // by source; hollow: the first is everybody's
-  std::vector<Tag> calls;
-  std::vector<Times> due_;      // by destination: [slot][source]
-  std::vector<Times> room_at_;  // by source: [slot][destination]
+  std::vector<Buffer> memory_;  // by source; hollow: the first is everybody's
+  std::vector<Tag> calls_;
+  std::vector<std::vector<Channel>> channels_;  // by source and slot: to each destination
+  std::vector<Times> due_;                      // by destination and slot: from each source
+  std::vector<Times> room_at_;                  // by source and slot: to each destination
 };
 
 }  // namespace plait::comm::modelled
