@@ -77,7 +77,10 @@ std::string PlanCache::text() const {
 
 void PlanCache::add(const PlanKey& key, const Entry& entry) {
   check_followed(key.op, entry.plan);
-  entries_[name(key)] = entry;
+  const std::string text = name(key);
+  PLAIT_CHECK(name(parse_plan_key(text)) == text, "plans: the problem ", text,
+              " could not be read again");
+  entries_[text] = entry;
 }
 
 void PlanCache::merge(const PlanCache& other) {

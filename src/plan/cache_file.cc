@@ -104,10 +104,15 @@ std::optional<MachineProfile> load_profile(const std::string& path, const std::s
 }
 
 void save_cache(const std::string& path, const PlanCache& cache) {
+  save_cache(path, cache, PlanCache(cache.machine()));
+}
+
+void save_cache(const std::string& path, const PlanCache& cache, const PlanCache& known) {
   make_folder(path);
   const Turn turn(path);
   PlanCache all = cache;
   if (const auto there = load_cache(path, cache.machine())) all.merge(*there);
+  all.merge(known);
   write_text(path, all.text());
 }
 

@@ -47,6 +47,18 @@ class Words {
     return number(key, 0, kLargest, 0);
   }
 
+  // What others know the meaning of, and a cache keeps: "shm", "s8:group=128".
+  std::string word(std::string_view key) const {
+    constexpr std::string_view kSigns = "_-.:=";
+    const std::string_view value = (*this)[key];
+    const bool is_plain = std::all_of(value.begin(), value.end(), [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             kSigns.find(c) != kSigns.npos;
+    });
+    PLAIT_CHECK(is_plain, "problem: what follows ", key, "= is no name");
+    return std::string(value);
+  }
+
   Dtype dtype(std::string_view key, Dtype otherwise) const {
     const std::string_view value = (*this)[key];
     if (value.empty()) return otherwise;
@@ -107,19 +119,18 @@ PlanKey parse_plan_key(std::string_view text) {
   const auto op = parse_operator(spelling);
   PLAIT_CHECK(op, "problem: op=", spelling, " is no operator; matmul_all_reduce is one");
   const Dtype x = words.dtype("x", Dtype::bf16);
-  const std::string_view weight = words["w"];
   PlanKey key = {.op = *op,
                  .m = words.size("m"),
                  .n = words.size("n"),
                  .k = words.size("k"),
                  .x = x,
-                 .weight = std::string(weight.empty() ? name(x) : weight),
+                 .weight = words["w"].empty() ? std::string(name(x)) : words.word("w"),
                  .out = words.dtype("out", x),
                  .wire = words.dtype("wire", Dtype::f32),
                  .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),
                  .threads = static_cast<int>(words.number("threads", 0, kMostThreads, 0)),
-                 .backend = std::string(words["backend"]),
-                 .transport = std::string(words["transport"])};
+                 .backend = words.word("backend"),
+                 .transport = words.word("transport")};
   if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;
   if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);
   return key;

@@ -99,14 +99,17 @@ class Automatic final : public PlanSource {
   }
 
   // With all that the ranks have agreed on: where another host's file was the only one, this one's
-  // would otherwise differ from it. A file that can't be written costs what was found out, and
-  // nobody's call.
+  // would otherwise differ from it. But what somebody else has written there meanwhile stays. A
+  // file that can't be written costs what was found out, and nobody's call.
   void keep(const PlanKey& key, const PlanCache::Entry& entry) noexcept try {
     if (path_.empty()) return;
+    PlanCache found(cache_.machine());
+    found.add(key, entry);
+    save_cache(path_, found, cache_);
     cache_.add(key, entry);
-    save_cache(path_, cache_);
-  } catch (const std::exception&) {
-    return;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "automatic_plans: what is found out is not kept: %s\n", error.what());
+    path_.clear();
   }
 
   PlanCache cache_;

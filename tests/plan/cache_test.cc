@@ -125,6 +125,32 @@ TEST(CacheFiles, AreMadeWithTheirFoldersAndAddedTo) {
   EXPECT_EQ(read->find(problem(16)), example().find(problem(16)));
 }
 
+// A program that runs for long has an old copy of what others have found out since.
+TEST(CacheFiles, KeepWhatOthersHaveWrittenOverWhatWasKnownBefore) {
+  const Folder folder;
+  const std::string path = folder / "plans";
+  const PlanCache known = example();
+  PlanCache newer("a machine");
+  newer.add(problem(8), {.plan = parse_plan("serial"), .nanoseconds = 5, .serial = 5});
+  save_cache(path, newer);
+  PlanCache found("a machine");
+  found.add(problem(32), fused());
+  save_cache(path, found, known);
+  const auto read = load_cache(path, "a machine");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));
+  EXPECT_EQ(read->find(problem(16)), known.find(problem(16)));  // which was nowhere else
+  EXPECT_EQ(read->find(problem(32)), fused().plan);
+}
+
+TEST(CacheFiles, RefuseAProblemThatCouldNotBeReadAgain) {
+  PlanCache cache("a machine");
+  PlanKey key = problem(8);
+  key.transport = "shm\nop=evil";
+  EXPECT_THROW(cache.add(key, fused()), Error);
+  EXPECT_TRUE(cache.entries().empty());
+}
+
 TEST(CacheFiles, OfAnotherMachineAreNeitherTakenNorOverwritten) {
   const Folder folder;
   const std::string path = folder / "plans";
