@@ -16,18 +16,29 @@ namespace {
 constexpr std::string_view kHead = "plait profile 1";
 constexpr std::string_view kEnd = "end";
 
+// Far beyond any machine: what is not between them is no figure of one, and its predictions could
+// not be told.
+struct Bounds {
+  double least, most;
+};
+constexpr Bounds kRates = {.least = 1e-4, .most = 1e9};  // bytes or operations in a nanosecond
+constexpr Bounds kTimes = {.least = 0, .most = 1e9};     // nanoseconds
+constexpr Bounds kBandwidths = {.least = 0, .most = kRates.most};  // 0: what is written is there
+
 struct Figure {
   std::string_view name;
   double MachineProfile::* at;
+  Bounds bounds;
 };
 
-constexpr std::array<Figure, 7> kFigures = {{{"copy", &MachineProfile::copy},
-                                             {"sum", &MachineProfile::sum},
-                                             {"chunk", &MachineProfile::chunk},
-                                             {"start", &MachineProfile::start},
-                                             {"narrow", &MachineProfile::narrow},
-                                             {"beside", &MachineProfile::beside},
-                                             {"uncertainty", &MachineProfile::uncertainty}}};
+constexpr std::array<Figure, 7> kFigures = {
+    {{"copy", &MachineProfile::copy, kRates},
+     {"sum", &MachineProfile::sum, kRates},
+     {"chunk", &MachineProfile::chunk, kTimes},
+     {"start", &MachineProfile::start, kTimes},
+     {"narrow", &MachineProfile::narrow, {.least = 0, .most = 10}},
+     {"beside", &MachineProfile::beside, {.least = 0, .most = 100}},
+     {"uncertainty", &MachineProfile::uncertainty, {.least = 0, .most = 1}}}};
 
 // To four digits: more would differ from run to run.
 std::string digits(double value) {
@@ -53,11 +64,10 @@ class Line {
     PLAIT_CHECK(holds, "profile, line ", number_, ": \"", text_, "\" can't be read");
   }
 
-  // A finite number that is not negative.
-  double number(std::size_t i) const {
+  double number(std::size_t i, const Bounds& bounds) const {
     refuse_unless(i < words_.size());
     const double value = base::parse_number(words_[i]).value_or(-1);
-    refuse_unless(value >= 0);
+    refuse_unless(value >= bounds.least && value <= bounds.most);
     return value;
   }
 
@@ -78,17 +88,17 @@ void read_line(const Line& line, MachineProfile& profile) {
   constexpr std::int64_t kMost = 1 << 20;
   const std::string_view what = line.word(0);
   if (what == "product") {
-    line.refuse_unless(line.words() == 4 && line.number(3) > 0);
+    line.refuse_unless(line.words() == 4);
     profile.products.push_back({.kind = std::string(line.word(1)),
                                 .rows = line.whole(2, kMost),
-                                .flops_per_ns = line.number(3)});
+                                .flops_per_ns = line.number(3, kRates)});
     return;
   }
   if (what == "transport") {
     line.refuse_unless(line.words() == 4);
     profile.transports.push_back({.name = std::string(line.word(1)),
-                                  .latency = line.number(2),
-                                  .bytes_per_ns = line.number(3)});
+                                  .latency = line.number(2, kTimes),
+                                  .bytes_per_ns = line.number(3, kBandwidths)});
     return;
   }
   line.refuse_unless(line.words() == 2);
@@ -100,7 +110,7 @@ void read_line(const Line& line, MachineProfile& profile) {
     const auto* const figure = std::find_if(kFigures.begin(), kFigures.end(),
                                             [&](const Figure& one) { return one.name == what; });
     line.refuse_unless(figure != kFigures.end());
-    profile.*figure->at = line.number(1);
+    profile.*figure->at = line.number(1, figure->bounds);
   }
 }
 
@@ -152,7 +162,6 @@ MachineProfile parse_profile(std::string_view text) {
     });
     PLAIT_CHECK(times == 1, "profile: ", times, " lines say its ", figure.name, ", not one");
   }
-  PLAIT_CHECK(profile.copy > 0 && profile.sum > 0, "profile: copy and sum must be above 0");
   return profile;
 }
 

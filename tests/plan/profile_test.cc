@@ -54,8 +54,22 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
   EXPECT_EQ(refusal_of("plait profile 1\nproduct bf16 1 5\nend\n"),
             "profile: no line says which machine it is of");
   for (const char* line : {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1",
-                           "copy nan", "transport shm 1", "ranks 0", "speed 9", "sum 1 2"})
+                           "copy nan", "transport shm 1", "ranks 0", "speed 9", "sum 1 2",
+                           "product bf16 1 1e300", "transport shm 1e300 1"})
     EXPECT_NE(refusal_of(good + line + "\nend\n"), "") << line;
+}
+
+// No machine has them, and what comes of them could not be told.
+TEST(Profiles, OfImpossibleFiguresAreRefused) {
+  const std::vector<std::pair<std::string, std::string>> figures = {
+      {"copy", "1e-300"}, {"sum", "1e300"},    {"chunk", "1e300"},
+      {"start", "1e300"}, {"beside", "1e300"}, {"uncertainty", "5"}};
+  for (const auto& [figure, value] : figures) {
+    std::string text = text_of(example());
+    const std::size_t begin = text.find('\n' + figure + ' ') + 1;
+    text.replace(begin, text.find('\n', begin) - begin, figure + ' ' + value);
+    EXPECT_NE(refusal_of(text).find("can't be read"), std::string::npos) << text;
+  }
 }
 
 // Whatever is in a file, it is read or refused.
