@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "plait/collectives.h"
 #include "tune/halving.h"
 #include "tune/tuner.h"
@@ -79,8 +80,22 @@ std::vector<std::vector<double>> Online::everybodys_times(const Trial& trial) co
   return times;
 }
 
+// Where only some of the ranks have come here, it is because they call over another communicator.
+std::vector<std::vector<double>> Online::compared_times(const PlanKey& key,
+                                                        const Trial& trial) const try {
+  return everybodys_times(trial);
+} catch (const Error& error) {
+  if (error.code() != Code::peer_lost && error.code() != Code::timeout) throw;
+  throw Error(error.code(),
+              base::sentence("automatic_plans: where the trials of ", name(key),
+                             " are compared, by all ranks of the communicator that the plans are "
+                             "of: ",
+                             error.what()),
+              error.culprit());
+}
+
 void Online::decide(const PlanKey& key, Trial& trial) const {
-  const std::vector<std::vector<double>> times = everybodys_times(trial);
+  const std::vector<std::vector<double>> times = compared_times(key, trial);
   std::size_t best = 0;
   for (std::size_t i = 1; i < times.size(); ++i) {
     if (is_clearly_faster(times[i], times[0]) &&
