@@ -1,17 +1,21 @@
 #include "nn/linear.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "comm/state.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
 #include "ops/kept.h"
 #include "ops/prepared.h"
 #include "plait/collectives.h"
+#include "plait/gemm.h"
 
 namespace plait {
 namespace {
@@ -27,6 +31,7 @@ struct Share {
   std::int64_t sequence_parallel;
   std::int64_t column_backward;
   std::int64_t recompute;
+  std::array<char, 32> weight;  // its kind, as a text
 };
 
 std::vector<Share> shares_of(const Share& own, Communicator& comm) {
@@ -46,25 +51,46 @@ Linear::Linear(Shared shared, const LinearWeight& weight, Communicator& comm,
       options_(options),
       sizes_{.outputs = ops::n_of(weight.weight), .inputs = ops::k_of(weight.weight)} {
   nn::check_weight(who(), weight, sizes_);
-  const OpDesc any = {.op = Operator::matmul, .m = 0};
-  OpOptions usable = options.operators;
-  usable.plan = {};
-  ops::check(any, weight.weight, usable);
-  if (weight.backward) ops::check(any, *weight.backward, usable);
-  if (options.operators.plan) plait::check(*options.operators.plan, who());
+  check_operators();
   agree();
+}
+
+// What its operators would refuse, in its own name, and before ranks wait for one another.
+void Linear::check_operators() const try {
+  const OpOptions& options = options_.operators;
+  base::check_threads(options.threads, who());
+  const std::vector<GemmChoice> backends = explain_gemm({.m = 1, .n = 1, .k = 1});
+  const bool is_known = std::any_of(backends.begin(), backends.end(), [&](const GemmChoice& one) {
+    return one.backend == options.backend;
+  });
+  PLAIT_CHECK(is_known || options.backend.empty(), who(), ": there is no backend ",
+              options.backend);
+  const OpDesc any = {.op = Operator::matmul, .m = 0};
+  OpOptions usable = options;
+  usable.plan = {};
+  ops::check(any, weight_.weight, usable);
+  if (weight_.backward) ops::check(any, *weight_.backward, usable);
+  if (options.plan) plait::check(*options.plan, who());
+} catch (const Error& error) {
+  constexpr std::string_view kWho = "matmul";
+  const std::string_view text = error.what();
+  if (!text.starts_with(kWho)) throw;
+  base::fail(error.code(), who(), text.substr(kWho.size()));
 }
 
 std::string_view Linear::who() const { return shared_ == Shared::outputs ? kColumn : kRow; }
 
 // Ranks that make different layers notice here, and not in the middle of a step.
 void Linear::agree() {
-  const Share own = {.outputs = sizes_.outputs,
-                     .inputs = sizes_.inputs,
-                     .row = shared_ == Shared::inputs ? 1 : 0,
-                     .sequence_parallel = options_.sequence_parallel ? 1 : 0,
-                     .column_backward = options_.column_backward ? 1 : 0,
-                     .recompute = options_.recompute_all_gather ? 1 : 0};
+  Share own = {.outputs = sizes_.outputs,
+               .inputs = sizes_.inputs,
+               .row = shared_ == Shared::inputs ? 1 : 0,
+               .sequence_parallel = options_.sequence_parallel ? 1 : 0,
+               .column_backward = options_.column_backward ? 1 : 0,
+               .recompute = options_.recompute_all_gather ? 1 : 0,
+               .weight = {}};
+  const std::string kind = ops::kind_of(weight_.weight);
+  kind.copy(own.weight.data(), own.weight.size() - 1);
   const std::vector<Share> shares = shares_of(own, comm_);
   const Share& first = shares.front();
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
@@ -78,6 +104,10 @@ void Linear::agree() {
     agree_on("sequence_parallel", &Share::sequence_parallel);
     agree_on("column_backward", &Share::column_backward);
     agree_on("recompute_all_gather", &Share::recompute);
+    if (one.weight != first.weight) {
+      base::fail(Code::mismatch, who(), ": rank ", rank, " has a weight of ", one.weight.data(),
+                 " and rank 0 of ", first.weight.data());
+    }
     if (shared_ == Shared::outputs) agree_on("inputs", &Share::inputs);
     if (shared_ == Shared::inputs) agree_on("outputs", &Share::outputs);
     whole_.outputs += one.outputs;

@@ -95,6 +95,7 @@ class Linear {
   std::string_view who() const;
   PlanKey key_of(const OpDesc& desc, Direction direction) const;
   WeightLayout layout() const;
+  void check_operators() const;
   void agree();
   void check_backend(const LinearBackward& call, const LinearState& state) const;
 

@@ -140,6 +140,38 @@ TEST(LinearRefusals, RanksThatDisagree) {
         EXPECT_STREQ(error.what(), "ColumnParallelLinear: rank 1 has inputs=24 and rank 0 has 16");
       },
       {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const Matrix w(comm.rank() == 0 ? Dtype::bf16 : Dtype::f32, 8, 16);
+                   const Error error = expect_error(Code::mismatch, [&] {
+                     const RowParallelLinear layer(
+                         {.weight = WeightView{.view = w.view, .layout = WeightLayout::out_in}},
+                         comm);
+                   });
+                   EXPECT_STREQ(error.what(),
+                                "RowParallelLinear: rank 1 has a weight of f32 and rank 0 of bf16");
+                 },
+                 {});
+}
+
+// In its own name, and when it is made.
+TEST(LinearRefusals, WhatItsOperatorsCannotDo) {
+  run_as_threads(1,
+                 [](Communicator& comm) {
+                   const LayerProblem problem(LayerKind::row, 5, comm);
+                   const auto refusal_of = [&](const OpOptions& options) {
+                     return sentence_of([&] {
+                       RowParallelLinear(problem.weight(), comm, {.operators = options});
+                     });
+                   };
+                   EXPECT_EQ(refusal_of({.wire = Dtype::s8}),
+                             "RowParallelLinear: the wire is s8; there are f32, bf16 and f16");
+                   EXPECT_EQ(refusal_of({.threads = -3}),
+                             "RowParallelLinear: threads=-3 is not between 0 and 1024");
+                   EXPECT_EQ(refusal_of({.backend = "banana"}),
+                             "RowParallelLinear: there is no backend banana");
+                 },
+                 {});
 }
 
 }  // namespace
