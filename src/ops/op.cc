@@ -127,18 +127,20 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
                            .out = product,
                            .quant = scheme_of(weight)},
                           {.backend = options.backend, .threads = options.threads});
-  overlap::Setting setting = {.problem = {.op = desc.op,
-                                          .m = desc.m,
-                                          .n = n,
-                                          .k = k,
-                                          .x = desc.x,
-                                          .wire = wire,
-                                          .out = desc.out,
-                                          .gathered = desc.gathered},
-                              .plan = plan_,
-                              .threads = base::thread_count(options.threads),
-                              .gemm = std::move(gemm),
-                              .group = &comm.state().group()};
+  overlap::Setting setting = {
+      .problem = {.op = desc.op,
+                  .m = desc.m,
+                  .n = n,
+                  .k = k,
+                  .x = desc.x,
+                  .wire = wire,
+                  .out = desc.out,
+                  .gathered = desc.gathered},
+      // Alone there is nothing that a product could hide.
+      .plan = comm.world() == 1 ? Plan{.schedule = Schedule::serial} : plan_,
+      .threads = base::thread_count(options.threads),
+      .gemm = std::move(gemm),
+      .group = &comm.state().group()};
   try {
     operation_ =
         alone ? overlap::make_plain(std::move(setting)) : make_operation(std::move(setting), comm);
