@@ -55,9 +55,18 @@ std::size_t largest_matrix(const Problem& problem) {
   const double bytes =
       sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
                                 elements(problem.m, problem.n)});
-  PLAIT_CHECK(bytes <= kMost, "predict: m=", problem.m, " n=", problem.n, " k=", problem.k,
+  PLAIT_CHECK(bytes <= kMost, "m=", problem.m, " n=", problem.n, " k=", problem.k,
               " is more than can be played");
   return static_cast<std::size_t>(bytes);
+}
+
+// Nobody waits for years, and the clock counts some hundreds of them.
+void check_product(const Machine& machine, const Problem& problem) {
+  constexpr double kLongest = 1e17;  // nanoseconds
+  const double all =
+      product_time(machine.device, {problem.m, problem.n, problem.k}, bytes_of(problem));
+  PLAIT_CHECK(all <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
+              " would take years");
 }
 
 class RankPlay {
@@ -116,6 +125,7 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
                 const Play& play) {
   const Nowhere nowhere(largest_matrix(problem));
+  check_product(machine, problem);
   const RankPlay rank(machine, problem, nowhere);
   comm::modelled::World world(world_of(machine, play.records));
   world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
@@ -125,6 +135,7 @@ Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan
 }
 
 base::Nanoseconds product_alone(const Machine& machine, const Problem& problem) {
+  check_product(machine, problem);
   const Shares shares(problem, 0, machine.ranks);
   const ops::Shapes shapes = ops::shapes_of(problem.op);
   const std::int64_t rows =

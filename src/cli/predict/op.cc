@@ -1,9 +1,11 @@
 // plait predict OPERATOR.
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/bench/progress.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
@@ -14,6 +16,7 @@ namespace {
 
 OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
                            std::vector<PlanRecords>& records) {
+  Progress progress("predicting, part");
   predict::Problem problem = options.problem;
   problem.m = size.m;
   problem.n = size.n;
@@ -26,6 +29,7 @@ OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
               .time),
       .plans = {}};
   for (const Plan& plan : options.plans) {
+    progress.show(std::ssize(prediction.plans) + 1, std::ssize(options.plans) + 1);
     predict::Outcome outcome =
         predict::predict(options.machine, problem, plan, {.records = options.files.traces()});
     prediction.plans.push_back(static_cast<double>(outcome.time));

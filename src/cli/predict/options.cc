@@ -12,7 +12,7 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostRanks = 16384;
+constexpr std::int64_t kMostRanks = 4096;
 constexpr std::int64_t kMostDrawn = 64;
 
 constexpr const char* kPurpose =
@@ -53,10 +53,12 @@ std::string network_names() {
   return names;
 }
 
-double read_positive(std::string_view option, const std::string& text, double most) {
+double read_rate(std::string_view option, const std::string& text) {
+  constexpr double kLeast = 1e-3;
+  constexpr double kMost = 1e6;
   const auto number = base::parse_number(text);
-  PLAIT_CHECK(number && *number > 0 && *number <= most, option, ' ', text,
-              " is no number above 0 and up to ", most);
+  PLAIT_CHECK(number && *number >= kLeast && *number <= kMost, option, ' ', text,
+              " is no number from ", kLeast, " to ", kMost);
   return *number;
 }
 
@@ -107,7 +109,7 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
               "a timeline is of one size, not of ", options.sizes.size());
   PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(), "a timeline is of ",
               kMostDrawn, " ranks at most, not of ", options.machine.ranks);
-  check_distinct(options.files);
+  check_distinct(options.files, {{"the shapes", wishes.size.shapes}});
   return options;
 }
 
@@ -132,18 +134,17 @@ void add_options(Options& options, MachineWords& words, const char* ranks) {
 }
 
 predict::Machine read_machine(const MachineWords& words, const char* ranks) {
-  constexpr double kMostRate = 1e6;
   predict::Machine machine = {
       .device = predict::find_device(words.device),
       .network = predict::find_network(words.link.empty() ? usual_link(words.device) : words.link),
       .ranks = static_cast<int>(read_number(ranks, words.ranks, 1, kMostRanks))};
   if (!words.wiring.empty()) machine.network.wiring = read_wiring(words.wiring);
   if (!words.rate.empty()) {
-    machine.device.peak_flops = read_positive("--rate", words.rate, kMostRate) * 1e12;
+    machine.device.peak_flops = read_rate("--rate", words.rate) * 1e12;
     machine.device.attained = 1;
   }
   if (!words.memory.empty()) {
-    machine.device.peak_memory = read_positive("--memory", words.memory, kMostRate) * 1e9;
+    machine.device.peak_memory = read_rate("--memory", words.memory) * 1e9;
     machine.device.memory_share = 1;
   }
   if (!words.lost.empty())
