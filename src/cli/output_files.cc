@@ -1,7 +1,9 @@
 #include "cli/output_files.h"
 
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/check.h"
@@ -21,6 +23,15 @@ std::array<Named, 4> all_of(const OutputFiles& files) {
            {"--trace", files.trace},
            {"--html", files.html},
            {"--svg", files.svg}}};
+}
+
+// However they are spelt.
+bool are_same(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  if (a == b) return true;
+  std::error_code failure;  // what can't be followed is compared as it is written
+  return std::filesystem::weakly_canonical(a, failure) ==
+         std::filesystem::weakly_canonical(b, failure);
 }
 
 }  // namespace
@@ -52,14 +63,18 @@ void add_options(Options& options, OutputFiles& files) {
 }
 
 // The last one written would be all that is left.
-void check_distinct(const OutputFiles& files) {
+void check_distinct(const OutputFiles& files, const std::vector<OtherFile>& others) {
   const auto all = all_of(files);
   for (std::size_t i = 0; i < all.size(); ++i) {
     PLAIT_CHECK(all[i].path != "-" || &all[i].path == &files.json, all[i].option,
                 " - : only --json can go to standard output");
     for (std::size_t j = 0; j < i; ++j) {
-      PLAIT_CHECK(all[i].path.empty() || all[i].path != all[j].path, all[j].option, " and ",
-                  all[i].option, " both name ", all[i].path);
+      PLAIT_CHECK(!are_same(all[i].path, all[j].path), all[j].option, " and ", all[i].option,
+                  " both name ", all[i].path);
+    }
+    for (const OtherFile& other : others) {
+      PLAIT_CHECK(!are_same(all[i].path, other.path), all[i].option, ' ', all[i].path,
+                  " would be written over ", other.what);
     }
   }
 }

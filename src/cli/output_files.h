@@ -9,6 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace plait::cli {
 
@@ -33,8 +34,14 @@ struct OutputFiles {
 
 void add_options(Options& options, OutputFiles& files);
 
+// What a verb reads or keeps, in words for a sentence; an empty path: there is none.
+struct OtherFile {
+  const char* what;
+  std::string path;
+};
+
 // Refuses files of which one would be written over another, and files that can't be written.
-void check_distinct(const OutputFiles& files);
+void check_distinct(const OutputFiles& files, const std::vector<OtherFile>& others = {});
 void check_writable(const OutputFiles& files);
 
 // Appears complete or not at all.

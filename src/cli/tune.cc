@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/parallel.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/consent.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
+#include "cli/output_files.h"
 #include "cli/speech.h"
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"
@@ -26,15 +26,6 @@
 
 namespace plait::cli {
 namespace {
-
-void write_json(const TuneOptions& options, const nlohmann::ordered_json& found) {
-  if (options.json.empty()) return;
-  const std::string text = found.dump(2) + "\n";
-  if (options.json == "-") return answer(text);
-  base::AtomicFile file(options.json);
-  file.append(text);
-  file.commit();
-}
 
 // Of one run, on one rank. Rank 0 reads, writes and speaks.
 class Tuning {
@@ -55,7 +46,7 @@ class Tuning {
   }
 
  private:
-  bool speaks() const { return comm_.rank() == 0 && options_.json != "-"; }
+  bool speaks() const { return comm_.rank() == 0 && !options_.files.silences(); }
 
   void measure_all(const std::vector<PlanKey>& problems, const CostModel& model) {
     Progress progress(comm_.rank() == 0 ? "tuning, percent" : "");
@@ -74,7 +65,7 @@ class Tuning {
   void check() const {
     if (comm_.rank() == 0) {
       check_cache();
-      if (!options_.json.empty() && options_.json != "-") base::check_writable(options_.json);
+      check_writable(options_.files);
     }
     for (const PlanKey& key : options_.problems)
       check_memory(key.op, {.m = key.m, .n = key.n, .k = key.k}, comm_.world());
@@ -147,11 +138,11 @@ class Tuning {
   }
 
   void report() const {
-    if (options_.json != "-") {
-      answer(found_.entries().empty() ? "Nothing is missing.\n" : show_plans(found_));
-      answer("Kept in " + options_.cache + "\n");
+    if (!options_.files.silences()) {
+      answer(found_.entries().empty() ? "Nothing is missing in " + options_.cache + ".\n"
+                                      : show_plans(found_) + "Kept in " + options_.cache + "\n");
     }
-    write_json(options_, plans_json(found_, options_.cache));
+    options_.files.write_json(plans_json(found_, options_.cache));
   }
 
   const TuneOptions& options_;
@@ -161,12 +152,13 @@ class Tuning {
 
 int show(const TuneOptions& options) {
   const auto cache = load_cache(options.cache, machine_fingerprint());
-  if (options.json != "-") {
+  if (!options.files.silences()) {
     answer(cache ? show_plans(*cache) : "There are no plans in " + options.cache + " yet.\n");
     if (const auto profile = load_profile(profile_path(options.cache), machine_fingerprint()))
       answer("\n" + show_profile(*profile));
   }
-  write_json(options, plans_json(cache.value_or(PlanCache(machine_fingerprint())), options.cache));
+  options.files.write_json(
+      plans_json(cache.value_or(PlanCache(machine_fingerprint())), options.cache));
   return kDone;
 }
 

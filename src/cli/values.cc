@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +13,7 @@
 #include "comm/transports.h"
 #include "plait/gemm.h"
 #include "plait/operator.h"
+#include "plait/quantized.h"
 
 namespace plait::cli {
 namespace {
@@ -41,6 +44,15 @@ std::vector<std::string> read_list(std::string_view option, const std::string& t
   return items;
 }
 
+std::ifstream open_input(std::string_view option, const std::string& path) {
+  std::error_code failure;
+  PLAIT_CHECK(!std::filesystem::is_directory(path, failure), option, " ", path,
+              " is a folder, not a file");
+  std::ifstream file(path);
+  PLAIT_CHECK(file.is_open(), option, " ", path, " can't be read");
+  return file;
+}
+
 Dtype read_dtype(std::string_view option, const std::string& text) {
   const auto dtype = parse_dtype(text);
   PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
@@ -52,6 +64,11 @@ WeightLayout read_layout(const std::string& text) {
   PLAIT_CHECK(text == name(WeightLayout::in_out), "--layout ", text,
               " is neither out_in nor in_out");
   return WeightLayout::in_out;
+}
+
+bool is_packed_kind(std::string_view text) {
+  const auto dtype = parse_dtype(text);
+  return dtype ? *dtype != Dtype::s8 : parse_quant_scheme(text).has_value();
 }
 
 std::vector<std::string> backend_names() {

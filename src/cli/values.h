@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +23,17 @@ std::int64_t read_number(std::string_view option, std::string_view text, std::in
 // Items between commas, none of them empty.
 std::vector<std::string> read_list(std::string_view option, const std::string& text);
 
+// A file that an option names, or a pipe.
+std::ifstream open_input(std::string_view option, const std::string& path);
+
 // Of what can be multiplied.
 Dtype read_dtype(std::string_view option, const std::string& text);
 
 // Of --layout.
 WeightLayout read_layout(const std::string& text);
+
+// Whether there are packed weights of that kind: "bf16", "s8:group=128".
+bool is_packed_kind(std::string_view text);
 
 // Who multiplies, best first.
 std::vector<std::string> backend_names();

@@ -20,6 +20,7 @@
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/progress.h"
 #include "cli/options.h"
+#include "cli/output_files.h"
 #include "cli/speech.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
@@ -289,9 +290,7 @@ void tell(const Verification& what, const Tally& tally) {
   const nlohmann::ordered_json json = {
       {"seed", what.seed}, {"passed", tally.passed}, {"failed", tally.failed}};
   if (what.json == "-") return answer(json.dump(2) + "\n");
-  base::AtomicFile file(what.json);
-  file.append(json.dump(2) + "\n");
-  file.commit();
+  write_file(what.json, json.dump(2) + "\n");
   answer(line);
 }
 

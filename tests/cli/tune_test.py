@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -90,7 +91,7 @@ class TuneTest(TuneCase):
         self.give_profile()
         self.tune(*SMALL, "--transport", "threads")
         before = self.cache.read_text()
-        self.assertTrue(self.tune(*SMALL, "--transport", "threads", "--missing").startswith("Nothing is missing.\n"))
+        self.assertTrue(self.tune(*SMALL, "--transport", "threads", "--missing").startswith("Nothing is missing in "))
         self.assertEqual(self.cache.read_text(), before)
         self.tune("--m", "32,48", *SMALL[2:], "--transport", "threads", "--missing")
         self.assertEqual(len(self.entries()), 2)
@@ -322,6 +323,70 @@ class TuneTest(TuneCase):
         empty.write_text("[")
         self.assert_says(self.plait("tune", "--from", empty), 2,
                          f"plait tune: --from {empty} is no timeline that plait wrote")
+
+    def test_nothing_is_written_over_what_is_read_or_kept(self):
+        self.give_profile()
+        self.tune(*SMALL, "--transport", "threads")
+        plans = self.cache.read_text()
+        profile = Path(f"{self.cache}.profile")
+        figures = profile.read_text()
+        shapes = self.folder / "shapes"
+        shapes.write_text("8 64 64\n")
+        timeline = self.folder / "timeline"
+        timeline.write_text('{"traceEvents": []}')
+        for words, what in [
+            (["--show", "--json", self.cache], "the plan cache"),
+            ([*SMALL, "--json", f"{self.cache.parent}/./{self.cache.name}"], "the plan cache"),
+            ([*SMALL, "--json", profile], "the machine's profile"),
+            (["--shapes", shapes, "--json", shapes], "the shapes"),
+            (["--from", timeline, "--json", timeline], "the timeline"),
+        ]:
+            with self.subTest(words):
+                self.assert_says(self.plait("tune", *words), 2,
+                                 f"plait tune: --json {words[-1]} would be written over {what}")
+        self.assertEqual((self.cache.read_text(), profile.read_text()), (plans, figures))
+        self.assertEqual(shapes.read_text(), "8 64 64\n")
+
+    def test_a_limit_on_files_is_an_error(self):
+        self.give_profile()
+        self.cache.parent.mkdir(exist_ok=True)
+        limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", PLAIT, "tune", *map(str, SMALL), "-t", "threads"]
+        result = subprocess.run(limited, env=self.environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("File too large", result.stderr)
+        self.assertEqual([path.name for path in self.cache.parent.glob("*.tmp")], [])
+
+    def test_folders_are_no_files(self):
+        for option in ["--from", "--shapes"]:
+            self.assert_says(self.plait("tune", option, self.folder), 2,
+                             f"plait tune: {option} {self.folder} is a folder, not a file")
+
+    def test_timelines_of_strange_calls(self):
+        call = "call op=matmul_all_reduce m=32 n=64 k=64 x=bf16 w={} out=bf16 wire=f32 ranks=2 transport={}"
+        def refusal(*calls):
+            file = self.folder / "timeline"
+            file.write_text(json.dumps({"traceEvents": [{"name": call.format(*one), "pid": rank}
+                                                        for rank in (0, 1) for one in calls]}))
+            result = self.plait("tune", "--from", file)
+            self.assertEqual(result.returncode, 2)
+            return result.stderr.replace(str(file), "FILE")
+        self.assertIn("--from FILE: w=banana is no weight", refusal(("banana", "threads")))
+        self.assertIn("--from FILE: problem: what follows w= is no name", refusal(("bf16\nevil", "threads")))
+        self.assertIn("--from FILE has calls of different ranks: op=", refusal(("bf16", "threads"), ("f32", "shm")))
+        self.assertFalse(self.cache.exists())
+
+    def test_why_names_a_plan_that_nobody_proposes(self):
+        asked = "op=reduce-scatter-matmul m=512 n=512 k=512"
+        self.environment["PLAIT_PLAN"] = "pipelined parts=13"
+        page = self.plait("info", "--why", asked).stdout
+        self.assertRegex(page, r"(?m)^pipelined parts=13 \*  ")
+        found = json.loads(self.plait("info", "--json", "--why", asked).stdout)
+        self.assertIn(found["chosen"], [plan["plan"] for plan in found["plans"]])
+
+    def test_why_refuses_what_there_is_not(self):
+        asked = "op=matmul-all-reduce m=8 n=8 k=8"
+        self.assertIn("there is no backend banana", self.plait("info", "--why", asked, "backend=banana").stderr)
+        self.assertIn("there is no transport banana", self.plait("info", "--why", asked, "transport=banana").stderr)
 
     def test_nothing_yet(self):
         self.assertEqual(self.tune("--show"), f"There are no plans in {self.cache} yet.\n")

@@ -71,7 +71,8 @@ int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communi
   }
   if (place.launcher.empty()) {
     // So that it is said once, and not by every rank that is started in vain.
-    check_transport(wish.transport);
+    check_transport(wish.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("")
+                                           : wish.transport);
     std::vector<std::string> launch = {"-n", std::to_string(wish.ranks), "--", "/proc/self/exe"};
     launch.insert(launch.end(), command.begin(), command.end());
     return status_of_ranks(run(launch));

@@ -132,7 +132,7 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   options.files = wishes.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
               "a timeline is of one size, not of ", options.sizes.size());
-  check_distinct(options.files);
+  check_distinct(options.files, {{"the shapes", wishes.size.shapes}});
   return options;
 }
 

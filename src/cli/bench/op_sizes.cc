@@ -25,8 +25,7 @@ std::vector<std::int64_t> read_numbers(const std::string& option, const std::str
 }
 
 std::vector<OpSize> read_shapes_file(const std::string& path) {
-  std::ifstream file(path);
-  PLAIT_CHECK(file.is_open(), "--shapes ", path, " can't be read");
+  std::ifstream file = open_input("--shapes", path);
   std::vector<OpSize> sizes;
   std::string line;
   while (std::getline(file, line)) {

@@ -13,6 +13,7 @@
 #include "cli/host/topology.h"
 #include "cli/launch/seats.h"
 #include "cli/launch/words.h"
+#include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "ops/shapes.h"
 #include "plait/quantized.h"
@@ -54,9 +55,10 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
     key.wire = ops::wire_of(key.op, key.x, settings.wire);
   if (key.backend.empty()) key.backend = settings.backend;
   if (key.threads == 0) key.threads = settings.threads;
-  const auto dtype = parse_dtype(key.weight);
-  PLAIT_CHECK(dtype ? *dtype != Dtype::s8 : parse_quant_scheme(key.weight).has_value(),
-              "w=", key.weight, " is no weight; bf16, s8:channel and s8:group=128 are some");
+  PLAIT_CHECK(is_packed_kind(key.weight), "w=", key.weight,
+              " is no weight; bf16, s8:channel and s8:group=128 are some");
+  check_transport(key.transport);
+  key.backend = read_backend(key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
   if (key.threads == 0) key.threads = threads_of(key.world);
   if (!key.link) key.link = comm::link_from_environment();
@@ -98,6 +100,7 @@ std::string show_source(const PlanChoice& choice) {
   const Prediction& chosen = prediction_of(choice, choice.chosen);
   const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
   const double uncertainty = choice.profile.uncertainty_of(choice.key);
+  if (choice.key.world == 1) return "It is \"serial\": one rank has nothing to hide.\n";
   std::string text =
       choice.chosen.schedule == Schedule::serial
           ? fmt::format(
@@ -174,6 +177,18 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
   choice.chosen = choice.set        ? *choice.set
                   : choice.measured ? choice.measured->plan
                                     : model.choose(choice.key);
+  const bool is_there =
+      std::any_of(choice.candidates.begin(), choice.candidates.end(),
+                  [&](const Candidate& one) { return one.plan == choice.chosen; });
+  if (!is_there) {
+    const Candidate chosen = {.plan = choice.chosen,
+                              .prediction = model.predict(choice.key, choice.chosen)};
+    const auto place = std::upper_bound(choice.candidates.begin(), choice.candidates.end(), chosen,
+                                        [](const Candidate& a, const Candidate& b) {
+                                          return a.prediction.total < b.prediction.total;
+                                        });
+    choice.candidates.insert(place, chosen);
+  }
   return choice;
 }
 

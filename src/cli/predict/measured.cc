@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/options.h"
+#include "cli/output_files.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/speech.h"
@@ -82,7 +82,7 @@ Number read_between(const Json& json, const char* key, Number least, Number most
 }
 
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
-constexpr int kMostRanks = 16384;
+constexpr int kMostRanks = 4096;
 constexpr double kLongest = 1e9;  // milliseconds
 
 // What a measurement does not say is as plait bench has it where nobody says otherwise.
@@ -153,8 +153,7 @@ Case read_case(const Json& json) {
 }
 
 std::vector<Case> read_cases(const std::string& path) {
-  std::ifstream file(path);
-  PLAIT_CHECK(file.is_open(), "--measured ", path, " can't be read");
+  std::ifstream file = open_input("--measured", path);
   try {
     const Json json = Json::parse(file);
     std::vector<Case> cases;
@@ -230,30 +229,23 @@ Json show_json(const std::vector<Case>& cases) {
 
 int predict_measured(Words words) {
   std::string measured;
-  std::string json;
+  OutputFiles files;
   Options options({.verb = "predict",
                    .usage = "--measured FILE[,FILE...] [--json FILE]",
                    .purpose = kPurpose,
                    .examples = kExamples});
   options.add("--measured", "FILE[,FILE...]", measured,
               "what plait bench OPERATOR --json has written");
-  options.add("--json", "FILE", json, "write the figures as JSON too; - : print only those");
+  options.add("--json", "FILE", files.json, "write the figures as JSON too; - : print only those");
   if (!options.parse_all(words)) return kDone;
   PLAIT_CHECK(!measured.empty(), "which measurements? --measured FILE is missing");
   std::vector<Case> cases;
   for (const std::string& path : read_list("--measured", measured)) {
+    check_distinct(files, {{"what was measured", path}});
     for (Case& one : read_cases(path)) cases.push_back(std::move(one));
   }
-  if (json != "-") answer(show_text(cases));
-  if (json.empty()) return kDone;
-  const std::string text = show_json(cases).dump(2) + "\n";
-  if (json == "-") {
-    answer(text);
-    return kDone;
-  }
-  base::AtomicFile file(json);
-  file.append(text);
-  file.commit();
+  if (!files.silences()) answer(show_text(cases));
+  files.write_json(show_json(cases));
   return kDone;
 }
 

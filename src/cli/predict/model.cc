@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/bench/progress.h"
 #include "cli/bench/table.h"
 #include "cli/options.h"
+#include "cli/output_files.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/speech.h"
@@ -55,7 +57,7 @@ struct Wishes {
   bool whole_rows = false;
   bool column_backward = false;
   bool keeps = false;
-  std::string json = {};
+  OutputFiles files = {};
 };
 
 struct ModelPrediction {
@@ -210,12 +212,12 @@ ModelPrediction understand(const Model& model, const Wishes& wishes) {
   return prediction;
 }
 
-void write(const std::string& path, const ModelPrediction& prediction) {
-  const std::string text = show_json(prediction).dump(2) + "\n";
-  if (path == "-") return answer(text);
-  base::AtomicFile file(path);
-  file.append(text);
-  file.commit();
+void predict_blocks(ModelPrediction& prediction) {
+  Progress progress("predicting, plan");
+  for (const Plan& plan : prediction.plans) {
+    prediction.blocks.push_back(predict_block(prediction.machine, prediction.step, plan));
+    progress.show(std::ssize(prediction.blocks), std::ssize(prediction.plans));
+  }
 }
 
 }  // namespace
@@ -235,15 +237,15 @@ int predict_model(const Model& model, Words words) {
   options.add_flag("--keep-gathered", wishes.keeps,
                    "column layers keep what forward has gathered for backward");
   add_options(options, wishes.plan);
-  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+  options.add("--json", "FILE", wishes.files.json,
+              "write the figures as JSON too; - : print only those");
   if (!options.parse_all(words)) return kDone;
   ModelPrediction prediction = understand(model, wishes);
-  if (!wishes.json.empty() && wishes.json != "-") base::check_writable(wishes.json);
+  check_writable(wishes.files);
   prediction.rest = rest_of(prediction.machine, prediction.step);
-  for (const Plan& plan : prediction.plans)
-    prediction.blocks.push_back(predict_block(prediction.machine, prediction.step, plan));
-  if (wishes.json != "-") answer(show_text(prediction));
-  if (!wishes.json.empty()) write(wishes.json, prediction);
+  predict_blocks(prediction);
+  if (!wishes.files.silences()) answer(show_text(prediction));
+  wishes.files.write_json(show_json(prediction));
   return kDone;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/bench/op_sizes.h"
 #include "cli/launch/words.h"
 #include "cli/options.h"
+#include "cli/output_files.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
 #include "ops/shapes.h"
@@ -31,7 +32,7 @@ constexpr Options::About kAbout = {
         "kept as soon as it is measured: Ctrl-C loses no more than the one under way.",
     .examples =
         "Exit status: 0; 1 when the cache can't be written; 2 for wrong usage; 3 when a rank was "
-        "lost.\n\n"
+        "lost;\n130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait tune --op matmul-all-reduce --m 512,2048 --n 8192 --k 8192\n"
         "  plait tune --model llama2-7b --tp 2 --m 2048 --link 25gbit,5us --missing\n"
@@ -211,6 +212,12 @@ void check_sources(const Wishes& wishes) {
 void take_from_trace(TuneOptions& options, const Wishes& wishes, const PlanKey& usual) {
   options.problems = problems_in_trace(wishes.from, usual);
   const PlanKey& first = options.problems.front();
+  for (const PlanKey& key : options.problems) {
+    const bool alike = key.world == first.world && key.transport == first.transport &&
+                       key.threads == first.threads;
+    PLAIT_CHECK(alike, "--from ", wishes.from, " has calls of different ranks: ", name(first),
+                " and ", name(key));
+  }
   options.ranks = first.world;
   if (wishes.transport.empty()) options.transport = first.transport;
   check_started(base::sentence("--from ", wishes.from, " is of ", show_count(first.world, "rank")),
@@ -226,12 +233,16 @@ TuneOptions understand(const Wishes& wishes) {
                          .transport = wishes.transport,
                          .effort = {.each = read_effort("", wishes.seconds).each},
                          .cache = wishes.cache.empty() ? settings.plan_cache : wishes.cache,
-                         .json = wishes.json,
+                         .files = {.json = wishes.json},
                          .profile_only = wishes.profile,
                          .show = wishes.show,
                          .missing = wishes.missing};
   PLAIT_CHECK(!options.cache.empty(), "nothing says where plans are kept: --cache FILE does");
   PLAIT_CHECK(!(options.show && options.profile_only), "--show and --profile are two wishes");
+  check_distinct(options.files, {{"the plan cache", options.cache},
+                                 {"the machine's profile", profile_path(options.cache)},
+                                 {"the shapes", wishes.sizes.shapes},
+                                 {"the timeline", wishes.from}});
   options.effort.plans = static_cast<std::size_t>(read_number("--plans", wishes.plans, 1, 200));
   options.ranks = usual.world;
   if (!wishes.threads.empty())

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "plait/plan.h"
 #include "tune/tuner.h"
@@ -18,7 +19,7 @@ struct TuneOptions {
   std::string transport = {};
   tune::TuneEffort effort = {};
   std::string cache = {};
-  std::string json = {};
+  OutputFiles files = {};     // only --json
   bool profile_only = false;  // measures the machine
   bool show = false;          // prints what is there
   bool missing = false;       // measures only what isn't

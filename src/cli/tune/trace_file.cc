@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "cli/tune/problems.h"
+#include "cli/values.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -31,8 +32,7 @@ Calls calls_of_ranks(const Json& trace) {
 }
 
 Calls read_calls(const std::string& path) {
-  std::ifstream file(path);
-  PLAIT_CHECK(file.is_open(), "--from ", path, " can't be read");
+  std::ifstream file = open_input("--from", path);
   try {
     return calls_of_ranks(Json::parse(file));
   } catch (const Json::exception&) {
@@ -87,6 +87,7 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
     if (key.op == Operator::matmul) continue;  // of layers: there is one way to do it
     PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " is of ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
+    PLAIT_CHECK(is_packed_kind(key.weight), "--from ", path, ": w=", key.weight, " is no weight");
     if (!key.link) key.link = usual.link;
     add_problem(problems, key);
   }
