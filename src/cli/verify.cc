@@ -51,8 +51,9 @@ constexpr Options::About kAbout = {
         "With --layers: column- and row-parallel layers, forward and backward, with sequence\n"
         "parallelism and without, whatever is kept or gathered again: outputs and gradients.",
     .examples =
-        "Exit status: 0 when all passed; 1 when one failed; 2 for wrong usage; 3 when a rank was "
-        "lost.\n\n"
+        "Exit status: 0 when all passed; 1 when one failed or --json can't be written; 2 for "
+        "wrong\n"
+        "usage; 3 when a rank was lost; 130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait verify\n"
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
@@ -284,8 +285,9 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
   return outcome;
 }
 
-void tell(const Verification& what, const Tally& tally) {
-  const std::string line = fmt::format("{} passed, {} failed\n", tally.passed, tally.failed);
+void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
+  const std::string line = fmt::format("{} passed, {} failed{}\n", tally.passed, tally.failed,
+                                       was_interrupted ? ", and the others were not tried" : "");
   if (what.json.empty()) return answer(line);
   const nlohmann::ordered_json json = {
       {"seed", what.seed}, {"passed", tally.passed}, {"failed", tally.failed}};
@@ -316,7 +318,7 @@ int verify(Words words) {
     status = outcome.status;
     if (status != kDone || outcome.tally.ended) break;
   }
-  tell(what, all);
+  tell(what, all, was_told_to_end(status));
   if (status != kDone) return status;
   return all.failed == 0 ? kDone : kCheckFailed;
 }

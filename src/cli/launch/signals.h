@@ -15,8 +15,23 @@ struct Inherited {
   rlimit files;
 };
 
-// Blocks the signals that the loop reads, and makes orphans of the ranks our children.
-Inherited take_over();
+// Blocks the signals that the loop reads, and makes orphans of the ranks our children, until it is
+// given back: what comes behind a run, as another one, finds everything as it was.
+class TakeOver {
+ public:
+  TakeOver();
+  ~TakeOver();
+  TakeOver(const TakeOver&) = delete;
+  TakeOver& operator=(const TakeOver&) = delete;
+
+  const Inherited& inherited() const { return inherited_; }
+
+ private:
+  Inherited inherited_ = {};
+  struct sigaction sigpipe_ = {};
+  struct sigaction sigchld_ = {};
+  int reaped_ = 0;  // whether orphans were our children before
+};
 
 // A descriptor to read those signals from.
 base::Fd open_signals();

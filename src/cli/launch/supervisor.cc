@@ -47,9 +47,8 @@ int poll_timeout(std::optional<base::Nanoseconds> deadline) {
 
 Supervisor::Supervisor(const Launch& launch)
     : launch_(launch),
-      inherited_(take_over()),
       signals_(open_signals()),
-      crew_(launch, inherited_),
+      crew_(launch, taken_.inherited()),
       output_(launch.prefix) {}
 
 void Supervisor::start() {
