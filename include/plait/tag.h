@@ -36,8 +36,8 @@ enum class Operation : std::uint16_t {
 
 PLAIT_EXPORT std::string_view name(Operation operation);
 
-// Added to out's dtype in a tag of a call that has a bias.
-inline constexpr std::int64_t kTagBias = 256;
+// Added to the last size in a tag of an operator's call that has a bias.
+inline constexpr std::int64_t kTagBias = std::int64_t{1} << 60;
 
 struct Tag {
   Operation operation = Operation::custom;

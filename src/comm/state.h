@@ -145,13 +145,15 @@ class Communicator::State {
 
   void abort(std::string_view reason);
 
+  // Refuses a process that was forked from the one whose communicator it is.
+  void check_not_forked() const;
+
   // What a module above keeps with the communicator; it ends before the mailboxes do.
   std::shared_ptr<void>& kept(const std::type_info& what) { return kept_[what]; }
 
  private:
   bool advance(const Task& task);
   void look_around();
-  void check_not_forked() const;
   void check_usable() const;
   void announce(const Tag& tag);
   void begin(Task& task);

@@ -11,7 +11,7 @@ struct Names {
 };
 
 constexpr std::string_view kShards = "shards";
-constexpr std::string_view kOut = "the dtype of out";  // and whether there is a bias
+constexpr std::string_view kOut = "the dtype of out";
 
 // Indexed by Operation.
 constexpr std::array<Names, 15> kNames = {{
@@ -57,15 +57,15 @@ std::string difference(const Tag& a, const Tag& b) {
     // A fingerprint of the counts, which says nothing to anybody.
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
     const std::string_view field = names(a.operation).sizes[i];
-    if (field == kOut) {
-      const auto dtype = [](const Tag& tag) {
-        return name(static_cast<Dtype>(tag.sizes[2] % kTagBias));
-      };
-      if (dtype(a) != dtype(b)) return both(field, dtype(a), dtype(b));
+    const std::int64_t of_a = a.sizes[i] % kTagBias;
+    const std::int64_t of_b = b.sizes[i] % kTagBias;
+    if (of_a == of_b) {
       const auto bias = [](const Tag& tag) { return tag.sizes[2] >= kTagBias ? "one" : "none"; };
       return both("the bias", bias(a), bias(b));
     }
-    return both(field, a.sizes[i], b.sizes[i]);
+    if (field == kOut)
+      return both(field, name(static_cast<Dtype>(of_a)), name(static_cast<Dtype>(of_b)));
+    return both(field, of_a, of_b);
   }
   if (a.plan != b.plan) return "the plan";  // of which a tag has a fingerprint
   if (a.call != b.call) return both("the order of calls", a.call, b.call);

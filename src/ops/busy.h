@@ -8,6 +8,7 @@
 namespace plait::ops {
 
 inline void refuse_beside_another(const Communicator::State& state, Operator op) {
+  state.check_not_forked();  // the parent may have been in an operator
   PLAIT_CHECK(
       !state.is_in_operator(), name(op),
       ": called by what looks after something beside another operator of this communicator");

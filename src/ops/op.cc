@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "comm/state.h"
 #include "ops/busy.h"
 #include "ops/checks.h"
@@ -20,6 +21,26 @@ namespace {
 bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
   const bool rounds = ops::makes_partial_sums(desc.op) && wire != Dtype::f32;
   return desc.op == Operator::matmul || (comm.world() == 1 && !rounds);
+}
+
+// Whoever calls an operator knows of no product and no mailbox that it is made of.
+Error in_words_of(Operator op, const Error& error) {
+  std::string_view text = error.what();
+  for (const std::string_view part : {"matmul: ", "make_mailbox: "}) {
+    if (!text.starts_with(part)) continue;
+    text.remove_prefix(part.size());
+    return {error.code(), base::sentence(name(op), ": ", text), error.culprit()};
+  }
+  // Of threads: "rank 0 waits to meet rank 1".
+  if (text.starts_with("rank "))
+    return {error.code(), base::sentence(name(op), ": ", text), error.culprit()};
+  return error;
+}
+
+Gemm select_for(Operator op, const GemmDesc& desc, const GemmOptions& options) try {
+  return select_gemm(desc, options);
+} catch (const Error& error) {
+  throw in_words_of(op, error);
 }
 
 // A size of all ranks together, of which this one has `own`.
@@ -119,14 +140,15 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   const bool alone = needs_nobody(desc, wire, comm);
   // Partial sums leave the product as they travel; whatever else leaves it is the result.
   const Dtype product = makes_partial_sums(desc.op) && !alone ? wire : desc.out;
-  Gemm gemm = select_gemm({.m = count(rows, desc.m, comm.rank(), comm.world()),
-                           .n = n,
-                           .k = k,
-                           .x = desc.x,
-                           .weight = scheme_of(weight) ? Dtype::bf16 : dtype_of(weight),
-                           .out = product,
-                           .quant = scheme_of(weight)},
-                          {.backend = options.backend, .threads = options.threads});
+  Gemm gemm = select_for(desc.op,
+                         {.m = count(rows, desc.m, comm.rank(), comm.world()),
+                          .n = n,
+                          .k = k,
+                          .x = desc.x,
+                          .weight = scheme_of(weight) ? Dtype::bf16 : dtype_of(weight),
+                          .out = product,
+                          .quant = scheme_of(weight)},
+                         {.backend = options.backend, .threads = options.threads});
   overlap::Setting setting = {
       .problem = {.op = desc.op,
                   .m = desc.m,
@@ -147,7 +169,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
     bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
   } catch (const Error& error) {
     tell_shortage(desc.op, error, comm);
-    throw;
+    throw in_words_of(desc.op, error);
   }
 }
 

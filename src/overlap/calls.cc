@@ -26,14 +26,15 @@ plait::Operation name_of(Operator op) {
 }  // namespace
 
 // What travels is m by n where the product comes first, and m by k where it comes last. The result
-// travels too where it comes first: then its dtype stands where k would.
+// travels too where it comes first: then its dtype stands where k would. All ranks have the same n
+// but where each has a share of it.
 Tag tag_of(const Problem& problem, const Plan& plan) {
   const bool first = is_compute_first(problem.op);
   return {.operation = name_of(problem.op),
           .dtype = problem.x,
           .wire = problem.wire,
           .plan = fingerprint(plan),
-          .sizes = {problem.m, first ? problem.n : 0,
+          .sizes = {problem.m, problem.op == Operator::all_gather_matmul ? 0 : problem.n,
                     first ? static_cast<std::int64_t>(problem.out) : problem.k}};
 }
 

@@ -52,7 +52,9 @@ class CommFirst final : public Operation {
   }
 
   void run(const Call& call) override {
-    run_call(state_, tag_, [&](const Tag& tag) { run_numbered(call, tag); });
+    Tag tag = tag_;
+    if (reduces() && call.bias != nullptr) tag.sizes[2] += kTagBias;  // of all ranks' rows, or none
+    run_call(state_, tag, [&](const Tag& numbered) { run_numbered(call, numbered); });
   }
 
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }

@@ -84,6 +84,26 @@ TEST_P(EveryPlan, NoticesADeath) {
   });
 }
 
+// Before anything of the operator is there: what is waited for is still the operator's.
+TEST_P(EveryPlan, NoticesADeathBeforeItsFirstCall) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    const Place place = {.rank = rank, .world = 3, .job = job};
+    Communicator comm = Communicator::connect({.transport = "shm", .place = place});
+    barrier(comm);
+    if (rank == 1) ::_exit(0);  // as good as killed: nothing is destroyed
+    const OpProblem problem(GetParam().op, kRows, comm, 700);
+    const Error error = expect_error(Code::peer_lost, [&] {
+      prepare(problem.desc(), problem.packed, comm, {.plan = plan()}).run(problem.call());
+    });
+    EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))) ||
+                contains(error.what(), "barrier"))
+        << error.what();
+    EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
+  });
+}
+
 // In the middle of the operator, amid its product or while it waits.
 TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
   run_in_three([](Communicator& comm, Op& op, const OpProblem& problem) {
@@ -200,11 +220,14 @@ TEST(Disagreement, OfWhatWouldHaveOtherMailboxesIsSaidInWordsOfTheOperator) {
 }
 
 TEST(Disagreement, AboutTheBiasIsNoticed) {
-  for (const char* plan : {"serial", "fused"}) {
+  for (const auto& [op, plan] : {std::pair{Operator::matmul_all_reduce, "serial"},
+                                 {Operator::matmul_all_reduce, "fused"},
+                                 {Operator::all_reduce_matmul, "serial"},
+                                 {Operator::reduce_scatter_matmul, "pipelined parts=2"}}) {
     run_as_threads(
         2,
         [&](Communicator& comm) {
-          const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+          const OpProblem problem(op, kRows, comm);
           const Matrix bias(Dtype::f32, 1, problem.n);
           OpCall call = problem.call();
           if (comm.rank() == 0) call.bias = bias.view;
@@ -216,6 +239,23 @@ TEST(Disagreement, AboutTheBiasIsNoticed) {
               << error.what();
         },
         {});
+  }
+}
+
+// All of them multiply by the same weight.
+TEST(Disagreement, AboutTheColumnsOfOneResultIsNoticed) {
+  for (const Operator op : {Operator::all_reduce_matmul, Operator::reduce_scatter_matmul}) {
+    run_as_threads(2,
+                   [&](Communicator& comm) {
+                     const OpProblem problem(op, kRows, comm, comm.rank() == 0 ? 200 : 136);
+                     const Error error = expect_error(Code::mismatch, [&] {
+                       prepare(problem.desc(), problem.packed, comm).run(problem.call());
+                     });
+                     EXPECT_TRUE(contains(error.what(), "n: 200 and 136") ||
+                                 contains(error.what(), "n: 136 and 200"))
+                         << error.what();
+                   },
+                   {});
   }
 }
 
