@@ -46,7 +46,8 @@ void print_help() {
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after WHAT, its own\n\n"
-      "Exit status: 0; 1 when results differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+      "Exit status: 0; 1 when results differ or a file can't be written; 2 for wrong usage;\n3 "
+      "when a rank was lost.\n\n"
       "Examples:\n"
       "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
       "  plait bench model llama2-70b --link share=0.12\n"

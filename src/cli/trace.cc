@@ -23,7 +23,8 @@ void print_help() {
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after OPERATOR, its own\n\n"
-      "Exit status: 0; 1 when results differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+      "Exit status: 0; 1 when results differ or a file can't be written; 2 for wrong usage;\n3 "
+      "when a rank was lost.\n\n"
       "Examples:\n"
       "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n";
   answer(page);

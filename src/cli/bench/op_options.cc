@@ -24,7 +24,8 @@ constexpr const char* kPurpose =
     "the link's time. Efficiency is how much of what could be hidden was: 1 is the ideal.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+    "Exit status: 0; 1 when a result's bits differ or a file can't be written; 2 for wrong\nusage; "
+    "3 when a rank was lost.\n\n"
     "Examples:\n"
     "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
     "  plait bench all-gather-matmul --m 1024,2048 --n 8192 --k 4096 --link 25gbit,5us\n"
@@ -38,7 +39,8 @@ constexpr const char* kTracePurpose =
     "plait bench does, for a shorter time.";
 
 constexpr const char* kTraceExamples =
-    "Exit status: 0; 1 when a result's bits differ; 2 for wrong usage; 3 when a rank was lost.\n\n"
+    "Exit status: 0; 1 when a result's bits differ or a file can't be written; 2 for wrong\nusage; "
+    "3 when a rank was lost.\n\n"
     "Examples:\n"
     "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n"
     "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n"
