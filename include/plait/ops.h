@@ -64,8 +64,10 @@ using Beside = std::function<void()>;
 
 // What one call adds to its operands.
 struct OpExtras {
-  ConstTensorView bias = {};  // [1, n]; the same on all ranks where the result is summed
-  TensorView gathered = {};   // all_gather_matmul: takes X [m, k]
+  // [1, n], of all ranks or of none, the same where they have the same n. Where each has a share of
+  // it, in all_gather_matmul, it is the rank's own.
+  ConstTensorView bias = {};
+  TensorView gathered = {};  // all_gather_matmul: takes X [m, k]
   OpOptions options = {};
   Beside beside = {};
 };
