@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/progress.h"
+#include "cli/launch/signals.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/speech.h"
@@ -263,7 +264,11 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
                                      "verify",     kRankWord,
                                      board.path(), std::to_string(index)};
   launch.insert(launch.end(), words.begin(), words.end());
-  const int status = run(launch);
+  int status = kDone;
+  {
+    const GivenBack given_back;  // to the next world
+    status = run(launch);
+  }
   News news = board.read();
   if (status != kDone && news.count > 0 && !news.tally.ended && !was_told_to_end(status)) {
     news.tally.failed += 1;

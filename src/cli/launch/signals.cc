@@ -26,33 +26,41 @@ sigset_t wanted_signals() {
 
 }  // namespace
 
-TakeOver::TakeOver() {
-  sigaction(SIGPIPE, nullptr, &sigpipe_);
-  sigaction(SIGCHLD, nullptr, &sigchld_);
-  inherited_.ignored_sigpipe = sigpipe_.sa_handler == SIG_IGN;
+Inherited take_over() {
+  Inherited inherited = {};
+  struct sigaction action = {};
+  sigaction(SIGPIPE, nullptr, &action);
+  inherited.ignored_sigpipe = action.sa_handler == SIG_IGN;
   signal(SIGPIPE, SIG_IGN);  // write() says so when a reader has gone
   signal(SIGCHLD, SIG_DFL);  // ignored, it would leave us no statuses to read
   const sigset_t wanted = wanted_signals();
-  sigprocmask(SIG_BLOCK, &wanted, &inherited_.blocked);
+  sigprocmask(SIG_BLOCK, &wanted, &inherited.blocked);
   // Two pipes for each of 1024 ranks are more than most systems allow at first.
-  getrlimit(RLIMIT_NOFILE, &inherited_.files);
-  rlimit files = inherited_.files;
+  getrlimit(RLIMIT_NOFILE, &inherited.files);
+  rlimit files = inherited.files;
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  prctl(PR_GET_CHILD_SUBREAPER, &reaped_);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return inherited;
 }
 
-// What came when nobody read any more was meant for the run, and ends with it.
-TakeOver::~TakeOver() {
+GivenBack::GivenBack() {
+  sigprocmask(SIG_SETMASK, nullptr, &blocked_);
+  sigaction(SIGPIPE, nullptr, &sigpipe_);
+  sigaction(SIGCHLD, nullptr, &sigchld_);
+  getrlimit(RLIMIT_NOFILE, &files_);
+  prctl(PR_GET_CHILD_SUBREAPER, &reaps_orphans_);
+}
+
+GivenBack::~GivenBack() {
   const sigset_t wanted = wanted_signals();
   const timespec at_once = {};
   while (sigtimedwait(&wanted, nullptr, &at_once) > 0) continue;
-  prctl(PR_SET_CHILD_SUBREAPER, reaped_);
-  setrlimit(RLIMIT_NOFILE, &inherited_.files);
+  prctl(PR_SET_CHILD_SUBREAPER, reaps_orphans_);
+  setrlimit(RLIMIT_NOFILE, &files_);
   sigaction(SIGPIPE, &sigpipe_, nullptr);
   sigaction(SIGCHLD, &sigchld_, nullptr);
-  sigprocmask(SIG_SETMASK, &inherited_.blocked, nullptr);
+  sigprocmask(SIG_SETMASK, &blocked_, nullptr);
 }
 
 base::Fd open_signals() {

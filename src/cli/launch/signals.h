@@ -15,22 +15,24 @@ struct Inherited {
   rlimit files;
 };
 
-// Blocks the signals that the loop reads, and makes orphans of the ranks our children, until it is
-// given back: what comes behind a run, as another one, finds everything as it was.
-class TakeOver {
- public:
-  TakeOver();
-  ~TakeOver();
-  TakeOver(const TakeOver&) = delete;
-  TakeOver& operator=(const TakeOver&) = delete;
+// Blocks the signals that the loop reads, and makes orphans of the ranks our children.
+Inherited take_over();
 
-  const Inherited& inherited() const { return inherited_; }
+// For who goes on after a run: when it ends, all that take_over() changes is as it was. What came
+// in between and nobody has read was meant for the run, and ends with it.
+class GivenBack {
+ public:
+  GivenBack();
+  ~GivenBack();
+  GivenBack(const GivenBack&) = delete;
+  GivenBack& operator=(const GivenBack&) = delete;
 
  private:
-  Inherited inherited_ = {};
+  sigset_t blocked_ = {};
   struct sigaction sigpipe_ = {};
   struct sigaction sigchld_ = {};
-  int reaped_ = 0;  // whether orphans were our children before
+  rlimit files_ = {};
+  int reaps_orphans_ = 0;
 };
 
 // A descriptor to read those signals from.

@@ -47,8 +47,9 @@ int poll_timeout(std::optional<base::Nanoseconds> deadline) {
 
 Supervisor::Supervisor(const Launch& launch)
     : launch_(launch),
+      inherited_(take_over()),
       signals_(open_signals()),
-      crew_(launch, taken_.inherited()),
+      crew_(launch, inherited_),
       output_(launch.prefix) {}
 
 void Supervisor::start() {

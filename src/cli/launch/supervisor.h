@@ -56,7 +56,7 @@ class Supervisor {
   void say(const std::string& sentence);
 
   const Launch& launch_;
-  TakeOver taken_;
+  Inherited inherited_;
   base::Fd signals_;
   Crew crew_;
   Output output_;
