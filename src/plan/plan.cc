@@ -118,8 +118,8 @@ Plan parse_plan(std::string_view text) {
               "\" names no schedule; there are serial, pipelined and fused");
   for (const std::string_view key : known) {
     if (index_of(kSchedules, key) >= 0 || means_something(key, plan.schedule)) continue;
-    base::fail(Code::invalid_argument, "plan: \"", text, "\": only ", name(*owner_of(key)),
-               " plans have ", key);
+    base::fail(Code::invalid_argument, "plan: \"", text, "\": only ",
+               name(owner_of(key).value_or(plan.schedule)), " plans have ", key);
   }
   check(plan, "plan");
   return plan;
