@@ -23,7 +23,6 @@ struct Bounds {
 };
 constexpr Bounds kRates = {.least = 1e-4, .most = 1e9};  // bytes or operations in a nanosecond
 constexpr Bounds kTimes = {.least = 0, .most = 1e9};     // nanoseconds
-constexpr Bounds kBandwidths = {.least = 0, .most = kRates.most};  // 0: what is written is there
 
 struct Figure {
   std::string_view name;
@@ -96,9 +95,10 @@ void read_line(const Line& line, MachineProfile& profile) {
   }
   if (what == "transport") {
     line.refuse_unless(line.words() == 4);
-    profile.transports.push_back({.name = std::string(line.word(1)),
-                                  .latency = line.number(2, kTimes),
-                                  .bytes_per_ns = line.number(3, kBandwidths)});
+    profile.transports.push_back(
+        {.name = std::string(line.word(1)),
+         .latency = line.number(2, kTimes),
+         .bytes_per_ns = line.word(3) == "0" ? 0 : line.number(3, kRates)});
     return;
   }
   line.refuse_unless(line.words() == 2);

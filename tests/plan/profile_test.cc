@@ -53,9 +53,10 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
             "profile: no line says how fast a product is");
   EXPECT_EQ(refusal_of("plait profile 1\nproduct bf16 1 5\nend\n"),
             "profile: no line says which machine it is of");
-  for (const char* line : {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1",
-                           "copy nan", "transport shm 1", "ranks 0", "speed 9", "sum 1 2",
-                           "product bf16 1 1e300", "transport shm 1e300 1"})
+  for (const char* line :
+       {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1", "copy nan",
+        "transport shm 1", "ranks 0", "speed 9", "sum 1 2", "product bf16 1 1e300",
+        "transport shm 1e300 1", "transport shm 1 1e-300"})
     EXPECT_NE(refusal_of(good + line + "\nend\n"), "") << line;
 }
 
