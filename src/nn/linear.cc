@@ -72,10 +72,7 @@ void Linear::check_operators() const try {
   if (weight_.backward) ops::check(any, *weight_.backward, usable);
   if (options.plan) plait::check(*options.plan, who());
 } catch (const Error& error) {
-  constexpr std::string_view kWho = "matmul";
-  const std::string_view text = error.what();
-  if (!text.starts_with(kWho)) throw;
-  base::fail(error.code(), who(), text.substr(kWho.size()));
+  throw ops::in_words_of(who(), error);
 }
 
 std::string_view Linear::who() const { return shared_ == Shared::outputs ? kColumn : kRow; }

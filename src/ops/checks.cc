@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "ops/shapes.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"
@@ -110,6 +111,19 @@ void check_usable(Operator op, const OpWeight& weight) {
   PLAIT_CHECK(is_float(view.view.dtype), name(op), ": weight is an s8 view of ", view.view.rows,
               " x ", view.view.cols,
               ", which needs scales: QuantizedWeight::from_parts() takes both");
+}
+
+Error in_words_of(std::string_view who, const Error& error) {
+  std::string_view text = error.what();
+  for (const std::string_view part : {"matmul: ", "make_mailbox: "}) {
+    if (!text.starts_with(part)) continue;
+    text.remove_prefix(part.size());
+    return {error.code(), base::sentence(who, ": ", text), error.culprit()};
+  }
+  // Of threads: "rank 0 waits to meet rank 1".
+  if (text.starts_with("rank "))
+    return {error.code(), base::sentence(who, ": ", text), error.culprit()};
+  return error;
 }
 
 void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {

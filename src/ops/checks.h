@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plait/ops.h"
 
@@ -26,6 +27,10 @@ struct Standing {
   int world;
 };
 void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Standing standing);
+
+// The same error in the words of whoever made a call, who knows of no product and no mailbox that
+// it is made of.
+Error in_words_of(std::string_view who, const Error& error);
 
 // Refuses a plan that the operator can't follow.
 void check_plan(Operator op, const Plan& plan);

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
-#include "base/text.h"
 #include "comm/state.h"
 #include "ops/busy.h"
 #include "ops/checks.h"
@@ -23,24 +22,10 @@ bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
   return desc.op == Operator::matmul || (comm.world() == 1 && !rounds);
 }
 
-// Whoever calls an operator knows of no product and no mailbox that it is made of.
-Error in_words_of(Operator op, const Error& error) {
-  std::string_view text = error.what();
-  for (const std::string_view part : {"matmul: ", "make_mailbox: "}) {
-    if (!text.starts_with(part)) continue;
-    text.remove_prefix(part.size());
-    return {error.code(), base::sentence(name(op), ": ", text), error.culprit()};
-  }
-  // Of threads: "rank 0 waits to meet rank 1".
-  if (text.starts_with("rank "))
-    return {error.code(), base::sentence(name(op), ": ", text), error.culprit()};
-  return error;
-}
-
 Gemm select_for(Operator op, const GemmDesc& desc, const GemmOptions& options) try {
   return select_gemm(desc, options);
 } catch (const Error& error) {
-  throw in_words_of(op, error);
+  throw ops::in_words_of(name(op), error);
 }
 
 // A size of all ranks together, of which this one has `own`.
@@ -169,7 +154,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
     bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
   } catch (const Error& error) {
     tell_shortage(desc.op, error, comm);
-    throw in_words_of(desc.op, error);
+    throw in_words_of(name(desc.op), error);
   }
 }
 
