@@ -57,8 +57,9 @@ std::string difference(const Tag& a, const Tag& b) {
     // A fingerprint of the counts, which says nothing to anybody.
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
     const std::string_view field = names(a.operation).sizes[i];
-    const std::int64_t of_a = a.sizes[i] % kTagBias;
-    const std::int64_t of_b = b.sizes[i] % kTagBias;
+    const bool says_bias = i == 2 && a.operation >= Operation::matmul_all_reduce;
+    const std::int64_t of_a = says_bias ? a.sizes[i] % kTagBias : a.sizes[i];
+    const std::int64_t of_b = says_bias ? b.sizes[i] % kTagBias : b.sizes[i];
     if (of_a == of_b) {
       const auto bias = [](const Tag& tag) { return tag.sizes[2] >= kTagBias ? "one" : "none"; };
       return both("the bias", bias(a), bias(b));
