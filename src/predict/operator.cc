@@ -60,13 +60,18 @@ std::size_t largest_matrix(const Problem& problem) {
   return static_cast<std::size_t>(bytes);
 }
 
-// Nobody waits for years, and the clock counts some hundreds of them.
-void check_product(const Machine& machine, const Problem& problem) {
-  constexpr double kLongest = 1e17;  // nanoseconds
-  const double all =
-      product_time(machine.device, {problem.m, problem.n, problem.k}, bytes_of(problem));
-  PLAIT_CHECK(all <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
+// Of rank 0's product, in nanoseconds. Nobody waits for years, of which the clock counts some
+// hundreds.
+double time_of_product(const Machine& machine, const Problem& problem) {
+  constexpr double kLongest = 1e17;
+  const Shares shares(problem, 0, machine.ranks);
+  const ops::Shapes shapes = ops::shapes_of(problem.op);
+  const std::int64_t rows =
+      ops::count(is_compute_first(problem.op) ? shapes.x : shapes.out, problem.m, 0, machine.ranks);
+  const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
+  PLAIT_CHECK(takes <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
               " would take years");
+  return takes;
 }
 
 class RankPlay {
@@ -125,7 +130,7 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
                 const Play& play) {
   const Nowhere nowhere(largest_matrix(problem));
-  check_product(machine, problem);
+  time_of_product(machine, problem);  // or a refusal
   const RankPlay rank(machine, problem, nowhere);
   comm::modelled::World world(world_of(machine, play.records));
   world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
@@ -135,12 +140,7 @@ Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan
 }
 
 base::Nanoseconds product_alone(const Machine& machine, const Problem& problem) {
-  check_product(machine, problem);
-  const Shares shares(problem, 0, machine.ranks);
-  const ops::Shapes shapes = ops::shapes_of(problem.op);
-  const std::int64_t rows =
-      ops::count(is_compute_first(problem.op) ? shapes.x : shapes.out, problem.m, 0, machine.ranks);
-  const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
+  const double takes = time_of_product(machine, problem);
   return machine.device.launch + static_cast<base::Nanoseconds>(std::llround(takes));
 }
 

@@ -137,6 +137,10 @@ class PredictTest(CommandTest):
         for option in ("--whole-rows", "--keep-gathered", "--column-backward"):
             self.assertNotEqual(self.json("llama2-7b", *words, option)["plans"], found["plans"], option)
 
+    def test_one_rank_gains_nothing(self):
+        found = self.json("llama2-7b", "--tp", 1, "--tokens", 1024)
+        self.assertEqual({one["gain"] for one in found["plans"]}, {0})
+
     def test_the_page_has_the_gains_that_are_predicted(self):
         page = (Path(__file__).parents[2] / "docs/concepts/prediction.md").read_text()
         rows = re.findall(r"^\| ([a-z]+2?-\d+b) \| .* % \| (.+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
