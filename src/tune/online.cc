@@ -65,8 +65,10 @@ void Online::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds
   if (trial->times.size() == trial->plans.size() * (1 + kTurns)) decide(key, *trial);
 }
 
-// By plan, what the slowest rank took in each turn that counts. Collective.
-std::vector<std::vector<double>> Online::everybodys_times(const Trial& trial) const {
+// By plan, what the slowest rank took in each turn that counts. Collective: where only some of the
+// ranks have come here, it is because they call over another communicator.
+std::vector<std::vector<double>> Online::everybodys_times(const PlanKey& key,
+                                                          const Trial& trial) const try {
   const std::size_t count = trial.times.size();
   std::vector<float> all(count * static_cast<std::size_t>(comm_.world()));
   all_gather({trial.times.data(), count}, {all.data(), all.size()}, comm_,
@@ -78,12 +80,6 @@ std::vector<std::vector<double>> Online::everybodys_times(const Trial& trial) co
     times[call % trial.plans.size()].push_back(double{most});
   }
   return times;
-}
-
-// Where only some of the ranks have come here, it is because they call over another communicator.
-std::vector<std::vector<double>> Online::compared_times(const PlanKey& key,
-                                                        const Trial& trial) const try {
-  return everybodys_times(trial);
 } catch (const Error& error) {
   if (error.code() != Code::peer_lost && error.code() != Code::timeout) throw;
   throw Error(error.code(),
@@ -95,7 +91,7 @@ std::vector<std::vector<double>> Online::compared_times(const PlanKey& key,
 }
 
 void Online::decide(const PlanKey& key, Trial& trial) const {
-  const std::vector<std::vector<double>> times = compared_times(key, trial);
+  const std::vector<std::vector<double>> times = everybodys_times(key, trial);
   std::size_t best = 0;
   for (std::size_t i = 1; i < times.size(); ++i) {
     if (is_clearly_faster(times[i], times[0]) &&

@@ -53,8 +53,7 @@ class Online final : public PlanSource {
   };
 
   Trial* trial_of(const PlanKey& key) const;
-  std::vector<std::vector<double>> everybodys_times(const Trial& trial) const;
-  std::vector<std::vector<double>> compared_times(const PlanKey& key, const Trial& trial) const;
+  std::vector<std::vector<double>> everybodys_times(const PlanKey& key, const Trial& trial) const;
   void decide(const PlanKey& key, Trial& trial) const;
 
   Communicator& comm_;

@@ -129,6 +129,46 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
                  {});
 }
 
+// Until the fastest plan is known; of other columns than problem()'s.
+void find_out(const PlanSource& plans, PlanKey key) {
+  key.n += 64;
+  for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
+    plans.took(key, *plans.next(key), 100);
+}
+
+// Of a program that runs while somebody tunes beside it.
+TEST_F(AutomaticPlans, FoundOutMeanwhileByOthersStay) {
+  save_cache(path(), cache_with(parse_plan("serial"), 2));
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+                   if (comm.rank() == 0) save_cache(path(), cache_with(kOdd, 2));
+                   barrier(comm);
+                   find_out(*plans, problem(2));
+                   barrier(comm);
+                   const auto kept = load_cache(path(), machine_fingerprint());
+                   ASSERT_TRUE(kept);
+                   EXPECT_EQ(kept->entries().size(), 2U);
+                   EXPECT_EQ(kept->find(problem(2)), kOdd);
+                 },
+                 {});
+}
+
+TEST_F(AutomaticPlans, ThatCannotBeKeptAreRemarkedOnOnce) {
+  testing::internal::CaptureStderr();
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const auto plans =
+                       automatic_plans(comm, {.cache = "/proc/nothing/plans", .online = true});
+                   find_out(*plans, problem(2));
+                   find_out(*plans, problem(2, 3));
+                 },
+                 {});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(said.starts_with("automatic_plans: what is found out is not kept: ")) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
 // As after an update, or on another machine with the same home: nobody has named that file.
 TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
   std::filesystem::create_directories(path("plait"));

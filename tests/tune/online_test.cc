@@ -136,6 +136,24 @@ TEST(Online, RefusesTheCallsOfOtherRanks) {
                  {});
 }
 
+// As where a group of the same size is another one.
+TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
+  const CostModel model(built_in_profile());
+  run_as_threads(
+      3,
+      [&](Communicator& comm) {
+        if (comm.rank() != 0) return;
+        const Online online(comm, model);
+        const Error error = expect_error(Code::peer_lost, [&] {
+          for (std::size_t call = 0; call < Online::calls(5); ++call)
+            online.took(problem(), *online.next(problem()), 100);
+        });
+        EXPECT_NE(std::string(error.what()).find("are compared, by all ranks"), std::string::npos)
+            << error.what();
+      },
+      {});
+}
+
 // Through the operators: every rank counts alike, and bits don't change with the plan.
 TEST(Online, FollowsBlockingCalls) {
   const CostModel model(built_in_profile());
