@@ -68,7 +68,7 @@ WeightLayout read_layout(const std::string& text) {
 
 bool is_packed_kind(std::string_view text) {
   const auto dtype = parse_dtype(text);
-  return dtype ? *dtype != Dtype::s8 : parse_quant_scheme(text).has_value();
+  return parse_quant_scheme(text) || (dtype && *dtype != Dtype::s8);
 }
 
 std::vector<std::string> backend_names() {

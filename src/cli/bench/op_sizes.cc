@@ -128,9 +128,7 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::str
 }
 
 void check_weight_kind(const std::string& text) {
-  if (text == "plain" || parse_quant_scheme(text)) return;
-  const auto dtype = parse_dtype(text);
-  PLAIT_CHECK(dtype && *dtype != Dtype::s8, "--weight ", text,
+  PLAIT_CHECK(text == "plain" || is_packed_kind(text), "--weight ", text,
               " is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
               "s4:group=64");
 }

@@ -57,9 +57,10 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   if (key.threads == 0) key.threads = settings.threads;
   PLAIT_CHECK(is_packed_kind(key.weight), "w=", key.weight,
               " is no weight; bf16, s8:channel and s8:group=128 are some");
-  check_transport(key.transport);
+  if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.backend = read_backend(key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
+  check_transport(key.transport);
   if (key.threads == 0) key.threads = threads_of(key.world);
   if (!key.link) key.link = comm::link_from_environment();
   return key;
@@ -97,10 +98,10 @@ std::string show_source(const PlanChoice& choice) {
                        base::show_duration(choice.measured->nanoseconds),
                        base::show_duration(choice.measured->serial), choice.cache_path);
   }
+  if (choice.key.world == 1) return "It is \"serial\": one rank has nothing to hide.\n";
   const Prediction& chosen = prediction_of(choice, choice.chosen);
   const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
   const double uncertainty = choice.profile.uncertainty_of(choice.key);
-  if (choice.key.world == 1) return "It is \"serial\": one rank has nothing to hide.\n";
   std::string text =
       choice.chosen.schedule == Schedule::serial
           ? fmt::format(
@@ -131,10 +132,11 @@ std::string show_profile_source(const PlanChoice& choice) {
 }
 
 // The fastest, and those that somebody asks for or compares with.
-bool is_shown(const PlanChoice& choice, const Candidate& one) {
-  constexpr std::ptrdiff_t kFastest = 10;
-  return &one - choice.candidates.data() < kFastest || one.plan == choice.chosen ||
-         one.plan == Plan{.schedule = Schedule::serial} || one.plan == default_plan(choice.key.op);
+bool is_shown(const PlanChoice& choice, std::size_t place) {
+  constexpr std::size_t kFastest = 10;
+  const Plan& plan = choice.candidates[place].plan;
+  return place < kFastest || plan == choice.chosen || plan == Plan{.schedule = Schedule::serial} ||
+         plan == default_plan(choice.key.op);
 }
 
 }  // namespace
@@ -197,11 +199,12 @@ std::string show_text(const PlanChoice& choice) {
   std::size_t left_out = 0;
   Table table({"plan", "predicted", "product", "copies and sums", "waits", "link busy", "exposed"},
               /*left=*/1);
-  for (const Candidate& one : choice.candidates) {
-    if (!is_shown(choice, one)) {
+  for (std::size_t place = 0; place < choice.candidates.size(); ++place) {
+    if (!is_shown(choice, place)) {
       ++left_out;
       continue;
     }
+    const Candidate& one = choice.candidates[place];
     const Prediction& parts = one.prediction;
     table.add({name(one.plan) + (one.plan == choice.chosen ? " *" : ""), show_time(parts.total),
                show_time(parts.product), show_time(parts.work), show_time(parts.waited),
