@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "comm/transports.h"
 #include "plait/gemm.h"
@@ -33,6 +34,10 @@ std::int64_t read_number(std::string_view option, std::string_view text, std::in
   PLAIT_CHECK(number && *number >= least && *number <= most, option, " ", text,
               " is not a whole number from ", least, " to ", most);
   return *number;
+}
+
+int read_threads(const std::string& text) {
+  return static_cast<int>(read_number("--threads", text, 1, base::kMostThreads));
 }
 
 std::vector<std::string> read_list(std::string_view option, const std::string& text) {

@@ -20,6 +20,9 @@ inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 std::int64_t read_number(std::string_view option, std::string_view text, std::int64_t least,
                          std::int64_t most);
 
+// Of --threads.
+int read_threads(const std::string& text);
+
 // Items between commas, none of them empty.
 std::vector<std::string> read_list(std::string_view option, const std::string& text);
 

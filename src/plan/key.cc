@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "plait/plan.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 28;
 constexpr int kMostRanks = 65536;
-constexpr int kMostThreads = 1024;
 
 constexpr std::array<std::string_view, 13> kWords = {
     "op",   "m",     "n",       "k",       "x",         "w",   "out",
@@ -128,7 +128,7 @@ PlanKey parse_plan_key(std::string_view text) {
                  .out = words.dtype("out", x),
                  .wire = words.dtype("wire", Dtype::f32),
                  .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),
-                 .threads = static_cast<int>(words.number("threads", 0, kMostThreads, 0)),
+                 .threads = static_cast<int>(words.number("threads", 0, base::kMostThreads, 0)),
                  .backend = words.word("backend"),
                  .transport = words.word("transport")};
   if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;

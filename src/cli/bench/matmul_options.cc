@@ -94,10 +94,7 @@ MatmulOptions understand(const Wishes& wishes) {
                 " is no kind of weight: there is a space in it");
   }
   options.layout = read_layout(wishes.layout);
-  options.threads =
-      wishes.threads.empty()
-          ? base::thread_count(0)
-          : static_cast<int>(read_number("--threads", wishes.threads, 1, base::kMostThreads));
+  options.threads = wishes.threads.empty() ? base::thread_count(0) : read_threads(wishes.threads);
   if (wishes.backend.empty())
     options.backends = {""};
   else

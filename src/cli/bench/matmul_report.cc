@@ -12,10 +12,6 @@
 namespace plait::cli {
 namespace {
 
-std::string show_time(double nanoseconds) {
-  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
-}
-
 std::string show_giga(double rate) {
   const double giga = rate * 1e-9;
   return giga >= 100 ? fmt::format("{:.0f}", giga) : fmt::format("{:.3g}", giga);

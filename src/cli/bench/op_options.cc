@@ -13,7 +13,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostThreads = 1024;
 constexpr double kLargestRatio = 1000;
 
 constexpr const char* kPurpose =
@@ -126,8 +125,7 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   options.ranks = read_ranks("--ranks", wishes.ranks, wishes.transport);
   options.link = read_link(wishes.link);
   options.waits = wishes.waits;
-  if (!wishes.threads.empty())
-    options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
+  if (!wishes.threads.empty()) options.threads = read_threads(wishes.threads);
   options.backend = read_backend(wishes.backend);
   options.plans = read_plans(op, wishes.plan, usual_parts(verb));
   options.effort = read_effort(wishes.repeat, wishes.seconds);

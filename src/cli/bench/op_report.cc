@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
-#include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/host/topology.h"
 #include "cli/launch/words.h"
@@ -14,10 +13,6 @@
 
 namespace plait::cli {
 namespace {
-
-std::string show_time(double nanoseconds) {
-  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
-}
 
 // The fastest plan, in a sentence.
 std::string show_best(const OpMeasurement& result) {

@@ -14,7 +14,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostLayers = 1000;
 constexpr double kMostStandIn = 10;
 
@@ -129,8 +128,7 @@ StepOptions understand(const Wishes& wishes) {
   options.column_backward = wishes.column_backward;
   options.transport = wishes.transport;
   options.link = read_link(wishes.link);
-  if (!wishes.threads.empty())
-    options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
+  if (!wishes.threads.empty()) options.threads = read_threads(wishes.threads);
   options.plans = read_plans(wishes.plans);
   options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.files = wishes.files;

@@ -13,10 +13,6 @@
 namespace plait::cli {
 namespace {
 
-std::string show_time(double nanoseconds) {
-  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
-}
-
 double percent(double fraction) { return 100 * fraction; }
 
 // Of exposed communication that is within the noise nothing can be said.

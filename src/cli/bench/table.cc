@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+
 namespace plait::cli {
 
 Table::Table(std::vector<std::string> head, std::size_t left) : left_(left) {
@@ -31,6 +33,10 @@ std::string Table::text() const {
     text += line + '\n';
   }
   return text;
+}
+
+std::string show_time(double nanoseconds) {
+  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
 }
 
 }  // namespace plait::cli

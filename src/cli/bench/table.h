@@ -22,4 +22,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// Of a time that was averaged or predicted, as a cell has it: "5.0 us".
+std::string show_time(double nanoseconds);
+
 }  // namespace plait::cli

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/host/cgroup.h"
@@ -26,10 +27,6 @@ namespace {
 
 constexpr std::string_view kOp = "op=";
 
-std::string show_time(double nanoseconds) {
-  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
-}
-
 // "matmul-all-reduce" alone is its operator; what follows op= is meant to be one.
 bool is_operator(std::string_view word) {
   const bool says_so = word.starts_with(kOp);
@@ -39,9 +36,9 @@ bool is_operator(std::string_view word) {
 
 // What ranks of one host have that `plait run` starts.
 int threads_of(int world) {
-  constexpr std::int64_t kMostThreads = 1 << 16;
-  if (const auto set = base::env_int("OMP_NUM_THREADS", 1, kMostThreads))
-    return static_cast<int>(*set);
+  constexpr std::int64_t kMost = 1 << 16;  // what OpenMP itself would refuse
+  if (const auto set = base::env_int("OMP_NUM_THREADS", 1, kMost))
+    return std::min(static_cast<int>(*set), base::kMostThreads);
   const std::vector<Core> cores = read_topology().cores;
   const auto limit = read_cgroup_limits().cpus;
   const Bind bind = default_bind(static_cast<int>(cores.size()), world, limit);

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "cli/bench/progress.h"
 #include "cli/bench/table.h"
 #include "cli/options.h"
@@ -97,10 +96,6 @@ struct ModelPrediction {
            static_cast<double>(rest.all());
   }
 };
-
-std::string show_time(double nanoseconds) {
-  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
-}
 
 std::string show_gain(double serial, double time) {
   return fmt::format("{:+.2f} %", 100 * (serial / time - 1));

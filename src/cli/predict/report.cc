@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
 #include "cli/bench/table.h"
 #include "cli/launch/words.h"
 
@@ -12,10 +11,6 @@ namespace plait::cli {
 namespace {
 
 constexpr double kNextToNothing = 0.02;  // of the serial time
-
-std::string show_time(double nanoseconds) {
-  return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
-}
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 

@@ -50,8 +50,7 @@ std::string show_profile(const MachineProfile& profile) {
     table.add({rate.kind, std::to_string(rate.rows), fmt::format("{:.1f}", rate.flops_per_ns)});
   text += table.text();
   for (const TransportFigures& one : profile.transports) {
-    text += fmt::format("\n{}: {} a message", one.name,
-                        base::show_duration(static_cast<base::Nanoseconds>(one.latency)));
+    text += fmt::format("\n{}: {} a message", one.name, show_time(one.latency));
     if (one.bytes_per_ns > 0) text += fmt::format(", {:.2f} GB/s", one.bytes_per_ns);
   }
   return text +
@@ -59,10 +58,8 @@ std::string show_profile(const MachineProfile& profile) {
              "\ncopies {:.1f} GB/s, sums {:.1f} GB/s, {:.2f} times as long beside a product\n"
              "a chunk {}, a product {} at least, {:.0f} % slower by 64 columns at a time\n"
              "predictions may be {:.0f} % off\n",
-             profile.copy, profile.sum, profile.beside,
-             base::show_duration(static_cast<base::Nanoseconds>(profile.chunk)),
-             base::show_duration(static_cast<base::Nanoseconds>(profile.start)),
-             100 * profile.narrow, 100 * profile.uncertainty);
+             profile.copy, profile.sum, profile.beside, show_time(profile.chunk),
+             show_time(profile.start), 100 * profile.narrow, 100 * profile.uncertainty);
 }
 
 }  // namespace plait::cli
