@@ -308,6 +308,8 @@ class TuneTest(TuneCase):
             (["--show", "--profile"], "--show and --profile are two wishes"),
             (["--profile", "--m", 64], "--profile is about no problem, and --m 64 is of one"),
             (["--show", "--model", "llama2-7b"], "--show is about no problem, and --model llama2-7b is of one"),
+            (["--profile", "--link", "25gbit"], "--profile is about no problem, and --link 25gbit is of one"),
+            (["--show", "--ranks", "5"], "--show measures nothing, and --ranks 5 is about who measures"),
             (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
             (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],
              'the link "fast" is not like "25gbit,5us": a bandwidth, a latency, or both'),

@@ -18,8 +18,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostThreads = 1024;
-
 constexpr Options::About kAbout = {
     .verb = "tune",
     .usage = "[OPTIONS]",
@@ -178,13 +176,33 @@ void refuse_beside(const char* source, std::initializer_list<Word> words) {
 // For wishes that are not about problems.
 void refuse_problems(const char* wish, const Wishes& wishes) {
   const SizeWords& sizes = wishes.sizes;
-  const std::initializer_list<Word> words = {
-      {"--op", &wishes.ops},   {"--m", &sizes.m},           {"--n", &sizes.n},
-      {"--k", &sizes.k},       {"--shapes", &sizes.shapes}, {"--model", &wishes.model},
-      {"--from", &wishes.from}};
+  const std::initializer_list<Word> words = {{"--op", &wishes.ops},
+                                             {"--m", &sizes.m},
+                                             {"--n", &sizes.n},
+                                             {"--k", &sizes.k},
+                                             {"--shapes", &sizes.shapes},
+                                             {"--model", &wishes.model},
+                                             {"--from", &wishes.from},
+                                             {"--dtype", &wishes.x},
+                                             {"--out", &wishes.out},
+                                             {"--wire", &wishes.wire},
+                                             {"--weight", &wishes.weight},
+                                             {"--link", &wishes.link}};
   for (const auto& [option, said] : words)
     PLAIT_CHECK(said->empty(), wish, " is about no problem, and ", option, ' ', *said,
                 " is of one");
+}
+
+// What is only shown needs nobody who would measure.
+void refuse_ranks(const Wishes& wishes) {
+  const std::initializer_list<Word> words = {{"--ranks", &wishes.ranks},
+                                             {"--tp", &wishes.tp},
+                                             {"--transport", &wishes.transport},
+                                             {"--threads", &wishes.threads},
+                                             {"--backend", &wishes.backend}};
+  for (const auto& [option, said] : words)
+    PLAIT_CHECK(said->empty(), "--show measures nothing, and ", option, ' ', *said,
+                " is about who measures");
 }
 
 void check_sources(const Wishes& wishes) {
@@ -245,10 +263,10 @@ TuneOptions understand(const Wishes& wishes) {
                                  {"the timeline", wishes.from}});
   options.effort.plans = static_cast<std::size_t>(read_number("--plans", wishes.plans, 1, 200));
   options.ranks = usual.world;
-  if (!wishes.threads.empty())
-    options.threads = static_cast<int>(read_number("--threads", wishes.threads, 1, kMostThreads));
+  if (!wishes.threads.empty()) options.threads = read_threads(wishes.threads);
   if (options.show || options.profile_only) {
     refuse_problems(options.show ? "--show" : "--profile", wishes);
+    if (options.show) refuse_ranks(wishes);
     return options;
   }
   check_sources(wishes);
