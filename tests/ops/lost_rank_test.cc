@@ -134,13 +134,13 @@ TEST_P(EveryPlan, EndsAtTheDeadline) {
                    Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
                    op.run(problem.call());
                    if (comm.rank() == 1)
-                     std::this_thread::sleep_for(std::chrono::milliseconds(900));
+                     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
                    const Error error = expect_error(Code::timeout, [&] { op.run(problem.call()); });
                    EXPECT_EQ(error.culprit(), 1) << error.what();
                    EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))))
                        << error.what();
                  },
-                 {.timeout = std::chrono::milliseconds(300)});
+                 {.timeout = std::chrono::milliseconds(600)});
 }
 
 TEST_P(EveryPlan, RefusesRanksThatDisagree) {
