@@ -1,10 +1,12 @@
 // A rank that dies, disagrees or is late in an operator: every other rank says who, where and when.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "conformance/ranks.h"
 #include "ops/problem.h"
@@ -18,6 +20,7 @@ using conformance::expect_error;
 using conformance::fork_ranks;
 using conformance::fresh_job;
 using conformance::run_as_threads;
+using conformance::run_in_processes;
 
 // Rows enough that the exchange takes several chunks.
 constexpr std::int64_t kRows = 300;
@@ -315,6 +318,36 @@ TEST(BesideAnOperator, NoPreparedOneIsRunEither) {
             << error.what();
       },
       {});
+}
+
+// The parent's chunks are under way: the child has them too, and no business with them.
+TEST(BesideAnOperator, AForkedChildCallsNone) {
+  run_in_processes(2,
+                   [](Communicator& comm) {
+                     const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+                     const auto call = [&](const OpExtras& extras) {
+                       matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                                         extras);
+                     };
+                     const auto refused = [&] {
+                       const Error error = expect_error(Code::invalid_argument, [&] { call({}); });
+                       EXPECT_TRUE(contains(error.what(), "was forked from rank")) << error.what();
+                     };
+                     bool has_forked = false;
+                     OpExtras extras;
+                     extras.beside = [&] {
+                       if (std::exchange(has_forked, true)) return;
+                       const pid_t child = ::fork();
+                       ASSERT_GE(child, 0);
+                       if (child == 0) refused(), ::_exit(testing::Test::HasFailure() ? 1 : 0);
+                       int status = 0;
+                       ASSERT_EQ(::waitpid(child, &status, 0), child);
+                       EXPECT_EQ(status, 0);
+                     };
+                     call(extras);
+                     EXPECT_TRUE(has_forked);
+                   },
+                   {});
 }
 
 }  // namespace
