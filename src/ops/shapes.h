@@ -33,6 +33,9 @@ constexpr Dtype wire_of(Operator op, Dtype x, Dtype asked) {
 using plan::Split;
 using plan::split_of;
 
+// A rank's part of a side that is split: the first ranks have one more where it is uneven.
+std::int64_t share_of(std::int64_t whole, int rank, int world);
+
 // How many rows that is for a rank.
 std::int64_t count(Rows rows, std::int64_t m, int rank, int world);
 

@@ -5,7 +5,7 @@
 #include "comm/modelled/world.h"
 #include "comm/state.h"
 #include "comm/virtual_clock.h"
-#include "plait/collectives.h"
+#include "ops/shapes.h"
 #include "plait/linear.h"
 #include "predict/modelled_product.h"
 #include "predict/nowhere.h"
@@ -62,19 +62,16 @@ class LayerPlay {
     return static_cast<std::size_t>(rows * cols) * size_of(problem_.dtype);
   }
 
-  static std::int64_t share(std::int64_t whole, const Communicator& comm) {
-    return static_cast<std::int64_t>(
-        balanced_shard(static_cast<std::size_t>(whole), comm.rank(), comm.world()).count);
-  }
-
   template <class Layer>
   void run(Communicator& comm, Moments& moments) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     const bool column = problem_.kind == LinearKind::column;
     const bool sharded = problem_.sequence_parallel;
-    const std::int64_t inputs = column ? problem_.inputs : share(problem_.inputs, comm);
-    const std::int64_t outputs = column ? share(problem_.outputs, comm) : problem_.outputs;
-    const std::int64_t own_rows = share(problem_.rows, comm);
+    const std::int64_t inputs =
+        column ? problem_.inputs : ops::share_of(problem_.inputs, comm.rank(), comm.world());
+    const std::int64_t outputs =
+        column ? ops::share_of(problem_.outputs, comm.rank(), comm.world()) : problem_.outputs;
+    const std::int64_t own_rows = ops::share_of(problem_.rows, comm.rank(), comm.world());
     const std::int64_t rows_in = sharded && column ? own_rows : problem_.rows;
     const std::int64_t rows_out = sharded && !column ? own_rows : problem_.rows;
     const auto view = [&](const Nowhere& of, std::int64_t rows, std::int64_t cols) {

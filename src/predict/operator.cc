@@ -9,7 +9,6 @@
 #include "comm/virtual_clock.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 #include "predict/modelled_product.h"
 #include "predict/nowhere.h"
 
@@ -19,19 +18,14 @@ namespace {
 // A rank that waits looks at one peer after another.
 constexpr base::Nanoseconds kLook = 10;
 
-std::int64_t share(std::int64_t whole, int rank, int world) {
-  return static_cast<std::int64_t>(
-      balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
-}
-
 // Of one rank.
 struct Shares {
   std::int64_t n, k;
 
   Shares(const Problem& problem, int rank, int world) : n(problem.n), k(problem.k) {
     const ops::Split split = ops::split_of(problem.op);
-    if (split == ops::Split::n) n = share(n, rank, world);
-    if (split == ops::Split::k) k = share(k, rank, world);
+    if (split == ops::Split::n) n = ops::share_of(n, rank, world);
+    if (split == ops::Split::k) k = ops::share_of(k, rank, world);
   }
 };
 

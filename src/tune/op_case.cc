@@ -4,7 +4,6 @@
 
 #include "comm/state.h"
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 #include "tensor/fill.h"
 
 namespace plait::tune {
@@ -14,11 +13,6 @@ constexpr std::uint64_t kSeedOfX = 1;
 constexpr std::uint64_t kSeedOfWeight = 2;
 
 std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) * 16; }
-
-std::int64_t share(std::int64_t whole, int rank, int world) {
-  return static_cast<std::int64_t>(
-      balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
-}
 
 }  // namespace
 
@@ -30,8 +24,8 @@ OpCase::OpCase(const Problem& problem, const Communicator& comm)
       n_(key_.n),
       k_(key_.k) {
   const ops::Split split = ops::split_of(key_.op);
-  if (split == ops::Split::n) n_ = share(key_.n, rank_, world_);
-  if (split == ops::Split::k) k_ = share(key_.k, rank_, world_);
+  if (split == ops::Split::n) n_ = ops::share_of(key_.n, rank_, world_);
+  if (split == ops::Split::k) k_ = ops::share_of(key_.k, rank_, world_);
   x_ = Buffer::for_tensor(key_.x, key_.m, k_, {.huge_pages = true});
   tensor::fill_random(x_.view(key_.x, key_.m, k_), seed_of(rank_) + kSeedOfX);
   out_ = Buffer::for_tensor(key_.out, key_.m, n_, {.huge_pages = true});
@@ -71,7 +65,7 @@ OpWeight OpCase::weight() const {
 
 // Of an operator's parts, a rank sends each peer the peer's shard, or its own, or both.
 double OpCase::bytes_on_link() const {
-  const auto shard = static_cast<double>(share(key_.m, 0, world_));
+  const auto shard = static_cast<double>(ops::share_of(key_.m, 0, world_));
   const auto n = static_cast<double>(key_.n);
   const auto k = static_cast<double>(key_.k);
   const auto wire = static_cast<double>(size_of(key_.wire));

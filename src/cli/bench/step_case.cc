@@ -7,17 +7,13 @@
 #include "base/text.h"
 #include "cli/host/memory.h"
 #include "nn/rows.h"
+#include "ops/shapes.h"
 #include "tensor/fill.h"
 
 namespace plait::cli {
 namespace {
 
 constexpr std::uint64_t kSeeds = 16;  // of a matrix and a rank
-
-std::int64_t share(std::int64_t whole, int rank, int world) {
-  return static_cast<std::int64_t>(
-      balanced_shard(static_cast<std::size_t>(whole), rank, world).count);
-}
 
 Buffer random_matrix(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   Buffer buffer = Buffer::for_tensor(dtype, rows, cols, {.huge_pages = true});
@@ -53,8 +49,8 @@ StepCase::StepCase(const StepOptions& options, const Communicator& comm)
   for (const LinearLayer& layer : options.linears) {
     const auto seed = shared_.size() * kSeeds;
     const bool row = layer.kind == LinearKind::row;
-    const std::int64_t in = row ? share(layer.in, rank_, world_) : layer.in;
-    const std::int64_t out = row ? layer.out : share(layer.out, rank_, world_);
+    const std::int64_t in = row ? ops::share_of(layer.in, rank_, world_) : layer.in;
+    const std::int64_t out = row ? layer.out : ops::share_of(layer.out, rank_, world_);
     shared_.push_back({.layer = layer,
                        .in = in,
                        .out = out,
@@ -193,7 +189,7 @@ void StepCase::keep_results() {
 
 // Of each layer, what a rank sends a peer: its shard of rows, or the peer's.
 double StepCase::bytes_on_link() const {
-  const auto shard = static_cast<double>(share(options_.tokens, 0, world_));
+  const auto shard = static_cast<double>(ops::share_of(options_.tokens, 0, world_));
   const auto as_is = static_cast<double>(size_of(options_.dtype));
   const auto wire = static_cast<double>(size_of(options_.wire));
   double bytes = 0;
