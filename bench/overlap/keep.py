@@ -39,12 +39,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Keeps what the overlap benchmarks measured.")
     parser.add_argument("--folder", type=Path, default=KEPT, metavar="DIR",
                         help="where (default: docs/figures/overlap)")
-    parser.add_argument("--seconds", default="1", metavar="S", help="that a row was measured for, as run.sh was told")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--seconds", default="1", metavar="S", help="that a row was measured for, as run.sh was told")
+    effort.add_argument("--repeat", metavar="N", help="how often each was measured, where run.sh was told that")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     arguments = parser.parse_args()
+    effort = f"--repeat {arguments.repeat}" if arguments.repeat else f"--seconds {arguments.seconds}"
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for (section, kind), rows in read(arguments.files).items():
-        kept = {"date": str(datetime.date.today()), "processor": processor(), "seconds": arguments.seconds,
+        kept = {"date": str(datetime.date.today()), "processor": processor(), "effort": effort,
                 "section": section, "kind": kind, "rows": rows}
         text = json.dumps(kept, indent=1) + "\n"
         (arguments.folder / f"{section}_{kind}.json").write_text(text, encoding="utf-8")

@@ -65,7 +65,7 @@ class Results:
                 continue
             kept = json.loads(file.read_text(encoding="utf-8"))
             groups[kept["section"], kept["kind"]] = kept["rows"]
-            when = f"{kept['date']}, {kept['processor']}, `--seconds {kept['seconds']}`"
+            when = f"{kept['date']}, {kept['processor']}, `{kept['effort']}`"
             self.measured.setdefault(when, []).append(f"{SECTIONS[kept['section']]} in {kept['kind']}")
         for (section, _), rows in sorted(groups.items()):
             getattr(self, section).extend(rows)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What `./do bench overlap` does: measures the fused operators in every schedule, and sums up.
 #
-#   bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE] [--worlds FILE]
+#   bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S | --repeat N] [--shapes FILE]
+#                        [--worlds FILE]
 #
 # --kinds: bf16, f32 and s8 (8-bit weights beside bf16), or some of them (bf16). --quick: one shape. FILE has lines
 # of m n k, as bench/overlap/shapes.txt, which is taken otherwise, or for worlds bench/overlap/worlds.txt. --only takes
@@ -18,7 +19,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
 build=${BUILD:-build/release}
 results=${RESULTS:-build/bench}
-seconds=1
+effort=(--seconds 1)
 operators=(matmul-all-reduce matmul-reduce-scatter all-gather-matmul)
 kinds=bf16
 sections=link,alone,rival,row,worlds
@@ -27,7 +28,7 @@ worlds=bench/overlap/worlds.txt
 
 usage() {
   printf 'usage: bench/overlap/run.sh %s\n' \
-    '[--quick] [--kinds LIST] [--only LIST] [--seconds S] [--shapes FILE] [--worlds FILE]' >&2
+    '[--quick] [--kinds LIST] [--only LIST] [--seconds S | --repeat N] [--shapes FILE] [--worlds FILE]' >&2
   exit 2
 }
 
@@ -48,7 +49,8 @@ while (($# > 0)); do
       ;;
     --kinds) is_list bf16,f32,s8 "${2:-}" || usage; kinds=$2; shift ;;
     --only) is_list link,alone,rival,row,worlds "${2:-}" || usage; sections=$2; shift ;;
-    --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; seconds=$2; shift ;;
+    --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; effort=(--seconds "$2"); shift ;;
+    --repeat) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || usage; effort=(--repeat "$2"); shift ;;
     --shapes) [[ -r ${2:-} ]] || usage; shapes=$2; shift ;;
     --worlds) [[ -r ${2:-} ]] || usage; worlds=$2; shift ;;
     *) usage ;;
@@ -70,7 +72,7 @@ words_of() {
 bench() {
   local operator=$1 kind=$2 sizes=$3 file=$4 words
   mapfile -t words < <(words_of "$kind")
-  "$build/src/cli/plait" bench "$operator" --shapes "$sizes" --seconds "$seconds" "${words[@]}" "${@:5}" \
+  "$build/src/cli/plait" bench "$operator" --shapes "$sizes" "${effort[@]}" "${words[@]}" "${@:5}" \
     --json "$results/overlap_$file.json" >/dev/null
 }
 
@@ -94,7 +96,7 @@ measure_rival() {
   ((EUID != 0)) || options+=(--allow-run-as-root)
   printf '%s, %s, beside oneDNN and MPI\n' "$1" "$2"
   OMP_NUM_THREADS=1 mpirun -np 2 --bind-to core "${options[@]}" "$rival" "$1" --shapes "$shapes" --dtype "$2" \
-    --schedule fused --seconds "$seconds" --json "$results/overlap_rival_$1_$2.json" >/dev/null
+    --schedule fused "${effort[@]}" --json "$results/overlap_rival_$1_$2.json" >/dev/null
 }
 
 measure_row() {
@@ -107,7 +109,7 @@ measure_row() {
 }
 
 measure_worlds() {
-  local world split=$results/overlap_worlds.txt
+  local world split=$results/overlap_worlds.txt effort=(--repeat 5)
   # The file has k split over the ranks; where they gather rows, n is, and the two change places.
   case $1 in
     all-gather-matmul) awk '!/^#/ { print $1, $3, $2 }' "$worlds" >"$split" ;;
@@ -116,7 +118,7 @@ measure_worlds() {
   for world in 3 4 8; do
     printf '%s, %s, %s ranks whose products are waited for\n' "$1" "$2" "$world"
     bench "$1" "$2" "$split" "worlds_$1_$2_$world" --ranks "$world" --transport threads --threads 1 --timed-product \
-      --schedule fused --link ratio=1 --repeat 5
+      --schedule fused --link ratio=1
   done
 }
 
