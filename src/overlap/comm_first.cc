@@ -26,11 +26,16 @@ Cut cut_of(const Problem& problem, const Plan& plan, int world) {
   return cut.in_chunks_of(std::max(row, kCopiedBytes / size));
 }
 
+// Or over a network that nothing is known of.
+bool is_over_a_link(Communicator& comm) { return comm.link() || comm.state().hosts() > 1; }
+
 class CommFirst final : public Operation {
  public:
   CommFirst(Setting setting, Cut cut, Communicator& comm)
       : problem_(setting.problem),
-        fused_(setting.plan.schedule == Schedule::fused && problem_.m >= kLeastRows * comm.world()),
+        takes_what_is_there_(
+            setting.plan.schedule == Schedule::fused &&
+            !gathers_all_first(problem_.m, problem_.n, comm.world(), is_over_a_link(comm))),
         tag_(tag_of(setting.problem, setting.plan)),
         state_(comm.state()),
         cut_(std::move(cut)),
@@ -38,7 +43,7 @@ class CommFirst final : public Operation {
         multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
         exchange_(mailbox(comm), ways()),
         flows_(exchange_),
-        computed_(static_cast<std::size_t>(comm.world())),
+        multiplied_(static_cast<std::size_t>(comm.world())),
         blocks_(static_cast<std::size_t>(comm.world())) {
     if (reduces())
       flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, setting.threads);
@@ -62,7 +67,7 @@ class CommFirst final : public Operation {
  private:
   bool reduces() const { return problem_.op != Operator::all_gather_matmul; }
   bool spreads() const { return problem_.op != Operator::reduce_scatter_matmul; }
-  bool has_turns() const { return fused_ || cut_.parts().size() > 1; }
+  bool has_turns() const { return takes_what_is_there_ || cut_.parts().size() > 1; }
   int ways() const { return reduces() && spreads() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
 
@@ -74,7 +79,7 @@ class CommFirst final : public Operation {
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
     flows_.beside = call.beside;
-    multiplier_.begin(call.operands, {.fused = fused_, .rows_in_turns = has_turns()});
+    multiplier_.begin(call.operands, {.fused = takes_what_is_there_, .rows_in_turns = has_turns()});
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
     first_row_ = spreads() ? 0 : own().begin;
@@ -89,7 +94,7 @@ class CommFirst final : public Operation {
       flows_.spread->made(cut_.chunks());
     }
     flows_.step();
-    if (fused_) {
+    if (takes_what_is_there_) {
       multiply_what_is_there(x);
     } else {
       multiply_parts(x);
@@ -156,41 +161,52 @@ class CommFirst final : public Operation {
   void multiply_what_is_there(const ConstTensorView& x) {
     if (problem_.gathered) take_own(x, own());
     multiplier_.multiply_rows(x, out_.row_range(own().begin, own().end), [&] { flows_.look(); });
-    std::fill(computed_.begin(), computed_.end(), 0U);
-    for (std::size_t left = exchange_.peers().size() * cut_.chunks(); left > 0;) {
-      int longest = -1;
+    for (std::size_t rank = 0; rank < multiplied_.size(); ++rank)
+      multiplied_[rank] = owners_.of_rank[rank].begin;
+    for (std::int64_t left = problem_.m - length(own()); left > 0;) {
+      Range run = {0, 0};
       exchange_.wait(
           [&] {
             flows_.wait_step();
-            longest = longest_run();
-            return longest >= 0;
+            run = longest_run();
+            return length(run) > 0;
           },
           [&] { return flows_.awaited(); });
-      std::uint32_t& computed = computed_[static_cast<std::size_t>(longest)];
-      const std::uint32_t end = flows_.spread->received(longest);
-      multiply({cut_.block(computed, longest).rows.begin, cut_.block(end - 1, longest).rows.end});
-      left -= end - computed;
-      computed = end;
+      multiply(run);
+      for (std::size_t rank = 0; rank < multiplied_.size(); ++rank) {
+        const std::int64_t from = multiplied_[rank];
+        if (run.begin <= from && from < run.end)
+          multiplied_[rank] = std::min(run.end, owners_.of_rank[rank].end);
+      }
+      left -= length(run);
     }
   }
 
-  // The peer of whom the most chunks have come that were not multiplied yet, where there is one.
-  int longest_run() const {
-    int longest = -1;
-    std::uint32_t most = 0;
+  // Of the peers' rows that have come and were not multiplied yet: of one peer, or of several whose
+  // rows follow one another. Each product reads the weight.
+  Range longest_run() const {
+    Range longest = {0, 0};
+    Range run = {0, 0};
     for (const int peer : exchange_.peers()) {
-      const std::uint32_t come =
-          flows_.spread->received(peer) - computed_[static_cast<std::size_t>(peer)];
-      if (come > most) {
-        most = come;
-        longest = peer;
+      const Range come = {multiplied_[static_cast<std::size_t>(peer)], end_of_received(peer)};
+      if (come.begin == run.end) {
+        run.end = come.end;
+      } else {
+        run = come;
       }
+      if (length(run) > length(longest)) longest = run;
     }
     return longest;
   }
 
+  std::int64_t end_of_received(int peer) const {
+    const std::uint32_t chunks = flows_.spread->received(peer);
+    if (chunks == 0) return owners_.of_rank[static_cast<std::size_t>(peer)].begin;
+    return cut_.block(chunks - 1, peer).rows.end;
+  }
+
   Problem problem_;
-  bool fused_;
+  bool takes_what_is_there_;
   Tag tag_;
   Communicator::State& state_;
   Cut cut_;
@@ -199,7 +215,7 @@ class CommFirst final : public Operation {
   Exchange exchange_;
   Flows flows_;
   Buffer memory_;
-  std::vector<std::uint32_t> computed_;  // chunks, by peer
+  std::vector<std::int64_t> multiplied_;  // by rank: up to which row
   std::vector<ConstTensorView> blocks_;
   TensorView rows_;  // what is multiplied, from `first_row_` of the whole on
   TensorView out_;

@@ -191,7 +191,8 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_of_x() const {
 }
 
 void ScheduleModel::comm_first() {
-  if (is_fused() && key_.m >= kLeastRows * key_.world) return gather_beside_product();
+  if (is_fused() && !gathers_all_first(key_.m, n_, key_.world, key_.link.has_value()))
+    return gather_beside_product();
   std::vector<std::size_t> ends;
   const std::vector<Part> parts = parts_of_x();
   for (const Part& part : parts) {
@@ -227,8 +228,12 @@ void ScheduleModel::gather_beside_product() {
   for (std::size_t computed = 0; computed < chunks;) {
     rank_.wait_for_finished(computed + 1);
     const std::size_t come = std::max(rank_.finished(), computed + 1);
-    const double run = rows * static_cast<double>(come - computed);
-    rank_.multiply(product(std::max<std::int64_t>(1, std::llround(run)), n_, peers_));
+    // A run of each peer's rows; or all of those before this rank's, and all behind.
+    const auto new_chunks = static_cast<std::int64_t>(come - computed);
+    const std::int64_t runs =
+        computed == 0 && come == chunks ? std::min<std::int64_t>(peers_, 2) : peers_;
+    const double run = rows * static_cast<double>(new_chunks * peers_) / static_cast<double>(runs);
+    rank_.multiply(product(std::max<std::int64_t>(1, std::llround(run)), n_, runs));
     computed = come;
   }
 }

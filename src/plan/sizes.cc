@@ -30,6 +30,13 @@ constexpr std::int64_t kEnoughOverLink = 32;
 constexpr std::int64_t kChunksInMemory = 16;
 constexpr std::int64_t kEnoughInMemory = 8;
 
+// A rank's rows that are worth reading a weight for. Where they come through memory, they are there
+// long before it is read, and ranks that read theirs at the same time share what memory gives; but
+// a weight of few columns stays in a cache, or takes no longer than the rows do.
+constexpr std::int64_t kLeastRows = 32;
+constexpr std::int64_t kLeastRowsInMemory = 128;
+constexpr std::int64_t kColumnsPerRow = 8;
+
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -88,6 +95,12 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
 
 bool is_one_step(const PartialSums& sums, int world) {
   return world > 1 && (sums.m < world || sums.bytes() * (world - 1) <= kOneStepBytes);
+}
+
+bool gathers_all_first(std::int64_t m, std::int64_t n, int world, bool linked) {
+  const std::int64_t own = m / world;
+  if (own < kLeastRows) return true;
+  return !linked && own < kLeastRowsInMemory && (m - own) <= n / kColumnsPerRow;
 }
 
 // Few rows make few bytes: then chunks are wider, but at least four.

@@ -29,10 +29,6 @@ inline constexpr std::int64_t kFullSpeed = 256;
 // A chunk that is copied into its slot: enough to hide what it costs to hand one over.
 inline constexpr std::int64_t kCopiedBytes = 256 * 1024;
 
-// Of a rank that gathers rows. With fewer, a product takes as long as reading the weight does: then
-// it is read once, for all rows, when they are all there.
-inline constexpr std::int64_t kLeastRows = 32;
-
 // Partial sums of all ranks' rows, as they travel.
 struct PartialSums {
   std::int64_t m;
@@ -44,6 +40,10 @@ struct PartialSums {
 
 // Whether an all-reduce gives all of them to everybody, who adds them up alone.
 bool is_one_step(const PartialSums& sums, int world);
+
+// Whether a fused plan that gathers m rows for a weight of n columns multiplies none before they
+// are all there: few rows take as long as reading the weight does, which is read once then.
+bool gathers_all_first(std::int64_t m, std::int64_t n, int world, bool linked);
 
 // How wide the chunks of a fused plan are that doesn't say it, over an emulated link or not.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
