@@ -90,7 +90,8 @@ struct PlanKey {
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;  // where no partial sums travel, X's
   int world = 1;
-  int threads = 0;           // of each rank, as they were asked for; 0: as many as it has
+  int hosts = 1;    // that the ranks are on, or those of the group they were split off from
+  int threads = 0;  // of each rank, as they were asked for; 0: as many as it has
   std::string backend = {};  // of the product, as it was asked for; empty: the best
   std::string transport = {};
   std::optional<Link> link = {};  // an emulated one
@@ -99,7 +100,7 @@ struct PlanKey {
 };
 
 // "op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 ranks=2 transport=shm
-// link=25gbit,5us": all but what is 0 or empty.
+// link=25gbit,5us": all but what is 0 or empty, and hosts where there are several.
 PLAIT_EXPORT std::string name(const PlanKey& key);
 
 // The inverse of name(), in any order. x is bf16 where it isn't named, w and out are as x is, wire

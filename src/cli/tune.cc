@@ -18,6 +18,7 @@
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"
 #include "cli/verbs.h"
+#include "comm/state.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
 #include "tune/agree.h"
@@ -110,6 +111,7 @@ class Tuning {
     std::vector<PlanKey> problems = options_.problems;
     for (PlanKey& key : problems) {
       key.world = comm_.world();
+      key.hosts = comm_.state().hosts();
       key.threads = threads;
       key.transport = comm_.transport();
       if (!key.link) key.link = comm_.link();  // PLAIT_LINK: programs over it ask with it

@@ -26,7 +26,7 @@ constexpr std::array<Names, 15> kNames = {{
     {"split", {"m", "n", "k"}},
     {"matmul_all_reduce", {"m", "n", kOut}},
     {"matmul_reduce_scatter", {"m", "n", kOut}},
-    {"matmul_all_gather", {"m", "n", kOut}},
+    {"matmul_all_gather", {"m", "n", "k"}},
     {"all_gather_matmul", {"m", "n", "k"}},
     {"reduce_scatter_matmul", {"m", "n", "k"}},
     {"all_reduce_matmul", {"m", "n", "k"}},
@@ -51,7 +51,10 @@ std::string_view name(Operation operation) { return names(operation).operation; 
 std::string difference(const Tag& a, const Tag& b) {
   if (a.operation != b.operation) return both("the operator", name(a.operation), name(b.operation));
   if (a.dtype != b.dtype) return both("the dtype", name(a.dtype), name(b.dtype));
-  if (a.wire != b.wire) return both("the wire", name(a.wire), name(b.wire));
+  if (a.wire != b.wire) {
+    const bool is_result = a.operation == Operation::matmul_all_gather;
+    return both(is_result ? kOut : "the wire", name(a.wire), name(b.wire));
+  }
   for (std::size_t i = 0; i < a.sizes.size(); ++i) {
     if (a.sizes[i] == b.sizes[i]) continue;
     // A fingerprint of the counts, which says nothing to anybody.

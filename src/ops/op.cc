@@ -60,6 +60,7 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
           .out = desc.out,
           .wire = wire_of(desc.op, desc.x, place.options.wire),
           .world = place.comm.world(),
+          .hosts = place.comm.state().hosts(),
           .threads = place.options.threads,
           .backend = place.options.backend,
           .transport = std::string(place.comm.transport()),

@@ -25,17 +25,18 @@ plait::Operation name_of(Operator op) {
 
 }  // namespace
 
-// What travels is m by n where the product comes first, and m by k where it comes last. The result
-// travels too where it comes first: then its dtype stands where k would. All ranks have the same n
-// but where each has a share of it.
+// What travels is m by n where the product comes first, and m by k where it comes last. Ranks have
+// the same n and k, but where each has a share of it. Where each has a share of k, the result
+// travels too: its dtype stands in k's place.
 Tag tag_of(const Problem& problem, const Plan& plan) {
-  const bool first = is_compute_first(problem.op);
+  const bool gathers_out = problem.op == Operator::matmul_all_gather;
+  const bool shares_k = is_compute_first(problem.op) && !gathers_out;
   return {.operation = name_of(problem.op),
           .dtype = problem.x,
-          .wire = problem.wire,
+          .wire = gathers_out ? problem.out : problem.wire,
           .plan = fingerprint(plan),
           .sizes = {problem.m, problem.op == Operator::all_gather_matmul ? 0 : problem.n,
-                    first ? static_cast<std::int64_t>(problem.out) : problem.k}};
+                    shares_k ? static_cast<std::int64_t>(problem.out) : problem.k}};
 }
 
 }  // namespace plait::overlap

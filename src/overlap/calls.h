@@ -10,6 +10,9 @@ namespace plait::overlap {
 // What all ranks of a call must agree upon: a size that may differ from rank to rank is left out.
 Tag tag_of(const Problem& problem, const Plan& plan);
 
+// An emulated one, or what there is between hosts.
+inline bool is_over_a_link(Communicator& comm) { return comm.link() || comm.state().hosts() > 1; }
+
 template <class Body>
 void run_call(Communicator::State& state, const Tag& tag, Body&& body) {
   const Tag numbered = state.begin_call(tag);

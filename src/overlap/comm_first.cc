@@ -26,16 +26,13 @@ Cut cut_of(const Problem& problem, const Plan& plan, int world) {
   return cut.in_chunks_of(std::max(row, kCopiedBytes / size));
 }
 
-// Or over a network that nothing is known of.
-bool is_over_a_link(Communicator& comm) { return comm.link() || comm.state().hosts() > 1; }
-
 class CommFirst final : public Operation {
  public:
   CommFirst(Setting setting, Cut cut, Communicator& comm)
       : problem_(setting.problem),
-        takes_what_is_there_(
-            setting.plan.schedule == Schedule::fused &&
-            !gathers_all_first(problem_.m, problem_.n, comm.world(), is_over_a_link(comm))),
+        takes_what_is_there_(setting.plan.schedule == Schedule::fused &&
+                             !gathers_all_first({.m = problem_.m, .n = problem_.n}, comm.world(),
+                                                is_over_a_link(comm))),
         tag_(tag_of(setting.problem, setting.plan)),
         state_(comm.state()),
         cut_(std::move(cut)),

@@ -19,13 +19,13 @@ struct Shape {
   bool direct;    // parts are chunks, written into the slots
 };
 
-std::int64_t chunk_columns(const Problem& problem, const Plan& plan, const Communicator& comm) {
+std::int64_t chunk_columns(const Problem& problem, const Plan& plan, Communicator& comm) {
   if (plan.chunk > 0) return plan.chunk;
   return suitable_chunk({.m = problem.m, .n = problem.n, .dtype = problem.wire}, comm.world(),
-                        comm.link().has_value());
+                        is_over_a_link(comm));
 }
 
-Shape shape_of(const Problem& problem, const Plan& plan, const Communicator& comm) {
+Shape shape_of(const Problem& problem, const Plan& plan, Communicator& comm) {
   const int world = comm.world();
   const bool all_reduce = problem.op == Operator::matmul_all_reduce;
   const bool one_step =

@@ -14,9 +14,9 @@ namespace {
 constexpr std::int64_t kLargest = std::int64_t{1} << 28;
 constexpr int kMostRanks = 65536;
 
-constexpr std::array<std::string_view, 13> kWords = {
-    "op",   "m",     "n",       "k",       "x",         "w",   "out",
-    "wire", "ranks", "threads", "backend", "transport", "link"};
+constexpr std::array<std::string_view, 14> kWords = {
+    "op",   "m",     "n",     "k",       "x",       "w",         "out",
+    "wire", "ranks", "hosts", "threads", "backend", "transport", "link"};
 
 // The words of a problem, each at most once.
 class Words {
@@ -105,6 +105,7 @@ std::string name(const PlanKey& key) {
   std::string text = base::sentence("op=", name(key.op), " m=", key.m, " n=", key.n, " k=", key.k,
                                     " x=", name(key.x), " w=", key.weight, " out=", name(key.out),
                                     " wire=", name(key.wire), " ranks=", key.world);
+  if (key.hosts != 1) text += base::sentence(" hosts=", key.hosts);
   if (key.threads != 0) text += base::sentence(" threads=", key.threads);
   if (!key.backend.empty()) text += base::sentence(" backend=", key.backend);
   if (!key.transport.empty()) text += base::sentence(" transport=", key.transport);
@@ -128,9 +129,12 @@ PlanKey parse_plan_key(std::string_view text) {
                  .out = words.dtype("out", x),
                  .wire = words.dtype("wire", Dtype::f32),
                  .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),
+                 .hosts = static_cast<int>(words.number("hosts", 1, kMostRanks, 1)),
                  .threads = static_cast<int>(words.number("threads", 0, base::kMostThreads, 0)),
                  .backend = words.word("backend"),
                  .transport = words.word("transport")};
+  PLAIT_CHECK(key.hosts <= key.world, "problem: ranks=", key.world, " cannot be on ", key.hosts,
+              " hosts");
   if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;
   if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);
   return key;

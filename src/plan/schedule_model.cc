@@ -45,6 +45,7 @@ ScheduleModel::ScheduleModel(const MachineProfile& profile, const PlanKey& key, 
       k_(is_compute_first(key.op) && sums_over_ranks(key.op) ? share(key.k, key.world) : key.k),
       one_step_(key.op == Operator::matmul_all_reduce &&
                 is_one_step({.m = key.m, .n = key.n, .dtype = key.wire}, key.world)),
+      linked_(key.link || key.hosts > 1),
       rank_(surroundings_of(profile, key, plan)) {}
 
 Prediction ScheduleModel::run() {
@@ -79,7 +80,7 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   if (is_fused()) {
     const PartialSums all = {.m = key_.m, .n = n_, .dtype = key_.wire};
     const std::int64_t width =
-        plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.world, key_.link.has_value());
+        plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.world, linked_);
     ranges = ramped(n_, width);
   }
   std::vector<Part> parts;
@@ -191,7 +192,7 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_of_x() const {
 }
 
 void ScheduleModel::comm_first() {
-  if (is_fused() && !gathers_all_first(key_.m, n_, key_.world, key_.link.has_value()))
+  if (is_fused() && !gathers_all_first({.m = key_.m, .n = n_}, key_.world, linked_))
     return gather_beside_product();
   std::vector<std::size_t> ends;
   const std::vector<Part> parts = parts_of_x();

@@ -49,6 +49,7 @@ class ScheduleModel {
   std::int64_t n_;      // columns of a rank's weight
   std::int64_t k_;      // its rows
   bool one_step_;
+  bool linked_;
   RankModel rank_;
 };
 

@@ -97,10 +97,10 @@ bool is_one_step(const PartialSums& sums, int world) {
   return world > 1 && (sums.m < world || sums.bytes() * (world - 1) <= kOneStepBytes);
 }
 
-bool gathers_all_first(std::int64_t m, std::int64_t n, int world, bool linked) {
-  const std::int64_t own = m / world;
+bool gathers_all_first(const GatheredRows& rows, int world, bool linked) {
+  const std::int64_t own = rows.m / world;
   if (own < kLeastRows) return true;
-  return !linked && own < kLeastRowsInMemory && (m - own) <= n / kColumnsPerRow;
+  return !linked && own < kLeastRowsInMemory && rows.m - own <= rows.n / kColumnsPerRow;
 }
 
 // Few rows make few bytes: then chunks are wider, but at least four.

@@ -41,11 +41,20 @@ struct PartialSums {
 // Whether an all-reduce gives all of them to everybody, who adds them up alone.
 bool is_one_step(const PartialSums& sums, int world);
 
-// Whether a fused plan that gathers m rows for a weight of n columns multiplies none before they
-// are all there: few rows take as long as reading the weight does, which is read once then.
-bool gathers_all_first(std::int64_t m, std::int64_t n, int world, bool linked);
+// Rows that all ranks gather, and how many columns a rank's weight has that they are for.
+struct GatheredRows {
+  std::int64_t m;
+  std::int64_t n;
+};
 
-// How wide the chunks of a fused plan are that doesn't say it, over an emulated link or not.
+// What follows depends on whether ranks read each other's memory, or send over a link: an emulated
+// one, or what there is between hosts.
+
+// Whether a fused plan multiplies no row before all are there: few take as long as reading the
+// weight does, which is read once then.
+bool gathers_all_first(const GatheredRows& rows, int world, bool linked);
+
+// How wide the chunks of a fused plan are that doesn't say it.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
 
 }  // namespace plait

@@ -47,6 +47,16 @@ TEST(Tag, CallsSizesByWhatTheyAre) {
   EXPECT_EQ(sizes(Operation::custom, {5, 0, 0}), "m: 0 and 5");
   EXPECT_EQ(sizes(Operation::broadcast, {0, 0, 1}), "root: 0 and 1");
   EXPECT_EQ(sizes(Operation::make_mailbox, {0, 64, 0}), "slot bytes: 0 and 64");
+  EXPECT_EQ(sizes(Operation::matmul_all_gather, {0, 0, 96}), "k: 0 and 96");
+}
+
+TEST(Tag, CallsWhatTravelsTheResultWhereItIs) {
+  const auto wires = [](Operation operation) {
+    return difference({.operation = operation, .wire = Dtype::f32},
+                      {.operation = operation, .wire = Dtype::bf16});
+  };
+  EXPECT_EQ(wires(Operation::matmul_all_reduce), "the wire: f32 and bf16");
+  EXPECT_EQ(wires(Operation::matmul_all_gather), "the dtype of out: f32 and bf16");
 }
 
 }  // namespace

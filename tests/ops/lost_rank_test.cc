@@ -74,7 +74,10 @@ TEST_P(EveryPlan, NoticesADeath) {
   run_in_three([](Communicator& comm, Op& op, const OpProblem& problem) {
     const int rank = comm.rank();
     op.run(problem.call());
-    if (rank == 1) barrier(comm), ::_exit(0);  // as good as killed: nothing is destroyed
+    if (rank == 1) {
+      barrier(comm);
+      ::_exit(0);  // as good as killed: nothing is destroyed
+    }
     const Error error = expect_error(Code::peer_lost, [&] {
       for (barrier(comm);;) op.run(problem.call());
     });
@@ -94,7 +97,10 @@ TEST_P(EveryPlan, NoticesADeathBeforeItsFirstCall) {
     const Place place = {.rank = rank, .world = 3, .job = job};
     Communicator comm = Communicator::connect({.transport = "shm", .place = place});
     const OpProblem problem(GetParam().op, kRows, comm, 700);
-    if (rank == 1) barrier(comm), ::_exit(0);  // as good as killed: nothing is destroyed
+    if (rank == 1) {
+      barrier(comm);
+      ::_exit(0);  // as good as killed: nothing is destroyed
+    }
     const Error error = expect_error(Code::peer_lost, [&] {
       barrier(comm);
       prepare(problem.desc(), problem.packed, comm, {.plan = plan()}).run(problem.call());
@@ -246,6 +252,24 @@ TEST(Disagreement, AboutTheBiasIsNoticed) {
   }
 }
 
+// Each has a share of k where partial sums travel, and nowhere else.
+TEST(Disagreement, AboutTheDepthOfOneWeightIsNoticed) {
+  for (const Operator op : {Operator::matmul_all_gather, Operator::all_gather_matmul,
+                            Operator::reduce_scatter_matmul, Operator::all_reduce_matmul}) {
+    run_as_threads(2,
+                   [&](Communicator& comm) {
+                     const OpProblem problem(op, kRows, comm, 200, comm.rank() == 0 ? 96 : 64);
+                     const Error error = expect_error(Code::mismatch, [&] {
+                       prepare(problem.desc(), problem.packed, comm).run(problem.call());
+                     });
+                     EXPECT_TRUE(contains(error.what(), "k: 96 and 64") ||
+                                 contains(error.what(), "k: 64 and 96"))
+                         << error.what();
+                   },
+                   {});
+  }
+}
+
 // All of them multiply by the same weight.
 TEST(Disagreement, AboutTheColumnsOfOneResultIsNoticed) {
   for (const Operator op : {Operator::all_reduce_matmul, Operator::reduce_scatter_matmul}) {
@@ -339,7 +363,10 @@ TEST(BesideAnOperator, AForkedChildCallsNone) {
                        if (std::exchange(has_forked, true)) return;
                        const pid_t child = ::fork();
                        ASSERT_GE(child, 0);
-                       if (child == 0) refused(), ::_exit(testing::Test::HasFailure() ? 1 : 0);
+                       if (child == 0) {
+                         refused();
+                         ::_exit(testing::Test::HasFailure() ? 1 : 0);
+                       }
                        int status = 0;
                        ASSERT_EQ(::waitpid(child, &status, 0), child);
                        EXPECT_EQ(status, 0);

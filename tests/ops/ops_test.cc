@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "conformance/ranks.h"
@@ -109,6 +110,30 @@ TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
                    }
                  },
                  {});
+}
+
+// Rows of neighbours that have come are multiplied at once, but not across those of one who is late.
+TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
+  run_as_threads(
+      5,
+      [](Communicator& comm) {
+        const OpProblem problem(Operator::all_gather_matmul, 5 * 33 + 3, comm, 40);
+        const Matrix serial(Dtype::bf16, problem.m, problem.n);
+        prepare(problem.desc(), problem.packed, comm, {.plan = Plan{.schedule = Schedule::serial}})
+            .run({.x = problem.x.view, .out = serial.view});
+        for (const char* plan : {"fused", "fused chunk=8 poll=0"}) {
+          Op op = prepare(problem.desc(), problem.packed, comm, {.plan = parse_plan(plan)});
+          for (int late = 0; late < comm.world(); ++late) {
+            poison(problem.out.view);
+            barrier(comm);
+            if (comm.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            op.run(problem.call());
+            EXPECT_TRUE(tensor::same_bits(problem.out.view, serial.view))
+                << plan << ", rank " << late << " is late";
+          }
+        }
+      },
+      {});
 }
 
 // The second call of a kind makes nothing that the first has not made.

@@ -27,7 +27,9 @@ TEST(PlanKeys, AreWrittenAsTheyAreRead) {
         "link=25gbit,5us",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=f32 ranks=2 threads=2 "
         "backend=onednn transport=shm",
-        "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=bf16 out=f32 wire=f32 ranks=8 link=1.21gbit,0us"})
+        "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=bf16 out=f32 wire=f32 ranks=8 link=1.21gbit,0us",
+        "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=f32 ranks=8 hosts=2 "
+        "transport=mpi"})
     EXPECT_EQ(name(parse_plan_key(text)), text);
 }
 
@@ -52,8 +54,8 @@ TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
 
 TEST(PlanKeys, DifferInAllThatADecisionDependsOn) {
   const std::string usual = "op=matmul_all_reduce m=8 n=8 k=8";
-  for (const char* more : {"x=f32", "w=s8", "out=f32", "wire=bf16", "ranks=3", "threads=2",
-                           "backend=onednn", "transport=shm", "link=1gbit"}) {
+  for (const char* more : {"x=f32", "w=s8", "out=f32", "wire=bf16", "ranks=3", "hosts=2",
+                           "threads=2", "backend=onednn", "transport=shm", "link=1gbit"}) {
     EXPECT_NE(parse_plan_key(usual), parse_plan_key(usual + " " + more)) << more;
     EXPECT_NE(name(parse_plan_key(usual)), name(parse_plan_key(usual + " " + more))) << more;
   }
@@ -75,7 +77,7 @@ TEST(PlanKeys, SayWhatCannotBeRead) {
             "problem: x=s8 is no dtype that is multiplied: f32, bf16 or f16");
   EXPECT_EQ(refusal_of(usual + " speed=9"),
             "problem: there is nothing called speed; there are op, m, n, k, x, w, out, wire, "
-            "ranks, threads, backend, transport and link");
+            "ranks, hosts, threads, backend, transport and link");
   EXPECT_NE(refusal_of(usual + " link=fast"), "");
 }
 
