@@ -60,18 +60,21 @@ std::string model_names() {
   return names;
 }
 
-std::vector<LinearLayer> linear_layers(const Model& model) {
-  const std::int64_t keys_and_values = 2 * model.kv_heads * model.head_size();
-  return {{.name = "qkv",
-           .kind = LinearKind::column,
-           .in = model.hidden,
-           .out = model.hidden + keys_and_values},
-          {.name = "proj", .kind = LinearKind::row, .in = model.hidden, .out = model.hidden},
-          {.name = "up",
-           .kind = LinearKind::column,
-           .in = model.hidden,
-           .out = model.gated ? 2 * model.ffn : model.ffn},
-          {.name = "down", .kind = LinearKind::row, .in = model.ffn, .out = model.hidden}};
+BlockWidths widths_of(const Model& model) {
+  return {.hidden = model.hidden,
+          .keys = model.kv_heads * model.head_size(),
+          .ffn = model.ffn,
+          .gated = model.gated};
+}
+
+std::vector<LinearLayer> linear_layers(const BlockWidths& widths) {
+  const std::int64_t hidden = widths.hidden;
+  const std::int64_t inside = widths.gated ? 2 * widths.ffn : widths.ffn;
+  return {
+      {.name = "qkv", .kind = LinearKind::column, .in = hidden, .out = hidden + 2 * widths.keys},
+      {.name = "proj", .kind = LinearKind::row, .in = hidden, .out = hidden},
+      {.name = "up", .kind = LinearKind::column, .in = hidden, .out = inside},
+      {.name = "down", .kind = LinearKind::row, .in = widths.ffn, .out = hidden}};
 }
 
 }  // namespace plait

@@ -1,7 +1,7 @@
 // Shapes of models that people train and serve, for tuning and measuring what they multiply.
 //
 //   const Model* model = find_model("llama2-70b");
-//   for (const LinearLayer& layer : linear_layers(*model)) ...   // qkv, proj, up, down
+//   for (const LinearLayer& layer : linear_layers(widths_of(*model))) ...   // qkv, proj, up, down
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,18 @@ struct LinearLayer {
   std::int64_t out;
 };
 
+// What the layers of a block fit together by: those of a model, or of a smaller one like it.
+struct BlockWidths {
+  std::int64_t hidden;
+  std::int64_t keys;  // and values: of each as many
+  std::int64_t ffn;
+  bool gated;
+};
+
+BlockWidths widths_of(const Model& model);
+
 // The four of one block, in the order in which they are used: queries, keys and values as one;
 // what attention goes through; gate and up as one; down.
-std::vector<LinearLayer> linear_layers(const Model& model);
+std::vector<LinearLayer> linear_layers(const BlockWidths& widths);
 
 }  // namespace plait

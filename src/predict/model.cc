@@ -23,7 +23,7 @@ base::Nanoseconds nanoseconds(double seconds) {
 
 std::vector<BlockLayer> predict_block(const Machine& machine, const Step& step, const Plan& plan) {
   std::vector<BlockLayer> layers;
-  for (const LinearLayer& layer : linear_layers(*step.model)) {
+  for (const LinearLayer& layer : linear_layers(widths_of(*step.model))) {
     LayerProblem problem = step.layers;
     problem.kind = layer.kind;
     problem.rows = step.tokens;

@@ -71,7 +71,7 @@ class StepTest(CommandTest):
             page, picture, trace = (Path(folder) / name for name in ("page.html", "picture.svg", "trace.json"))
             self.bench("model", "llama2-7b", *self.SMALL, "--html", page, "--svg", picture, "--trace", trace,
                        "--plan", "fused")
-            self.assertIn("llama2-7b, 1 of 32 layers, widths x 0.01, 50 tokens, bf16", page.read_text())
+            self.assertIn("llama2-7b, 1 of 32 layers, widths x 0.03125, 50 tokens, bf16", page.read_text())
             self.assertTrue("product: weight gradient" in page.read_text())
             self.assertIn("<svg", picture.read_text())
             names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}

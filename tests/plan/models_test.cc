@@ -11,7 +11,7 @@ namespace {
 // Of the blocks' weights and one embedding.
 std::int64_t parameters(const Model& model) {
   std::int64_t block = 0;
-  for (const LinearLayer& layer : linear_layers(model)) block += layer.in * layer.out;
+  for (const LinearLayer& layer : linear_layers(widths_of(model))) block += layer.in * layer.out;
   return model.layers * block + model.vocab * model.hidden;
 }
 
@@ -23,7 +23,7 @@ TEST(Models, AreAsLargeAsTheirNamesSay) {
 }
 
 TEST(Models, ShareKeysAndValuesWhereTheyDo) {
-  const auto layers = linear_layers(*find_model("llama2-70b"));
+  const auto layers = linear_layers(widths_of(*find_model("llama2-70b")));
   ASSERT_EQ(layers.size(), 4U);
   EXPECT_EQ(layers[0].name, "qkv");
   EXPECT_EQ(layers[0].out, 8192 + 2 * 1024);

@@ -21,6 +21,14 @@ double LinkSearch::off(const Try& one) {
 
 double LinkSearch::off() const { return off(best_); }
 
+void LinkSearch::take_again(double ratio) {
+  next_ = best_.seconds_per_byte;
+  best_ = {};
+  for (std::optional<Try>* one : {&fast_, &slow_})
+    if (*one && (*one)->seconds_per_byte == next_) one->reset();
+  take(ratio);
+}
+
 void LinkSearch::take(double ratio) {
   const Try here = {.seconds_per_byte = next_, .ratio = ratio};
   if (best_.seconds_per_byte == 0 || off(here) < off(best_)) best_ = here;

@@ -26,10 +26,12 @@ class LinkSearch {
   // How many times as long as wanted it took over next().
   void take(double ratio);
 
-  // The nearest of those that were tried, how many times as long as wanted it took, and how far
-  // that is off: 0.1 is a tenth too much, or as much too little.
+  // The nearest was measured again, and longer: that is what it takes now.
+  void take_again(double ratio);
+
+  // The nearest of those that were tried, and how far it is off: 0.1 is a tenth too much, or as
+  // much too little.
   double best() const { return 1 / best_.seconds_per_byte; }
-  double reached() const { return best_.ratio; }
   double off() const;
 
  private:

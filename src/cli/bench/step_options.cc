@@ -136,11 +136,14 @@ StepOptions understand(const Wishes& wishes) {
   return options;
 }
 
-// To whole units on every rank.
-std::int64_t scaled(std::int64_t width, double scale, int ranks) {
+// Each to whole units on every rank; what layers have in common stays the same in all of them.
+BlockWidths scaled(BlockWidths widths, double scale, int ranks) {
   const std::int64_t unit = kUnit * ranks;
-  const auto units = std::llround(static_cast<double>(width) * scale / static_cast<double>(unit));
-  return std::max<std::int64_t>(units, 1) * unit;
+  for (std::int64_t* width : {&widths.hidden, &widths.keys, &widths.ffn}) {
+    const double exact = static_cast<double>(*width) * scale / static_cast<double>(unit);
+    *width = std::max<std::int64_t>(std::llround(exact), 1) * unit;
+  }
+  return widths;
 }
 
 double read_fraction(const char* option, const std::string& text, double most) {
@@ -200,7 +203,7 @@ std::optional<StepOptions> read_model_options(Words words) {
   options.add("--layers", "L", wishes.layers, "how many blocks (default: 1)");
   options.add("--scale", "S", wishes.scale,
               "of the model's widths, which are rounded to whole panels on each\n"
-              "rank (default: 0.25)");
+              "rank; what comes out is told (default: 0.25)");
   options.add("--tp,--ranks", "P", wishes.ranks,
               "how many ranks share a layer (default: a launcher's, or 2)");
   options.add("--seq", "TOKENS", wishes.seq, "of a sequence (default: 1024)");
@@ -231,11 +234,9 @@ std::optional<StepOptions> read_model_options(Words words) {
   PLAIT_CHECK(step.tokens <= kLargestSize, "--seq ", wishes.seq, " --batch ", wishes.batch, " are ",
               step.tokens, " tokens, more than ", kLargestSize);
   step.stand_in = read_fraction("--stand-in", wishes.stand_in, kMostStandIn);
-  step.linears = linear_layers(*model);
-  for (LinearLayer& layer : step.linears) {
-    layer.in = scaled(layer.in, step.scale, step.ranks);
-    layer.out = scaled(layer.out, step.scale, step.ranks);
-  }
+  const BlockWidths widths = scaled(widths_of(*model), step.scale, step.ranks);
+  step.linears = linear_layers(widths);
+  step.scale = static_cast<double>(widths.hidden) / static_cast<double>(model->hidden);
   return step;
 }
 

@@ -26,7 +26,7 @@ std::vector<PlanKey> problems_of(const Model& model, bool sequence_parallel, con
   const Operator sum =
       sequence_parallel ? Operator::matmul_reduce_scatter : Operator::matmul_all_reduce;
   std::vector<PlanKey> problems;
-  for (const LinearLayer& layer : linear_layers(model)) {
+  for (const LinearLayer& layer : linear_layers(widths_of(model))) {
     const bool column = layer.kind == LinearKind::column;
     // Forward multiplies by the weight, backward by its transpose: what was gathered for the one is
     // what is summed in the other.

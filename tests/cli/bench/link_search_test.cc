@@ -44,7 +44,6 @@ TEST(LinkSearch, KeepsTheNearestOfThoseThatWereTried) {
   search.take(0.9);
   search.take(2);  // what was measured contradicts itself
   EXPECT_DOUBLE_EQ(search.best(), third);
-  EXPECT_DOUBLE_EQ(search.reached(), 0.9);
   EXPECT_NEAR(search.off(), 1 / 0.9 - 1, 1e-12);
 }
 
@@ -53,7 +52,20 @@ TEST(LinkSearch, EndsWhereNoLinkIsFastEnough) {
   LinkSearch search(1e9);
   for (int turn = 0; turn < 8; ++turn) search.take(1.5 + 1e9 / search.next());
   EXPECT_GT(search.best(), 1e9);
-  EXPECT_NEAR(search.reached(), 1.5, 0.1);
+  EXPECT_NEAR(search.off(), 0.5, 0.1);
+}
+
+// What came near by luck is no longer the nearest when it has been measured again.
+TEST(LinkSearch, ForgetsWhatOneMeasurementSaidOfTheNearest) {
+  LinkSearch search(1e9);
+  search.take(1.01);
+  search.take_again(1.6);
+  EXPECT_DOUBLE_EQ(search.best(), 1e9);
+  EXPECT_NEAR(search.off(), 0.6, 1e-12);
+  const double faster = search.next();
+  EXPECT_GT(faster, 1e9);
+  search.take(0.98);
+  EXPECT_DOUBLE_EQ(search.best(), faster);
 }
 
 TEST(LinkSearch, BearsNoise) {
