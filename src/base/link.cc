@@ -11,6 +11,10 @@
 namespace plait {
 namespace {
 
+// Beyond these it is no link, and nothing counts with it.
+constexpr double kMostBandwidth = 1e15;  // bytes a second
+constexpr std::int64_t kMostLatency = 3600 * base::kSecond;
+
 // The shortest text that is read as this number.
 std::string shortest(double number) {
   std::array<char, 64> text{};
@@ -57,6 +61,8 @@ Link parse_link(std::string_view text) {
   for (const std::string_view part : parts) {
     if (const auto bandwidth = base::parse_bandwidth(part); bandwidth && !has_bandwidth) {
       refuse_unless(*bandwidth >= 1);
+      PLAIT_CHECK(*bandwidth <= kMostBandwidth, "the link \"", text,
+                  "\" has a bandwidth of more than 1e15 bytes/s");
       link.bytes_per_second = *bandwidth;
       has_bandwidth = true;
     } else {
@@ -64,6 +70,8 @@ Link parse_link(std::string_view text) {
       const auto latency = base::parse_number(part) ? std::nullopt : base::parse_duration(part);
       refuse_unless(latency.has_value() && !has_latency);
       link.latency_ns = latency.value_or(0);
+      PLAIT_CHECK(link.latency_ns <= kMostLatency, "the link \"", text,
+                  "\" has a latency of more than an hour");
       has_latency = true;
     }
   }

@@ -309,6 +309,11 @@ class TuneTest(TuneCase):
             (["--profile", "--m", 64], "--profile is about no problem, and --m 64 is of one"),
             (["--show", "--model", "llama2-7b"], "--show is about no problem, and --model llama2-7b is of one"),
             (["--profile", "--link", "25gbit"], "--profile is about no problem, and --link 25gbit is of one"),
+            (["--profile", "--plans", 3], "--profile is about no problem, and --plans 3 is of one"),
+            (["--show", "--seconds", 5], "--show is about no problem, and --seconds 5 is of one"),
+            (["--show", "--missing"], "--show is about no problem, and --missing is of one"),
+            (["--profile", "--no-sequence-parallel"],
+             "--profile is about no problem, and --no-sequence-parallel is of one"),
             (["--show", "--ranks", "5"], "--show measures nothing, and --ranks 5 is about who measures"),
             (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
             (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],
@@ -447,9 +452,14 @@ class WhyTest(TuneCase):
             ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9", "w=s9 is no weight; bf16, s8:channel and s8:group=128 are some"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
-            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=2",
-             "problem: there is nothing called hosts; there are op, m, n, k, x, w, out, wire, ranks, threads, "
+            ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
+             "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
              "backend, transport and link"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot be on 3 hosts"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 link=1e300gbit",
+             'the link "1e300gbit" has a bandwidth of more than 1e15 bytes/s'),
+            ("op=matmul-all-reduce m=8 n=8 k=8 link=1gbit,2h",
+             'the link "1gbit,2h" has a latency of more than an hour'),
         ]:
             self.assert_says(self.plait("info", "--why", words), 2, f"plait info: {sentence}")
 

@@ -26,7 +26,7 @@ TEST(Link, ReadsABandwidthALatencyOrBoth) {
 TEST(Link, IsWrittenAsItIsRead) {
   for (const char* text : {"25gbit,5us", "400mbit,1ms", "1.21gbit,0us", "7us", "3gbit,1500ns"})
     EXPECT_EQ(name(parse_link(text)), text);
-  for (const double bytes : {1.0, 1.25, 1e9 / 3, 123456789.0, 3e300}) {
+  for (const double bytes : {1.0, 1.25, 1e9 / 3, 123456789.0, 3e14}) {
     const Link link = {.bytes_per_second = bytes, .latency_ns = 12'345};
     EXPECT_EQ(parse_link(name(link)), link) << name(link);
   }

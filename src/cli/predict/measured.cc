@@ -15,6 +15,7 @@
 #include "cli/bench/table.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
+#include "cli/predict/options.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/speech.h"
@@ -81,8 +82,6 @@ Number read_between(const Json& json, const char* key, Number least, Number most
   return number;
 }
 
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
-constexpr int kMostRanks = 4096;
 constexpr double kLongest = 1e9;  // milliseconds
 
 // What a measurement does not say is as plait bench has it where nobody says otherwise.
@@ -106,7 +105,7 @@ predict::Machine fitted(const Json& json, const predict::Problem& problem) {
   const Link link = read_link(json.at("link").get<std::string>());
   predict::Machine machine = {.device = predict::find_device("cpu"),
                               .network = {.link = link, .wiring = predict::Wiring::pairs},
-                              .ranks = read_between(json, "ranks", 1, kMostRanks)};
+                              .ranks = read_between(json, "ranks", 1, kMostPredictedRanks)};
   machine.device.launch = 0;
   machine.device.attained = machine.device.memory_share = 1;
   machine.device.peak_memory = std::numeric_limits<double>::infinity();

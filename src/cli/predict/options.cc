@@ -12,7 +12,6 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostRanks = 4096;
 constexpr std::int64_t kMostDrawn = 64;
 
 constexpr const char* kPurpose =
@@ -137,7 +136,7 @@ predict::Machine read_machine(const MachineWords& words, const char* ranks) {
   predict::Machine machine = {
       .device = predict::find_device(words.device),
       .network = predict::find_network(words.link.empty() ? usual_link(words.device) : words.link),
-      .ranks = static_cast<int>(read_number(ranks, words.ranks, 1, kMostRanks))};
+      .ranks = static_cast<int>(read_number(ranks, words.ranks, 1, kMostPredictedRanks))};
   if (!words.wiring.empty()) machine.network.wiring = read_wiring(words.wiring);
   if (!words.rate.empty()) {
     machine.device.peak_flops = read_rate("--rate", words.rate) * 1e12;

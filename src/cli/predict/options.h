@@ -12,6 +12,8 @@
 
 namespace plait::cli {
 
+inline constexpr int kMostPredictedRanks = 4096;
+
 // A modelled machine, as typed.
 struct MachineWords {
   std::string ranks = "8";

@@ -55,8 +55,8 @@ struct Wishes {
   std::string link = {};
   std::string threads = {};
   std::string backend = {};
-  std::string seconds = "2";
-  std::string plans = "10";
+  std::string seconds = {};
+  std::string plans = {};
   std::string cache = {};
   std::string json = {};
   bool profile = false;
@@ -187,10 +187,16 @@ void refuse_problems(const char* wish, const Wishes& wishes) {
                                              {"--out", &wishes.out},
                                              {"--wire", &wishes.wire},
                                              {"--weight", &wishes.weight},
-                                             {"--link", &wishes.link}};
+                                             {"--link", &wishes.link},
+                                             {"--seconds", &wishes.seconds},
+                                             {"--plans", &wishes.plans}};
+  const auto refuse = [&](std::string_view word) {
+    base::fail(Code::invalid_argument, wish, " is about no problem, and ", word, " is of one");
+  };
   for (const auto& [option, said] : words)
-    PLAIT_CHECK(said->empty(), wish, " is about no problem, and ", option, ' ', *said,
-                " is of one");
+    if (!said->empty()) refuse(base::sentence(option, ' ', *said));
+  if (wishes.missing) refuse("--missing");
+  if (wishes.no_sequence_parallel) refuse("--no-sequence-parallel");
 }
 
 // What is only shown needs nobody who would measure.
@@ -247,9 +253,10 @@ TuneOptions understand(const Wishes& wishes) {
   // As programs have it that are to find the plans.
   const Settings settings = load_settings();
   const PlanKey usual = read_usual(wishes, settings);
+  const std::string seconds = wishes.seconds.empty() ? "2" : wishes.seconds;
   TuneOptions options = {.threads = settings.threads,
                          .transport = wishes.transport,
-                         .effort = {.each = read_effort("", wishes.seconds).each},
+                         .effort = {.each = read_effort("", seconds).each},
                          .cache = wishes.cache.empty() ? settings.plan_cache : wishes.cache,
                          .files = {.json = wishes.json},
                          .profile_only = wishes.profile,
@@ -261,7 +268,8 @@ TuneOptions understand(const Wishes& wishes) {
                                  {"the machine's profile", profile_path(options.cache)},
                                  {"the shapes", wishes.sizes.shapes},
                                  {"the timeline", wishes.from}});
-  options.effort.plans = static_cast<std::size_t>(read_number("--plans", wishes.plans, 1, 200));
+  const std::string plans = wishes.plans.empty() ? "10" : wishes.plans;
+  options.effort.plans = static_cast<std::size_t>(read_number("--plans", plans, 1, 200));
   options.ranks = usual.world;
   if (!wishes.threads.empty()) options.threads = read_threads(wishes.threads);
   if (options.show || options.profile_only) {
