@@ -31,12 +31,12 @@ target_precompile_headers(plait_headers PRIVATE
   <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread>
   <vector>)
 
-# plait_compile_together(TARGET [APART ...]): several sources at a time, where a sanitizer is.
+# plait_compile_together(TARGET [APART ...]): several sources at a time, where a sanitizer is or the build is made once.
 #
 # What a source includes takes most of its compilation, and with a sanitizer twice as long as without. The other builds
 # show that each source includes what it needs.
 function(plait_compile_together target)
-  if(PLAIT_SANITIZE)
+  if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
     if(ARGN)
       set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -53,7 +53,10 @@ endfunction()
 function(plait_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES} ${ARG_APART})
-  plait_compile_together(plait_${name} ${ARG_APART})
+  # Without a sanitizer what is tested is what users get, who compile each source by itself.
+  if(PLAIT_SANITIZE)
+    plait_compile_together(plait_${name} ${ARG_APART})
+  endif()
   target_include_directories(plait_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(plait_${name} PUBLIC plait_flags ${ARG_LIBRARIES})

@@ -26,7 +26,7 @@ build_targets() {
 configure() {
   local stamp=build/$1/presets.stamp
   [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
-  cmake --preset "$1" && touch "$stamp"
+  cmake --preset "$1" ${CI:+-DPLAIT_COMPILE_TOGETHER=ON} && touch "$stamp"
 }
 
 # run_benches [NAME ARGS...]: the benches of one folder of bench/, or of all.

@@ -6,7 +6,17 @@ lint() {
   check documents check_documents || true
   check format check_format || true
   check 'shell scripts' check_shell || true
-  check clang-tidy tools/do/tidy.py --build build/release "$(tidy_scope)" || true
+  check clang-tidy tidy || true
+}
+
+# Where sources were compiled together, a build that is only configured says how each of them would be by itself.
+tidy() {
+  local build=build/release
+  if [[ -n ${CI:-} ]]; then
+    build=build/configured
+    cmake --preset release -B "$build" || return
+  fi
+  tools/do/tidy.py --build "$build" "$(tidy_scope)"
 }
 
 check_documents() {
