@@ -39,9 +39,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Keeps what the overlap benchmarks measured.")
     parser.add_argument("--folder", type=Path, default=KEPT, metavar="DIR",
                         help="where (default: docs/figures/overlap)")
-    effort = parser.add_mutually_exclusive_group()
-    effort.add_argument("--seconds", default="1", metavar="S", help="that a row was measured for, as run.sh was told")
-    effort.add_argument("--repeat", metavar="N", help="how often each was measured, where run.sh was told that")
+    words = parser.add_mutually_exclusive_group()
+    words.add_argument("--seconds", default="1", metavar="S", help="that each row was measured for, as run.sh was told")
+    words.add_argument("--repeat", metavar="N", help="how often each was measured, where run.sh was told that")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     arguments = parser.parse_args()
     effort = f"--repeat {arguments.repeat}" if arguments.repeat else f"--seconds {arguments.seconds}"

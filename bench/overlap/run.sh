@@ -109,7 +109,7 @@ measure_row() {
 }
 
 measure_worlds() {
-  local world split=$results/overlap_worlds.txt effort=(--repeat 5)
+  local world split=$results/overlap_worlds.txt
   # The file has k split over the ranks; where they gather rows, n is, and the two change places.
   case $1 in
     all-gather-matmul) awk '!/^#/ { print $1, $3, $2 }' "$worlds" >"$split" ;;
