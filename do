@@ -36,7 +36,8 @@ TEXT
 verb_demo() {
   need_packages build
   tell_of_first_build release
-  step 'build release' build release
+  # What it shows, and no more: the tests take longer to compile than all else.
+  step 'build release' build_targets release src/cli/plait bench/comm/exchange_demo
   build/release/src/cli/plait info
   build/release/bench/comm/exchange_demo
   exec bench/overlap/demo.sh

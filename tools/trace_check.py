@@ -178,6 +178,8 @@ def summarise(events):
             begin = nanoseconds(event["ts"])
             intervals[event["pid"], event["cat"]].append((begin, begin + nanoseconds(event["dur"])))
     for begin, end in flights(events):
+        if begin["cat"] == "compute":  # the name of a whole run, of which each part is counted
+            continue
         intervals[begin["pid"], "flight"].append((nanoseconds(begin["ts"]), nanoseconds(end["ts"])))
     everything = [interval for lane in intervals.values() for interval in lane]
     extent = max((e for _, e in everything), default=0) - min((b for b, _ in everything), default=0)

@@ -16,8 +16,8 @@ mlp=(matmul-all-reduce --m 512 --n 2048 --k 7168)
 attention=(all-gather-matmul --m 512 --n 2560 --k 2048)
 measure 'the end of the MLP, in shared memory: the transfer is work for the same cores' "${mlp[@]}"
 measure 'the end of the MLP, over an emulated link: the transfer needs no core' "${mlp[@]}" --link 10gbit,5us
-measure 'the begin of the attention, in shared memory' "${attention[@]}"
-measure 'the begin of the attention, over an emulated link' "${attention[@]}" --link 10gbit,5us
+measure 'the beginning of the attention, in shared memory' "${attention[@]}"
+measure 'the beginning of the attention, over an emulated link' "${attention[@]}" --link 10gbit,5us
 measure 'the end of the MLP, over a link as slow as the product: what there is to hide at most' "${mlp[@]}" \
   --link ratio=1 --html build/timeline.html
 cat <<'TEXT'

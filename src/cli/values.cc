@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -53,8 +55,10 @@ std::ifstream open_input(std::string_view option, const std::string& path) {
   std::error_code failure;
   PLAIT_CHECK(!std::filesystem::is_directory(path, failure), option, " ", path,
               " is a folder, not a file");
+  PLAIT_CHECK(!std::filesystem::is_character_file(path, failure), option, " ", path,
+              " is a device, not a file");
   std::ifstream file(path);
-  PLAIT_CHECK(file.is_open(), option, " ", path, " can't be read");
+  PLAIT_CHECK(file.is_open(), option, " ", path, " can't be read: ", std::strerror(errno));
   return file;
 }
 

@@ -189,6 +189,10 @@ class OperatorTest(CommandTest):
              "--link ratio=1: one rank has nothing to communicate"),
             ([*self.SIZE, "--transport", "shn"],
              "there is no transport shn; did you mean shm?; there are threads, shm, mpi"),
+            ([*self.SIZE, "--transport", "mpi"],
+             "ranks of the transport mpi are started by mpirun, as in mpirun -n 2 plait bench ..."),
+            ([*self.SIZE, "--link", "share=0.1"],
+             "--link share=0.1: a share is of a training step; an operator takes ratio=1, of its product"),
             ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: a ratio is a number above 0 and up to 1000"),
             ([*self.SIZE, "--schedule", "fast"],
              "--schedule fast is none of serial, pipelined, fused and all"),
@@ -196,7 +200,8 @@ class OperatorTest(CommandTest):
             ([*self.SIZE, "--weight", "s9"],
              "--weight s9 is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
              "s4:group=64"),
-            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read"),
+            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read: No such file or directory"),
+            (["--shapes", "/dev/zero"], "--shapes /dev/zero is a device, not a file"),
             ([*self.SIZE, "--shapes", "/nowhere/at/all"],
              "--shapes /nowhere/at/all says itself what --m, --n and --k would say"),
         ]:
@@ -218,6 +223,11 @@ class OperatorTest(CommandTest):
         self.assertRegex(result.stderr, r"^plait bench: there is no backend abacus; there are .*vector, .*reference\n$")
         found = self.json("all-reduce-matmul", *self.SIZE, "--backend", "reference", "--schedule", "serial")
         self.assertEqual(found["schedules"][0]["bits_equal"], True)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("8 8 8  # so far so good\n8 x 8\n")
+            file.flush()
+            self.assert_says(self.plait("bench", "matmul-all-reduce", "--shapes", file.name), 2,
+                             f"plait bench: --shapes {file.name}, line 2: x is not a whole number from 1 to 16777216")
         result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--schedule", "fused")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "plait bench: all_reduce_matmul has no fused schedule\n"))

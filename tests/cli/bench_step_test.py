@@ -84,6 +84,8 @@ class StepTest(CommandTest):
                 (["model", "bloom-7b", "--scale", "0"], "--scale 0 leaves nothing of the model"),
                 (["model", "bloom-7b", "--scale", "2"], "--scale 2 is not between 0 and 1"),
                 (["model", "bloom-7b", "--link", "share=1"], "--link share=1: a share is a number between 0 and 1"),
+                (["model", "bloom-7b", "--link", "ratio=1"],
+                 "--link ratio=1: a ratio is of an operator; a training step takes share=0.12, of the whole"),
                 (["layer"], "say which layer: column or row"),
                 (["layer", "column"], "which layer? --n and --k say how many outputs and inputs it has"),
                 (["layer", "row", "--n", "8", "--k", "8", "--json", "a", "--html", "a"],

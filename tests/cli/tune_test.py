@@ -304,7 +304,7 @@ class TuneTest(TuneCase):
             (["--op", "matmul", *SMALL], "--op matmul is no operator that has plans, such as matmul-all-reduce"),
             (["--model", "gpt"], "--model gpt is none of bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7b", "--n", 8], "--model llama2-7b says n and k itself"),
-            (["--from", "/nowhere"], "--from /nowhere can't be read"),
+            (["--from", "/nowhere"], "--from /nowhere can't be read: No such file or directory"),
             (["--show", "--profile"], "--show and --profile are two wishes"),
             (["--profile", "--m", 64], "--profile is about no problem, and --m 64 is of one"),
             (["--show", "--model", "llama2-7b"], "--show is about no problem, and --model llama2-7b is of one"),

@@ -112,7 +112,7 @@ TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
                  {});
 }
 
-// Rows of neighbours that have come are multiplied at once, but not across those of one who is late.
+// Rows of neighbours that have come are multiplied at once, but not across those of a late one.
 TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
   run_as_threads(
       5,

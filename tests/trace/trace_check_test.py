@@ -22,8 +22,8 @@ def span(begin, end, label="matmul", lane="compute", tid=1):
     return {"ph": "X", "name": label, "cat": lane, "pid": 0, "tid": tid, **times}
 
 
-def flight(phase, at, number="1"):
-    return {"ph": phase, "name": "chunk", "cat": "comm", "pid": 0, "tid": 2, "ts": at, "id2": {"local": number}}
+def flight(phase, at, number="1", lane="comm"):
+    return {"ph": phase, "name": "chunk", "cat": lane, "pid": 0, "tid": 2, "ts": at, "id2": {"local": number}}
 
 
 NAMES = [name(0, text="rank 0"), name(0, 1), name(0, 2, "comm"), name(0, 3, "wait")]
@@ -34,6 +34,7 @@ GOOD = NAMES + [
     span(10, 14, "next"),
     span(12, 20, "arrival", "wait", tid=3),
     flight("b", 1), flight("b", 2, "2"), flight("e", 9), flight("e", 9, "2"),
+    flight("b", 0, "3", "compute"), flight("e", 20, "3", "compute"),  # a run's name, which is no work
     {"ph": "i", "s": "t", "name": "posted", "cat": "comm", "pid": 0, "tid": 2, "ts": 3},
     {"ph": "C", "name": "in flight", "pid": 0, "ts": 3, "args": {"value": 2}},
 ]
@@ -108,7 +109,7 @@ class TraceCheck(unittest.TestCase):
             events = copy.deepcopy(GOOD)
             events[len(NAMES)][key] = value
             self.assertEqual(self.run_events(events).returncode, 1, f"{key}: {value}")
-        self.assert_refused(self.run_events(GOOD + [7]), "event 15 is not an object")
+        self.assert_refused(self.run_events(GOOD + [7]), f"event {len(GOOD)} is not an object")
 
     def test_spans_that_cross_are_refused(self):
         self.assert_refused(self.run_events(NAMES + [span(0, 5, "first"), span(4, 6, "second")]),

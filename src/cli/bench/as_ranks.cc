@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "cli/launch/words.h"
 #include "cli/values.h"
+#include "comm/emulated/link_clock.h"
+#include "comm/wait_policy.h"
 
 namespace plait::cli {
 namespace {
@@ -71,8 +73,14 @@ int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communi
   }
   if (place.launcher.empty()) {
     // So that it is said once, and not by every rank that is started in vain.
-    check_transport(wish.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("")
-                                           : wish.transport);
+    const std::string transport =
+        wish.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : wish.transport;
+    check_transport(transport);
+    PLAIT_CHECK(transport != "mpi",
+                "ranks of the transport mpi are started by mpirun, as in mpirun -n ", wish.ranks,
+                " plait ", command.empty() ? "bench" : command[0], " ...");
+    comm::link_from_environment();
+    comm::wait_policy_from_environment();
     std::vector<std::string> launch = {"-n", std::to_string(wish.ranks), "--", "/proc/self/exe"};
     launch.insert(launch.end(), command.begin(), command.end());
     return status_of_ranks(run(launch));

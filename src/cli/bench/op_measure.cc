@@ -21,6 +21,7 @@ constexpr Effort kFew = {.repetitions = 3};
 
 // What can't be told from noise is not divided by.
 constexpr double kNoise = 0.02;
+constexpr double kMostHidden = 1.5;
 
 // Over which the collective takes `ratio` times the product, or nearly: what the tables say is
 // measured once more.
@@ -86,6 +87,9 @@ std::optional<double> OpMeasurement::efficiency(double time, double beside) cons
   if (!link && transport != "mpi") return std::nullopt;
   const double hidden_at_best = beside - ideal();
   if (hidden_at_best < kNoise * beside) return std::nullopt;
+  // The shorter one is all that there is to hide: more is of another moment.
+  if (hidden_at_best > kMostHidden * std::min(product.median, collective.median))
+    return std::nullopt;
   return (beside - time) / hidden_at_best;
 }
 

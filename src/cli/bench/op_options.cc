@@ -104,6 +104,8 @@ void add_options(Options& options, Wishes& wishes, OpVerb verb) {
 LinkWish read_link(const std::string& text) {
   constexpr std::string_view kRatio = "ratio=";
   if (text.empty()) return {};
+  PLAIT_CHECK(!text.starts_with("share="), "--link ", text,
+              ": a share is of a training step; an operator takes ratio=1, of its product");
   if (!text.starts_with(kRatio)) return {.link = parse_link(text)};
   const auto ratio = base::parse_number(std::string_view(text).substr(kRatio.size()));
   PLAIT_CHECK(ratio && *ratio > 0 && *ratio <= kLargestRatio, "--link ", text,

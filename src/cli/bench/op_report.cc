@@ -14,13 +14,14 @@
 namespace plait::cli {
 namespace {
 
-// The fastest plan, in a sentence.
+// The fastest plan, in a sentence, where there are several.
 std::string show_best(const OpMeasurement& result) {
+  if (result.plans.size() == 1) return "";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),
       [](const PlanTimes& a, const PlanTimes& b) { return a.times.median < b.times.median; });
-  if (best == result.plans.begin()) return "No plan is faster than the serial one here.\n";
-  std::string text = fmt::format("The plan \"{}\" is {:.2f} times as fast as serial",
+  if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
+  std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
   const auto efficiency = result.efficiency(*best);
   // More than all is noise: what they are alone fell into slower moments.
@@ -65,7 +66,7 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
                efficiency ? fmt::format("{:.2f}", *efficiency) : "-",
                one.bits_equal ? "equal" : "DIFFER"});
   }
-  return text + table.text() + '\n' + show_best(result);
+  return text + table.text() + show_best(result);
 }
 
 nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result) {

@@ -28,14 +28,15 @@ std::vector<OpSize> read_shapes_file(const std::string& path) {
   std::ifstream file = open_input("--shapes", path);
   std::vector<OpSize> sizes;
   std::string line;
-  while (std::getline(file, line)) {
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string place = base::sentence("--shapes ", path, ", line ", number, ":");
     line = line.substr(0, line.find('#'));
     std::istringstream words(line);
     std::vector<std::int64_t> numbers;
     std::string word;
-    while (words >> word) numbers.push_back(read_number("--shapes", word, 1, kLargestSize));
+    while (words >> word) numbers.push_back(read_number(place, word, 1, kLargestSize));
     if (numbers.empty()) continue;
-    PLAIT_CHECK(numbers.size() == 3, "--shapes ", path, ": \"", line, "\" is not m n k");
+    PLAIT_CHECK(numbers.size() == 3, place, " \"", line, "\" is not m n k");
     sizes.push_back({numbers[0], numbers[1], numbers[2]});
   }
   PLAIT_CHECK(!sizes.empty(), "--shapes ", path, " has no line of m n k");

@@ -68,10 +68,11 @@ Interval Recording::run(std::string_view name, const std::function<void()>& call
   std::array<Interval, kRuns> runs = {};
   for (Interval& one : runs) {
     barrier(comm_);
-    const Span span(&trace_, Lane::compute, trace_.intern(name));
     const base::Nanoseconds begin = base::now();
     call();
     one = {.begin = begin, .end = base::now()};
+    // No span: what the run waits for is no computing.
+    trace_.flight(Lane::compute, trace_.intern(name), one);
   }
   for (Interval& one : runs) one = of_all(one, comm_);
   std::sort(runs.begin(), runs.end(),

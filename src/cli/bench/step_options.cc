@@ -102,6 +102,8 @@ void add_common_options(Options& options, Wishes& wishes) {
 ShareWish read_link(const std::string& text) {
   constexpr std::string_view kShare = "share=";
   if (text.empty()) return {};
+  PLAIT_CHECK(!text.starts_with("ratio="), "--link ", text,
+              ": a ratio is of an operator; a training step takes share=0.12, of the whole");
   if (!text.starts_with(kShare)) return {.link = parse_link(text)};
   const auto share = base::parse_number(std::string_view(text).substr(kShare.size()));
   PLAIT_CHECK(share && *share > 0 && *share < 1, "--link ", text,

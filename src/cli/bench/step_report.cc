@@ -36,10 +36,11 @@ std::string show_best(const StepMeasurement& result) {
       result.plans.begin(), result.plans.end(),
       [](const StepTimes& a, const StepTimes& b) { return a.times.median < b.times.median; });
   if (result.comm_share() < kNoise)
-    return "There is next to no exposed communication here to be hidden.\n";
-  if (best == result.plans.begin()) return "No plan is faster than the serial one here.\n";
-  const std::string gains =
-      fmt::format("The plan \"{}\" gains {:.1f} %", name(best->plan), percent(result.gain(*best)));
+    return "\nThere is next to no exposed communication here to be hidden.\n";
+  if (result.plans.size() == 1) return "";
+  if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
+  const std::string gains = fmt::format("\nThe plan \"{}\" gains {:.1f} %", name(best->plan),
+                                        percent(result.gain(*best)));
   const double of_all = result.gain(*best) / result.amdahl_gain();
   // What is more fell into quieter moments than the products alone.
   if (of_all > 1) return gains + ": all that Amdahl's law allows, and some noise.\n";
@@ -91,7 +92,7 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
                one.peak > 0 ? base::show_bytes(static_cast<double>(one.peak)) : "-",
                one.bits_equal ? "equal" : "DIFFER"});
   }
-  return text + table.text() + '\n' + show_best(result);
+  return text + table.text() + show_best(result);
 }
 
 nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasurement& result) {

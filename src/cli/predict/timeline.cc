@@ -46,7 +46,7 @@ void append(trace::RankRecords& all, const trace::RankRecords& one, std::int64_t
   }
 }
 
-// Plan behind plan on one axis, each inside of a span with its name.
+// Plan behind plan on one axis, each below a flight with its name.
 void write_for_perfetto(const OpPredictOptions& options, const std::vector<PlanRecords>& plans) {
   std::vector<std::vector<std::byte>> packs;
   for (int rank = 0; rank < options.machine.ranks; ++rank) {
@@ -55,7 +55,7 @@ void write_for_perfetto(const OpPredictOptions& options, const std::vector<PlanR
     for (std::size_t i = 0; i < plans.size(); ++i) {
       append(all, plans[i].ranks[static_cast<std::size_t>(rank)], from);
       all.labels.push_back(name(options.plans[i]));
-      all.records.push_back({.kind = trace::Kind::span,
+      all.records.push_back({.kind = trace::Kind::flight,
                              .lane = Lane::compute,
                              .thread = 0,
                              .label = static_cast<std::uint32_t>(all.labels.size() - 1),
