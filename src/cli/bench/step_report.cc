@@ -79,7 +79,8 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
                                      show_time(options.stand_in / (1 + options.stand_in) *
                                                result.products.median))
                        : "",
-      show_time(result.serial()), percent(result.comm_share()), percent(result.amdahl_gain()));
+      show_time(result.serial()), percent(std::max(result.comm_share(), 0.0)),
+      percent(std::max(result.amdahl_gain(), 0.0)));
   Table table({"plan", "step", "min", "max", "forward", "exposed", "gain", "tokens/s",
                "peak memory", "bits"},
               /*left=*/1);
