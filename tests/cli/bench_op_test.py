@@ -221,6 +221,10 @@ class OperatorTest(CommandTest):
         result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--backend", "abacus")
         self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, r"^plait bench: there is no backend abacus; there are .*vector, .*reference\n$")
+        if "amx_tile" not in Path("/proc/cpuinfo").read_text():
+            result = self.plait("bench", "all-reduce-matmul", *self.SIZE, "--backend", "amx")
+            self.assertEqual(result.returncode, 2)
+            self.assertRegex(result.stderr, r"^plait bench: matmul: backend amx can't do .*: .*AMX.*\n$")
         found = self.json("all-reduce-matmul", *self.SIZE, "--backend", "reference", "--schedule", "serial")
         self.assertEqual(found["schedules"][0]["bits_equal"], True)
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:

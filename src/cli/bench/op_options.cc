@@ -9,6 +9,8 @@
 #include "cli/bench/op_sizes.h"
 #include "cli/options.h"
 #include "cli/values.h"
+#include "plait/gemm.h"
+#include "plait/quantized.h"
 
 namespace plait::cli {
 namespace {
@@ -113,6 +115,21 @@ LinkWish read_link(const std::string& text) {
   return {.ratio = *ratio};
 }
 
+// Said once of the whole problem, and not by each rank of its share.
+void check_backend(const OpBenchOptions& options) {
+  if (options.backend.empty()) return;
+  for (const OpSize& size : options.sizes) {
+    select_gemm({.m = size.m,
+                 .n = size.n,
+                 .k = size.k,
+                 .x = options.x,
+                 .weight = parse_dtype(options.weight).value_or(options.x),
+                 .out = options.out,
+                 .quant = parse_quant_scheme(options.weight)},
+                {.backend = options.backend});
+  }
+}
+
 OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   OpBenchOptions options;
   options.op = op;
@@ -129,6 +146,7 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   options.waits = wishes.waits;
   if (!wishes.threads.empty()) options.threads = read_threads(wishes.threads);
   options.backend = read_backend(wishes.backend);
+  check_backend(options);
   options.plans = read_plans(op, wishes.plan, usual_parts(verb));
   options.effort = read_effort(wishes.repeat, wishes.seconds);
   options.files = wishes.files;

@@ -5,7 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+#include "base/text.h"
 #include "cli/bench/progress.h"
+#include "cli/host/memory.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
@@ -13,6 +16,16 @@
 
 namespace plait::cli {
 namespace {
+
+// What each rank keeps of each other one: as much as was seen of all-reduces, which keep the most.
+constexpr double kBytesOfAPair = 1100;
+
+void check_memory(int ranks) {
+  const double needed = kBytesOfAPair * ranks * ranks;
+  const auto available = static_cast<double>(read_memory().available);
+  PLAIT_CHECK(needed <= available, "--ranks ", ranks, " may take ", base::show_bytes(needed),
+              " to predict, and there is ", base::show_bytes(available));
+}
 
 OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
                            std::vector<PlanRecords>& records) {
@@ -52,6 +65,7 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options,
 int predict_operator(Operator op, Words words) {
   const auto options = read_op_predict_options(op, words);
   if (!options) return kDone;
+  check_memory(options->machine.ranks);
   check_writable(options->files);
   std::vector<OpPrediction> predictions;
   for (const OpSize& size : options->sizes) {
