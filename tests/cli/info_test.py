@@ -31,7 +31,7 @@ class InfoTest(InfoCase):
     def test_json_has_every_key(self):
         found = self.json()
         self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place",
-                                       "settings", "unknown_settings", "transports", "backends"])
+                                       "settings", "unknown_settings", "refused_settings", "transports", "backends"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
                          ["model", "packages", "cores", "cpus", "features", "caches"])
@@ -93,6 +93,17 @@ class InfoTest(InfoCase):
             del self.environment[name]
         self.assertEqual(self.json()["settings"], {})
         self.assertIn("\nSettings    no variable PLAIT_... is set\n", self.plait("info").stdout)
+        for name, value, sentence in [
+            ("PLAIT_PLAN", "fuzed", "PLAIT_PLAN=fuzed: fuzed is neither a schedule"),
+            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, mpi"),
+            ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
+            ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
+        ]:
+            self.environment[name] = value
+            self.assertIn(f"{name}={value}\n              refused: {sentence}", self.plait("info").stdout)
+            self.assertIn(sentence, self.json()["refused_settings"])
+            del self.environment[name]
+        self.assertEqual(self.json()["refused_settings"], "")
         self.environment |= {"PLAIT_TIMEOUT": "5s", "PLAIT_LINK": "1gbit,5us", "PLAITED": "no"}
         self.assertEqual(self.json()["settings"], {"PLAIT_LINK": "1gbit,5us", "PLAIT_TIMEOUT": "5s"})
         self.assertIn("\nSettings    PLAIT_LINK=1gbit,5us\n            PLAIT_TIMEOUT=5s\n",

@@ -42,11 +42,11 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
   std::vector<OpMeasurement> results;
   for (const OpSize& size : options.sizes) {
     results.push_back(measure(options, size, comm));
+    const bool speaks = comm.rank() == 0 && !options.files.silences();
+    if (speaks && results.size() > 1) answer("\n");
+    if (speaks) answer(show_text(options, results.back()));
     trace(options, results.back(), comm);
-    if (comm.rank() != 0 || options.files.silences()) continue;
-    if (results.size() > 1) answer("\n");
-    answer(show_text(options, results.back()));
-    answer(options.files.show());
+    if (speaks) answer(options.files.show());
   }
   if (comm.rank() == 0) options.files.write_json(show_json(options, results));
   for (const OpMeasurement& result : results) {

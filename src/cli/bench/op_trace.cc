@@ -29,10 +29,11 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
       intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pace); }));
     }
   }
+  std::vector<trace::RankRecords> ranks;
+  if (options.files.draws()) ranks = recording.collect();
+  // From here on rank 0 alone may fail, and nobody waits for it.
   if (!options.files.trace.empty()) write_timeline(options.files.trace, recording.trace(), comm);
-  if (!options.files.draws()) return;
-  const std::vector<trace::RankRecords> ranks = recording.collect();
-  if (comm.rank() != 0) return;
+  if (comm.rank() != 0 || !options.files.draws()) return;
   report::Timeline timeline = {
       .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.op), result.size.m,
                            result.size.n, result.size.k, name(options.x), options.weight),

@@ -14,11 +14,6 @@
 namespace plait::cli {
 namespace {
 
-void tell(const StepOptions& options, const StepMeasurement& result) {
-  if (!options.files.silences()) answer(show_text(options, result) + options.files.show());
-  options.files.write_json(show_json(options, result));
-}
-
 // Rank 0 speaks.
 int be_rank(StepOptions options, Communicator& comm) {
   // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is.
@@ -29,8 +24,11 @@ int be_rank(StepOptions options, Communicator& comm) {
   });
   if (refusal) return exit_status(*refusal);
   const StepMeasurement result = measure(options, comm);
+  const bool speaks = comm.rank() == 0 && !options.files.silences();
+  if (speaks) answer(show_text(options, result));
   trace(options, result, comm);
-  if (comm.rank() == 0) tell(options, result);
+  if (speaks) answer(options.files.show());
+  if (comm.rank() == 0) options.files.write_json(show_json(options, result));
   for (const StepTimes& one : result.plans) {
     if (!one.bits_equal) return kCheckFailed;
   }

@@ -182,10 +182,11 @@ void trace(const StepOptions& options, const StepMeasurement& result, Communicat
       intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pause); }));
     }
   }
+  std::vector<trace::RankRecords> ranks;
+  if (options.files.draws()) ranks = recording.collect();
+  // From here on rank 0 alone may fail, and nobody waits for it.
   if (!options.files.trace.empty()) write_timeline(options.files.trace, recording.trace(), comm);
-  if (!options.files.draws()) return;
-  const std::vector<trace::RankRecords> ranks = recording.collect();
-  if (comm.rank() != 0) return;
+  if (comm.rank() != 0 || !options.files.draws()) return;
   report::Timeline timeline = {.title = show_step(options),
                                .subtitle = show_place(result),
                                .product = static_cast<std::int64_t>(result.products.median),

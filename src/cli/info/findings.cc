@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/env.h"
 #include "cli/info/variables.h"
+#include "cli/values.h"
+#include "comm/emulated/link_clock.h"
 #include "comm/transports.h"
+#include "comm/wait_policy.h"
 #include "plait/error.h"
 #include "plait/gemm.h"
+#include "plan/settings/load.h"
 
 namespace plait::cli {
 namespace {
@@ -39,6 +44,19 @@ std::vector<BackendFinding> find_backends() {
   return backends;
 }
 
+// What programs would hear that read the settings and connect.
+std::string why_refused() {
+  try {
+    plan::load(plan::process_environment());
+    check_transport(base::env("PLAIT_TRANSPORT").value_or(""));
+    comm::link_from_environment();
+    comm::wait_policy_from_environment();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
 
 Findings find_out() {
@@ -59,6 +77,7 @@ Findings find_out() {
     if (const std::string why = why_unknown(variable); !why.empty())
       findings.unknown[variable] = why;
   }
+  findings.refused = why_refused();
   for (const comm::TransportEntry& entry : comm::transports()) {
     findings.transports.push_back(
         {.name = entry.name, .summary = entry.summary, .refusal = entry.available().refusal});

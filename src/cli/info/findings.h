@@ -38,6 +38,7 @@ struct Findings {
   std::string misplaced;  // why the environment's place cannot be read; empty: it can
   std::map<std::string, std::string> settings;  // variables that are set, see find_variables()
   std::map<std::string, std::string> unknown;  // those of them that nobody reads, and why_unknown()
+  std::string refused;  // the first of those values that whoever reads it refuses; empty: none
   std::vector<TransportFinding> transports;
   std::vector<BackendFinding> backends;  // of products, best first
 };

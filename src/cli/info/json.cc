@@ -95,6 +95,7 @@ Json show_json(const Findings& findings) {
           {"place", place_json(findings)},
           {"settings", findings.settings},
           {"unknown_settings", findings.unknown},
+          {"refused_settings", findings.refused},
           {"transports", std::move(transports)},
           {"backends", std::move(backends)}};
 }

@@ -76,6 +76,8 @@ std::string setting_lines(const Findings& findings) {
     if (const auto why = findings.unknown.find(name); why != findings.unknown.end())
       lines += labelled("", fmt::format("  {}", why->second));
   }
+  if (!findings.refused.empty())
+    lines += labelled("", fmt::format("  refused: {}", findings.refused));
   return lines;
 }
 
