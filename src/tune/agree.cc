@@ -17,6 +17,14 @@ std::string described(std::string_view text) {
   return lines > 0 ? base::sentence("of ", lines, " lines") : base::sentence('"', text, '"');
 }
 
+// ", the first different line being 3", where there are several.
+std::string first_difference(std::string_view a, std::string_view b) {
+  const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  if (std::count(a.begin(), a.end(), '\n') == 0) return "";
+  return base::sentence(", the first different line being ",
+                        1 + std::count(a.begin(), differs, '\n'));
+}
+
 }  // namespace
 
 double slowest(double nanoseconds, Communicator& comm) {
@@ -55,14 +63,14 @@ std::optional<std::string> agree_on(std::string_view what, const std::optional<s
   const std::vector<std::string> all = gather_text(mine ? "=" + *mine : "", comm);
   int first = -1;
   for (int rank = 0; rank < comm.world(); ++rank) {
-    const std::string& theirs = all[static_cast<std::size_t>(rank)];
-    if (theirs.empty()) continue;
+    if (all[static_cast<std::size_t>(rank)].empty()) continue;
     if (first < 0) first = rank;
-    const std::string& ours = all[static_cast<std::size_t>(first)];
+    const auto theirs = std::string_view(all[static_cast<std::size_t>(rank)]).substr(1);
+    const auto ours = std::string_view(all[static_cast<std::size_t>(first)]).substr(1);
     if (theirs == ours) continue;
     base::fail(Code::mismatch, "automatic_plans: ranks ", first, " and ", rank, " have different ",
-               what, ", ", described(std::string_view(ours).substr(1)), " and ",
-               described(std::string_view(theirs).substr(1)), ": all ranks need the same, or none");
+               what, ", ", described(ours), " and ", described(theirs),
+               first_difference(ours, theirs), ": all ranks need the same, or none");
   }
   if (first < 0) return std::nullopt;
   return all[static_cast<std::size_t>(first)].substr(1);

@@ -60,7 +60,7 @@ TEST(Agreement, IsRefusedOnEveryRankWhereTwoDiffer) {
             expect_error(Code::mismatch, [&] { agree_on("plan caches", mine, comm); });
         EXPECT_TRUE(contains(error.what(),
                              "ranks 1 and 2 have different plan caches, "
-                             "of 1 lines and of 2 lines"))
+                             "of 1 lines and of 2 lines, the first different line being 2: "))
             << error.what();
         const Error words = expect_error(
             Code::mismatch, [&] { agree_on("wishes", comm.rank() == 2 ? "no" : "yes", comm); });
