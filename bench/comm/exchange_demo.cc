@@ -124,7 +124,7 @@ int run(int argc) {
     return 2;
   }
   std::cout << fmt::format(
-      "\nTwo ranks exchange chunks through plait's mailboxes in shared memory ({}):\n\n",
+      "\nTwo ranks exchange chunks through plait's mailboxes in shared memory.\n{}\n\n",
       this_machine().processor);
   print_mailbox();
   print_link();
