@@ -43,12 +43,11 @@ std::vector<Share> shares_of(const Share& own, Communicator& comm) {
 
 }  // namespace
 
-Linear::Linear(Shared shared, const LinearWeight& weight, Communicator& comm,
-               const LinearOptions& options)
+Linear::Linear(Shared shared, const LinearWeight& weight, Communicator& comm, LinearOptions options)
     : shared_(shared),
       weight_(weight),
       comm_(comm),
-      options_(options),
+      options_(std::move(options)),
       sizes_{.outputs = ops::n_of(weight.weight), .inputs = ops::k_of(weight.weight)} {
   nn::check_weight(who(), weight, sizes_);
   check_operators();

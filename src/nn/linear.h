@@ -26,8 +26,7 @@ class Linear {
   // Which size of the weight the ranks share out.
   enum class Shared { outputs, inputs };
 
-  Linear(Shared shared, const LinearWeight& weight, Communicator& comm,
-         const LinearOptions& options);
+  Linear(Shared shared, const LinearWeight& weight, Communicator& comm, LinearOptions options);
 
   Communicator& comm() const { return comm_; }
   const LinearOptions& options() const { return options_; }
