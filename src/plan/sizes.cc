@@ -34,7 +34,7 @@ constexpr std::int64_t kEnoughInMemory = 8;
 // long before it is read, and ranks that read theirs at the same time share what memory gives; but
 // a weight of few columns stays in a cache, or takes no longer than the rows do.
 constexpr std::int64_t kLeastRows = 32;
-constexpr std::int64_t kLeastRowsInMemory = 128;
+constexpr std::int64_t kLeastRowsInMemory = 256;
 constexpr std::int64_t kColumnsPerRow = 8;
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {

@@ -57,13 +57,14 @@ TEST(Sizes, OneStepIsForFewSumsOfFewRanks) {
 TEST(Sizes, FewRowsAreGatheredBeforeAWeightIsReadForThem) {
   for (const bool linked : {false, true}) {
     EXPECT_TRUE(gathers_all_first({.m = 63, .n = 4096}, 2, linked)) << linked;
-    EXPECT_FALSE(gathers_all_first({.m = 256, .n = 4096}, 2, linked)) << linked;
+    EXPECT_FALSE(gathers_all_first({.m = 512, .n = 4096}, 2, linked)) << linked;
     EXPECT_FALSE(gathers_all_first({.m = 64, .n = 64}, 2, linked)) << linked;  // a small weight
     EXPECT_TRUE(gathers_all_first({.m = 0, .n = 0}, 2, linked)) << linked;
   }
   // Over a link they come too late; in memory a few more are worth waiting for.
   EXPECT_FALSE(gathers_all_first({.m = 64, .n = 4096}, 2, true));
   EXPECT_TRUE(gathers_all_first({.m = 128, .n = 4096}, 2, false));
+  EXPECT_TRUE(gathers_all_first({.m = 511, .n = 4096}, 2, false));
   EXPECT_TRUE(gathers_all_first({.m = 512, .n = 4096}, 8, false));
   EXPECT_FALSE(
       gathers_all_first({.m = 512, .n = 3520}, 8, false));  // many rows beside so few columns
