@@ -60,14 +60,15 @@ class Results:
         self.measured = {}  # by day, processor and effort: of what
         fresh = [file for file in files if file.stem.startswith("overlap_")]
         groups = keep.read(fresh)
+        replacing = {}
         for file in files:
             if file in fresh:
                 continue
             kept = json.loads(file.read_text(encoding="utf-8"))
-            groups[kept["section"], kept["kind"]] = kept["rows"]
+            replacing.setdefault((kept["section"], kept["kind"]), []).extend(kept["rows"])
             when = f"{kept['date']}, {kept['processor']}, `{kept['effort']}`"
             self.measured.setdefault(when, []).append(f"{SECTIONS[kept['section']]} in {kept['kind']}")
-        for (section, _), rows in sorted(groups.items()):
+        for (section, _), rows in sorted((groups | replacing).items()):
             getattr(self, section).extend(rows)
 
     def conditions(self) -> str:
