@@ -167,7 +167,8 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
-    state->set_hosts(hosts_);
+    // No more than it has ranks: a problem on more could not be read again.
+    state->set_hosts(std::min(hosts_, static_cast<int>(members.size())));
     try {
       state->open(std::move(view));
     } catch (const Error& error) {

@@ -98,7 +98,7 @@ class Communicator::State {
     trace_ = trace;
     group().set_trace(trace);
   }
-  // That the ranks of the first group, of which this one is a part, were on.
+  // That the ranks of the first group were on, of which this one is a part; at most one a rank.
   int hosts() const { return hosts_; }
   void set_hosts(int hosts) { hosts_ = hosts; }
   bool shares_clock() const { return transport_->shares_clock(); }

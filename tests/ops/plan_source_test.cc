@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/state.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"
 
@@ -68,6 +69,23 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    EXPECT_FALSE(key.link);
                    EXPECT_EQ(parse_plan_key(name(key)), key);
                    EXPECT_EQ(ready.plan(), table.find(key));
+                 },
+                 {});
+}
+
+// A pair that many hosts' ranks were split into is on two of them at most.
+TEST(APlanSource, HearsOfNoMoreHostsThanRanks) {
+  run_as_threads(4,
+                 [](Communicator& comm) {
+                   comm.state().set_hosts(4);
+                   std::optional<Communicator> pair = comm.split(comm.rank() / 2, comm.rank());
+                   ASSERT_TRUE(pair);
+                   const OpProblem problem(Operator::matmul_all_reduce, 40, *pair);
+                   const Table table;
+                   prepare(problem.desc(), problem.packed, *pair, {.plans = &table});
+                   ASSERT_EQ(table.asked.size(), 1U);
+                   EXPECT_EQ(table.asked[0].hosts, 2);
+                   EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
                  },
                  {});
 }
