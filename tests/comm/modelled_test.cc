@@ -215,7 +215,7 @@ TEST(ModelledWorld, IsTheSameEveryTime) {
     world.run([](Communicator& comm) {
       std::vector<float> some(10'000 + static_cast<std::size_t>(comm.world()));
       for (int i = 0; i < 3; ++i) {
-        clock_of(comm).spend(comm.rank() * 1000);
+        clock_of(comm).spend(comm.rank() * base::kMicrosecond);
         all_reduce({some.data(), some.size()}, comm);
       }
     });

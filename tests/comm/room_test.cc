@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "plait/error.h"
+
 namespace plait::comm::threads {
 namespace {
 
@@ -26,6 +28,21 @@ TEST(Room, ForgetsTheRoomsOfEarlierSplits) {
       }
     });
   }
+}
+
+// Whoever leaves a meeting first may have ended the group before the last knows that all came.
+TEST(Room, AMeetingThatAllCameToIsNotRefused) {
+  const auto room = std::make_shared<Room>(2);
+  std::jthread other;
+  const auto watch = [&](int peer) {
+    if (other.joinable()) return;
+    other = std::jthread([&, peer] { room->meet(peer, {"late", {}}, 30 * base::kSecond, {}); });
+    other.join();
+    throw Error(Code::mismatch, "the next call went wrong", peer);
+  };
+  const auto gifts = room->meet(0, {"early", {}}, 30 * base::kSecond, watch);
+  ASSERT_EQ(gifts.size(), 2U);
+  EXPECT_EQ(gifts[1].bytes, "late");
 }
 
 }  // namespace

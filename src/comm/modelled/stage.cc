@@ -86,8 +86,8 @@ Slots& World::Stage::slots(const Which& which, const MailboxDesc& desc) {
 }
 
 void World::Stage::end(End end, const Failure& failure) {
-  std::optional<Failure>& record = ends_[static_cast<std::size_t>(end)];
-  if (!record) record = failure;
+  std::vector<Failure>& record = records_[static_cast<std::size_t>(end)];
+  if (record.empty()) record.push_back(failure);
   wake_all(0);
 }
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -53,8 +52,10 @@ class World::Stage {
   Slots& slots(const Which& which, const MailboxDesc& desc);
 
   // How the whole group ends; the first record of each kind stands.
-  bool has_ended(End end) const { return ends_[static_cast<std::size_t>(end)].has_value(); }
-  const Failure& record_of(End end) const { return *ends_[static_cast<std::size_t>(end)]; }
+  bool has_ended(End end) const { return !records_[static_cast<std::size_t>(end)].empty(); }
+  const Failure& record_of(End end) const {
+    return records_[static_cast<std::size_t>(end)].front();
+  }
   void end(End end, const Failure& failure);
   void raise_if_ended() const;
 
@@ -75,7 +76,7 @@ class World::Stage {
   std::set<std::pair<Nanoseconds, int>> agenda_;  // who goes on when
   std::shared_ptr<Meeting> meeting_;
   std::map<Which, std::unique_ptr<Slots>> slots_;
-  std::array<std::optional<Failure>, kEnds> ends_;
+  std::array<std::vector<Failure>, kEnds> records_;  // one at most of each kind
 };
 
 }  // namespace plait::comm::modelled

@@ -127,6 +127,7 @@ base::Nanoseconds World::end() const {
 
 std::vector<trace::RankRecords> World::take_records() {
   std::vector<trace::RankRecords> all;
+  all.reserve(static_cast<std::size_t>(stage_->world()));
   for (int rank = 0; rank < stage_->world(); ++rank)
     all.push_back(stage_->seat(rank).take_records());
   return all;

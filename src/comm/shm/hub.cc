@@ -25,10 +25,35 @@ constexpr char kData = '+';
 constexpr Nanoseconds kGrace =
     base::kSecond;  // the others wait longer than rank 0, to hear its verdict
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+constexpr Nanoseconds kUnderWay = 100 * base::kMillisecond;
 
 void look(const Rendezvous::Watch& watch, int peer) {
   if (watch) watch(peer);
 }
+
+// Rank 0 sends what all have brought to one rank after another, and the first to hear of it may
+// have ended the group before the last does. To the others a refusal counts when nothing has come
+// for a while after it: a meeting that took place took place for all.
+class PatientWatch {
+ public:
+  PatientWatch(const Rendezvous::Watch& watch, int rank)
+      : watch_(watch), patience_(rank == 0 ? 0 : kUnderWay) {}
+
+  void look(int peer) {
+    try {
+      shm::look(watch_, peer);
+    } catch (...) {
+      const Nanoseconds now = base::now();
+      if (refused_at_ == 0) refused_at_ = now;
+      if (now - refused_at_ >= patience_) throw;
+    }
+  }
+
+ private:
+  const Rendezvous::Watch& watch_;
+  Nanoseconds patience_;
+  Nanoseconds refused_at_ = 0;
+};
 
 // The sockets of a process close a moment before it has ended. Whoever tells of its death waits for
 // that: the others, who see only him leave, would take him for the one to blame.
@@ -183,6 +208,7 @@ std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
 }
 
 Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
+  PatientWatch patient(watch, rank());
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(sockets_[from], message);
@@ -190,8 +216,8 @@ Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
       if (is_failure(message.bytes)) raise_failure(message.bytes);
       return message;
     }
-    look(watch, from);  // also before it is blamed: it may have gone because the group had failed
     if (delivery == Delivery::closed) lose(from, watch);
+    patient.look(from);
     const Nanoseconds now = base::now();
     if (now >= deadline) {
       refuse(Code::timeout, from,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -40,6 +41,19 @@ std::vector<int> Room::absent() const {
   return ranks;
 }
 
+namespace {
+
+std::exception_ptr refusal_of(const Rendezvous::Watch& watch, int peer) noexcept {
+  try {
+    if (watch) watch(peer);
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
 std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeout,
                                    const Rendezvous::Watch& watch) {
   std::unique_lock lock(mutex_);
@@ -60,9 +74,11 @@ std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeou
     const auto gone = std::find_if(late.begin(), late.end(), [&](int peer) { return left_[peer]; });
     // Before anybody is blamed: it may have left because the group had failed.
     lock.unlock();
-    if (watch) watch(late.front());
+    const std::exception_ptr refusal = refusal_of(watch, late.front());
     lock.lock();
+    // All have come meanwhile: what the others did afterwards is for the next call to tell.
     if (meeting_ != meeting) break;
+    if (refusal != nullptr) std::rethrow_exception(refusal);
     if (gone != late.end()) {
       throw Error(Code::peer_lost,
                   base::sentence("rank ", rank, " waits to meet rank ", *gone,
