@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "gemm/kernel_fixture.h"
@@ -138,42 +137,6 @@ TEST_P(Kernel, KeepsNotANumberInItsRow) {
     ASSERT_EQ(after[col], before[col]);
     ASSERT_TRUE(std::isnan(after[kPanelColumns + col]));
     ASSERT_EQ(after[2 * kPanelColumns + col], before[2 * kPanelColumns + col]);
-  }
-}
-
-TEST_P(Kernel, ServesManyThreadsAtOnce) {
-  const Sums want = product({0, max_rows()});
-  const auto rows = packed_rows({0, max_rows()}, {0, kDepth});
-  const auto panel = packed_panel({0, kDepth});
-  std::vector<int> wrong(4, 0);
-  std::vector<std::thread> threads;
-  threads.reserve(wrong.size());
-  for (int& mine : wrong) {
-    threads.emplace_back([&, this] {
-      const Fenced place(want.size() * sizeof(float));
-      auto* sums = reinterpret_cast<float*>(place.data());
-      kernel_->begin();
-      for (int i = 0; i < 50; ++i) {
-        kernel_->multiply(call_of(*rows, *panel, {0, kDepth}, sums));
-        mine += same_bits(want, sums) ? 0 : 1;
-      }
-      kernel_->end();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, std::vector<int>(4, 0));
-}
-
-TEST_P(Kernel, MayBeCreatedByManyThreadsAtOnce) {
-  std::vector<std::unique_ptr<TileKernel>> made(8);
-  std::vector<std::thread> threads;
-  threads.reserve(made.size());
-  for (auto& mine : made) threads.emplace_back([&mine] { mine = GetParam().create(); });
-  for (std::thread& thread : threads) thread.join();
-  const Sums want = product({0, max_rows()});
-  for (auto& mine : made) {
-    std::swap(kernel_, mine);
-    EXPECT_TRUE(same_bits(want, product({0, max_rows()}).data()));
   }
 }
 
