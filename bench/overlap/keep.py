@@ -3,7 +3,8 @@
 
     bench/overlap/keep.py build/bench/overlap_*.json
 
-What was kept of the same sections and kinds gives way; other ones, of other days, stay.
+What was kept of the same sections and kinds gives way; other ones, of other days, stay. again.py keeps single rows in
+files of their own, SECTION_KIND_again.json, which take the place of what the others say of the same problem.
 """
 
 import argparse
@@ -35,6 +36,24 @@ def read(files: list[Path]) -> dict[tuple[str, str], list[dict]]:
     return groups
 
 
+def problem(row: dict) -> tuple:
+    """What no two rows of a section and kind share."""
+    return tuple(row[name] for name in ("op", "m", "n", "k", "ratio"))
+
+
+def keep(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str, again: bool = False) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for (section, kind), rows in groups.items():
+        file = folder / f"{section}_{kind}{'_again' if again else ''}.json"
+        kept = {"date": str(datetime.date.today()), "processor": processor(), "effort": effort,
+                "section": section, "kind": kind, "again": again, "rows": rows}
+        if again and file.exists():
+            older = json.loads(file.read_text(encoding="utf-8"))
+            new = {problem(row) for row in rows}
+            kept["rows"] = [row for row in older["rows"] if problem(row) not in new] + rows
+        file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Keeps what the overlap benchmarks measured.")
     parser.add_argument("--folder", type=Path, default=KEPT, metavar="DIR",
@@ -45,12 +64,7 @@ def main() -> int:
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     arguments = parser.parse_args()
     effort = f"--repeat {arguments.repeat}" if arguments.repeat else f"--seconds {arguments.seconds}"
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    for (section, kind), rows in read(arguments.files).items():
-        kept = {"date": str(datetime.date.today()), "processor": processor(), "effort": effort,
-                "section": section, "kind": kind, "rows": rows}
-        text = json.dumps(kept, indent=1) + "\n"
-        (arguments.folder / f"{section}_{kind}.json").write_text(text, encoding="utf-8")
+    keep(read(arguments.files), arguments.folder, effort)
     return 0
 
 

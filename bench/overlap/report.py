@@ -60,16 +60,26 @@ class Results:
         self.measured = {}  # by day, processor and effort: of what
         fresh = [file for file in files if file.stem.startswith("overlap_")]
         groups = keep.read(fresh)
-        replacing = {}
-        for file in files:
-            if file in fresh:
-                continue
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            replacing.setdefault((kept["section"], kept["kind"]), []).extend(kept["rows"])
+        older = {}
+        # Those of single rows last.
+        for kept in sorted(self.read_kept(set(files) - set(fresh)), key=lambda one: one.get("again", False)):
+            again = kept.get("again", False)
+            what = f"{SECTIONS[kept['section']]} in {kept['kind']}"
             when = f"{kept['date']}, {kept['processor']}, `{kept['effort']}`"
-            self.measured.setdefault(when, []).append(f"{SECTIONS[kept['section']]} in {kept['kind']}")
-        for (section, _), rows in sorted((groups | replacing).items()):
+            self.measured.setdefault(when, []).append(f"{len(kept['rows'])} {what} again" if again else what)
+            rows = older.setdefault((kept["section"], kept["kind"]), [])
+            if again:
+                new = {keep.problem(row): row for row in kept["rows"]}
+                rows[:] = [new.get(keep.problem(row), row) for row in rows]
+            else:
+                rows.extend(kept["rows"])
+        self.groups = sorted((groups | older).items())
+        for (section, _), rows in self.groups:
             getattr(self, section).extend(rows)
+
+    @staticmethod
+    def read_kept(files: set[Path]) -> list[dict]:
+        return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(files)]
 
     def conditions(self) -> str:
         rivals = sorted({one["rival"] for one in self.rival})

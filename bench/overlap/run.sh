@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # What `./do bench overlap` does: measures the fused operators in every schedule, and sums up.
 #
-#   bench/overlap/run.sh [--quick] [--kinds LIST] [--only LIST] [--seconds S | --repeat N] [--shapes FILE]
-#                        [--worlds FILE]
+#   bench/overlap/run.sh [--quick] [--kinds LIST] [--operators LIST] [--only LIST] [--ratios LIST]
+#                        [--seconds S | --repeat N] [--shapes FILE] [--worlds FILE]
 #
 # --kinds: bf16, f32 and s8 (8-bit weights beside bf16), or some of them (bf16). --quick: one shape. FILE has lines
 # of m n k, as bench/overlap/shapes.txt, which is taken otherwise, or for worlds bench/overlap/worlds.txt. --only takes
 # some of these:
-#   link    over emulated links that make the collective 0.5, 1 and 2 times as long as the product
+#   link    over emulated links that make the collective 0.5, 1 and 2 times (--ratios) as long as the product
 #   alone   over shared memory alone
 #   rival   beside oneDNN's product and MPI's collective, over shared memory, where both are here
 #   row     a single row over shared memory, three times: what an operator takes beyond its product
@@ -20,7 +20,9 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 build=${BUILD:-build/release}
 results=${RESULTS:-build/bench}
 effort=(--seconds 1)
-operators=(matmul-all-reduce matmul-reduce-scatter all-gather-matmul)
+every_operator=matmul-all-reduce,matmul-reduce-scatter,all-gather-matmul
+operators=$every_operator
+ratios=0.5,1,2
 kinds=bf16
 sections=link,alone,rival,row,worlds
 shapes=bench/overlap/shapes.txt
@@ -28,7 +30,8 @@ worlds=bench/overlap/worlds.txt
 
 usage() {
   printf 'usage: bench/overlap/run.sh %s\n' \
-    '[--quick] [--kinds LIST] [--only LIST] [--seconds S | --repeat N] [--shapes FILE] [--worlds FILE]' >&2
+    '[--quick] [--kinds LIST] [--operators LIST] [--only LIST] [--ratios LIST]' >&2
+  printf '       %s\n' '[--seconds S | --repeat N] [--shapes FILE] [--worlds FILE]' >&2
   exit 2
 }
 
@@ -48,6 +51,8 @@ while (($# > 0)); do
       worlds=$shapes
       ;;
     --kinds) is_list bf16,f32,s8 "${2:-}" || usage; kinds=$2; shift ;;
+    --operators) is_list "$every_operator" "${2:-}" || usage; operators=$2; shift ;;
+    --ratios) is_list 0.5,1,2 "${2:-}" || usage; ratios=$2; shift ;;
     --only) is_list link,alone,rival,row,worlds "${2:-}" || usage; sections=$2; shift ;;
     --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; effort=(--seconds "$2"); shift ;;
     --repeat) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || usage; effort=(--repeat "$2"); shift ;;
@@ -79,7 +84,7 @@ bench() {
 measure_link() {
   local ratio
   [[ -s $large ]] || return 0
-  for ratio in 0.5 1 2; do
+  for ratio in ${ratios//,/ }; do
     printf '%s, %s, emulated link, ratio %s\n' "$1" "$2" "$ratio"
     bench "$1" "$2" "$large" "link_$1_$2_$ratio" --ranks "${RANKS:-2}" --parts 4,8 --link "ratio=$ratio"
   done
@@ -123,7 +128,7 @@ measure_worlds() {
 }
 
 for kind in ${kinds//,/ }; do
-  for operator in "${operators[@]}"; do
+  for operator in ${operators//,/ }; do
     for section in ${sections//,/ }; do
       "measure_$section" "$operator" "$kind"
     done

@@ -43,9 +43,29 @@ class ProgramsTest(unittest.TestCase):
             self.assertTrue(waited["machine"].endswith(", products waited for"))
             self.assertTrue(all(one["bits_equal"] for one in waited["schedules"]))
 
+    def test_low_rows_are_measured_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shapes = Path(folder) / "shapes.txt"
+            shapes.write_text("512 64 64\n512 128 192\n")
+            result = self.run_bench(folder, "--shapes", shapes, "--repeat", "1", "--kinds", "f32", "--only", "alone",
+                                    "--operators", "matmul-all-reduce")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            kept = Path(folder) / "kept"
+            file = Path(folder) / "overlap_alone_matmul-all-reduce_f32.json"
+            subprocess.run([BENCH / "keep.py", "--folder", kept, "--repeat", "1", file], check=True)
+            words = [BENCH / "again.py", "--folder", kept, "--seconds", "0.01", "--speedup"]
+            for speedup, lines in (("0", 0), ("1000", 2)):
+                again = subprocess.run([*words, speedup], capture_output=True, text=True, check=False,
+                                       env={**os.environ, "BUILD": str(BUILD)})
+                self.assertEqual((again.returncode, again.stderr), (0, ""))
+                self.assertEqual(len(again.stdout.splitlines()), lines)
+            rows = json.loads((kept / "alone_f32_again.json").read_text())["rows"]
+            self.assertEqual([row["k"] for row in rows], [64, 192])
+
     def test_what_is_wrong_is_said_first(self):
         with tempfile.TemporaryDirectory() as folder:
-            for words in (["--only", "all"], ["--kinds", ""], ["--seconds"], ["--shapes", "nowhere"], ["--fast"]):
+            for words in (["--only", "all"], ["--kinds", ""], ["--operators", "matmul"],
+                          ["--ratios", "3"], ["--seconds"], ["--shapes", "nowhere"], ["--fast"]):
                 with self.subTest(words):
                     result = self.run_bench(folder, *words)
                     self.assertEqual((result.returncode, result.stdout), (2, ""))

@@ -42,6 +42,20 @@ class ReportTest(unittest.TestCase):
             self.assertRegex(kept.conditions(), r"\n- \d{4}-\d\d-\d\d, .* \(family .*, model .*\), `--seconds 0.3`: "
                                                 r"over links in f32$")
 
+    def test_what_was_measured_again_takes_its_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            rows = [{**PROBLEM, "kind": "f32", "ratio": "2", "m": m, "schedules": schedules(fused=0.8)}
+                    for m in (512, 1024)]
+            keep.keep({("link", "f32"): rows}, folder, "--repeat 3")
+            for efficiency in (0.7, 0.95):
+                better = {**rows[1], "schedules": schedules(fused=efficiency)}
+                keep.keep({("link", "f32"): [better]}, folder, "--seconds 5", again=True)
+            kept = report.Results([folder / "link_f32_again.json", folder / "link_f32.json"])
+            self.assertEqual([(row[1], row[7]) for row in kept.tables()[1][2]],
+                             [("512 x 64 x 32", "0.80"), ("1024 x 64 x 32", "0.95")])
+            self.assertRegex(kept.conditions(), "`--seconds 5`: 1 over links in f32 again")
+
     def bars(self, **files):
         return {row[0]: tuple(row[1:]) for row in self.results(**files).bars()}
 

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Measures once more, and for longer, what keep.py has kept and lies below a bar: noise, or no noise.
+
+    bench/overlap/again.py [--efficiency 0.90] [--speedup 0.99] [--seconds 5] [--list]
+
+Rows over links count by fused's efficiency, those without one by how many times as fast as serial fused is. What comes
+out takes the row's place, whatever it is, as soon as it is known. --list only says which rows those are.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import keep
+import report
+
+RUN = Path(__file__).resolve().parent / "run.sh"
+
+
+def is_low(section: str, row: dict, efficiency: float, speedup: float) -> bool:
+    if section == "alone":
+        return report.speedup(row, "fused") < speedup
+    if section != "link":
+        return False
+    found = report.efficiency(row, "fused")
+    return found is not None and found < efficiency
+
+
+def measure(row: dict, section: str, seconds: str, folder: Path) -> list[Path]:
+    """The files that run.sh has written of one row."""
+    shapes = folder / "shapes.txt"
+    shapes.write_text(f"{row['m']} {row['n']} {row['k']}\n", encoding="utf-8")
+    words = ["--only", section, "--kinds", row["kind"], "--operators", row["op"].replace("_", "-"),
+             "--shapes", str(shapes), "--seconds", seconds]
+    if section == "link":
+        words += ["--ratios", row["ratio"]]
+    subprocess.run([RUN, *words], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "RESULTS": str(folder)})
+    return sorted(folder.glob("overlap_*.json"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measures the lowest rows once more, for longer.")
+    parser.add_argument("--folder", type=Path, default=keep.KEPT, metavar="DIR",
+                        help="of what was kept (default: docs/figures/overlap)")
+    parser.add_argument("--efficiency", type=float, default=0.9, metavar="E", help="over links, rows below it (0.9)")
+    parser.add_argument("--speedup", type=float, default=0.99, metavar="S", help="without a link, rows below it (0.99)")
+    parser.add_argument("--seconds", default="5", metavar="S", help="that each is measured for (5)")
+    parser.add_argument("--list", action="store_true", help="only say which rows those are")
+    arguments = parser.parse_args()
+    low = [(section, row) for (section, _), rows in report.Results(sorted(arguments.folder.glob("*.json"))).groups
+           for row in rows if is_low(section, row, arguments.efficiency, arguments.speedup)]
+    for done, (section, row) in enumerate(low, 1):
+        ratio = f", ratio {row['ratio']}" if section == "link" else ""
+        print(f"{done} of {len(low)}: {row['op']}, {row['kind']}, {report.shape_of(row)}, {report.SECTIONS[section]}"
+              f"{ratio}", flush=True)
+        if arguments.list:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            files = measure(row, section, arguments.seconds, Path(folder))
+            keep.keep(keep.read(files), arguments.folder, f"--seconds {arguments.seconds}", again=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
