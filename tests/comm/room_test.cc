@@ -16,6 +16,7 @@ TEST(Room, ForgetsTheRoomsOfEarlierSplits) {
   constexpr int kWorld = 4;
   const auto room = std::make_shared<Room>(kWorld);
   std::vector<std::jthread> ranks;
+  ranks.reserve(kWorld);
   for (int rank = 0; rank < kWorld; ++rank) {
     ranks.emplace_back([&room, rank] {
       const auto seat = sit_down(room, rank, 30 * base::kSecond);
