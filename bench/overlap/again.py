@@ -59,8 +59,11 @@ def main() -> int:
         if arguments.list:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            files = measure(row, section, arguments.seconds, Path(folder))
-            keep.keep(keep.read(files), arguments.folder, f"--seconds {arguments.seconds}", again=True)
+            try:
+                files = measure(row, section, arguments.seconds, Path(folder))
+            except subprocess.CalledProcessError as error:
+                sys.exit(f"again.py: run.sh ended with {error.returncode}")
+            keep.keep_again(keep.read(files), arguments.folder, f"--seconds {arguments.seconds}")
     return 0
 
 

@@ -41,17 +41,31 @@ def problem(row: dict) -> tuple:
     return tuple(row[name] for name in ("op", "m", "n", "k", "ratio"))
 
 
-def keep(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str, again: bool = False) -> None:
+def again_file(folder: Path, section: str, kind: str) -> Path:
+    return folder / f"{section}_{kind}_again.json"
+
+
+def keep(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for (section, kind), rows in groups.items():
-        file = folder / f"{section}_{kind}{'_again' if again else ''}.json"
-        kept = {"date": str(datetime.date.today()), "processor": processor(), "effort": effort,
-                "section": section, "kind": kind, "again": again, "rows": rows}
-        if again and file.exists():
-            older = json.loads(file.read_text(encoding="utf-8"))
-            new = {problem(row) for row in rows}
-            kept["rows"] = [row for row in older["rows"] if problem(row) not in new] + rows
-        file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        kept = {**conditions(effort), "section": section, "kind": kind, "rows": rows}
+        (folder / f"{section}_{kind}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        again_file(folder, section, kind).unlink(missing_ok=True)  # what it says is older
+
+
+def keep_again(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str) -> None:
+    """Single rows, each of a day, processor and effort of its own."""
+    for (section, kind), rows in groups.items():
+        file = again_file(folder, section, kind)
+        new = {problem(row) for row in rows}
+        older = json.loads(file.read_text(encoding="utf-8"))["again"] if file.exists() else []
+        again = [row for row in older if problem(row) not in new] + [{**row, **conditions(effort)} for row in rows]
+        file.write_text(json.dumps({"section": section, "kind": kind, "again": again}, indent=1) + "\n",
+                        encoding="utf-8")
+
+
+def conditions(effort: str) -> dict:
+    return {"date": str(datetime.date.today()), "processor": processor(), "effort": effort}
 
 
 def main() -> int:

@@ -5,6 +5,7 @@
     bench/overlap/report.py --update docs/performance.md docs/figures/overlap/*.json   # what keep.py has kept
 """
 
+import collections
 import json
 import math
 import operator
@@ -62,20 +63,24 @@ class Results:
         groups = keep.read(fresh)
         older = {}
         # Those of single rows last.
-        for kept in sorted(self.read_kept(set(files) - set(fresh)), key=lambda one: one.get("again", False)):
-            again = kept.get("again", False)
+        for kept in sorted(self.read_kept(set(files) - set(fresh)), key=lambda one: "again" in one):
             what = f"{SECTIONS[kept['section']]} in {kept['kind']}"
-            when = f"{kept['date']}, {kept['processor']}, `{kept['effort']}`"
-            self.measured.setdefault(when, []).append(f"{len(kept['rows'])} {what} again" if again else what)
             rows = older.setdefault((kept["section"], kept["kind"]), [])
-            if again:
-                new = {keep.problem(row): row for row in kept["rows"]}
+            if "again" in kept:
+                new = {keep.problem(row): row for row in kept["again"]}
                 rows[:] = [new.get(keep.problem(row), row) for row in rows]
+                for when, count in collections.Counter(map(self.when, kept["again"])).items():
+                    self.measured.setdefault(when, []).append(f"{count} {what} again")
             else:
                 rows.extend(kept["rows"])
+                self.measured.setdefault(self.when(kept), []).append(what)
         self.groups = sorted((groups | older).items())
         for (section, _), rows in self.groups:
             getattr(self, section).extend(rows)
+
+    @staticmethod
+    def when(kept: dict) -> str:
+        return f"{kept['date']}, {kept['processor']}, `{kept['effort']}`"
 
     @staticmethod
     def read_kept(files: set[Path]) -> list[dict]:

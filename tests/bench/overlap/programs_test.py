@@ -59,7 +59,7 @@ class ProgramsTest(unittest.TestCase):
                                        env={**os.environ, "BUILD": str(BUILD)})
                 self.assertEqual((again.returncode, again.stderr), (0, ""))
                 self.assertEqual(len(again.stdout.splitlines()), lines)
-            rows = json.loads((kept / "alone_f32_again.json").read_text())["rows"]
+            rows = json.loads((kept / "alone_f32_again.json").read_text())["again"]
             self.assertEqual([row["k"] for row in rows], [64, 192])
 
     def test_what_is_wrong_is_said_first(self):

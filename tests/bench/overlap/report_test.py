@@ -50,11 +50,14 @@ class ReportTest(unittest.TestCase):
             keep.keep({("link", "f32"): rows}, folder, "--repeat 3")
             for efficiency in (0.7, 0.95):
                 better = {**rows[1], "schedules": schedules(fused=efficiency)}
-                keep.keep({("link", "f32"): [better]}, folder, "--seconds 5", again=True)
+                keep.keep_again({("link", "f32"): [better]}, folder, "--seconds 5")
             kept = report.Results([folder / "link_f32_again.json", folder / "link_f32.json"])
             self.assertEqual([(row[1], row[7]) for row in kept.tables()[1][2]],
                              [("512 x 64 x 32", "0.80"), ("1024 x 64 x 32", "0.95")])
             self.assertRegex(kept.conditions(), "`--seconds 5`: 1 over links in f32 again")
+            # Whoever measures all of them later has the last word.
+            keep.keep({("link", "f32"): rows}, folder, "--repeat 3")
+            self.assertEqual([file.name for file in folder.iterdir()], ["link_f32.json"])
 
     def bars(self, **files):
         return {row[0]: tuple(row[1:]) for row in self.results(**files).bars()}
