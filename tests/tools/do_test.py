@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REPORT = """<testsuite>
   <testcase name="good" status="run"/>
   <testcase name="better" status="run"/>
-  <testcase name="bad" status="fail"><system-out>expected 1, got 2</system-out></testcase>
+  <testcase name="bad" status="fail" time="1.5"><system-out>expected 1, got 2</system-out></testcase>
   <testcase name="idle" status="notrun"><skipped message="no GPU"/></testcase>
 </testsuite>"""
 
@@ -113,7 +113,7 @@ class CountTestsTest(unittest.TestCase):
         self.assertEqual(self.count("--skipped"), "idle\n")
 
     def test_failed_tests_show_their_output(self):
-        self.assertEqual(self.count("--failed"), "--- bad failed:\nexpected 1, got 2\n")
+        self.assertEqual(self.count("--failed"), "--- bad failed after 1.5 s:\nexpected 1, got 2\n")
 
     def test_missing_report_counts_nothing(self):
         self.assertEqual(run(ROOT / "tools/do/count_tests.py", "gone.xml").stdout, "0 0\n")

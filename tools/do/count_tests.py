@@ -25,7 +25,9 @@ def main() -> int:
     elif "--failed" in flags:
         for case in failed:
             output = (case.findtext("system-out") or "").splitlines()
-            print(f"--- {case.get('name')} failed:", *output[-LINES:], sep="\n")
+            # How long it took tells a test that was ended at its deadline from one that found something.
+            print(f"--- {case.get('name')} failed after {float(case.get('time', 0)):.1f} s:", *output[-LINES:],
+                  sep="\n")
     else:
         print(len(passed), len(failed))
     return 0

@@ -30,8 +30,9 @@ run_tests() {
   while IFS= read -r line; do skipped+=("$1: $line"); done < <(tools/do/count_tests.py --skipped "$report")
 }
 
-# Three at a time for two cores: many tests wait on purpose, for a deadline or for a rank that is late.
+# Three at a time for two cores: many tests wait on purpose, for a deadline or for a rank that is late. Their threads
+# sleep where they wait for each other: spinning would take the cores from the other two.
 ctest_preset() {
-  "${personality[@]}" ctest --test-dir "build/$1" -j3 --timeout 120 --output-on-failure --no-tests=error \
-    --output-junit "$2" "${@:3}"
+  OMP_WAIT_POLICY=passive "${personality[@]}" ctest --test-dir "build/$1" -j3 --timeout 120 --output-on-failure \
+    --no-tests=error --output-junit "$2" "${@:3}"
 }
