@@ -72,7 +72,8 @@ std::optional<PlanCache> load_cache(const std::string& path, const std::string& 
 std::optional<MachineProfile> load_profile(const std::string& path, const std::string& machine);
 
 // Adds to what is in the file; of `known` only what is not there. Two processes that do so at once
-// lose nothing; what is there and can't be trusted is not overwritten, but refused.
+// take turns, of which each is waited for for 2 s; what is there and can't be trusted is not
+// overwritten, but refused.
 void save_cache(const std::string& path, const PlanCache& cache);
 void save_cache(const std::string& path, const PlanCache& cache, const PlanCache& known);
 
