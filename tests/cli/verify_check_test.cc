@@ -65,6 +65,14 @@ TEST(VerifyCheck, FindsAWrongSumThatAllPlansHave) {
   EXPECT_TRUE(contains(all[1], "] is 48.5 but the sum is ")) << all[1];
 }
 
+// As where one rank adds up in another order, in every plan: no sum is far off.
+TEST(VerifyCheck, FindsALastBitThatAllPlansOfOneRankHave) {
+  const auto all =
+      found([](std::size_t, const TensorView& out, const TensorView&) { flip(out, 3, 5); });
+  EXPECT_TRUE(contains(all[1], "out differs from its steps by one rank alone: ")) << all[1];
+  EXPECT_TRUE(contains(all[1], "[3, 5]")) << all[1];
+}
+
 TEST(VerifyCheck, FindsABytePastTheEndOfARow) {
   for (const std::size_t spoilt : {0, 1}) {
     const auto all = found([&](std::size_t plan, const TensorView& out, const TensorView&) {

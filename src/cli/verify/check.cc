@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "cli/verify/operands.h"
+#include "cli/verify/steps.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
@@ -36,9 +37,14 @@ class Check {
 
   std::string run() {
     std::string failure;
+    // Every rank's operands: what is compared with needs nobody's help.
+    for (int rank = 0; rank < comm_.world(); ++rank)
+      all_.push_back(std::make_unique<VerifyOperands>(case_, rank, comm_.world()));
     const Results serial = run_plan(0, {.schedule = Schedule::serial});
     for (const Result& one : serial) note(failure, guards(one));
     note(failure, against_reference(serial.back()));
+    note(failure, same("out", serial.back().out.view(), "its steps by one rank alone",
+                       in_steps(case_, all_, comm_.rank()).view()));
     for (std::size_t i = 0; i < case_.plans.size(); ++i) {
       const Results results = run_plan(i + 1, case_.plans[i]);
       for (std::size_t run = 0; run < results.size(); ++run)
@@ -129,23 +135,20 @@ class Check {
 
   static std::string difference(const Result& got, const Result& serial) {
     std::string found = guards(got);
-    note(found, same("out", got.out.view(), serial.out.view()));
-    note(found, same("gathered", got.gathered.view(), serial.gathered.view()));
+    note(found, same("out", got.out.view(), "serial", serial.out.view()));
+    note(found, same("gathered", got.gathered.view(), "serial", serial.gathered.view()));
     return found;
   }
 
-  static std::string same(const char* what, const ConstTensorView& got,
+  static std::string same(const char* what, const ConstTensorView& got, const char* from,
                           const ConstTensorView& want) {
     const tensor::BitComparison result = tensor::same_bits(got, want);
     return result ? std::string()
-                  : std::string(what) + " differs from serial: " + result.describe();
+                  : base::sentence(what, " differs from ", from, ": ", result.describe());
   }
 
   std::string against_reference(const Result& result) {
     const ConstTensorView out = result.out.view();
-    // Every rank's operands: the reference needs nobody's help.
-    for (int rank = 0; rank < comm_.world(); ++rank)
-      all_.push_back(std::make_unique<VerifyOperands>(case_, rank, comm_.world()));
     const std::int64_t elements = out.rows * out.cols;
     const std::int64_t samples = std::min(elements, kMostSamples);
     for (std::int64_t i = 0; i < samples; ++i) {

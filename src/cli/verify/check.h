@@ -1,5 +1,5 @@
-// One case on one rank: every plan against the serial one, bit for bit, and that one against sums
-// in f64. Each runs twice, on two x.
+// One case on one rank: every plan against the serial one, bit for bit; that one against what the
+// rank makes alone, bit for bit too, and against sums in f64. Each runs twice, on two x.
 #pragma once
 
 #include <cstddef>
