@@ -94,7 +94,7 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
 }
 
 bool is_one_step(const PartialSums& sums, int world) {
-  return world > 1 && (sums.m < world || sums.bytes() * (world - 1) <= kOneStepBytes);
+  return world > 1 && sums.bytes() * (world - 1) <= kOneStepBytes;
 }
 
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked) {

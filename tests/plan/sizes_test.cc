@@ -51,7 +51,10 @@ TEST(Sizes, OneStepIsForFewSumsOfFewRanks) {
   EXPECT_FALSE(one_step(17, 4096, 2));
   EXPECT_TRUE(one_step(9, 1024, 8));
   EXPECT_FALSE(one_step(16, 4096, 8));
-  EXPECT_TRUE(one_step(7, 1 << 20, 8));  // fewer rows than owners
+  // Bytes alone decide, also where ranks without a row add nothing up.
+  EXPECT_TRUE(one_step(1, 8192, 8));
+  EXPECT_FALSE(one_step(7, 8192, 8));
+  EXPECT_FALSE(one_step(1, 1 << 20, 8));
 }
 
 TEST(Sizes, FewRowsAreGatheredBeforeAWeightIsReadForThem) {
