@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace plait::report {
 namespace {
@@ -22,6 +23,21 @@ std::optional<Row> row_of(const trace::Record& record, std::string_view label) {
   if (record.lane != Lane::comm) return std::nullopt;
   const bool of_a_schedule = label == "copy" || label == "sum" || label == "take";
   return of_a_schedule ? std::optional(Row::communication) : std::nullopt;
+}
+
+// A product looks after its chunks now and then, by the thread that runs it: while that copies and
+// sums, it does not multiply.
+std::vector<Interval> multiplying(const trace::Record& product, const trace::RankRecords& rank) {
+  std::vector<Interval> parts;
+  std::int64_t from = product.begin;
+  for (const trace::Record& other : rank.records) {  // a thread's by their ends
+    if (other.thread != product.thread || other.begin < from || other.end > product.end) continue;
+    if (row_of(other, rank.labels[other.label]) != Row::communication) continue;
+    if (other.begin > from) parts.push_back({from, other.begin});
+    from = other.end;
+  }
+  if (product.end > from) parts.push_back({from, product.end});
+  return parts;
 }
 
 // Where the rank does not multiply.
@@ -64,14 +80,21 @@ Run run_of(std::string title, std::span<const trace::RankRecords> ranks, Interva
   Run run = {.title = std::move(title), .length = interval.end - interval.begin};
   for (const trace::RankRecords& rank : ranks) {
     for (const trace::Record& record : rank.records) {
-      const std::optional<Row> row = row_of(record, rank.labels[record.label]);
+      const std::string& label = rank.labels[record.label];
+      const std::optional<Row> row = row_of(record, label);
       if (!row || record.end <= interval.begin || record.begin >= interval.end) continue;
-      run.bars.push_back({.rank = rank.rank,
-                          .row = *row,
-                          .name = rank.labels[record.label],
-                          .begin = std::max(record.begin, interval.begin) - interval.begin,
-                          .end = std::min(record.end, interval.end) - interval.begin,
-                          .args = record.args});
+      const std::vector<Interval> parts = *row == Row::product
+                                              ? multiplying(record, rank)
+                                              : std::vector<Interval>{{record.begin, record.end}};
+      for (const Interval& part : parts) {
+        if (part.end <= interval.begin || part.begin >= interval.end) continue;
+        run.bars.push_back({.rank = rank.rank,
+                            .row = *row,
+                            .name = label,
+                            .begin = std::max(part.begin, interval.begin) - interval.begin,
+                            .end = std::min(part.end, interval.end) - interval.begin,
+                            .args = record.args});
+      }
     }
     add_exposed(run, rank.rank);
   }

@@ -73,6 +73,23 @@ TEST(Timelines, CutWhatReachesBeyondTheRun) {
   }
 }
 
+// One that its own sums keep from multiplying is exposed for as long.
+TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
+  RankRecords rank = busy_rank(0);
+  rank.records.insert(rank.records.begin(),
+                      {{Kind::span, Lane::comm, 0, 1, 150, 170, {.bytes = 8}},
+                       {Kind::span, Lane::comm, 1, 1, 180, 190, {.bytes = 8}},  // another thread
+                       {Kind::span, Lane::comm, 0, 1, 250, 300, {.bytes = 8}}});
+  const auto run = run_of("fused", std::vector{rank}, {.begin = 100, .end = 400});
+  const auto products = bars_of(run, Row::product);
+  ASSERT_EQ(products.size(), 2U);
+  EXPECT_EQ(products[0].begin, 0);
+  EXPECT_EQ(products[0].end, 50);
+  EXPECT_EQ(products[1].begin, 70);
+  EXPECT_EQ(products[1].end, 150);
+  EXPECT_EQ(run.exposed(), 20 + 150);
+}
+
 Timeline two_runs() {
   const std::vector<RankRecords> ranks = {busy_rank(0), busy_rank(1)};
   Timeline timeline = {.title = "a < b & \"c\"",
