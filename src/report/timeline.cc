@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 namespace plait::report {
@@ -25,19 +27,80 @@ std::optional<Row> row_of(const trace::Record& record, std::string_view label) {
   return of_a_schedule ? std::optional(Row::communication) : std::nullopt;
 }
 
-// A product looks after its chunks now and then, by the thread that runs it: while that copies and
-// sums, it does not multiply.
-std::vector<Interval> multiplying(const trace::Record& product, const trace::RankRecords& rank) {
-  std::vector<Interval> parts;
-  std::int64_t from = product.begin;
-  for (const trace::Record& other : rank.records) {  // a thread's by their ends
-    if (other.thread != product.thread || other.begin < from || other.end > product.end) continue;
-    if (row_of(other, rank.labels[other.label]) != Row::communication) continue;
-    if (other.begin > from) parts.push_back({from, other.begin});
-    from = other.end;
+// What a rank copied and summed itself, thread by thread, by the ends.
+class OwnWork {
+ public:
+  explicit OwnWork(const trace::RankRecords& rank) {
+    for (const trace::Record& record : rank.records) {
+      if (row_of(record, rank.labels[record.label]) == Row::communication)
+        spans_.push_back({record.thread, {record.begin, record.end}});
+    }
+    std::stable_sort(spans_.begin(), spans_.end(), [](const Span& a, const Span& b) {
+      return std::pair(a.thread, a.time.end) < std::pair(b.thread, b.time.end);
+    });
   }
-  if (product.end > from) parts.push_back({from, product.end});
-  return parts;
+
+  // A product looks after its chunks now and then, by the thread that runs it: while that copies
+  // and sums, it does not multiply.
+  std::vector<Interval> multiplying(const trace::Record& product) const {
+    std::vector<Interval> parts;
+    std::int64_t from = product.begin;
+    auto other = std::partition_point(spans_.begin(), spans_.end(), [&](const Span& span) {
+      return std::pair(span.thread, span.time.end) < std::pair(product.thread, product.begin);
+    });
+    for (; other != spans_.end() && other->thread == product.thread; ++other) {
+      const Interval& time = other->time;
+      if (time.end > product.end) break;
+      if (time.begin < from) continue;
+      if (time.begin > from) parts.push_back({from, time.begin});
+      from = time.end;
+    }
+    if (product.end > from) parts.push_back({from, product.end});
+    return parts;
+  }
+
+ private:
+  struct Span {
+    std::uint32_t thread;
+    Interval time;
+  };
+
+  std::vector<Span> spans_;
+};
+
+std::int64_t length(const Interval& time) { return time.end - time.begin; }
+
+// Where both are; of no length where they don't meet.
+Interval common(const Interval& a, const Interval& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+// What a product does in `seen` of the time in which it multiplies: as much of it as of the time,
+// as nobody knows when it was faster.
+SpanArgs part_of(SpanArgs args, std::int64_t seen, std::int64_t whole) {
+  if (args.flops > 0 && whole > 0) {
+    args.flops = std::llround(static_cast<double>(args.flops) * static_cast<double>(seen) /
+                              static_cast<double>(whole));
+  }
+  return args;
+}
+
+// The bars of one record within the run, in the run's time.
+void add_bars(Run& run, const Bar& bar, const std::vector<Interval>& parts,
+              const Interval& interval) {
+  std::int64_t whole = 0;
+  for (const Interval& part : parts) whole += length(part);
+  for (const Interval& part : parts) {
+    if (part.end <= interval.begin || part.begin >= interval.end) continue;
+    const Interval seen = common(part, interval);
+    run.bars.push_back({.rank = bar.rank,
+                        .row = bar.row,
+                        .name = bar.name,
+                        .begin = seen.begin - interval.begin,
+                        .end = seen.end - interval.begin,
+                        .args = part_of(bar.args, length(seen), whole)});
+  }
 }
 
 // Where the rank does not multiply.
@@ -79,22 +142,21 @@ double Run::exposed() const {
 Run run_of(std::string title, std::span<const trace::RankRecords> ranks, Interval interval) {
   Run run = {.title = std::move(title), .length = interval.end - interval.begin};
   for (const trace::RankRecords& rank : ranks) {
+    const OwnWork own_work(rank);
     for (const trace::Record& record : rank.records) {
       const std::string& label = rank.labels[record.label];
       const std::optional<Row> row = row_of(record, label);
       if (!row || record.end <= interval.begin || record.begin >= interval.end) continue;
-      const std::vector<Interval> parts = *row == Row::product
-                                              ? multiplying(record, rank)
-                                              : std::vector<Interval>{{record.begin, record.end}};
-      for (const Interval& part : parts) {
-        if (part.end <= interval.begin || part.begin >= interval.end) continue;
-        run.bars.push_back({.rank = rank.rank,
-                            .row = *row,
-                            .name = label,
-                            .begin = std::max(part.begin, interval.begin) - interval.begin,
-                            .end = std::min(part.end, interval.end) - interval.begin,
-                            .args = record.args});
-      }
+      const Bar bar = {.rank = rank.rank,
+                       .row = *row,
+                       .name = label,
+                       .begin = record.begin,
+                       .end = record.end,
+                       .args = record.args};
+      add_bars(run, bar,
+               *row == Row::product ? own_work.multiplying(record)
+                                    : std::vector<Interval>{{record.begin, record.end}},
+               interval);
     }
     add_exposed(run, rank.rank);
   }

@@ -28,7 +28,7 @@ struct Bar {
   std::string name;
   std::int64_t begin;
   std::int64_t end;
-  SpanArgs args = {};
+  SpanArgs args = {};  // flops: of this bar, where a product has several
 };
 
 struct Run {

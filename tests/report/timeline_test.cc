@@ -42,6 +42,13 @@ std::vector<Bar> bars_of(const Run& run, Row row) {
   return bars;
 }
 
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
 TEST(Timelines, HaveABarForEachThingARankDid) {
   const std::vector<RankRecords> ranks = {busy_rank(0)};
   const auto run = run_of("fused", ranks, {.begin = 100, .end = 600});
@@ -88,6 +95,32 @@ TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
   EXPECT_EQ(products[1].begin, 70);
   EXPECT_EQ(products[1].end, 150);
   EXPECT_EQ(run.exposed(), 20 + 150);
+  // It multiplies from 100 to 150 and from 170 to 250, 2000 / 130 operations in a nanosecond.
+  EXPECT_EQ(products[0].args.flops, 769);
+  EXPECT_EQ(products[1].args.flops, 1231);
+  const std::string svg = picture({.title = "", .subtitle = "", .runs = {run}});
+  EXPECT_EQ(count(svg, ", 15 GFLOP/s<"), 2U);
+  // A run that begins in the midst of the second part has half of that.
+  const auto late = run_of("late", std::vector{rank}, {.begin = 210, .end = 400});
+  ASSERT_EQ(bars_of(late, Row::product).size(), 1U);
+  EXPECT_EQ(bars_of(late, Row::product)[0].args.flops, 615);
+}
+
+TEST(Timelines, FindTheCopiesOfAProductAmongAllOthers) {
+  RankRecords rank = {.rank = 0, .dropped = 0, .labels = {"product", "copy"}, .records = {}};
+  for (int i = 0; i < 100; ++i) {
+    const std::int64_t at = 100 * i;
+    rank.records.push_back({Kind::span, Lane::comm, 0, 1, at + 30, at + 40, {}});
+    rank.records.push_back({Kind::span, Lane::compute, 0, 0, at, at + 60, {.flops = 500}});
+    rank.records.push_back({Kind::span, Lane::comm, 0, 1, at + 60, at + 90, {}});
+  }
+  const auto run = run_of("serial", std::vector{rank}, {.begin = 0, .end = 10'000});
+  const auto products = bars_of(run, Row::product);
+  ASSERT_EQ(products.size(), 200U);
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    EXPECT_EQ(products[i].end - products[i].begin, i % 2 == 0 ? 30 : 20);
+    EXPECT_EQ(products[i].args.flops, i % 2 == 0 ? 300 : 200);
+  }
 }
 
 Timeline two_runs() {
@@ -100,13 +133,6 @@ Timeline two_runs() {
                                 run_of("fused", ranks, {.begin = 100, .end = 600})}};
   timeline.runs[1].efficiency = 0.75;
   return timeline;
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++found;
-  return found;
 }
 
 TEST(Pictures, HaveEveryBarOfEveryRun) {
