@@ -17,6 +17,7 @@ class VerifyTest(CommandTest):
 
     def test_counts_what_it_has_run(self):
         self.assertEqual(self.verify("--cases", 8, "--seed", 5), "8 passed, 0 failed\n")
+        self.assertEqual(self.verify("--layers", "--cases", 6, "-t", "threads"), "6 passed, 0 failed\n")
 
     def test_only_one_problem_in_each_world(self):
         self.assertEqual(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), "2 passed, 0 failed\n")
