@@ -42,7 +42,8 @@ std::string_view reason_of(const Remarks& remarks, std::string_view name) {
 
 bool CocSwitches::take(std::string_view name, const Given& given) {
   const auto say = [&](Strength strength, std::optional<Plan> plan) {
-    said_.emplace(strength, Choice{.plan = plan, .said = given});
+    const bool of_all = strength == Strength::off || strength == Strength::in_one_piece;
+    said_.emplace(strength, Choice{.plan = plan, .said = given, .of_all = of_all});
   };
   if (name == "use_ascend_coc") {
     if (given.flag())

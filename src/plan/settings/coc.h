@@ -20,6 +20,7 @@ class CocSwitches {
   struct Choice {
     std::optional<Plan> plan;  // empty: automatic
     Given said;                // by which of them
+    bool of_all = false;       // whatever single shapes would have: there is no CoC, or none cuts
   };
 
   // False: it has no switch of that name. `name` is a file's, whatever the value is called.

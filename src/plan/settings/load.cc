@@ -45,6 +45,7 @@ class Loader {
     if (loaded_.origins.contains("plan"))
       choice->said.refuse(": the plan is said at ", loaded_.origin("plan"), " too");
     choose(*choice);
+    if (choice->of_all) leave_out_shapes(choice->said);
   }
 
   void take_environment(const Environment& environment) {
@@ -102,6 +103,15 @@ class Loader {
   void choose(const CocSwitches::Choice& choice) {
     loaded_.settings.plan = choice.plan;
     loaded_.origins["plan"] = choice.said.origin();
+  }
+
+  void leave_out_shapes(const Given& by) {
+    if (loaded_.settings.customized.empty()) return;
+    std::string& origin = loaded_.origins["customized"];
+    loaded_.remarks.push_back(base::sentence(origin, ": customized means nothing here: ", by.name(),
+                                             " at ", by.origin(), " leaves all shapes serial"));
+    loaded_.settings.customized.clear();
+    origin = by.origin();
   }
 
   Loaded& loaded_;
