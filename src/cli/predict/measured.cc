@@ -173,7 +173,9 @@ std::vector<Case> read_cases(const std::string& path) {
 std::string show_text(const std::vector<Case>& cases) {
   std::string text = std::string(kItIsAPrediction) +
                      "\nBeside it what was measured; the modelled processor multiplies, copies and "
-                     "adds up\nas fast as product and collective alone were.\n\n";
+                     "adds up\nas fast as product and collective alone were. What a measurement "
+                     "doesn't say is as plait\nbench has it where nobody says otherwise: out in "
+                     "x's dtype, partial sums in f32.\n\n";
   Table table({"operator", "m", "n", "k", "GFLOP/s", "GB/s", "link", "plan", "measured",
                "predicted", "error"},
               /*left=*/1);

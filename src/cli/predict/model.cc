@@ -6,6 +6,7 @@
 #include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,15 +102,23 @@ std::string show_gain(double serial, double time) {
   return fmt::format("{:+.2f} %", 100 * (serial / time - 1));
 }
 
-std::string show_published(const Model& model) {
+// Of as many ranks as are predicted.
+std::optional<double> published_gain(const ModelPrediction& prediction) {
+  constexpr int kRanks = 8;
+  if (prediction.machine.ranks != kRanks) return std::nullopt;
   for (const Published& one : kPublished) {
-    if (one.model == model.name)
-      return fmt::format(
-          "For comparison: MindSpeed CoC's makers say {:+.2f} % of a whole step, on Ascend "
-          "devices, with 8 ranks,\nof batch, sequence and baseline that are not stated.\n",
-          100 * one.gain);
+    if (one.model == prediction.step.model->name) return one.gain;
   }
-  return {};
+  return std::nullopt;
+}
+
+std::string show_published(const ModelPrediction& prediction) {
+  const auto gain = published_gain(prediction);
+  if (!gain) return {};
+  return fmt::format(
+      "\nFor comparison: MindSpeed CoC's makers say {:+.2f} % of a whole step, on Ascend "
+      "devices, with 8 ranks,\nof batch, sequence and baseline that are not stated.\n",
+      100 * *gain);
 }
 
 std::string show_text(const ModelPrediction& prediction) {
@@ -142,10 +151,7 @@ std::string show_text(const ModelPrediction& prediction) {
   }
   steps.add({"each layer's best", show_time(blocks * prediction.best_layers()), rest,
              show_time(prediction.best_whole()), show_gain(serial, prediction.best_whole())});
-  text += layers.text() + '\n' + steps.text();
-  const std::string published =
-      prediction.machine.ranks == 8 ? show_published(*step.model) : std::string();
-  return published.empty() ? text : text + '\n' + published;
+  return text + layers.text() + '\n' + steps.text() + show_published(prediction);
 }
 
 nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
@@ -167,16 +173,26 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
                      {"step_ms", ms(prediction.whole(plan))},
                      {"gain", prediction.whole(0) / prediction.whole(plan) - 1}});
   }
+  const predict::LayerProblem& options = prediction.step.layers;
+  const auto published = published_gain(prediction);
+  Json assumptions = assumptions_json(prediction.machine);
+  assumptions["rest"] = predict::describe_rest();
   return {{"prediction", true},
           {"model", prediction.step.model->name},
           {"tp", prediction.machine.ranks},
           {"tokens", prediction.step.tokens},
           {"sequence", prediction.step.sequence},
-          {"sequence_parallel", prediction.step.layers.sequence_parallel},
+          {"dtype", name(options.dtype)},
+          {"wire", name(options.wire)},
+          {"sequence_parallel", options.sequence_parallel},
+          {"column_backward", options.column_backward},
+          {"recompute_all_gather", options.recompute_all_gather},
           {"device", prediction.machine.device.name},
           {"rest_ms", ms(static_cast<double>(prediction.rest.all()))},
           {"plans", std::move(plans)},
-          {"best_gain", prediction.whole(0) / prediction.best_whole() - 1}};
+          {"best_gain", prediction.whole(0) / prediction.best_whole() - 1},
+          {"published_gain", published ? Json(*published) : Json()},
+          {"assumptions", std::move(assumptions)}};
 }
 
 ModelPrediction understand(const Model& model, const Wishes& wishes) {

@@ -27,6 +27,17 @@ std::string show_assumptions(const predict::Machine& machine) {
                      predict::describe(machine.device), predict::describe(machine.network));
 }
 
+nlohmann::ordered_json assumptions_json(const predict::Machine& machine) {
+  return {{"rate_flops", machine.device.flops()},
+          {"memory_bytes_per_second", machine.device.memory()},
+          {"launch_ns", machine.device.launch},
+          {"chore_ns", machine.device.chore},
+          {"lost", machine.device.lost},
+          {"link_bytes_per_second", machine.network.link.bytes_per_second},
+          {"link_latency_ns", machine.network.link.latency_ns},
+          {"wiring", name(machine.network.wiring)}};
+}
+
 std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction) {
   const predict::Problem& problem = options.problem;
   const OpSize& size = prediction.size;
@@ -58,29 +69,20 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPredic
                          {"speedup", prediction.speedup(i)},
                          {"overlap_efficiency", efficiency ? Json(*efficiency) : Json()}});
   }
-  const predict::Machine& machine = options.machine;
-  Json assumptions = {{"rate_flops", machine.device.flops()},
-                      {"memory_bytes_per_second", machine.device.memory()},
-                      {"launch_ns", machine.device.launch},
-                      {"chore_ns", machine.device.chore},
-                      {"lost", machine.device.lost},
-                      {"link_bytes_per_second", machine.network.link.bytes_per_second},
-                      {"link_latency_ns", machine.network.link.latency_ns},
-                      {"wiring", name(machine.network.wiring)}};
   return {{"prediction", true},
           {"op", name(options.problem.op)},
           {"m", prediction.size.m},
           {"n", prediction.size.n},
           {"k", prediction.size.k},
-          {"ranks", machine.ranks},
+          {"ranks", options.machine.ranks},
           {"dtype", name(options.problem.x)},
           {"weight", options.weight},
-          {"device", machine.device.name},
+          {"device", options.machine.device.name},
           {"t_gemm_ms", ms(prediction.product)},
           {"t_comm_ms", ms(prediction.collective)},
           {"ideal_ms", ms(prediction.ideal())},
           {"schedules", std::move(schedules)},
-          {"assumptions", std::move(assumptions)}};
+          {"assumptions", assumptions_json(options.machine)}};
 }
 
 }  // namespace plait::cli

@@ -28,8 +28,9 @@ struct OpPrediction {
 inline constexpr const char* kItIsAPrediction =
     "Predicted, not measured: plait's own schedules, played on a modelled machine.";
 
-// The machine, an assumption a line.
+// The machine, an assumption a line; and its figures.
 std::string show_assumptions(const predict::Machine& machine);
+nlohmann::ordered_json assumptions_json(const predict::Machine& machine);
 
 std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction);
 nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPrediction& prediction);
