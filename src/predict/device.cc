@@ -20,78 +20,81 @@ const Tiles& gpu_tiles() {
   return tiles;
 }
 
-// Peaks: data sheets, dense. H100 and H200: SXM; A100: SXM with 80 GB. Attained: what vendors'
-// libraries reach on large products. Lost: 15 of 132 units keep such a link busy (ParallelKittens).
-// The 910B: 364 TFLOP/s, of which 0.8, as ATB's tiling reckons with, and chores by vector cores.
-// The processor: two cores of a 2025 server, to be replaced by what was measured.
-std::array<Device, 5> known() {
-  constexpr base::Nanoseconds kMicrosecond = base::kMicrosecond;
-  return {{
-      {.name = "h100",
-       .peak_flops = 989e12,
-       .attained = 0.72,
-       .peak_memory = 3.35e12,
-       .memory_share = 0.9,
-       .units = 132,
-       .tiles = gpu_tiles(),
-       .launch = 4 * kMicrosecond,
-       .chore = 100,
-       .beside = true,
-       .lost = 0.11,
-       .poll = kMicrosecond},
-      {.name = "h200",
-       .peak_flops = 989e12,
-       .attained = 0.72,
-       .peak_memory = 4.8e12,
-       .memory_share = 0.9,
-       .units = 132,
-       .tiles = gpu_tiles(),
-       .launch = 4 * kMicrosecond,
-       .chore = 100,
-       .beside = true,
-       .lost = 0.11,
-       .poll = kMicrosecond},
-      {.name = "a100",
-       .peak_flops = 312e12,
-       .attained = 0.85,
-       .peak_memory = 2.039e12,
-       .memory_share = 0.9,
-       .units = 108,
-       .tiles = gpu_tiles(),
-       .launch = 4 * kMicrosecond,
-       .chore = 100,
-       .beside = true,
-       .lost = 0.14,
-       .poll = kMicrosecond},
-      {.name = "ascend-910b",
-       .peak_flops = 364e12,
-       .attained = 0.8,
-       .peak_memory = 1.6e12,
-       .memory_share = 0.85,
-       .units = 24,
-       .tiles = {{128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.85}},
-       .launch = 10 * kMicrosecond,
-       .chore = 200,
-       .beside = true,
-       .lost = 0.05,
-       .poll = 2 * kMicrosecond},
-      {.name = "cpu",
-       .peak_flops = 1e12,
-       .attained = 0.9,
-       .peak_memory = 20e9,
-       .memory_share = 1.0,
-       .units = 1,
-       .tiles = {{1, 64, 1.0}},
-       .launch = kMicrosecond,
-       .chore = kMicrosecond,
-       .beside = false,
-       .lost = 0,
-       .poll = 0},
-  }};
+constexpr base::Nanoseconds kMicrosecond = base::kMicrosecond;
+
+// Peaks of GPUs: data sheets, dense; SXM, the A100 with 80 GB. Attained: what vendors' libraries
+// reach on large products. Lost: 15 of 132 units keep such a link busy (ParallelKittens).
+Device h100() {
+  return {.name = "h100",
+          .peak_flops = 989e12,
+          .attained = 0.72,
+          .peak_memory = 3.35e12,
+          .memory_share = 0.9,
+          .units = 132,
+          .tiles = gpu_tiles(),
+          .launch = 4 * kMicrosecond,
+          .chore = 100,
+          .beside = true,
+          .lost = 0.11,
+          .poll = kMicrosecond};
+}
+
+Device h200() {
+  Device device = h100();
+  device.name = "h200";
+  device.peak_memory = 4.8e12;
+  return device;
+}
+
+Device a100() {
+  return {.name = "a100",
+          .peak_flops = 312e12,
+          .attained = 0.85,
+          .peak_memory = 2.039e12,
+          .memory_share = 0.9,
+          .units = 108,
+          .tiles = gpu_tiles(),
+          .launch = 4 * kMicrosecond,
+          .chore = 100,
+          .beside = true,
+          .lost = 0.14,
+          .poll = kMicrosecond};
+}
+
+// 364 TFLOP/s, of which 0.8, as ATB's tiling reckons with, and chores by vector cores.
+Device ascend_910b() {
+  return {.name = "ascend-910b",
+          .peak_flops = 364e12,
+          .attained = 0.8,
+          .peak_memory = 1.6e12,
+          .memory_share = 0.85,
+          .units = 24,
+          .tiles = {{128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.85}},
+          .launch = 10 * kMicrosecond,
+          .chore = 200,
+          .beside = true,
+          .lost = 0.05,
+          .poll = 2 * kMicrosecond};
+}
+
+// Two cores of a 2025 server, to be replaced by what was measured.
+Device cpu() {
+  return {.name = "cpu",
+          .peak_flops = 1e12,
+          .attained = 0.9,
+          .peak_memory = 20e9,
+          .memory_share = 1.0,
+          .units = 1,
+          .tiles = {{1, 64, 1.0}},
+          .launch = kMicrosecond,
+          .chore = kMicrosecond,
+          .beside = false,
+          .lost = 0,
+          .poll = 0};
 }
 
 const std::array<Device, 5>& all() {
-  static const std::array<Device, 5> devices = known();
+  static const std::array<Device, 5> devices = {h100(), h200(), a100(), ascend_910b(), cpu()};
   return devices;
 }
 
