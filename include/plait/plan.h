@@ -87,7 +87,8 @@ struct PlanKey {
   Operator op;
   std::int64_t m, n, k;  // of the whole problem: what is cut into shares, all ranks together
   Dtype x = Dtype::bf16;
-  std::string weight = "bf16";  // or "s8:group=128"
+  // Packed before: or "s8:group=128". A WeightView, which every call packs anew: "bf16:plain".
+  std::string weight = "bf16";
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;  // where no partial sums travel, X's
   int world = 1;
@@ -104,8 +105,8 @@ struct PlanKey {
 // link=25gbit,5us": all but what is 0 or empty, and hosts where there are several.
 PLAIT_EXPORT std::string name(const PlanKey& key);
 
-// The inverse of name(), in any order. x is bf16 where it isn't named, w and out are as x is, wire
-// is f32, and ranks is 2. Error{invalid_argument} says which word can't be read.
+// The inverse of name(), in any order. x is bf16 where it isn't named, w and out are as x is, as
+// w=plain is, wire is f32, and ranks is 2. Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT PlanKey parse_plan_key(std::string_view text);
 
 // Who knows a plan for a problem. To the same key it gives the same plan on every rank.

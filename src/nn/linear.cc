@@ -210,7 +210,7 @@ PlanKey Linear::key_of(const OpDesc& desc, Direction direction) const {
   const bool back = direction == Direction::backward;
   const ops::WholeSizes whole = {.n = back ? whole_.inputs : whole_.outputs,
                                  .k = back ? whole_.outputs : whole_.inputs};
-  return ops::key_of(desc, ops::kind_of(back ? backward_weight() : weight()), whole,
+  return ops::key_of(desc, ops::plan_kind_of(back ? backward_weight() : weight()), whole,
                      {.comm = comm_, .options = options_.operators});
 }
 

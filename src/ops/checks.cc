@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "ops/shapes.h"
+#include "plan/weight_kind.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"
 #include "tensor/validate.h"
@@ -87,6 +88,9 @@ std::optional<QuantScheme> scheme_of(const OpWeight& weight) {
 std::string kind_of(const OpWeight& weight) {
   const auto scheme = scheme_of(weight);
   return scheme ? name(*scheme) : std::string(name(dtype_of(weight)));
+}
+std::string plan_kind_of(const OpWeight& weight) {
+  return packed(weight) == nullptr ? plain_weight(dtype_of(weight)) : kind_of(weight);
 }
 
 void check_plan(Operator op, const Plan& plan) {

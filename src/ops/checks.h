@@ -16,6 +16,9 @@ Dtype dtype_of(const OpWeight& weight);
 std::optional<QuantScheme> scheme_of(const OpWeight& weight);
 std::string kind_of(const OpWeight& weight);  // "bf16", "s8:group=128"
 
+// As a PlanKey has it, which also says whether each call packs it: "bf16:plain".
+std::string plan_kind_of(const OpWeight& weight);
+
 void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options);
 
 // Refuses a weight that nobody could multiply by.

@@ -69,7 +69,7 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
 
 PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options) {
-  return key_of(desc, kind_of(weight), whole_sizes(desc.op, weight, comm),
+  return key_of(desc, plan_kind_of(weight), whole_sizes(desc.op, weight, comm),
                 {.comm = comm, .options = options});
 }
 
@@ -117,8 +117,9 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
     : desc_(desc),
       plan_(plan_for(desc, weight, comm, options)),
       state_(comm.state()),
-      problem_("call " + name(key_of(desc, kind_of(weight), {.n = n_of(weight), .k = k_of(weight)},
-                                     {.comm = comm, .options = options}))) {
+      problem_("call " +
+               name(key_of(desc, plan_kind_of(weight), {.n = n_of(weight), .k = k_of(weight)},
+                           {.comm = comm, .options = options}))) {
   const std::int64_t n = n_of(weight);
   const std::int64_t k = k_of(weight);
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);

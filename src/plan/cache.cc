@@ -10,7 +10,7 @@
 namespace plait {
 namespace {
 
-constexpr std::string_view kHead = "plait plans 1";
+constexpr std::string_view kHead = "plait plans 2";
 constexpr std::string_view kMachine = "machine ";
 constexpr std::string_view kBar = " | ";
 

@@ -1,6 +1,6 @@
 // Plans that were measured, as a text that people can read and compare:
 //
-//   plait plans 1
+//   plait plans 2
 //   machine plait 0.1.0, AMD EPYC, 2 processors avx2 fma
 //   op=matmul_all_reduce m=512 n=4096 k=4096 ... link=10gbit,5us | fused | 21000000 | 38000000
 //

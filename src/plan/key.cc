@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "plait/plan.h"
+#include "plan/weight_kind.h"
 
 namespace plait {
 namespace {
@@ -45,6 +46,12 @@ class Words {
   std::int64_t size(std::string_view key) const {
     PLAIT_CHECK(!(*this)[key].empty(), "problem: \"", text_, "\" lacks ", key, "=");
     return number(key, 0, kLargest, 0);
+  }
+
+  std::string weight(Dtype x) const {
+    const std::string said = word("w");
+    if (said.empty()) return std::string(name(x));
+    return said == kPlain ? plain_weight(x) : said;
   }
 
   // What others know the meaning of, and a cache keeps: "shm", "s8:group=128".
@@ -125,7 +132,7 @@ PlanKey parse_plan_key(std::string_view text) {
                  .n = words.size("n"),
                  .k = words.size("k"),
                  .x = x,
-                 .weight = words["w"].empty() ? std::string(name(x)) : words.word("w"),
+                 .weight = words.weight(x),
                  .out = words.dtype("out", x),
                  .wire = words.dtype("wire", Dtype::f32),
                  .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/sizes.h"
+#include "plan/weight_kind.h"
 
 namespace plait {
 namespace {
@@ -46,7 +47,9 @@ std::string product_kind(const PlanKey& key) {
   for (const char* scheme : {"s8", "s4"}) {
     if (key.weight.starts_with(scheme)) return scheme;
   }
-  return key.x == Dtype::bf16 && key.weight == "bf16" ? "bf16" : "f32";
+  // A plain weight is packed once in a call, whatever the plan: that tells no plan from another.
+  const bool is_bf16 = key.weight == "bf16" || plain_dtype(key.weight) == Dtype::bf16;
+  return key.x == Dtype::bf16 && is_bf16 ? "bf16" : "f32";
 }
 
 double MachineProfile::product(const ProductSize& size, const PlanKey& key) const {

@@ -4,6 +4,7 @@
 
 #include "comm/state.h"
 #include "ops/shapes.h"
+#include "plan/weight_kind.h"
 #include "tensor/fill.h"
 
 namespace plait::tune {
@@ -14,11 +15,18 @@ constexpr std::uint64_t kSeedOfWeight = 2;
 
 std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) * 16; }
 
+// What a quantised weight is made of has the dtype of x.
+Dtype dtype_of(const PlanKey& key) {
+  if (const auto plain = plain_dtype(key.weight)) return *plain;
+  return parse_quant_scheme(key.weight) ? key.x : parse_dtype(key.weight).value_or(key.x);
+}
+
 }  // namespace
 
 OpCase::OpCase(const Problem& problem, const Communicator& comm)
     : key_(problem.key),
       layout_(problem.layout),
+      dtype_(dtype_of(key_)),
       rank_(comm.rank()),
       world_(comm.world()),
       n_(key_.n),
@@ -30,16 +38,12 @@ OpCase::OpCase(const Problem& problem, const Communicator& comm)
   tensor::fill_random(x_.view(key_.x, key_.m, k_), seed_of(rank_) + kSeedOfX);
   out_ = Buffer::for_tensor(key_.out, key_.m, n_, {.huge_pages = true});
   std::memset(out_.data(), 0, out_.bytes());
-  const bool plain = key_.weight == "plain";
-  const auto scheme = parse_quant_scheme(key_.weight);
-  const Dtype dtype = parse_dtype(plain || scheme ? "" : key_.weight).value_or(key_.x);
-  weight_ = random_weight(dtype);
-  if (plain) return;
-  const WeightView lying = as_it_lies(dtype);
-  if (scheme) {
-    packed_.emplace(quantize(lying, *scheme, key_.threads), key_.threads);
+  weight_ = random_weight(dtype_);
+  if (plain_dtype(key_.weight)) return;
+  if (const auto scheme = parse_quant_scheme(key_.weight)) {
+    packed_.emplace(quantize(as_it_lies(), *scheme, key_.threads), key_.threads);
   } else {
-    packed_.emplace(lying, key_.threads);
+    packed_.emplace(as_it_lies(), key_.threads);
   }
   weight_ = Buffer();
 }
@@ -53,14 +57,14 @@ Buffer OpCase::random_weight(Dtype dtype) const {
   return weight;
 }
 
-WeightView OpCase::as_it_lies(Dtype dtype) const {
+WeightView OpCase::as_it_lies() const {
   const bool out_in = layout_ == WeightLayout::out_in;
-  return {.view = weight_.view(dtype, out_in ? n_ : k_, out_in ? k_ : n_), .layout = layout_};
+  return {.view = weight_.view(dtype_, out_in ? n_ : k_, out_in ? k_ : n_), .layout = layout_};
 }
 
 OpWeight OpCase::weight() const {
   if (packed_) return std::cref(*packed_);
-  return as_it_lies(key_.x);
+  return as_it_lies();
 }
 
 // Of an operator's parts, a rank sends each peer the peer's shard, or its own, or both.

@@ -17,7 +17,7 @@ namespace plait::tune {
 
 // A problem: what its plan depends on, and how its weight lies.
 struct Problem {
-  PlanKey key;  // its weight may be "plain": of x's dtype, and as it lies; others are packed
+  PlanKey key;  // a weight that it calls plain is multiplied as it lies
   WeightLayout layout = WeightLayout::out_in;
 };
 
@@ -58,7 +58,7 @@ class OpCase {
   std::int64_t k() const { return k_; }
 
  private:
-  WeightView as_it_lies(Dtype dtype) const;
+  WeightView as_it_lies() const;
   OpWeight weight() const;
   std::int64_t multiplied_rows() const;
   TensorView x_of(Operator op) const;
@@ -66,6 +66,7 @@ class OpCase {
 
   PlanKey key_;
   WeightLayout layout_;
+  Dtype dtype_;  // of the weight, as it came
   int rank_;
   int world_;
   std::int64_t n_;  // of this rank's weight

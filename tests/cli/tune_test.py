@@ -12,7 +12,7 @@ from pathlib import Path
 from command import PLAIT, CommandTest, wait_until
 from run_terminal_test import Terminal
 
-HEAD = "plait plans 1\n"
+HEAD = "plait plans 2\n"
 SMALL = ("--m", 32, "--n", 128, "--k", 64, "--seconds", 0.05, "--plans", 3)
 
 # What a machine can do matters to no test here: none of them waits for it to be measured.
@@ -86,6 +86,16 @@ class TuneTest(TuneCase):
         self.assertLessEqual(len(shown), 13)
         self.assertEqual(table.splitlines()[-1], f"{len(plans) - len(shown)} more are left out; --json has them all.")
         self.assertTrue(rest.startswith("It is "))
+
+    def test_weights_that_every_call_packs_are_problems_of_their_own(self):
+        self.give_profile()
+        for weight in ("plain", "bf16"):
+            self.tune(*SMALL, "--transport", "threads", "--weight", weight)
+        self.assertEqual([key.split()[5] for key, *_ in self.entries()], ["w=bf16", "w=bf16:plain"])
+        asked = "op=matmul-all-reduce m=32 n=128 k=64 transport=threads w={}"
+        for weight in ("plain", "bf16:plain"):
+            why = json.loads(self.plait("info", "--json", "--why", asked.format(weight)).stdout)
+            self.assertEqual((why["problem"], why["source"]), (self.entries()[1][0], "cache"))
 
     def test_only_what_is_missing(self):
         self.give_profile()
@@ -162,11 +172,13 @@ class TuneTest(TuneCase):
     def test_from_a_timeline(self):
         self.give_profile()
         timeline = self.folder / "trace.json"
-        traced = self.plait("trace", "all-gather-matmul", *SMALL[:4], "--k", 64, "--ranks", 3, "--trace", timeline)
+        traced = self.plait("trace", "all-gather-matmul", *SMALL[:4], "--k", 64, "--ranks", 3, "--weight", "plain",
+                            "--trace", timeline)
         self.assertEqual((traced.returncode, traced.stderr), (0, ""))
         self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
         ((key, *_),) = self.entries()
         # Three ranks have 43, 43 and 42 columns of the 128.
+        self.assertIn(" w=bf16:plain ", key)
         self.assertTrue(key.startswith("op=all_gather_matmul m=32 n=128 k=64 "), key)
         self.assertIn(" ranks=3 ", key)
 
@@ -284,7 +296,7 @@ class TuneTest(TuneCase):
         machine = self.give_profile()
         for text, reason in [
             (HEAD + "machine nowhere\n", f'it is of "nowhere", and this is "{machine}"'),
-            ("plans\n", 'plans: "plans" is not their first line: "plait plans 1" is'),
+            ("plans\n", 'plans: "plans" is not their first line: "plait plans 2" is'),
             (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it has not 4 columns"),
             (f"{HEAD}machine {machine}\nop=all_gather_matmul m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2"
              " | pipelined axis=columns parts=7 | 1 | 2\n",
@@ -296,7 +308,33 @@ class TuneTest(TuneCase):
                              f"plait tune: {self.cache}: {reason}; delete it, or name another one: --cache FILE")
             self.assertEqual(self.cache.read_text(), text)
             page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=2048 k=64").stdout
-            self.assertIn(f"The cache is not asked: {self.cache}: {reason}.\n", page)
+            # What somebody has named is refused to a program too.
+            self.assertIn(f"automatic_plans() refuses: {self.cache}: {reason}.\n"
+                          'Who asks no source of plans has "fused".\n', page)
+            self.assertIn("no particular machine: this one's is not read either.\n", page)
+
+    def test_a_refused_profile_is_refused_with_its_cache(self):
+        self.give_profile()
+        profile = Path(f"{self.cache}.profile")
+        profile.write_text("profile\n")
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=32 n=128 k=64").stdout)
+        self.assertEqual((found["source"], found["chosen"], found["profile"]), ("default", "fused", "built in"))
+        self.assertIn(str(profile), found["refusal"])
+
+    def test_a_foreign_cache_that_nobody_has_named_is_left_alone_with_its_profile(self):
+        self.environment["PLAIT_PLAN_CACHE"] = ""
+        self.environment["XDG_CACHE_HOME"] = str(self.folder)
+        self.cache = self.folder / "plait/plans"
+        self.give_profile()
+        asked = ("info", "--why", "op=matmul-all-reduce m=32 n=128 k=64")
+        self.assertEqual(json.loads(self.plait(*asked, "--json").stdout)["profile"], "measured")
+        self.cache.write_text(HEAD + "machine nowhere\n")
+        page = self.plait(*asked).stdout
+        self.assertIn(f'Plans are neither read nor kept: {self.cache}: it is of "nowhere", and this is ', page)
+        self.assertIn("by the cost model", page)
+        self.assertNotIn("refuses", page)
+        found = json.loads(self.plait(*asked, "--json").stdout)
+        self.assertEqual((found["source"], found["profile"], found["refusal"]), ("model", "built in", None))
 
     def test_refusals(self):
         for words, sentence in [
@@ -318,7 +356,6 @@ class TuneTest(TuneCase):
             (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
             (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],
              'the link "fast" is not like "25gbit,5us": a bandwidth, a latency, or both'),
-            ([*SMALL, "--weight", "plain"], "--weight plain is never tuned for: weights are packed"),
             (["all"], "unexpected word all (plait tune --help)"),
         ]:
             with self.subTest(words):
@@ -450,7 +487,7 @@ class WhyTest(TuneCase):
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9", "w=s9 is no weight; bf16, s8:channel and s8:group=128 are some"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9", "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
              "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "

@@ -214,6 +214,7 @@ TEST_P(EveryLayer, AsksASourceForEachOfItsOperators) {
                    EXPECT_EQ(backward.m, 64);
                    EXPECT_EQ(backward.n, LayerProblem::kInputs);
                    EXPECT_EQ(backward.k, LayerProblem::kOutputs);
+                   for (const PlanKey& key : plans.asked) EXPECT_EQ(key.weight, "bf16:plain");
                  },
                  {});
 }

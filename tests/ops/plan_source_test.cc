@@ -106,6 +106,23 @@ TEST(APlanSource, HearsOfTheLinkAndOfWhatIsAskedFor) {
                  {.link = parse_link("10gbit,3us")});
 }
 
+// It is packed within every call then, beside what the plan is of.
+TEST(APlanSource, HearsWhetherTheWeightIsPlain) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
+                   const Table table;
+                   prepare(problem.desc(), problem.plain(), comm, {.plans = &table});
+                   matmul_all_reduce(problem.x.view, problem.plain(), problem.out.view, comm,
+                                     {.options = {.plans = &table}});
+                   ASSERT_EQ(table.asked.size(), 2U);
+                   EXPECT_EQ(table.asked[0].weight, "bf16:plain");
+                   EXPECT_EQ(table.asked[1], table.asked[0]);
+                   EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
+                 },
+                 {});
+}
+
 TEST(APlanSource, GivesBlockingCallsTheSamePlanWithUnevenShares) {
   run_as_threads(3,
                  [](Communicator& comm) {

@@ -61,7 +61,7 @@ TEST(PlanCaches, AreTextInOneOrder) {
       "op=matmul_all_reduce m=16 n=64 k=64 x=bf16 w=bf16 out=bf16 wire=f32 "
       "ranks=2 transport=shm | pipelined parts=3 last=25 | 1 | 2\n";
   const std::string text = example().text();
-  EXPECT_EQ(text.find("plait plans 1\nmachine a machine\n" + line), 0U) << text;
+  EXPECT_EQ(text.find("plait plans 2\nmachine a machine\n" + line), 0U) << text;
   EXPECT_EQ(PlanCache::parse(text), example());
   PlanCache other("a machine");
   other.add(problem(16), fused(99));
@@ -78,14 +78,17 @@ TEST(PlanCaches, KnowWhatTheyWereToldAlone) {
   PlanKey linked = problem(8);
   linked.link = parse_link("1gbit,1us");
   EXPECT_EQ(cache.find(linked), std::nullopt);
+  PlanKey plain = problem(8);
+  plain.weight = "bf16:plain";
+  EXPECT_EQ(cache.find(plain), std::nullopt);
 }
 
 TEST(PlanCaches, RefuseWhatTheyDidNotWrite) {
   const std::string good = example().text();
-  EXPECT_EQ(refusal_of(""), "plans: \"\" is not their first line: \"plait plans 1\" is");
-  EXPECT_EQ(refusal_of("plait plans 2\n"),
-            "plans: \"plait plans 2\" is not their first line: \"plait plans 1\" is");
-  EXPECT_EQ(refusal_of("plait plans 1\nop=matmul\n"),
+  EXPECT_EQ(refusal_of(""), "plans: \"\" is not their first line: \"plait plans 2\" is");
+  EXPECT_EQ(refusal_of("plait plans 1\n"),
+            "plans: \"plait plans 1\" is not their first line: \"plait plans 2\" is");
+  EXPECT_EQ(refusal_of("plait plans 2\nop=matmul\n"),
             "plans: their second line does not say which machine they are of");
   EXPECT_EQ(refusal_of(good.substr(0, good.size() - 1)), "plans: their last line is cut off");
   EXPECT_EQ(refusal_of(good + good.substr(good.rfind("op="))), "plans, line 5: it is there twice");

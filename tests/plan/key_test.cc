@@ -25,6 +25,7 @@ TEST(PlanKeys, AreWrittenAsTheyAreRead) {
         "op=all_gather_matmul m=0 n=1 k=7 x=f32 w=s8:group=128 out=f16 wire=f32 ranks=3 threads=2",
         "op=matmul_reduce_scatter m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=bf16 ranks=8 transport=shm "
         "link=25gbit,5us",
+        "op=matmul_all_reduce m=5 n=6 k=7 x=bf16 w=f32:plain out=bf16 wire=f32 ranks=2",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=f32 ranks=2 threads=2 "
         "backend=onednn transport=shm",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=bf16 out=f32 wire=f32 ranks=8 link=1.21gbit,0us",
@@ -45,6 +46,12 @@ TEST(PlanKeys, HaveWhatIsUsualWhereNothingIsSaid) {
                           .world = 2}));
 }
 
+TEST(PlanKeys, HaveAPlainWeightOfXWhereNoDtypeIsSaid) {
+  const PlanKey key = parse_plan_key("op=matmul_all_reduce m=1 n=2 k=3 x=f16 w=plain");
+  EXPECT_EQ(key.weight, "f16:plain");
+  EXPECT_EQ(parse_plan_key(name(key)), key);
+}
+
 // Two spellings of one problem are one key.
 TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3").wire, Dtype::bf16);
@@ -54,7 +61,7 @@ TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
 
 TEST(PlanKeys, DifferInAllThatADecisionDependsOn) {
   const std::string usual = "op=matmul_all_reduce m=8 n=8 k=8";
-  for (const char* more : {"x=f32", "w=s8", "out=f32", "wire=bf16", "ranks=3", "hosts=2",
+  for (const char* more : {"x=f32", "w=s8", "w=plain", "out=f32", "wire=bf16", "ranks=3", "hosts=2",
                            "threads=2", "backend=onednn", "transport=shm", "link=1gbit"}) {
     EXPECT_NE(parse_plan_key(usual), parse_plan_key(usual + " " + more)) << more;
     EXPECT_NE(name(parse_plan_key(usual)), name(parse_plan_key(usual + " " + more))) << more;

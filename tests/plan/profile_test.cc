@@ -131,6 +131,10 @@ TEST(Profiles, KnowAKindOfProductByItsOperands) {
   const PlanKey key = {.op = Operator::matmul, .m = 1, .n = 1, .k = 1};
   PlanKey other = key;
   EXPECT_EQ(product_kind(key), "bf16");
+  other.weight = "bf16:plain";
+  EXPECT_EQ(product_kind(other), "bf16");
+  other.weight = "f32:plain";
+  EXPECT_EQ(product_kind(other), "f32");
   other.x = Dtype::f16;
   EXPECT_EQ(product_kind(other), "f32");
   other.weight = "s8:group=128";

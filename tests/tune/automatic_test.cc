@@ -115,7 +115,7 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereTwoHaveDifferentOnes) {
 }
 
 TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
-  std::ofstream(path("broken")) << "plait plans 1\n";
+  std::ofstream(path("broken")) << "plait plans 2\n";
   run_as_threads(2,
                  [&](Communicator& comm) {
                    const std::string mine = comm.rank() == 1 ? path("broken") : path("nothing");

@@ -33,6 +33,7 @@ TEST(Tuning, ComesToTheSameOnAllRanks) {
   for (const char* text : {"op=matmul_all_reduce m=32 n=200 k=96 ranks=3 threads=1",
                            "op=all_gather_matmul m=33 n=200 k=96 ranks=3 threads=1 w=s8:channel "
                            "link=10gbit,20us",
+                           "op=matmul_reduce_scatter m=32 n=64 k=96 ranks=3 threads=1 w=f32:plain",
                            "op=all_reduce_matmul m=32 n=64 k=96 ranks=3 threads=1 x=f32"}) {
     const PlanKey key = parse_plan_key(text);
     std::mutex mutex;

@@ -11,6 +11,7 @@
 #include "cli/values.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
+#include "plan/weight_kind.h"
 
 namespace plait::cli {
 namespace {
@@ -164,7 +165,7 @@ tune::Problem problem_of(const OpBenchOptions& options, const OpSize& size) {
                   .n = size.n,
                   .k = size.k,
                   .x = options.x,
-                  .weight = options.weight,
+                  .weight = options.weight == kPlain ? plain_weight(options.x) : options.weight,
                   .out = options.out,
                   .wire = options.wire,
                   .world = options.ranks,

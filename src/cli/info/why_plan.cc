@@ -21,6 +21,8 @@
 #include "plait/settings.h"
 #include "plan/machine.h"
 #include "plan/settings/load.h"
+#include "plan/weight_kind.h"
+#include "tune/files.h"
 
 namespace plait::cli {
 namespace {
@@ -52,8 +54,8 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
     key.wire = ops::wire_of(key.op, key.x, settings.wire);
   if (key.backend.empty()) key.backend = settings.backend;
   if (key.threads == 0) key.threads = settings.threads;
-  PLAIT_CHECK(is_packed_kind(key.weight), "w=", key.weight,
-              " is no weight; bf16, s8:channel and s8:group=128 are some");
+  PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "w=", key.weight,
+              " is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some");
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.backend = read_backend(key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
@@ -61,16 +63,6 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   if (key.threads == 0) key.threads = threads_of(key.world);
   if (!key.link) key.link = comm::link_from_environment();
   return key;
-}
-
-template <class Value, class Load>
-std::optional<Value> load_or_say(const Load& load, std::string& refusal) {
-  try {
-    return load();
-  } catch (const Error& error) {
-    refusal = error.what();
-    return std::nullopt;
-  }
 }
 
 const Prediction& prediction_of(const PlanChoice& choice, const Plan& plan) {
@@ -90,6 +82,10 @@ std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
 std::string show_source(const PlanChoice& choice) {
   if (choice.set)
     return fmt::format("It is \"{}\", as set: {}.\n", name(choice.chosen), choice.setting);
+  if (!choice.refusal.empty()) {
+    return fmt::format("automatic_plans() refuses: {}.\nWho asks no source of plans has \"{}\".\n",
+                       choice.refusal, name(choice.chosen));
+  }
   if (choice.measured) {
     return fmt::format("It is \"{}\", measured: {}, and serial {} ({}).\n", name(choice.chosen),
                        base::show_duration(choice.measured->nanoseconds),
@@ -110,10 +106,10 @@ std::string show_source(const PlanChoice& choice) {
                 "two plans' predictions may be {:.0f} % off each other.\n",
                 name(choice.chosen), serial.total / chosen.total, 100 * uncertainty);
   return text +
-         (choice.cache_refusal.empty()
+         (choice.left_alone.empty()
               ? fmt::format("No measured plan for it is in {}.\n",
                             choice.cache_path.empty() ? "any cache" : choice.cache_path)
-              : fmt::format("The cache is not asked: {}.\n", choice.cache_refusal)) +
+              : fmt::format("Plans are neither read nor kept: {}.\n", choice.left_alone)) +
          fmt::format("So automatic_plans() has it; who asks no source of plans has \"{}\".\n",
                      name(default_plan(choice.key.op)));
 }
@@ -123,8 +119,9 @@ std::string show_profile_source(const PlanChoice& choice) {
     return fmt::format("The machine's profile was measured, with {} of {}.\n",
                        show_count(choice.profile.ranks, "rank"),
                        show_count(choice.profile.threads, "thread"));
-  std::string text = "The profile is built in, of no particular machine";
-  if (!choice.profile_refusal.empty()) text += ": " + choice.profile_refusal;
+  const std::string text = "The profile is built in, of no particular machine";
+  if (!choice.refusal.empty() || !choice.left_alone.empty())
+    return text + ": this one's is not read either.\n";
   return text + "; plait tune --profile measures this one.\n";
 }
 
@@ -145,6 +142,29 @@ bool is_plan_problem(const std::vector<std::string>& words) {
   });
 }
 
+namespace {
+
+// The cache and the profile as automatic_plans() has them, or why it has none.
+void take_files(PlanChoice& choice) {
+  const tune::Files files = tune::read_files({}, machine_fingerprint());
+  choice.refusal = files.refusal;
+  choice.left_alone = files.left_alone;
+  if (files.cache) {
+    const PlanCache cache = PlanCache::parse(*files.cache);
+    const auto found = cache.entries().find(name(choice.key));
+    if (found != cache.entries().end()) choice.measured = found->second;
+  }
+  choice.profile = files.profile ? parse_profile(*files.profile) : built_in_profile();
+}
+
+Plan chosen_of(const PlanChoice& choice, const CostModel& model) {
+  if (choice.set) return *choice.set;
+  if (!choice.refusal.empty()) return default_plan(choice.key.op);
+  return choice.measured ? choice.measured->plan : model.choose(choice.key);
+}
+
+}  // namespace
+
 PlanChoice choose_plan(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& some : words) {
@@ -153,29 +173,15 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
       text += base::sentence(text.empty() ? "" : " ", bare ? kOp : "", word);
     }
   }
-  const std::string machine = machine_fingerprint();
   const plan::Loaded loaded = plan::load(plan::process_environment());
   PlanChoice choice = {.key = completed(text, loaded.settings)};
   choice.set = SettingsPlans(loaded.settings).find(choice.key);
   if (choice.set) choice.setting = setting_of(choice.key, loaded);
   choice.cache_path = loaded.settings.plan_cache;
-  const auto cache = load_or_say<PlanCache>([&] { return load_cache(choice.cache_path, machine); },
-                                            choice.cache_refusal);
-  if (cache) {
-    const auto found = cache->entries().find(name(choice.key));
-    if (found != cache->entries().end()) choice.measured = found->second;
-  }
-  const auto load_beside_cache = [&]() -> std::optional<MachineProfile> {
-    if (choice.cache_path.empty()) return std::nullopt;
-    return load_profile(profile_path(choice.cache_path), machine);
-  };
-  choice.profile = load_or_say<MachineProfile>(load_beside_cache, choice.profile_refusal)
-                       .value_or(built_in_profile());
+  take_files(choice);
   const CostModel model(choice.profile);
   choice.candidates = model.rank(choice.key);
-  choice.chosen = choice.set        ? *choice.set
-                  : choice.measured ? choice.measured->plan
-                                    : model.choose(choice.key);
+  choice.chosen = chosen_of(choice, model);
   const bool is_there =
       std::any_of(choice.candidates.begin(), choice.candidates.end(),
                   [&](const Candidate& one) { return one.plan == choice.chosen; });
@@ -224,13 +230,17 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
                      {"link_busy_ns", one.prediction.transfer},
                      {"exposed_ns", one.prediction.exposed()}});
   }
+  const auto or_null = [](const std::string& some) { return some.empty() ? Json() : Json(some); };
   return {{"problem", name(choice.key)},
           {"chosen", name(choice.chosen)},
-          {"source", choice.set        ? "settings"
-                     : choice.measured ? "cache"
-                                       : "model"},
+          {"source", choice.set                ? "settings"
+                     : !choice.refusal.empty() ? "default"
+                     : choice.measured         ? "cache"
+                                               : "model"},
           {"setting", choice.set ? Json(choice.setting) : Json()},
           {"cache", choice.cache_path},
+          {"refusal", or_null(choice.refusal)},
+          {"left_alone", or_null(choice.left_alone)},
           {"measured_ns", choice.measured ? Json(choice.measured->nanoseconds) : Json()},
           {"measured_serial_ns", choice.measured ? Json(choice.measured->serial) : Json()},
           {"profile", choice.profile.is_measured() ? "measured" : "built in"},

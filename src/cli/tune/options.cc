@@ -14,6 +14,7 @@
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/cache.h"
+#include "plan/weight_kind.h"
 
 namespace plait::cli {
 namespace {
@@ -83,7 +84,9 @@ void add_problem_options(Options& options, Wishes& wishes) {
   options.add("--wire", "DTYPE", wishes.wire,
               "in what partial sums travel (default: PLAIT_WIRE, or f32)");
   options.add("-w,--weight", "KIND", wishes.weight,
-              "a dtype, or a scheme such as s8:channel (default: x's dtype)");
+              "a dtype, or a scheme such as s8:channel: packed before; plain: of\n"
+              "x's dtype, and packed by every call (default: plain for a --model, as\n"
+              "layers in training have it; else x's dtype, packed)");
   options.add("-l,--link", "LINK", wishes.link,
               "an emulated link between all ranks, such as 25gbit,5us");
 }
@@ -118,9 +121,11 @@ PlanKey read_usual(const Wishes& wishes, const Settings& settings) {
   if (!wishes.x.empty()) key.x = read_dtype("--dtype", wishes.x);
   key.out = wishes.out.empty() ? key.x : read_dtype("--out", wishes.out);
   key.wire = wishes.wire.empty() ? settings.wire : read_dtype("--wire", wishes.wire);
+  // Layers in training have theirs as they lie.
+  const bool is_plain = wishes.weight.empty() ? !wishes.model.empty() : wishes.weight == kPlain;
   key.weight = wishes.weight.empty() ? std::string(name(key.x)) : wishes.weight;
-  PLAIT_CHECK(key.weight != "plain", "--weight plain is never tuned for: weights are packed");
   check_weight_kind(key.weight);
+  if (is_plain) key.weight = plain_weight(key.x);
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   if (!wishes.link.empty()) key.link = parse_link(wishes.link);
   key.backend = read_backend(wishes.backend.empty() ? settings.backend : wishes.backend);

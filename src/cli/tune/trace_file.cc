@@ -9,6 +9,7 @@
 #include "cli/tune/problems.h"
 #include "cli/values.h"
 #include "ops/shapes.h"
+#include "plan/weight_kind.h"
 
 namespace plait::cli {
 namespace {
@@ -87,7 +88,8 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
     if (key.op == Operator::matmul) continue;  // of layers: there is one way to do it
     PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " is of ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
-    PLAIT_CHECK(is_packed_kind(key.weight), "--from ", path, ": w=", key.weight, " is no weight");
+    PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "--from ", path,
+                ": w=", key.weight, " is no weight");
     if (!key.link) key.link = usual.link;
     add_problem(problems, key);
   }

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
+
+#include "cli/tune/options.h"
 
 namespace plait::cli {
 namespace {
@@ -38,6 +41,20 @@ TEST(AModelsProblems, AreSumsAloneWithoutSequenceParallelism) {
 // Up and down of a network without a gate are each other's backward.
 TEST(AModelsProblems, AreEachThereOnce) {
   EXPECT_EQ(problems_of(*find_model("bloom-7b"), /*sequence_parallel=*/true, kUsual).size(), 6U);
+}
+
+// As layers in training have them, which is what a model is tuned for.
+TEST(AModelsProblems, AreOfPlainWeightsUnlessOthersAreAskedFor) {
+  const auto weight_of = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--cache", "/nowhere", "--transport", "threads"});
+    return read_tune_options(words)->problems.front().weight;
+  };
+  EXPECT_EQ(weight_of({"--model", "llama2-7b"}), "bf16:plain");
+  EXPECT_EQ(weight_of({"--model", "llama2-7b", "--weight", "bf16"}), "bf16");
+  EXPECT_EQ(weight_of({"--model", "llama2-7b", "--weight", "s8"}), "s8:channel");
+  EXPECT_EQ(weight_of({"--m", "8", "--n", "8", "--k", "8"}), "bf16");
+  EXPECT_EQ(weight_of({"--m", "8", "--n", "8", "--k", "8", "--weight", "plain", "--dtype", "f32"}),
+            "f32:plain");
 }
 
 }  // namespace
