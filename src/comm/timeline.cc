@@ -1,4 +1,4 @@
-#include "plait/timeline.h"
+#include "comm/timeline.h"
 
 #include <array>
 #include <cstring>
@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "comm/state.h"
 #include "plait/collectives.h"
+#include "plait/timeline.h"
 
 namespace plait {
 namespace {
@@ -68,7 +69,7 @@ void align_clock(Trace& trace, Communicator& comm) {
   }
 }
 
-void write_timeline(const std::string& path, Trace& trace, Communicator& comm) {
+std::vector<std::vector<std::byte>> comm::collect_packs(Trace& trace, Communicator& comm) {
   align_clock(trace, comm);
   const std::vector<std::byte> mine = trace.pack();
   // Sizes first: a byte at a time they are s8 elements like any other.
@@ -87,15 +88,20 @@ void write_timeline(const std::string& path, Trace& trace, Communicator& comm) {
   std::vector<std::byte> all(total);
   all_to_all({mine.data(), mine.size(), Dtype::s8}, {all.data(), total, Dtype::s8}, comm,
              {.send = send, .receive = receive});
-  if (comm.rank() != 0) return;
   std::vector<std::vector<std::byte>> packs;
+  if (comm.rank() != 0) return packs;
   auto from = all.begin();
   for (const std::size_t part : receive) {
     const auto end = from + static_cast<std::ptrdiff_t>(part);
     packs.emplace_back(from, end);
     from = end;
   }
-  write_json(path, packs);
+  return packs;
+}
+
+void write_timeline(const std::string& path, Trace& trace, Communicator& comm) {
+  const std::vector<std::vector<std::byte>> packs = comm::collect_packs(trace, comm);
+  if (comm.rank() == 0) write_json(path, packs);
 }
 
 }  // namespace plait

@@ -9,7 +9,7 @@
 #include "cli/bench/op_report.h"
 #include "cli/bench/recording.h"
 #include "cli/launch/words.h"
-#include "plait/timeline.h"
+#include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
 #include "tune/op_case.h"
@@ -20,20 +20,19 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
   if (!options.files.traces()) return;
   Recording recording(comm);
   const tune::OpCase one(problem_of(options, result.size), comm);
-  std::vector<Interval> intervals;
   {
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : options.plans) {
       const auto runner = one.runner(plan, traced);
       runner->run(result.pace);  // as warm as those that were measured
-      intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pace); }));
+      recording.run(name(plan), [&] { runner->run(result.pace); });
     }
   }
-  std::vector<trace::RankRecords> ranks;
-  if (options.files.draws()) ranks = recording.collect();
+  const Recorded recorded = recording.collect();
   // From here on rank 0 alone may fail, and nobody waits for it.
-  if (!options.files.trace.empty()) write_timeline(options.files.trace, recording.trace(), comm);
-  if (comm.rank() != 0 || !options.files.draws()) return;
+  if (comm.rank() != 0) return;
+  if (!options.files.trace.empty()) write_json(options.files.trace, recorded.packs);
+  if (!options.files.draws()) return;
   report::Timeline timeline = {
       .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.op), result.size.m,
                            result.size.n, result.size.k, name(options.x), options.weight),
@@ -45,7 +44,8 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
       .collective = static_cast<std::int64_t>(result.collective.median),
       .runs = {}};
   for (std::size_t i = 0; i < options.plans.size(); ++i) {
-    timeline.runs.push_back(report::run_of(name(options.plans[i]), ranks, intervals[i]));
+    timeline.runs.push_back(
+        report::run_of(name(options.plans[i]), recorded.ranks, recorded.runs[i]));
     if (i == 0) continue;
     // Of what is drawn, not of the medians.
     report::Run& run = timeline.runs.back();

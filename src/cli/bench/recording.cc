@@ -1,59 +1,32 @@
 #include "cli/bench/recording.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/speech.h"
 #include "comm/state.h"
+#include "comm/timeline.h"
 #include "plait/collectives.h"
 #include "trace/pack.h"
 
 namespace plait::cli {
 namespace {
 
-constexpr std::size_t kRuns = 3;
+constexpr int kRuns = 3;
 
 // Of a thread: enough for some plans of problems that have thousands of chunks, in 16 MiB.
 constexpr std::size_t kRecords = (std::size_t{1} << 18) - 1;
 
-// Every rank's bytes, on every rank.
-std::vector<std::vector<std::byte>> gather(const std::vector<std::byte>& mine, Communicator& comm) {
-  const auto world = static_cast<std::size_t>(comm.world());
-  std::vector<std::int64_t> sizes(world);
-  const auto size = static_cast<std::int64_t>(mine.size());
-  all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), sizeof(size) * world, Dtype::s8},
-             comm);
-  const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
-  std::size_t total = 0;
-  for (const std::size_t count : counts) total += count;
-  std::vector<std::byte> all(total);
-  all_gather({mine.data(), mine.size(), Dtype::s8}, {all.data(), total, Dtype::s8}, comm, counts);
-  std::vector<std::vector<std::byte>> each;
-  each.reserve(world);
-  auto next = all.begin();
-  for (const std::size_t count : counts) {
-    const auto end = next + static_cast<std::ptrdiff_t>(count);
-    each.emplace_back(next, end);
-    next = end;
+// The runs of one rank, in their order: no schedule has flights in this lane.
+std::vector<Interval> runs_of(const trace::RankRecords& rank) {
+  std::vector<Interval> runs;
+  for (const trace::Record& record : rank.records) {
+    if (record.kind == trace::Kind::flight && record.lane == Lane::compute)
+      runs.push_back({.begin = record.begin, .end = record.end});
   }
-  return each;
-}
-
-// When all ranks together were at it: the ranks of one host have one clock.
-Interval of_all(const Interval& mine, Communicator& comm) {
-  std::vector<std::byte> bytes(sizeof(mine));
-  std::memcpy(bytes.data(), &mine, sizeof(mine));
-  Interval whole = mine;
-  for (const std::vector<std::byte>& theirs : gather(bytes, comm)) {
-    Interval other = {};
-    std::memcpy(&other, theirs.data(), sizeof(other));
-    whole.begin = std::min(whole.begin, other.begin);
-    whole.end = std::max(whole.end, other.end);
-  }
-  return whole;
+  return runs;
 }
 
 }  // namespace
@@ -64,34 +37,47 @@ Recording::Recording(Communicator& comm) : comm_(comm), trace_(comm.rank(), kRec
 
 Recording::~Recording() { comm_.state().set_trace(nullptr); }
 
-Interval Recording::run(std::string_view name, const std::function<void()>& call) {
-  std::array<Interval, kRuns> runs = {};
-  for (Interval& one : runs) {
+void Recording::run(std::string_view name, const std::function<void()>& call) {
+  const Label label = trace_.intern(name);
+  for (int i = 0; i < kRuns; ++i) {
     barrier(comm_);
     const base::Nanoseconds begin = base::now();
     call();
-    one = {.begin = begin, .end = base::now()};
-    // No span: what the run waits for is no computing.
-    trace_.flight(Lane::compute, trace_.intern(name), one);
+    runs_.push_back({.label = label, .time = {.begin = begin, .end = base::now()}});
   }
-  for (Interval& one : runs) one = of_all(one, comm_);
-  std::sort(runs.begin(), runs.end(),
-            [](const Interval& a, const Interval& b) { return a.end - a.begin < b.end - b.begin; });
-  return runs[kRuns / 2];
 }
 
-std::vector<trace::RankRecords> Recording::collect() {
-  std::vector<trace::RankRecords> ranks;
-  for (const std::vector<std::byte>& pack : gather(trace_.pack(), comm_)) {
-    if (comm_.rank() != 0) continue;
-    ranks.push_back(trace::unpack(pack));
-    if (const std::int64_t dropped = ranks.back().dropped; dropped > 0) {
-      complain("plait", base::sentence("the timeline lacks the oldest ", dropped,
-                                       " records of rank ", ranks.back().rank,
-                                       ": what was drawn first has holes; ask for fewer plans"));
+Recorded Recording::collect() {
+  // Last, so that no others push them out; and no spans, as what a run waits for is no computing.
+  for (const Run& run : runs_) trace_.flight(Lane::compute, run.label, run.time);
+  runs_.clear();
+  return recorded_of(comm::collect_packs(trace_, comm_));
+}
+
+Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
+  Recorded all = {.packs = std::move(packs), .ranks = {}, .runs = {}};
+  std::vector<Interval> together;
+  for (const std::vector<std::byte>& pack : all.packs) {
+    const trace::RankRecords& rank = all.ranks.emplace_back(trace::unpack(pack));
+    if (rank.dropped > 0) {
+      complain("plait",
+               base::sentence("the timeline lacks the oldest ", rank.dropped, " records of rank ",
+                              rank.rank, ": what was drawn first has holes; ask for fewer plans"));
+    }
+    const std::vector<Interval> runs = runs_of(rank);
+    if (together.empty()) together = runs;
+    for (std::size_t i = 0; i < together.size(); ++i) {
+      together[i].begin = std::min(together[i].begin, runs.at(i).begin);
+      together[i].end = std::max(together[i].end, runs.at(i).end);
     }
   }
-  return ranks;
+  for (auto of_one = together.begin(); of_one != together.end(); of_one += kRuns) {
+    std::sort(of_one, of_one + kRuns, [](const Interval& a, const Interval& b) {
+      return a.end - a.begin < b.end - b.begin;
+    });
+    all.runs.push_back(of_one[kRuns / 2]);
+  }
+  return all;
 }
 
 }  // namespace plait::cli

@@ -19,7 +19,7 @@
 #include "cli/host/peak.h"
 #include "cli/speech.h"
 #include "plait/collectives.h"
-#include "plait/timeline.h"
+#include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
 
@@ -173,27 +173,27 @@ void trace(const StepOptions& options, const StepMeasurement& result, Communicat
   if (!options.files.traces()) return;
   Recording recording(comm);
   const StepCase one(options, comm);
-  std::vector<Interval> intervals;
   {
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : options.plans) {
       const auto runner = one.runner(plan, traced);
       runner->run(0);  // as warm as those that were measured
-      intervals.push_back(recording.run(name(plan), [&] { runner->run(result.pause); }));
+      recording.run(name(plan), [&] { runner->run(result.pause); });
     }
   }
-  std::vector<trace::RankRecords> ranks;
-  if (options.files.draws()) ranks = recording.collect();
+  const Recorded recorded = recording.collect();
   // From here on rank 0 alone may fail, and nobody waits for it.
-  if (!options.files.trace.empty()) write_timeline(options.files.trace, recording.trace(), comm);
-  if (comm.rank() != 0 || !options.files.draws()) return;
+  if (comm.rank() != 0) return;
+  if (!options.files.trace.empty()) write_json(options.files.trace, recorded.packs);
+  if (!options.files.draws()) return;
   report::Timeline timeline = {.title = show_step(options),
                                .subtitle = show_place(result),
                                .product = static_cast<std::int64_t>(result.products.median),
                                .collective = 0,
                                .runs = {}};
   for (std::size_t i = 0; i < options.plans.size(); ++i)
-    timeline.runs.push_back(report::run_of(name(options.plans[i]), ranks, intervals[i]));
+    timeline.runs.push_back(
+        report::run_of(name(options.plans[i]), recorded.ranks, recorded.runs[i]));
   if (!options.files.html.empty()) write_file(options.files.html, report::page(timeline));
   if (!options.files.svg.empty()) write_file(options.files.svg, report::picture_file(timeline));
 }
