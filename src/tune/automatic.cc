@@ -13,13 +13,12 @@
 #include "base/check.h"
 #include "base/host.h"
 #include "base/parallel.h"
-#include "plait/settings.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
 #include "plan/cost_model.h"
 #include "plan/machine.h"
-#include "plan/settings/load.h"
 #include "tune/agree.h"
+#include "tune/files.h"
 #include "tune/online.h"
 
 namespace plait {
@@ -120,45 +119,6 @@ class Automatic final : public PlanSource {
   mutable std::unordered_map<PlanKey, Known, Hash> known_;
 };
 
-struct Files {
-  std::string path;  // of the cache
-  std::optional<std::string> cache;
-  std::optional<std::string> profile;
-  bool online = false;
-  std::string refusal;
-};
-
-// What is wrong with them is told to all ranks before anybody throws. But a file that nobody has
-// named, which may be of another release or of another machine with the same home, is left alone.
-Files read_files(const AutomaticOptions& options, const std::string& machine, bool speaks) try {
-  Files files;
-  bool is_named = true;
-  if (options.cache && options.online) {
-    files.path = *options.cache;
-    files.online = *options.online;
-  } else {
-    const plan::Loaded loaded = plan::load(plan::process_environment());
-    files.path = options.cache.value_or(loaded.settings.plan_cache);
-    files.online = options.online.value_or(loaded.settings.tune_online);
-    is_named = options.cache || loaded.origins.contains("plan_cache");
-  }
-  if (files.path.empty()) return files;
-  try {
-    if (const auto cache = load_cache(files.path, machine)) files.cache = cache->text();
-    if (const auto profile = load_profile(profile_path(files.path), machine))
-      files.profile = text_of(*profile);
-  } catch (const Error& error) {
-    if (is_named) throw;
-    const std::string remark =
-        base::sentence("automatic_plans: plans are neither read nor kept: ", error.what(), '\n');
-    if (speaks) std::fputs(remark.c_str(), stderr);
-    return {.path = {}, .cache = {}, .profile = {}, .online = files.online, .refusal = {}};
-  }
-  return files;
-} catch (const Error& error) {
-  return {.path = {}, .cache = {}, .profile = {}, .online = false, .refusal = error.what()};
-}
-
 bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
   const std::vector<std::string> all = tune::gather_text(mine.value_or(std::string()), comm);
   return std::all_of(all.begin(), all.end(), [&](const auto& one) { return one == all.front(); });
@@ -166,10 +126,16 @@ bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
 
 // Who tunes beside this program may have replaced a file between two ranks' looks at it: then all
 // look again, before they are said to have different ones.
-Files read_alike(const AutomaticOptions& options, const std::string& machine, Communicator& comm) {
+tune::Files read_alike(const AutomaticOptions& options, const std::string& machine,
+                       Communicator& comm) {
   constexpr int kLooks = 3;
   for (int look = 1;; ++look) {
-    Files files = read_files(options, machine, comm.rank() == 0 && look == 1);
+    tune::Files files = tune::read_files(options, machine);
+    if (!files.left_alone.empty() && comm.rank() == 0 && look == 1) {
+      const std::string remark = base::sentence(
+          "automatic_plans: plans are neither read nor kept: ", files.left_alone, '\n');
+      std::fputs(remark.c_str(), stderr);
+    }
     const bool same = are_same(files.cache, comm) && are_same(files.profile, comm);
     if (same || look == kLooks) return files;
   }
@@ -195,7 +161,7 @@ std::string kept_here(const std::string& path, Communicator& comm) {
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
   const std::string machine = machine_fingerprint();
-  const Files files = read_alike(options, machine, comm);
+  const tune::Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
   tune::agree_on("wishes to tune online", files.online ? "yes" : "no", comm);

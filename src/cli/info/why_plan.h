@@ -21,9 +21,9 @@ struct PlanChoice {
   std::string setting = {};      // which of them, and where it was said
   std::string cache_path = {};
   std::optional<PlanCache::Entry> measured = {};
-  std::string cache_refusal = {};  // why what is there isn't asked
+  std::string refusal = {};     // automatic_plans() raises it, for the cache or the profile
+  std::string left_alone = {};  // why it takes neither of them
   MachineProfile profile = {};
-  std::string profile_refusal = {};
   std::vector<Candidate> candidates = {};  // the fastest first
   Plan chosen = {};
 };
