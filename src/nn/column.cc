@@ -69,6 +69,8 @@ class Column final : public Linear {
           nn::start_gathering(x, all, in_operator ? workspace().beside(comm()) : comm()));
       x = all;
     }
+    // Needs nothing that travels, and doesn't look after it: x is under way, and no sum yet.
+    if (makes_bias(call)) add_bias_gradient(call, call.grad_out);
     Beside beside;
     if (gathering) beside = [&gathering] { gathering->progress(); };
     std::optional<Pending> summing;
@@ -87,7 +89,6 @@ class Column final : public Linear {
         if (summing) summing->progress();
       });
     }
-    if (makes_bias(call)) add_bias_gradient(call, call.grad_out);
     if (!summing) return;
     summing->wait();
     if (sum.data != call.grad_x.data) nn::copy_rows(sum, call.grad_x);
