@@ -1,9 +1,10 @@
 // Trains two linear layers with a ReLU between them to imitate a function. Tokens are shared out
 // over the ranks outside the layers, and inside them the hidden features are.
 //
-//   plait run -n 2 -- 05_linear_layers                        the same losses with every plan,
-//   plait run -n 2 -- 05_linear_layers "pipelined parts=4"    to the last bit
-//   05_linear_layers                                          and alone, but for rounding
+//   plait run -n 2 -- 05_linear_layers                      as settings say: the same losses with
+//   PLAIT_PLAN=fused plait run -n 2 -- 05_linear_layers     every plan, to the last bit
+//   05_linear_layers                                        and alone, but for rounding
+//   COC_PARALLEL_NUM=4 plait run -n 2 -- 05_linear_layers timeline.json    what ran beside what
 #include <plait/plait.h>
 
 #include <algorithm>
@@ -54,9 +55,11 @@ void descend(Matrix& w, Matrix& gradient) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  plait::Communicator comm = plait::Communicator::connect();
-  plait::LinearOptions options;
-  if (argc > 1) options.operators.plan = plait::parse_plan(argv[1]);
+  plait::Trace trace(plait::place_from_environment().rank);
+  plait::Communicator comm = plait::Communicator::connect({.trace = &trace});
+  const plait::Settings settings = plait::load_settings();
+  const plait::SettingsPlans plans(settings);
+  const plait::LinearOptions options = plait::linear_options(settings, plans);
   const plait::Shard tokens = plait::balanced_shard(kTokens, comm.rank(), comm.world());
   const plait::Shard hidden = plait::balanced_shard(kHidden, comm.rank(), comm.world());
   const auto own_tokens = static_cast<std::int64_t>(tokens.count);
@@ -99,6 +102,7 @@ int main(int argc, char** argv) try {
     plait::all_reduce({&loss, 1}, comm);
     if (comm.rank() == 0) std::printf("step %d: loss %.9g\n", step, loss);
   }
+  if (argc > 1) plait::write_timeline(argv[1], trace, comm);
 } catch (const plait::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

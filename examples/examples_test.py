@@ -13,9 +13,10 @@ EXAMPLES = Path(os.environ["PLAIT_EXAMPLES"])
 DEADLINE = 60  # seconds; nothing here takes more than one or two
 
 
-def run(*words):
+def run(*words, **variables):
     return subprocess.run(
         [str(word) for word in words],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=DEADLINE,
@@ -53,8 +54,8 @@ class Examples(unittest.TestCase):
         done = run(EXAMPLES / "parts/exchange")
         self.assertEqual(done.stdout, "rank 0 of 1: hello from rank 0; sum 1\n", done.stderr)
 
-    def losses(self, *command):
-        done = run(*command)
+    def losses(self, *command, **variables):
+        done = run(*command, **variables)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.splitlines()
 
@@ -65,7 +66,7 @@ class Examples(unittest.TestCase):
         for world in 2, 3:
             ranks = COMMAND, "run", "-n", world, "--", example
             plans = "serial", "pipelined parts=4", "fused"
-            serial, *others = [self.losses(*ranks, plan) for plan in plans]
+            serial, *others = [self.losses(*ranks, PLAIT_PLAN=plan) for plan in plans]
             for plan, losses in zip(plans[1:], others):
                 self.assertEqual(losses, serial, plan)
             for one, many in zip(alone, serial):
@@ -74,6 +75,19 @@ class Examples(unittest.TestCase):
                 self.assertLess(abs(got - want), 2000 * 2**-24 * want)
         first, last = (float(line.split()[-1]) for line in (alone[0], alone[-1]))
         self.assertLess(last, first / 2)
+
+    def test_linear_layers_follow_what_is_set(self):
+        ranks = COMMAND, "run", "-n", 2, "--", EXAMPLES / "05_linear_layers"
+        with tempfile.TemporaryDirectory() as folder:
+            timeline = Path(folder) / "timeline.json"
+            sums = {}
+            for parts in "1", "4":
+                self.losses(*ranks, timeline, COC_PARALLEL_NUM=parts)
+                events = json.loads(timeline.read_text(encoding="utf-8"))["traceEvents"]
+                # The row layer's, forward: each part is summed by itself.
+                sums[parts] = sum(event.get("name") == "sum" and event["pid"] == 0 for event in events)
+            self.assertEqual(sums, {"1": 12, "4": 48})
+        self.assertNotEqual(self.losses(*ranks, PLAIT_WIRE="bf16"), self.losses(*ranks))
 
     def test_threads(self):
         with tempfile.TemporaryDirectory() as folder:
