@@ -5,6 +5,10 @@
 //   const auto plans = plait::automatic_plans(comm);
 //   plait::matmul_all_reduce(x, w, y, comm, {.options = {.plans = plans.get()}});
 //
+// Where each rank has a share of n or k, a blocking call that asks a source waits for a small
+// all-gather of the shares first, every time; what is prepared (prepare(), a linear layer) has them
+// told once.
+//
 // An automatic plan is serial unless another is clearly faster, by what was measured or by more
 // than the model may be wrong. plait info --why "op=matmul-all-reduce m=512 n=4096 k=4096" explains
 // one in numbers.

@@ -36,13 +36,22 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
-// What a weight's shares come to.
-ops::WholeSizes whole_sizes(Operator op, const OpWeight& weight, Communicator& comm) {
+// What a weight's shares come to. Whoever made the call knows of no collective before it.
+ops::WholeSizes whole_sizes(Operator op, const OpWeight& weight, Communicator& comm) try {
   ops::WholeSizes whole = {.n = ops::n_of(weight), .k = ops::k_of(weight)};
   const ops::Split split = ops::split_of(op);
   if (split == ops::Split::n) whole.n = sum_of_shares(whole.n, comm);
   if (split == ops::Split::k) whole.k = sum_of_shares(whole.k, comm);
   return whole;
+} catch (const Error& error) {
+  constexpr std::string_view kGather = "all_gather: ";
+  const std::string_view text = error.what();
+  if (!text.starts_with(kGather)) throw ops::in_words_of(name(op), error);
+  throw Error(
+      error.code(),
+      base::sentence(name(op), ": where ranks add up their shares, which a plan depends on: ",
+                     text.substr(kGather.size())),
+      error.culprit());
 }
 
 }  // namespace

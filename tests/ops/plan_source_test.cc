@@ -1,17 +1,24 @@
 // Plans that come from a source: the same on all ranks, however unevenly the problem is cut.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/state.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"
+#include "plait/error.h"
 
 namespace plait {
 namespace {
 
+using conformance::expect_error;
+using conformance::fork_ranks;
+using conformance::fresh_job;
 using conformance::run_as_threads;
 
 // Another plan for every size, so that ranks which ask about different ones hear different answers.
@@ -134,6 +141,66 @@ TEST(APlanSource, GivesBlockingCallsTheSamePlanWithUnevenShares) {
                                        {.options = {.plans = &table}});
                    }
                    EXPECT_EQ(table.asked.back().k, 291);
+                 },
+                 {});
+}
+
+// Ranks that ask a source tell each other their shares first: that is the operator's too.
+void ask(const OpProblem& problem, Communicator& comm) {
+  const Table table;
+  matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                    {.options = {.plans = &table}});
+}
+
+TEST(AskingAPlanSource, NoticesADeath) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    const Place place = {.rank = rank, .world = 3, .job = job};
+    Communicator comm = Communicator::connect({.transport = "shm", .place = place});
+    const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
+    ask(problem, comm);
+    if (rank == 1) ::_exit(0);  // as good as killed: nothing is destroyed
+    const Error error = expect_error(Code::peer_lost, [&] {
+      for (;;) ask(problem, comm);
+    });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(std::string_view(error.what()).starts_with("matmul_all_reduce: ")) << error.what();
+  });
+}
+
+TEST(AskingAPlanSource, EndsAtTheDeadline) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
+                   ask(problem, comm);
+                   if (comm.rank() == 1)
+                     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+                   const Error error = expect_error(Code::timeout, [&] { ask(problem, comm); });
+                   EXPECT_EQ(error.culprit(), 1) << error.what();
+                   const std::string begin =
+                       "matmul_all_reduce: where ranks add up their shares, which a plan depends "
+                       "on: rank 0 waits for chunk 0 from rank 1";
+                   EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin);
+                 },
+                 {.timeout = std::chrono::milliseconds(600)});
+}
+
+TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
+                   ask(problem, comm);
+                   const bool asks = comm.rank() == 0;
+                   const Error error = expect_error(Code::mismatch, [&] {
+                     if (asks) return ask(problem, comm);
+                     matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                                       {.options = {.plan = parse_plan("fused")}});
+                   });
+                   // The other one may hear it in the words of whoever has found it out.
+                   const std::string text = error.what();
+                   EXPECT_TRUE(asks ? text.starts_with("matmul_all_reduce: ")
+                                    : text.find("matmul_all_reduce") != text.npos)
+                       << text;
                  },
                  {});
 }
