@@ -45,6 +45,18 @@ void LinkSearch::take(double ratio) {
   last_ = here;
 }
 
+Link settle(const Link& first, int most,
+            const std::function<std::optional<double>(const Link&)>& far_off) {
+  Link link = first;
+  LinkSearch search(first.bytes_per_second);
+  for (int more = 0;; ++more) {
+    const std::optional<double> ratio = far_off(link);
+    if (!ratio || more == most) return link;
+    search.take(*ratio);
+    link = link_of(search.next());
+  }
+}
+
 // On the straight line between the two, and never so near to one of them that nothing is learnt.
 double LinkSearch::between(const Try& fast, const Try& slow) {
   const double part = (1 - fast.ratio) / (slow.ratio - fast.ratio);

@@ -6,6 +6,7 @@
 // Slower links take longer, but by no simple function of the bytes: some of what travels is hidden.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -49,5 +50,10 @@ class LinkSearch {
   std::optional<Try> fast_;  // the slowest of those that took too little
   std::optional<Try> slow_;  // the fastest of those that took too much
 };
+
+// Tries a link, and another one that what it took leads to as long as the answer is a ratio: how
+// many times as long as wanted it took. At most `most` links more. Returns the last.
+Link settle(const Link& first, int most,
+            const std::function<std::optional<double>(const Link&)>& far_off);
 
 }  // namespace plait::cli

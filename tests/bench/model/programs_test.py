@@ -37,8 +37,8 @@ class ProgramsTest(unittest.TestCase):
     def test_a_bar_is_met_by_all_or_not(self):
         with tempfile.TemporaryDirectory() as folder:
             files = []
-            for i, gain in enumerate((9.0, 7.0)):
-                files.append(Path(folder) / f"model_{i}.json")
+            for share, gain in ("0.08", 9.0), ("0.105", 7.0):
+                files.append(Path(folder) / f"model_llama2-70b_{share}.json")
                 files[-1].write_text(json.dumps(step("llama2-70b", 10.0, {"pipelined parts=8": 8.5, "fused": gain})))
             results = report.Results(files)
             self.assertEqual(results.bars(), [
@@ -46,6 +46,8 @@ class ProgramsTest(unittest.TestCase):
                 ["fused: of what Amdahl allows, lowest of 2", "0.70", "0.80", "**no**"]])
             self.assertEqual(results.tables()[1][2][1], ["llama2-70b", "0.25", "1 Gbit/s, 5 us", "10.0 %", "1000",
                                                          "10.0 %", "8.5 % (0.85)", "7.0 % (0.70)"])
+            # A link of another share than was wanted is no row like the others.
+            self.assertEqual(results.tables()[1][2][0][3], "**10.0 %**, not 8 %")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <random>
+#include <vector>
 
 namespace plait::cli {
 namespace {
@@ -66,6 +68,54 @@ TEST(LinkSearch, ForgetsWhatOneMeasurementSaidOfTheNearest) {
   EXPECT_GT(faster, 1e9);
   search.take(0.98);
   EXPECT_DOUBLE_EQ(search.best(), faster);
+}
+
+// As it is settled over a link of 1 GB/s: which links were tried, and which is the last. In a race
+// communication takes `slower` times as long as it did when the link was looked for.
+struct Settled {
+  std::vector<double> tried;
+  double last;
+};
+Settled settle_where(double slower, int most) {
+  Settled settled = {};
+  const Link first = {.bytes_per_second = 1e9, .latency_ns = 5000};
+  settled.last = settle(first, most, [&](const Link& link) -> std::optional<double> {
+                   settled.tried.push_back(link.bytes_per_second);
+                   const double ratio = slower * 1e9 / link.bytes_per_second;
+                   return std::abs(ratio - 1) > 0.1 ? std::optional(ratio) : std::nullopt;
+                 }).bytes_per_second;
+  return settled;
+}
+
+TEST(Settle, KeepsALinkThatIsNotFarOff) {
+  EXPECT_EQ(settle_where(1.05, 2).tried, (std::vector<double>{1e9}));
+  EXPECT_EQ(settle_where(1.05, 2).last, 1e9);
+}
+
+TEST(Settle, CorrectsALinkByWhatTheRaceItselfTook) {
+  for (const double slower : {0.5, 1.6}) {
+    const Settled settled = settle_where(slower, 2);
+    ASSERT_EQ(settled.tried.size(), 2U);
+    EXPECT_NEAR(settled.tried[1], slower * 1e9, 0.01e9);
+    EXPECT_EQ(settled.last, settled.tried[1]);
+  }
+}
+
+// The last link that was tried is the one whose race is reported.
+TEST(Settle, EndsAfterSoManyCorrections) {
+  const Settled settled = settle_where(1000, 2);
+  ASSERT_EQ(settled.tried.size(), 3U);
+  EXPECT_LT(settled.tried[1], settled.tried[2]);
+  EXPECT_EQ(settled.last, settled.tried[2]);
+}
+
+TEST(Settle, BearsRacesThatCommunicationDidNotLengthen) {
+  int races = 0;
+  settle({.bytes_per_second = 1e9, .latency_ns = 5000}, 2, [&](const Link& link) {
+    EXPECT_TRUE(std::isfinite(link.bytes_per_second) && link.bytes_per_second > 0);
+    return std::optional(++races == 1 ? -0.5 : 0.0);
+  });
+  EXPECT_EQ(races, 3);
 }
 
 TEST(LinkSearch, BearsNoise) {
