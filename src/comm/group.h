@@ -120,7 +120,8 @@ class Group {
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
 
-  // The deadline has passed: fails the group, and blames.
+  // The deadline has passed: fails the group, and blames. Who waits for nobody and does not go on
+  // is itself to blame.
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.

@@ -267,8 +267,7 @@ void Communicator::State::look_around() {
     return front.step() || front.awaited().peer != awaited.peer ||
            mailbox().take_due() != comm::kNever;
   });
-  const bool waits = awaited.peer != Error::kNobody;
-  if (waits && polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
+  if (polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
 }
 
 void Communicator::State::wait(const Task& task) {

@@ -72,8 +72,7 @@ void wait_slowly(Group& group, const Question& question) {
                question.due() != kNever;
       };
       group.examine(&awaited, ready);
-      const bool waits = awaited.peer != Error::kNobody;
-      if (now >= deadline && waits && !question.ready()) group.give_up(awaited);
+      if (now >= deadline && !question.ready()) group.give_up(awaited);
       examine_at = now + kBetweenExaminations;
     }
     if (due != kNever) {

@@ -176,15 +176,24 @@ std::uint32_t Sums::past() const {
 
 comm::Awaited Sums::awaited() const {
   if (summed_ < made_) {
-    for (const int peer : exchange_.peers()) {
-      if (!exchange_.arrived(Way::out, peer)) return exchange_.chunk_from(Way::out, peer);
-    }
+    if (const auto chunk = missing()) return *chunk;
   }
   for (const int peer : exchange_.peers()) {
     if (exchange_.posted(Way::out, peer) < cut_.chunks() && !exchange_.vacant(Way::out, peer))
       return exchange_.room_at(Way::out, peer);
   }
+  if (summed_ < cut_.chunks()) {
+    if (const auto chunk = missing()) return *chunk;
+  }
   return exchange_.nobody();
+}
+
+// The first peer's part of the next sum that has not come.
+std::optional<comm::Awaited> Sums::missing() const {
+  for (const int peer : exchange_.peers()) {
+    if (!exchange_.arrived(Way::out, peer)) return exchange_.chunk_from(Way::out, peer);
+  }
+  return {};
 }
 
 }  // namespace plait::overlap

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "overlap/cut.h"
@@ -62,6 +63,7 @@ class Sums {
   void sum_rows(const Block& block, const ConstTensorView& own, Range rows, const void** at);
   ConstTensorView source(std::uint32_t chunk, int rank) const;
   std::size_t wire_bytes(std::uint32_t chunk, int rank) const;
+  std::optional<comm::Awaited> missing() const;
 
   Exchange& exchange_;
   const Cut& cut_;

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <optional>
 
 #include "comm/collectives/streams.h"
+#include "conformance/ranks.h"
 #include "plait/collectives.h"
 
 namespace plait::comm {
@@ -28,6 +30,23 @@ TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
         part->state().group(), [&] { return base::now() >= end; }, [] { return kNever; },
         [] { return nobody({}); });
   });
+}
+
+// Nor does it wait for ever: that is a mistake of its own.
+TEST(Wait, EndsWhereNobodyIsAwaited) {
+  constexpr std::chrono::milliseconds kShort{100};
+  const auto body = [](Communicator& comm) {
+    if (comm.rank() == 1) return;
+    const Error error = conformance::expect_error(Code::timeout, [&] {
+      wait_until(
+          comm.state().group(), [] { return false; }, [] { return kNever; },
+          [] { return nobody({.operation = Operation::matmul_all_reduce}); });
+    });
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_TRUE(conformance::contains(error.what(), "matmul_all_reduce: rank 0 waits for no chunk"))
+        << error.what();
+  };
+  conformance::run_as_threads(2, body, {.timeout = kShort});
 }
 
 // Whatever a rank waits for in an operator, a failure says in which, and at which chunk.

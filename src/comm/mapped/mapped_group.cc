@@ -225,10 +225,11 @@ void MappedGroup::give_up(const Awaited& awaited) {
   // Known to wait until all know why it does no more: another, who looks for the culprit at the
   // same time, would else find this rank waiting for nobody.
   KnownWait known(*this);
-  const int culprit = find_culprit(awaited.peer, known);
+  const bool waits = awaited.peer != Error::kNobody;
+  const int culprit = waits ? find_culprit(awaited.peer, known) : rank();
   raise_if_failed();
   std::string blame;
-  if (culprit != awaited.peer) {
+  if (waits && culprit != awaited.peer) {
     blame = sentence("; in the end all wait for rank ", culprit);
   }
   fail_and_raise(

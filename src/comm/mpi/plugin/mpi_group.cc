@@ -236,7 +236,7 @@ void MpiGroup::look_around(const Awaited* awaited) {
 
 void MpiGroup::give_up(const Awaited& awaited) {
   fail_and_raise(
-      {Code::timeout, awaited.peer,
+      {Code::timeout, awaited.peer == Error::kNobody ? rank() : awaited.peer,
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
 }
 
