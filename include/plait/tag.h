@@ -36,7 +36,9 @@ enum class Operation : std::uint16_t {
 
 PLAIT_EXPORT std::string_view name(Operation operation);
 
-// Added to the last size in a tag of an operator's call that has a bias.
+// In a tag of an operator's call the last size has more to say, above what any size comes to: the
+// dtype of out, so many times kTagOut, and whether there is a bias.
+inline constexpr std::int64_t kTagOut = std::int64_t{1} << 56;
 inline constexpr std::int64_t kTagBias = std::int64_t{1} << 60;
 
 struct Tag {
@@ -46,8 +48,9 @@ struct Tag {
   std::uint32_t call = 0;   // counted by the communicator
   std::uint32_t chunk = 0;  // within the call
   std::uint32_t plan = 0;   // fingerprint of the plan
-  std::array<std::int64_t, 3> sizes =
-      {};  // m, n and out's dtype of a product, or m, 0, k; elements, shards, root of a collective
+  // m, n and k of a product, of which those are 0 that may differ from rank to rank; elements,
+  // shards and root of a collective.
+  std::array<std::int64_t, 3> sizes = {};
 
   bool operator==(const Tag&) const = default;
 };

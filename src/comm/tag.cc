@@ -11,7 +11,6 @@ struct Names {
 };
 
 constexpr std::string_view kShards = "shards";
-constexpr std::string_view kOut = "the dtype of out";
 
 // Indexed by Operation.
 constexpr std::array<Names, 15> kNames = {{
@@ -24,8 +23,8 @@ constexpr std::array<Names, 15> kNames = {{
     {"all_to_all", {"elements between them", kShards, "root"}},
     {"make_mailbox", {"slots", "slot bytes", "k"}},
     {"split", {"m", "n", "k"}},
-    {"matmul_all_reduce", {"m", "n", kOut}},
-    {"matmul_reduce_scatter", {"m", "n", kOut}},
+    {"matmul_all_reduce", {"m", "n", "k"}},
+    {"matmul_reduce_scatter", {"m", "n", "k"}},
     {"matmul_all_gather", {"m", "n", "k"}},
     {"all_gather_matmul", {"m", "n", "k"}},
     {"reduce_scatter_matmul", {"m", "n", "k"}},
@@ -44,6 +43,18 @@ std::string both(std::string_view field, const Value& a, const Value& b) {
   return std::move(text).str();
 }
 
+// Of operators' last sizes, which differ.
+std::string last_difference(std::string_view field, const Tag& a, const Tag& b) {
+  const auto size = [](const Tag& tag) { return tag.sizes[2] % kTagOut; };
+  const auto out = [](const Tag& tag) {
+    return name(static_cast<Dtype>(tag.sizes[2] % kTagBias / kTagOut));
+  };
+  const auto bias = [](const Tag& tag) { return tag.sizes[2] >= kTagBias ? "one" : "none"; };
+  if (size(a) != size(b)) return both(field, size(a), size(b));
+  if (out(a) != out(b)) return both("the dtype of out", out(a), out(b));
+  return both("the bias", bias(a), bias(b));
+}
+
 }  // namespace
 
 std::string_view name(Operation operation) { return names(operation).operation; }
@@ -51,25 +62,14 @@ std::string_view name(Operation operation) { return names(operation).operation; 
 std::string difference(const Tag& a, const Tag& b) {
   if (a.operation != b.operation) return both("the operator", name(a.operation), name(b.operation));
   if (a.dtype != b.dtype) return both("the dtype", name(a.dtype), name(b.dtype));
-  if (a.wire != b.wire) {
-    const bool is_result = a.operation == Operation::matmul_all_gather;
-    return both(is_result ? kOut : "the wire", name(a.wire), name(b.wire));
-  }
+  if (a.wire != b.wire) return both("the wire", name(a.wire), name(b.wire));
   for (std::size_t i = 0; i < a.sizes.size(); ++i) {
     if (a.sizes[i] == b.sizes[i]) continue;
     // A fingerprint of the counts, which says nothing to anybody.
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
     const std::string_view field = names(a.operation).sizes[i];
-    const bool says_bias = i == 2 && a.operation >= Operation::matmul_all_reduce;
-    const std::int64_t of_a = says_bias ? a.sizes[i] % kTagBias : a.sizes[i];
-    const std::int64_t of_b = says_bias ? b.sizes[i] % kTagBias : b.sizes[i];
-    if (of_a == of_b) {
-      const auto bias = [](const Tag& tag) { return tag.sizes[2] >= kTagBias ? "one" : "none"; };
-      return both("the bias", bias(a), bias(b));
-    }
-    if (field == kOut)
-      return both(field, name(static_cast<Dtype>(of_a)), name(static_cast<Dtype>(of_b)));
-    return both(field, of_a, of_b);
+    if (i == 2 && a.operation >= Operation::matmul_all_reduce) return last_difference(field, a, b);
+    return both(field, a.sizes[i], b.sizes[i]);
   }
   if (a.plan != b.plan) return "the plan";  // of which a tag has a fingerprint
   if (a.call != b.call) return both("the order of calls", a.call, b.call);

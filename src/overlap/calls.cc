@@ -26,17 +26,18 @@ plait::Operation name_of(Operator op) {
 }  // namespace
 
 // What travels is m by n where the product comes first, and m by k where it comes last. Ranks have
-// the same n and k, but where each has a share of it. Where each has a share of k, the result
-// travels too: its dtype stands in k's place.
+// the same n and k, but where each has a share of it.
 Tag tag_of(const Problem& problem, const Plan& plan) {
   const bool gathers_out = problem.op == Operator::matmul_all_gather;
   const bool shares_k = is_compute_first(problem.op) && !gathers_out;
+  const bool shares_n = problem.op == Operator::all_gather_matmul;
+  const std::int64_t k = shares_k ? 0 : problem.k;
   return {.operation = name_of(problem.op),
           .dtype = problem.x,
-          .wire = gathers_out ? problem.out : problem.wire,
+          .wire = problem.wire,
           .plan = fingerprint(plan),
-          .sizes = {problem.m, problem.op == Operator::all_gather_matmul ? 0 : problem.n,
-                    shares_k ? static_cast<std::int64_t>(problem.out) : problem.k}};
+          .sizes = {problem.m, shares_n ? 0 : problem.n,
+                    k + kTagOut * static_cast<std::int64_t>(problem.out)}};
 }
 
 }  // namespace plait::overlap

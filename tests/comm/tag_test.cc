@@ -50,13 +50,18 @@ TEST(Tag, CallsSizesByWhatTheyAre) {
   EXPECT_EQ(sizes(Operation::matmul_all_gather, {0, 0, 96}), "k: 0 and 96");
 }
 
-TEST(Tag, CallsWhatTravelsTheResultWhereItIs) {
-  const auto wires = [](Operation operation) {
-    return difference({.operation = operation, .wire = Dtype::f32},
-                      {.operation = operation, .wire = Dtype::bf16});
+// Beside an operator's k, which may be as large as any.
+TEST(Tag, TellsTheResultsDtypeAndTheBiasFromASize) {
+  constexpr std::int64_t kDepth = (std::int64_t{1} << 42) - 1;
+  const auto tag = [](Dtype out, std::int64_t k, bool bias) {
+    return Tag{
+        .operation = Operation::all_reduce_matmul,
+        .sizes = {0, 0, k + kTagOut * static_cast<std::int64_t>(out) + (bias ? kTagBias : 0)}};
   };
-  EXPECT_EQ(wires(Operation::matmul_all_reduce), "the wire: f32 and bf16");
-  EXPECT_EQ(wires(Operation::matmul_all_gather), "the dtype of out: f32 and bf16");
+  const Tag one = tag(Dtype::bf16, kDepth, true);
+  EXPECT_EQ(difference(one, tag(Dtype::f16, kDepth, true)), "the dtype of out: bf16 and f16");
+  EXPECT_EQ(difference(one, tag(Dtype::bf16, kDepth, false)), "the bias: one and none");
+  EXPECT_EQ(difference(one, tag(Dtype::f32, 96, false)), "k: 4398046511103 and 96");
 }
 
 }  // namespace

@@ -169,21 +169,24 @@ TEST_P(EveryPlan, RefusesRanksThatDisagree) {
 }
 
 TEST(Disagreement, AboutTheResultsDtypeIsNoticed) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-        const Dtype dtype = comm.rank() == 0 ? Dtype::bf16 : Dtype::f32;
-        const Matrix out(dtype, kRows, problem.n);
-        const OpDesc desc = {.op = problem.op, .m = kRows, .out = dtype};
-        const Error error = expect_error(Code::mismatch, [&] {
-          prepare(desc, problem.packed, comm).run({.x = problem.x.view, .out = out.view});
-        });
-        EXPECT_TRUE(contains(error.what(), "the dtype of out: bf16 and f32") ||
-                    contains(error.what(), "the dtype of out: f32 and bf16"))
-            << error.what();
-      },
-      {});
+  for (int i = static_cast<int>(Operator::matmul_all_reduce); i < kOperators; ++i) {
+    const auto op = static_cast<Operator>(i);
+    run_as_threads(
+        2,
+        [&](Communicator& comm) {
+          const OpProblem problem(op, kRows, comm);
+          const Dtype dtype = comm.rank() == 0 ? Dtype::bf16 : Dtype::f32;
+          const Matrix out(dtype, problem.out.view.rows, problem.n);
+          const OpDesc desc = {.op = op, .m = kRows, .out = dtype};
+          const Error error = expect_error(Code::mismatch, [&] {
+            prepare(desc, problem.packed, comm).run({.x = problem.x.view, .out = out.view});
+          });
+          EXPECT_TRUE(contains(error.what(), "the dtype of out: bf16 and f32") ||
+                      contains(error.what(), "the dtype of out: f32 and bf16"))
+              << error.what();
+        },
+        {});
+  }
 }
 
 TEST(Disagreement, AboutThePlanIsNoticed) {
