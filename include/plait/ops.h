@@ -19,9 +19,9 @@
 // f32, a bias is added, and the result is rounded once. So every plan, every transport, every
 // number of threads and every run gives the same bits, on every rank.
 //
-// Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. A call
-// that is refused has written nothing; one that fails because a peer was lost leaves `out`
-// undefined.
+// Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. Operands
+// that are refused (Error{invalid_argument}) have had nothing written; a call that fails in what
+// ranks do together (peer_lost, mismatch, timeout, ...) leaves `out` and `gathered` undefined.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,8 @@ struct OpExtras {
 
 // Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
 // 64 kinds, and at most 1 GiB (but always the last one). What was not used for longest goes first.
-// Mailboxes stay, one for each power of two of a slot's bytes: Communicator::mailbox_bytes().
+// Mailboxes stay, two at most for each power of two of a slot's bytes, of sums that come back and
+// of all else: Communicator::mailbox_bytes().
 PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const OpWeight& weight,
                                     const TensorView& out, Communicator& comm,
                                     const OpExtras& extras = {});
