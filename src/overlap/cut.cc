@@ -13,7 +13,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 }  // namespace
 
 Ownership Ownership::sharded(std::int64_t rows, std::int64_t columns, int world) {
-  Ownership owners = {.rows = rows, .columns = columns, .of_rank = {}};
+  Ownership owners = {.columns = columns, .of_rank = {}};
   for (int rank = 0; rank < world; ++rank) {
     const Shard shard = balanced_shard(static_cast<std::size_t>(rows), rank, world);
     const auto begin = static_cast<std::int64_t>(shard.offset);
@@ -23,8 +23,7 @@ Ownership Ownership::sharded(std::int64_t rows, std::int64_t columns, int world)
 }
 
 Ownership Ownership::everybodys(std::int64_t rows, std::int64_t columns, int world) {
-  return {.rows = rows,
-          .columns = columns,
+  return {.columns = columns,
           .of_rank = std::vector<Range>(static_cast<std::size_t>(world), Range{0, rows})};
 }
 

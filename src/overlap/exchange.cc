@@ -34,14 +34,13 @@ void Exchange::look_after() {
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
   if (peers_.empty()) return;
-  const comm::Awaited here = {.peer = rank(),
-                              .tag = tag_of(Way::out, out(Way::out, peers_.front()))};
+  const comm::Awaited here = {.peer = rank(), .tag = tag_of(out(Way::out, peers_.front()))};
   group.examine(&here, [] { return true; });
 }
 
 void Exchange::post(Way way, int peer, std::size_t bytes) {
   const std::uint32_t chunk = out(way, peer);
-  mailbox_->post(peer, slot(way, chunk), tag_of(way, chunk), bytes);
+  mailbox_->post(peer, slot(way, chunk), tag_of(chunk), bytes);
   ++posted_[index(way, peer)];
   ++moves_;
 }

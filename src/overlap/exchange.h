@@ -53,7 +53,7 @@ class Exchange {
   void post(Way way, int peer, std::size_t bytes);
 
   bool arrived(Way way, int source) const {
-    return mailbox_->arrived(source, slot(way, in(way, source)), tag_of(way, in(way, source)));
+    return mailbox_->arrived(source, slot(way, in(way, source)), tag_of(in(way, source)));
   }
   const std::byte* inbox(Way way, int source) const {
     return mailbox_->inbox(source, slot(way, in(way, source)));
@@ -65,10 +65,10 @@ class Exchange {
   std::uint32_t taken(Way way, int peer) const { return in(way, peer); }
 
   comm::Awaited chunk_from(Way way, int source) const {
-    return {.peer = source, .tag = tag_of(way, in(way, source))};
+    return {.peer = source, .tag = tag_of(in(way, source))};
   }
   comm::Awaited room_at(Way way, int peer) const {
-    return {.peer = peer, .tag = tag_of(way, out(way, peer)), .room = true};
+    return {.peer = peer, .tag = tag_of(out(way, peer)), .room = true};
   }
   comm::Awaited nobody() const { return comm::nobody(tag_); }
 
@@ -94,7 +94,7 @@ class Exchange {
     return static_cast<int>(way) * kSlotsPerWay + static_cast<int>(chunk % kSlotsPerWay);
   }
   // No chunk of one way is taken for one of the other: each has slots of its own.
-  Tag tag_of(Way /*way*/, std::uint32_t chunk) const {
+  Tag tag_of(std::uint32_t chunk) const {
     Tag tag = tag_;
     tag.chunk = chunk;
     return tag;

@@ -67,7 +67,7 @@ std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t 
   return ranges;
 }
 
-// 2048 in 256: 64 + 128 + six of 256 + 128 + 64: the ends are what nothing hides. They begin with
+// 1920 in 256: 64 + 128 + six of 256 + 128 + 64: the ends are what nothing hides. They begin with
 // a quarter, because what is much smaller costs more than it hides.
 std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   std::vector<std::int64_t> head;
