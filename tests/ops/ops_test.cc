@@ -12,6 +12,7 @@
 #include "conformance/ranks.h"
 #include "ops/problem.h"
 #include "plait/error.h"
+#include "plan/sizes.h"
 #include "tensor/compare.h"
 
 namespace plait {
@@ -68,27 +69,61 @@ TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
   }
 }
 
+// The one that gives all ranks all rows of what this one scatters.
+Operator with_all_rows(Operator op) {
+  if (op == Operator::matmul_reduce_scatter) return Operator::matmul_all_reduce;
+  return op == Operator::reduce_scatter_matmul ? Operator::all_reduce_matmul : op;
+}
+
+Range own_rows(std::int64_t m, const Communicator& comm) {
+  const Shard shard = balanced_shard(static_cast<std::size_t>(m), comm.rank(), comm.world());
+  const auto begin = static_cast<std::int64_t>(shard.offset);
+  return {begin, begin + static_cast<std::int64_t>(shard.count)};
+}
+
 // A row's bits are its own: not those of the rows that happen to be in the batch with it.
 TEST_P(EveryOperator, GivesARowTheSameBitsInEveryBatch) {
-  if (ops::shapes_of(GetParam()).x == ops::Rows::own) GTEST_SKIP() << "its rows change ranks";
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        constexpr std::int64_t kRows = 24;
-        const OpProblem whole(GetParam(), kRows, comm);
-        prepare(whole.desc(), whole.packed, comm).run(whole.call());
-        const bool all = ops::shapes_of(GetParam()).out == ops::Rows::all;
-        for (const std::int64_t rows : {2, 7, 16}) {
-          const OpProblem few(GetParam(), rows, comm);
-          const std::int64_t own = all ? rows : few.out.view.rows;
-          prepare({.op = GetParam(), .m = rows}, whole.packed, comm)
-              .run({.x = whole.x.view.row_range(0, rows), .out = few.out.view});
-          if (all || comm.rank() == 0) {
-            EXPECT_TRUE(tensor::same_bits(few.out.view, whole.out.view.row_range(0, own)));
-          }
-        }
-      },
-      {});
+  if (ops::shapes_of(GetParam()).x == ops::Rows::own) GTEST_SKIP() << "its x is cut anew";
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   constexpr std::int64_t kRows = 24;
+                   const OpProblem whole(with_all_rows(GetParam()), kRows, comm);
+                   prepare(whole.desc(), whole.packed, comm).run(whole.call());
+                   const bool all = ops::shapes_of(GetParam()).out == ops::Rows::all;
+                   for (const std::int64_t rows : {2, 7, 16}) {
+                     const OpProblem few(GetParam(), rows, comm);
+                     prepare({.op = GetParam(), .m = rows}, whole.packed, comm)
+                         .run({.x = whole.x.view.row_range(0, rows), .out = few.out.view});
+                     const Range same = all ? Range{0, rows} : own_rows(rows, comm);
+                     EXPECT_TRUE(tensor::same_bits(few.out.view,
+                                                   whole.out.view.row_range(same.begin, same.end)));
+                   }
+                 },
+                 {});
+}
+
+// Fused, rows are multiplied in the batches in which they come.
+TEST(AllGatherMatmul, GivesARowTheSameBitsInEveryBatch) {
+  run_as_threads(3,
+                 [](Communicator& comm) {
+                   constexpr std::int64_t kRows = 400;
+                   const OpProblem problem(Operator::all_gather_matmul, kRows, comm);
+                   const Matrix x(Dtype::bf16, kRows, problem.x.view.cols, 9);  // all ranks have it
+                   const Matrix whole(Dtype::bf16, kRows, problem.n);
+                   matmul(x.view, problem.packed, whole.view, comm);
+                   for (const std::int64_t rows : {2, 7, 100, 400}) {
+                     const Range own = own_rows(rows, comm);
+                     for (const Plan& plan : plans_of(Operator::all_gather_matmul)) {
+                       const Matrix out(Dtype::bf16, rows, problem.n);
+                       prepare({.op = Operator::all_gather_matmul, .m = rows}, problem.packed, comm,
+                               {.plan = plan})
+                           .run({.x = x.view.row_range(own.begin, own.end), .out = out.view});
+                       EXPECT_TRUE(tensor::same_bits(out.view, whole.view.row_range(0, rows)))
+                           << rows << " rows, " << name(plan);
+                     }
+                   }
+                 },
+                 {});
 }
 
 TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
@@ -134,6 +169,32 @@ TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
         }
       },
       {});
+}
+
+// Sums that are too many to be given to everybody: their owners add them up, and hand them on.
+TEST(MatmulAllReduce, GivesTheSameBitsInTwoSteps) {
+  constexpr std::int64_t kRows = 300;
+  constexpr std::int64_t kColumns = 700;
+  for (const auto& runner : {run_as_threads, run_in_processes}) {
+    runner(3,
+           [](Communicator& comm) {
+             const OpProblem problem(Operator::matmul_all_reduce, kRows, comm, kColumns);
+             ASSERT_FALSE(is_one_step({.m = kRows, .n = kColumns, .dtype = Dtype::f32}, 3));
+             const Matrix serial(Dtype::bf16, kRows, kColumns);
+             prepare(problem.desc(), problem.packed, comm,
+                     {.plan = Plan{.schedule = Schedule::serial}})
+                 .run({.x = problem.x.view, .out = serial.view});
+             for (const Plan& plan : plans_of(Operator::matmul_all_reduce)) {
+               Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+               for (int run = 0; run < 5; ++run) {
+                 poison(problem.out.view);
+                 op.run(problem.call());
+                 ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
+               }
+             }
+           },
+           {});
+  }
 }
 
 // The second call of a kind makes nothing that the first has not made.
