@@ -107,13 +107,11 @@ struct Verification {
   }
 
   // The cases that fall to a world.
-  std::vector<std::int64_t> numbers_of(std::size_t world) const {
-    if (!only.empty()) return only;
-    std::vector<std::int64_t> numbers;
-    for (auto i = static_cast<std::int64_t>(world); i < cases;
-         i += static_cast<std::int64_t>(worlds.size()))
-      numbers.push_back(i);
-    return numbers;
+  CaseNumbers numbers_of(std::size_t world) const {
+    return {.named = only,
+            .first = static_cast<std::int64_t>(world),
+            .step = static_cast<std::int64_t>(worlds.size()),
+            .end = cases};
   }
 };
 
@@ -314,7 +312,7 @@ int verify(Words words) {
   Tally all;
   int status = kDone;
   for (std::size_t i = 0; i < what.worlds.size(); ++i) {
-    if (what.numbers_of(i).empty()) continue;
+    if (what.numbers_of(i).size() == 0) continue;
     const Outcome outcome = what.worlds[i].transport == "threads"
                                 ? run_threads(what, i, all.passed + all.failed)
                                 : run_processes(what, i, words);

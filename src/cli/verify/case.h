@@ -32,7 +32,7 @@ struct VerifyCase {
   bool gathered = false;
   std::vector<Plan> plans;  // each is compared with the serial one
   std::vector<int> threads;
-  bool delays = false;    // ranks come late, at random
+  bool delays = false;    // ranks come late, and fall behind within calls, at random
   bool prepared = false;  // and run, or blocking calls
 };
 

@@ -24,6 +24,9 @@ namespace {
 // Elements of a result that are compared with sums in f64: all of a small one.
 constexpr std::int64_t kMostSamples = 200;
 
+// A rank that comes late also falls behind within a call, so often at most.
+constexpr int kNaps = 4;
+
 class Check {
  public:
   Check(const VerifyCase& one, Communicator& comm, const Spoil& spoil)
@@ -90,13 +93,18 @@ class Check {
                    weight, comm_, options);
     }
     Results results = {empty(), empty()};
+    int naps = 0;
+    const Beside nap = [&] {
+      if (naps < kNaps && random_() % 4 == 0) delay(300), ++naps;
+    };
     for (std::size_t run = 0; run < results.size(); ++run) {
-      if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
-      const OpCall call = {
-          .x = run == 0 ? mine_.other_x() : mine_.x(),
-          .out = results[run].out.view(),
-          .bias = mine_.bias(),
-          .gathered = case_.gathered ? results[run].gathered.view() : TensorView{}};
+      if (case_.delays) delay(3000);
+      naps = 0;
+      const OpCall call = {.x = run == 0 ? mine_.other_x() : mine_.x(),
+                           .out = results[run].out.view(),
+                           .bias = mine_.bias(),
+                           .gathered = case_.gathered ? results[run].gathered.view() : TensorView{},
+                           .beside = case_.delays ? &nap : nullptr};
       if (op) {
         op->run(call);
       } else {
@@ -107,8 +115,15 @@ class Check {
     return results;
   }
 
+  void delay(std::uint64_t most) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % most));
+  }
+
   void block(const OpCall& call, const OpWeight& weight, const OpOptions& options) {
-    const OpExtras extras = {.bias = call.bias, .gathered = call.gathered, .options = options};
+    const OpExtras extras = {.bias = call.bias,
+                             .gathered = call.gathered,
+                             .options = options,
+                             .beside = call.beside == nullptr ? Beside{} : *call.beside};
     switch (case_.op) {
       case Operator::matmul:
         return matmul(call.x, weight, call.out, comm_, extras);

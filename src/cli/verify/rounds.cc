@@ -1,5 +1,6 @@
 #include "cli/verify/rounds.h"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 
@@ -29,27 +30,40 @@ std::string problem(const Rounds& rounds, std::int64_t number, int world) {
   return describe(random_case(rounds.seed, number, world, rounds.ops));
 }
 
+// Whether this rank found something, and none before it did; and whether any has.
+struct Finding {
+  bool speaks = false;
+  bool any = false;
+};
+
+Finding find_first(bool mine, Communicator& comm) {
+  const auto own = static_cast<std::int8_t>(mine);
+  std::vector<std::int8_t> all(static_cast<std::size_t>(comm.world()));
+  all_gather({&own, 1, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm);
+  const auto first = std::find(all.begin(), all.end(), 1);
+  return {.speaks = first - all.begin() == comm.rank(), .any = first != all.end()};
+}
+
 }  // namespace
 
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks) {
   Tally tally;
   std::unique_ptr<Communicator> group;
-  std::size_t first = 0;  // of the group's cases
-  for (std::size_t i = 0; i < rounds.numbers.size(); ++i) {
+  std::vector<std::int64_t> company;  // of the group's cases, up to this one
+  for (std::int64_t i = 0; i < rounds.numbers.size(); ++i) {
     const std::int64_t number = rounds.numbers[i];
-    if (i % kCasesPerGroup == 0) first = i;
-    const auto company = std::span(rounds.numbers).subspan(first, i + 1 - first);
+    if (i % kCasesPerGroup == 0) company.clear();
+    company.push_back(number);
     hooks.begin(company, tally);
     try {
-      if (i == first) {
+      if (company.size() == 1) {
         group.reset();
         group = std::make_unique<Communicator>(comm.with_link(random_link(rounds.seed, number)));
       }
       const std::string failure = failure_of(rounds, number, *group);
-      if (!failure.empty()) hooks.failure(company, failure);
-      float failed = failure.empty() ? 0.0F : 1.0F;
-      all_reduce({&failed, 1}, comm);
-      (failed > 0 ? tally.failed : tally.passed) += 1;
+      const Finding found = find_first(!failure.empty(), comm);
+      if (found.speaks) hooks.failure(company, failure);
+      (found.any ? tally.failed : tally.passed) += 1;
     } catch (const std::exception& error) {
       hooks.failure(company, problem(rounds, number, comm.world()) + ": " + error.what());
       tally.failed += 1;

@@ -15,11 +15,27 @@ namespace plait::cli {
 
 // So many cases share a group, and with it mailboxes and what was prepared; then there is a new
 // one, over another link.
-inline constexpr std::size_t kCasesPerGroup = 12;
+inline constexpr std::int64_t kCasesPerGroup = 12;
+
+// Of some cases: those that are named, or every `step`th from `first` on.
+struct CaseNumbers {
+  std::vector<std::int64_t> named;
+  std::int64_t first = 0;
+  std::int64_t step = 1;
+  std::int64_t end = 0;
+
+  std::int64_t size() const {
+    if (!named.empty()) return static_cast<std::int64_t>(named.size());
+    return first < end ? (end - first - 1) / step + 1 : 0;
+  }
+  std::int64_t operator[](std::int64_t i) const {
+    return named.empty() ? first + i * step : named[static_cast<std::size_t>(i)];
+  }
+};
 
 struct Rounds {
   std::uint64_t seed = 1;
-  std::vector<std::int64_t> numbers;  // of the cases
+  CaseNumbers numbers;
   std::vector<Operator> ops;
   bool layers = false;  // in place of operators
 };
@@ -38,8 +54,8 @@ struct RoundsHooks {
   std::function<void(std::span<const std::int64_t> numbers, const std::string& sentence)> failure;
 };
 
-// Collective; the tally is the same on all ranks. Failures are told on the rank that found them. A
-// case that ends in an error is the last: what it leaves can't be used.
+// Collective; the tally is the same on all ranks. A failure is told on the first rank that found it.
+// A case that ends in an error is the last: what it leaves can't be used.
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks);
 
 }  // namespace plait::cli
