@@ -152,7 +152,8 @@ class PredictTest(CommandTest):
             self.assertNotEqual(self.json("llama2-7b", *words, option)["plans"], found["plans"], option)
 
     def test_a_training_step_in_json_has_its_assumptions(self):
-        words = ("--tokens", 512, "--schedule", "serial", "--device", "a100", "--link", "25gbit,5us", "--wiring", "pairs")
+        words = ("--tokens", 512, "--schedule", "serial", "--device", "a100", "--link", "25gbit,5us",
+                 "--wiring", "pairs")
         found = self.json("bloom-7b", *words)
         of_operator = self.json("matmul-all-reduce", *self.SIZE, *words[2:])["assumptions"]
         self.assertIn("attention at 50 %", found["assumptions"].pop("rest"))

@@ -57,9 +57,10 @@ class Exact {
 
 class Check {
  public:
-  Check(const LayerCase& one, Communicator& comm)
+  Check(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil)
       : case_(one),
         comm_(comm),
+        spoil_(spoil),
         whole_(one, comm.rank()),
         random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
     if (!one.packed) return;
@@ -72,11 +73,12 @@ class Check {
   }
 
   std::string run() {
-    const std::vector<Result> serial = run_variant({.plan = {.schedule = Schedule::serial}});
+    const std::vector<Result> serial = run_variant(0, {.plan = {.schedule = Schedule::serial}});
     std::string failure = guards(serial);
     for (int i = 0; i < case_.in_flight; ++i) note(failure, against_reference(i, serial[i]));
-    for (const LayerVariant& variant : case_.variants) {
-      const std::vector<Result> results = run_variant(variant);
+    for (std::size_t number = 1; number <= case_.variants.size(); ++number) {
+      const LayerVariant& variant = case_.variants[number - 1];
+      const std::vector<Result> results = run_variant(number, variant);
       std::string found = guards(results);
       for (int i = 0; i < case_.in_flight; ++i) note(found, difference(results[i], serial[i]));
       if (!found.empty()) note(failure, describe(variant) + found);
@@ -148,7 +150,19 @@ class Check {
     return results;
   }
 
-  std::vector<Result> run_variant(const LayerVariant& variant) {
+  std::vector<Result> run_variant(std::size_t number, const LayerVariant& variant) {
+    std::vector<Result> results = made_by(variant);
+    for (const Result& one : results) {
+      if (!spoil_) break;
+      spoil_(number, {.out = one.out.view(),
+                      .grad_x = one.grad_x.view(),
+                      .grad_weight = one.grad_weight.view(),
+                      .grad_bias = one.grad_bias.view()});
+    }
+    return results;
+  }
+
+  std::vector<Result> made_by(const LayerVariant& variant) {
     const LinearOptions options = {
         .sequence_parallel = case_.sequence_parallel,
         .recompute_all_gather = variant.recompute_all_gather,
@@ -280,6 +294,7 @@ class Check {
 
   const LayerCase& case_;
   Communicator& comm_;
+  const SpoilLayer& spoil_;
   LayerOperands whole_;
   std::mt19937_64 random_;
   std::optional<PackedWeight> packed_;
@@ -288,6 +303,8 @@ class Check {
 
 }  // namespace
 
-std::string failure_of(const LayerCase& one, Communicator& comm) { return Check(one, comm).run(); }
+std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil) {
+  return Check(one, comm, spoil).run();
+}
 
 }  // namespace plait::cli
