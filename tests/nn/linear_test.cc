@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "conformance/ranks.h"
@@ -40,76 +42,177 @@ void run_both(LayerKind kind, Communicator& comm, const LinearOptions& options,
   }
 }
 
-// The sum of out · grad_out over all elements of all ranks: linear in x and in the weight.
-double loss_of(LayerKind kind, Communicator& comm, const LayerProblem& problem) {
-  const LinearOptions options = {.sequence_parallel = true};
-  if (kind == LayerKind::column) {
-    ColumnParallelLinear(problem.weight(), comm, options).forward(problem.forward());
-  } else {
-    RowParallelLinear(problem.weight(), comm, options).forward(problem.forward());
-  }
-  double loss = 0;
-  for (std::int64_t i = 0; i < problem.out.view.rows; ++i) {
-    for (std::int64_t j = 0; j < problem.out.view.cols; ++j)
-      loss += at(problem.out.view, i, j) * at(problem.grad_out(), i, j);
-  }
-  std::vector<double> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&loss, sizeof(loss), Dtype::s8}, {all.data(), all.size() * sizeof(loss), Dtype::s8},
-             comm);
-  double sum = 0;
-  for (const double one : all) sum += one;
-  return sum;
-}
+// An element of the whole x, weight or bias, of which every rank has a copy, and the outputs that it
+// has a part in: a row or a column of them.
+struct Element {
+  TensorView whole;
+  std::int64_t row, col;
+  Range rows, cols;
 
-struct Entry {
-  TensorView matrix;
-  std::int64_t row;
-  std::int64_t col;
+  float& value() const { return static_cast<float*>(whole.row(row))[col]; }
 };
 
-float& value_of(const Entry& entry) {
-  return static_cast<float*>(entry.matrix.row(entry.row))[entry.col];
+// The derivative of the sum of out · grad_out by one element. Forward is linear in it, so that a
+// difference over any step is exact but for the rounding of those outputs: a long step makes little
+// of that.
+class Difference {
+ public:
+  struct Result {
+    double value;
+    double off;  // at most
+  };
+
+  Difference(Communicator& comm, const LinearOptions& options, const LayerProblem& problem,
+             const Matrix& bias)
+      : comm_(comm), options_(options), problem_(problem), bias_(bias) {
+    if (problem.kind == LayerKind::column) {
+      column_.emplace(problem.weight(), comm, options);
+    } else {
+      row_.emplace(problem.weight(), comm, options);
+    }
+  }
+
+  Result by(const Element& element) {
+    constexpr float kStep = 64.0F;
+    const float before = element.value();
+    double sums[2] = {};
+    double values[2] = {};
+    double off = 0;
+    for (const int side : {0, 1}) {
+      element.value() = before + (side == 0 ? kStep : -kStep);
+      values[side] = element.value();
+      sums[side] = sum(element);
+      off += may_be_off(element);
+    }
+    element.value() = before;
+    const double step = values[0] - values[1];  // as it was rounded
+    return {.value = (sums[0] - sums[1]) / step, .off = off / step};
+  }
+
+ private:
+  // Of all ranks, over those outputs alone. Where all have the same rows of out, they count once.
+  double sum(const Element& element) {
+    LinearForward call = problem_.forward();
+    const Range outputs = problem_.outputs();
+    call.bias = bias_.view.column_range(outputs.begin, outputs.end);
+    if (column_) column_->forward(call);
+    if (row_) row_->forward(call);
+    const bool counts = column_ || options_.sequence_parallel || comm_.rank() == 0;
+    double own = 0;
+    const Range rows = problem_.out_rows();
+    for (std::int64_t i = rows.begin; counts && i < rows.end; ++i) {
+      for (std::int64_t j = outputs.begin; j < outputs.end; ++j) {
+        if (i < element.rows.begin || i >= element.rows.end) continue;
+        if (j < element.cols.begin || j >= element.cols.end) continue;
+        own += at(problem_.out.view, i - rows.begin, j - outputs.begin) *
+               at(problem_.all_grad_out.view, i, j);
+      }
+    }
+    std::vector<double> all(static_cast<std::size_t>(comm_.world()));
+    all_gather({&own, sizeof(own), Dtype::s8}, {all.data(), all.size() * sizeof(own), Dtype::s8},
+               comm_);
+    return std::accumulate(all.begin(), all.end(), 0.0);
+  }
+
+  double may_be_off(const Element& element) const {
+    const tensor::Roundings way = {.terms = LayerProblem::kInputs + 1, .world = comm_.world()};
+    double off = 0;
+    for (std::int64_t i = element.rows.begin; i < element.rows.end; ++i) {
+      for (std::int64_t j = element.cols.begin; j < element.cols.end; ++j) {
+        double magnitude = std::abs(at(bias_.view, 0, j));
+        for (std::int64_t k = 0; k < LayerProblem::kInputs; ++k)
+          magnitude += std::abs(at(problem_.all_x.view, i, k) * at(problem_.all_w.view, j, k));
+        off += tensor::tolerance(way, magnitude) * std::abs(at(problem_.all_grad_out.view, i, j));
+      }
+    }
+    return off;
+  }
+
+  Communicator& comm_;
+  LinearOptions options_;
+  const LayerProblem& problem_;
+  const Matrix& bias_;
+  std::optional<ColumnParallelLinear> column_;
+  std::optional<RowParallelLinear> row_;
+};
+
+// Where the gradient of an element is, on the ranks that have it, and what sums it up.
+struct Gradient {
+  const char* name;
+  const TensorView& part;
+  Range rows, cols;  // that the part has of the whole
+  tensor::Roundings way;
+  double magnitude;  // of what is summed: at most
+};
+
+void expect_derivative(const Gradient& gradient, const Element& element,
+                       const Difference::Result& want) {
+  const auto has = [](const Range& range, std::int64_t one) {
+    return one >= range.begin && one < range.end;
+  };
+  if (!has(gradient.rows, element.row) || !has(gradient.cols, element.col)) return;
+  const double got =
+      at(gradient.part, element.row - gradient.rows.begin, element.col - gradient.cols.begin);
+  const double allowed = want.off + tensor::tolerance(gradient.way, gradient.magnitude);
+  EXPECT_LT(allowed, 0.01);  // gradients are sums of products of numbers around 1
+  EXPECT_NEAR(got, want.value, allowed)
+      << gradient.name << '[' << element.row << ", " << element.col << ']';
 }
 
-constexpr float kStep = 4.0F;
-
-// Changes one element of rank 0's by a step either way. The loss is linear: the difference is exact
-// but for the rounding of each output.
-double difference(LayerKind kind, Communicator& comm, const LayerProblem& problem,
-                  const Entry& entry) {
-  double loss[2];
-  for (const int side : {0, 1}) {
-    if (comm.rank() == 0) value_of(entry) += side == 0 ? kStep : -2 * kStep;
-    loss[side] = loss_of(kind, comm, problem);
+void expect_the_gradients_of_forward(LayerKind kind, Communicator& comm, bool sequence_parallel) {
+  constexpr std::int64_t kTokens = 9;
+  constexpr auto kOutputs = LayerProblem::kOutputs;
+  const LinearOptions options = {.sequence_parallel = sequence_parallel};
+  const LayerProblem problem(kind, kTokens, comm, sequence_parallel, Dtype::f32);
+  const Matrix bias(Dtype::f32, 1, kOutputs, 4);
+  run_both(kind, comm, options, problem);
+  Difference difference(comm, options, problem, bias);
+  // Of every rank's rows and columns, in groups of two and of three.
+  for (const std::int64_t input : {0, 17, 40, 95}) {
+    for (const std::int64_t token : {0, 3, 4, 8}) {
+      const Element x = {problem.all_x.view, token, input, {token, token + 1}, {0, kOutputs}};
+      expect_derivative({"grad_x",
+                         problem.grad_x.view,
+                         problem.x_rows(),
+                         problem.inputs(),
+                         {.terms = kOutputs, .world = comm.world()},
+                         kOutputs},
+                        x, difference.by(x));
+    }
+    for (const std::int64_t output : {0, 60, 100, 159}) {
+      const Element w = {problem.all_w.view, output, input, {0, kTokens}, {output, output + 1}};
+      expect_derivative({"grad_weight",
+                         problem.grad_weight.view,
+                         problem.outputs(),
+                         problem.inputs(),
+                         {.terms = kTokens},
+                         kTokens},
+                        w, difference.by(w));
+    }
   }
-  if (comm.rank() == 0) value_of(entry) += kStep;
-  return (loss[0] - loss[1]) / (2 * kStep);
+  for (const std::int64_t output : {0, 60, 100, 159}) {
+    const Element b = {bias.view, 0, output, {0, kTokens}, {output, output + 1}};
+    expect_derivative({"grad_bias",
+                       problem.grad_bias.view,
+                       {0, 1},
+                       problem.outputs(),
+                       {.terms = kTokens},
+                       kTokens},
+                      b, difference.by(b));
+  }
 }
 
 TEST_P(EveryLayer, HasTheGradientsThatItsForwardHas) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const LayerProblem problem(GetParam(), 9, comm, true, Dtype::f32);
-                   run_both(GetParam(), comm, {}, problem);
-                   // An output is a sum of so many terms up to 1, one of which is 8 for a while.
-                   const double outputs = 9.0 * LayerProblem::kOutputs;
-                   const tensor::Roundings way = {.terms = LayerProblem::kInputs + 1, .world = 2};
-                   const double off = outputs * tensor::tolerance(way, LayerProblem::kInputs + 8.0);
-                   const double allowed = 2 * off / (2 * kStep);  // of two losses, so far apart
-                   for (const std::int64_t at_row : {0, 1, 3, 4}) {
-                     for (const std::int64_t at_col : {1, 17, 40}) {
-                       const double of_x =
-                           difference(GetParam(), comm, problem, {problem.x(), at_row, at_col});
-                       const double of_weight =
-                           difference(GetParam(), comm, problem, {problem.w(), at_row, at_col});
-                       if (comm.rank() != 0) continue;
-                       EXPECT_NEAR(at(problem.grad_x.view, at_row, at_col), of_x, allowed);
-                       EXPECT_NEAR(at(problem.grad_weight.view, at_row, at_col), of_weight,
-                                   allowed);
-                     }
-                   }
-                 },
-                 {});
+  for (const int world : {2, 3}) {
+    for (const bool sequence_parallel : {true, false}) {
+      SCOPED_TRACE(testing::Message() << world << " ranks, " << sequence_parallel);
+      run_as_threads(world,
+                     [&](Communicator& comm) {
+                       expect_the_gradients_of_forward(GetParam(), comm, sequence_parallel);
+                     },
+                     {});
+    }
+  }
 }
 
 // One rank alone does what many do, but for the order of sums; between plans no bit differs.
