@@ -27,14 +27,16 @@ constexpr const char* kStyle = R"html(<style>
   p { margin: .3rem 0; }
   button { font: inherit; color: var(--ink); background: transparent; border: 1px solid var(--edge);
            border-radius: 4px; padding: .1rem .6rem; cursor: pointer; }
-  svg { box-sizing: border-box; width: 100%; height: auto; margin-top: .6rem;
-        border: 1px solid var(--edge); touch-action: none; user-select: none; }
+  .timeline { margin-top: .6rem; border: 1px solid var(--edge); touch-action: pan-y;
+              user-select: none; }
+  .timeline svg { display: block; width: 100%; height: auto; }
+  .timeline div, .timeline svg { break-inside: avoid; }
   .bar:hover { stroke: var(--ink); stroke-width: 1; vector-effect: non-scaling-stroke; }
   @media print {
     @page { size: A4 landscape; margin: 12mm; }
     .controls { display: none; }
     body { max-width: none; margin: 0; padding: 0; }
-    svg { max-height: 160mm; }
+    .timeline { border: none; }
   }
 </style>
 )html";
@@ -42,20 +44,18 @@ constexpr const char* kStyle = R"html(<style>
 constexpr const char* kControls =
     R"html(<p class="controls">
 <button id="in">+</button> <button id="out">-</button> <button id="all">all</button>
-Wheel zooms, dragging moves, a double click shows all;
-point at a bar for its details.</p>
+Ctrl or Shift with the wheel zooms, dragging moves, a double click
+shows all; point at a bar for its details.</p>
 )html";
 
 // The bars are stretched along x alone; the axis is written anew.
 constexpr const char* kScript = R"html(<script>
-  const svg = document.querySelector("svg.timeline");
-  const zoomed = svg.querySelector(".zoomed");
-  const axis = svg.querySelector(".axis"), grid = svg.querySelector(".grid");
-  const left = Number(svg.dataset.left), plot = Number(svg.dataset.plot);
-  const whole = Number(svg.dataset.length);
-  const beside = (svg.dataset.beside.match(/\d+ \d+/g) ?? []).map(run => run.split(" "));
-  const ticksAt = axis.querySelector("text").getAttribute("y");
-  const remark = axis.lastElementChild;
+  const timeline = document.querySelector(".timeline");
+  const zoomed = timeline.querySelectorAll(".zoomed"), grids = timeline.querySelectorAll(".grid");
+  const axes = timeline.querySelectorAll(".axis");
+  const left = Number(timeline.dataset.left), plot = Number(timeline.dataset.plot);
+  const whole = Number(timeline.dataset.length);
+  const beside = (timeline.dataset.beside.match(/\d+ \d+/g) ?? []).map(run => run.split(" "));
   let from = 0, to = whole;
 
   function show(time) {
@@ -63,26 +63,30 @@ constexpr const char* kScript = R"html(<script>
       if (time >= size) return `${Number((time / size).toPrecision(5))} ${unit}`;
     return `${Math.round(time)} ns`;
   }
+  function drawAxis(axis, ticks) {
+    const y = axis.firstElementChild.getAttribute("y");
+    axis.replaceChildren(...ticks.map(([at, x]) => {
+      const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+      text.setAttribute("x", x);
+      text.setAttribute("y", y);
+      text.setAttribute("text-anchor", "middle");
+      text.textContent = at === 0 ? "0" : show(at);
+      return text;
+    }));
+  }
   function draw() {
     const scale = whole / (to - from);
     const shift = left - scale * (left + from / whole * plot);
-    zoomed.setAttribute("transform", `translate(${shift} 0) scale(${scale} 1)`);
-    axis.replaceChildren();
-    let lines = "";
+    for (const bars of zoomed)
+      bars.setAttribute("transform", `translate(${shift} 0) scale(${scale} 1)`);
     const rough = (to - from) / 8, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough);
-    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
-      const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-      const x = left + (at - from) / (to - from) * plot;
-      for (const [begin, end] of beside) lines += `M${x} ${begin}V${end}`;
-      text.setAttribute("x", x);
-      text.setAttribute("y", ticksAt);
-      text.setAttribute("text-anchor", "middle");
-      text.textContent = at === 0 ? "0" : show(at);
-      axis.append(text);
-    }
-    axis.append(remark);
-    grid.setAttribute("d", lines);
+    const ticks = [];
+    for (let at = Math.ceil(from / step) * step; at <= to; at += step)
+      ticks.push([at, left + (at - from) / (to - from) * plot]);
+    for (const axis of axes) drawAxis(axis, ticks);
+    const lines = ticks.flatMap(([at, x]) => beside.map(([begin, end]) => `M${x} ${begin}V${end}`));
+    for (const grid of grids) grid.setAttribute("d", lines.join(""));
   }
   function look(newFrom, newTo) {
     const length = Math.min(Math.max(newTo - newFrom, 100), whole);
@@ -92,24 +96,26 @@ constexpr const char* kScript = R"html(<script>
   }
   function zoom(by, at) { look(at - (at - from) * by, at + (to - at) * by); }
   function timeAt(event) {
-    const box = svg.getBoundingClientRect();
+    const svg = timeline.querySelector("svg"), box = svg.getBoundingClientRect();
     const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
     return from + (x - left) / plot * (to - from);
   }
-  svg.addEventListener("wheel", event => {
+  // The wheel alone scrolls a page that is taller than the window; with Shift it turns sideways.
+  timeline.addEventListener("wheel", event => {
+    if (!event.ctrlKey && !event.shiftKey) return;
     event.preventDefault();
-    zoom(event.deltaY < 0 ? 0.8 : 1.25, timeAt(event));
+    zoom((event.deltaY || event.deltaX) < 0 ? 0.8 : 1.25, timeAt(event));
   }, {passive: false});
   let held = null;
-  svg.addEventListener("pointerdown", event => { held = timeAt(event); });
-  svg.addEventListener("pointermove", event => {
+  timeline.addEventListener("pointerdown", event => { held = timeAt(event); });
+  timeline.addEventListener("pointermove", event => {
     if (held === null) return;
     const by = held - timeAt(event);
     look(from + by, to + by);
   });
-  for (const name of ["pointerup", "pointerleave"])
-    svg.addEventListener(name, () => { held = null; });
-  svg.addEventListener("dblclick", () => look(0, whole));
+  for (const name of ["pointerup", "pointerleave", "pointercancel"])
+    timeline.addEventListener(name, () => { held = null; });
+  timeline.addEventListener("dblclick", () => look(0, whole));
   document.getElementById("in").addEventListener("click", () => zoom(0.5, (from + to) / 2));
   document.getElementById("out").addEventListener("click", () => zoom(2, (from + to) / 2));
   document.getElementById("all").addEventListener("click", () => look(0, whole));

@@ -20,7 +20,8 @@ constexpr double kHead = 34;  // of a run: its title
 constexpr double kRowHeight = 14;
 constexpr double kBar = 11;
 constexpr double kBetweenRanks = 8;
-constexpr double kAxis = 44;
+constexpr double kTicks = 18;  // below a run: its times
+constexpr double kRemark = 26;
 constexpr double kLetter = 6.3;  // about as wide, so that words don't run into one another
 
 // Where a picture stands.
@@ -61,6 +62,8 @@ constexpr const char* kStyle = R"svg(<style>
 }
 </style>
 )svg";
+
+constexpr const char* kNamespace = R"(xmlns="http://www.w3.org/2000/svg")";
 
 std::string show_time(double nanoseconds) {
   return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
@@ -125,41 +128,78 @@ class Picture {
         scale_(plot_ / static_cast<double>(std::max<std::int64_t>(timeline.length(), 1))) {}
 
   std::string draw() {
+    bands_.push_back({.top = 0, .words = legend(frame_.heading + 16), .bars = {}});
     double bottom = frame_.heading + kLegend;
     for (const Run& run : timeline_.runs) bottom = draw_run(run, bottom);
-    const double height = bottom + kAxis;
-    std::string text =
-        opening(height) + "\n<title>" + escaped(timeline_.title) + "</title>\n" + kStyle;
-    text += fmt::format(
-        "<clipPath id=\"plot\"><rect x=\"{:.0f}\" y=\"0\" width=\"{:.0f}\" "
-        "height=\"{:.0f}\"/></clipPath>\n",
-        kLeft, plot_, height);
-    if (frame_.heading > 0) text += heading(height);
-    text += legend(frame_.heading + 16) + words_ + axis(bottom);
-    text += "<g clip-path=\"url(#plot)\"><g class=\"zoomed\">\n" + bars_;
-    const double ideal = kLeft + static_cast<double>(timeline_.ideal()) * scale_;
-    text += fmt::format("<path class=\"ideal\" d=\"{}\"><title>ideal: {}</title></path>\n",
-                        line(ideal), show_time(static_cast<double>(timeline_.ideal())));
-    return text + "</g></g>\n</svg>\n";
+    bands_.push_back({.top = bottom,
+                      .words = text_at(kLeft, bottom + 14, "", ideal_text() + ranks_text()),
+                      .bars = {}});
+    height_ = bottom + kRemark;
+    return frame_.details ? in_page() : in_file();
   }
 
  private:
-  std::string opening(double height) const {
-    std::string text = R"(<svg xmlns="http://www.w3.org/2000/svg" class="timeline" role="img")";
-    // A page stretches it; elsewhere it has a size of its own.
-    if (frame_.heading > 0)
-      text += fmt::format(R"( width="{:.0f}" height="{:.0f}")", frame_.width, height);
-    text += fmt::format(R"( viewBox="0 0 {:.0f} {:.0f}")", frame_.width, height);
-    // What a script needs to zoom.
-    return text +
-           fmt::format(
-               R"( data-left="{:.0f}" data-plot="{:.0f}" data-beside="{}" data-length="{}">)",
-               kLeft, plot_, beside(), timeline_.length());
+  // What stays together where a page ends.
+  struct Band {
+    double top;
+    std::string words;
+    std::string bars;
+    bool ends_run = false;
+  };
+
+  // A picture of its own for each band, as paper can't be turned over within one; a run that fits
+  // on a sheet is not torn either.
+  std::string in_page() const {
+    std::string text = fmt::format(
+        "<div class=\"timeline\" role=\"img\" aria-label=\"{}\" data-left=\"{:.0f}\" "
+        "data-plot=\"{:.0f}\" data-beside=\"{}\" data-length=\"{}\">\n{}<div>\n",
+        escaped(timeline_.title), kLeft, plot_, beside(), timeline_.length(), kStyle);
+    for (std::size_t i = 0; i < bands_.size(); ++i) {
+      const Band& band = bands_[i];
+      const double end = i + 1 < bands_.size() ? bands_[i + 1].top : height_;
+      text += fmt::format("<svg {} viewBox=\"0 {:.0f} {:.0f} {:.0f}\">\n", kNamespace, band.top,
+                          frame_.width, end - band.top);
+      if (i == 0) text += clip();
+      text += band.words;
+      if (i > 0 && i + 1 < bands_.size()) text += grid() + zoomed(band.bars);
+      text += band.ends_run && i + 2 < bands_.size() ? "</svg>\n</div><div>\n" : "</svg>\n";
+    }
+    return text + "</div>\n</div>\n";
   }
 
-  std::string heading(double height) const {
+  std::string in_file() const {
+    std::string words;
+    std::string bars;
+    for (const Band& band : bands_) {
+      words += band.words;
+      bars += band.bars;
+    }
+    return fmt::format(
+               "<svg {0} class=\"timeline\" role=\"img\" width=\"{1:.0f}\" height=\"{2:.0f}\" "
+               "viewBox=\"0 0 {1:.0f} {2:.0f}\">\n<title>{3}</title>\n{4}",
+               kNamespace, frame_.width, height_, escaped(timeline_.title), kStyle) +
+           clip() + heading() + words + grid() + zoomed(bars) + "</svg>\n";
+  }
+
+  std::string clip() const {
+    return fmt::format(
+        "<clipPath id=\"plot\"><rect x=\"{:.0f}\" y=\"0\" width=\"{:.0f}\" "
+        "height=\"{:.0f}\"/></clipPath>\n",
+        kLeft, plot_, height_);
+  }
+
+  // What a script stretches.
+  std::string zoomed(std::string_view bars) const {
+    const auto ideal = static_cast<double>(timeline_.ideal());
+    return fmt::format(
+        "<g clip-path=\"url(#plot)\"><g class=\"zoomed\">\n{}"
+        "<path class=\"ideal\" d=\"{}\"><title>ideal: {}</title></path>\n</g></g>\n",
+        bars, line(kLeft + ideal * scale_), show_time(ideal));
+  }
+
+  std::string heading() const {
     return fmt::format("<rect class=\"paper\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", frame_.width,
-                       height) +
+                       height_) +
            text_at(12, 22, " class=\"title\"", timeline_.title) +
            text_at(12, 39, "", timeline_.subtitle);
   }
@@ -178,7 +218,7 @@ class Picture {
     return text;
   }
 
-  double draw_run(const Run& run, double y) {
+  std::string title_of(const Run& run) const {
     std::string title =
         fmt::format("{}: {}", run.title, show_time(static_cast<double>(run.length)));
     if (&run != &timeline_.runs.front() && run.length > 0) {
@@ -187,8 +227,13 @@ class Picture {
                                                     static_cast<double>(run.length));
     }
     if (run.efficiency) title += fmt::format(", efficiency {:.2f}", *run.efficiency);
-    title += fmt::format("; exposed {}", show_time(run.exposed()));
-    words_ += text_at(12, y + 22, " class=\"title\"", title);
+    return title + fmt::format("; exposed {}", show_time(run.exposed()));
+  }
+
+  // The title stays with the first rank, and the times with the last.
+  double draw_run(const Run& run, double y) {
+    bands_.push_back(
+        {.top = y, .words = text_at(12, y + 22, " class=\"title\"", title_of(run)), .bars = {}});
     y += kHead;
     const double begin = y;
     std::vector<std::vector<const Bar*>> bars(static_cast<std::size_t>(ranks_));
@@ -196,16 +241,26 @@ class Picture {
       if (bar.rank < ranks_) bars[static_cast<std::size_t>(bar.rank)].push_back(&bar);
     }
     for (int rank = 0; rank < ranks_; ++rank) {
-      words_ += text_at(12, y + 9, " class=\"strong\"", fmt::format("rank {}", rank));
-      for (int row = 0; row < kRows; ++row) {
-        words_ += text_at(kLeft - 8, y + row * kRowHeight + 9, " text-anchor=\"end\"",
-                          name(static_cast<Row>(row)));
-      }
-      for (const Bar* bar : bars[static_cast<std::size_t>(rank)]) draw_bar(*bar, y);
+      if (rank > 0) bands_.push_back({.top = y, .words = {}, .bars = {}});
+      draw_rank(rank, bars[static_cast<std::size_t>(rank)], y);
       y += kRows * kRowHeight + kBetweenRanks;
     }
     runs_.emplace_back(begin - 4, y - kBetweenRanks);
-    return y;
+    bands_.back().ends_run = true;
+    // Runs that fill a window or a sheet each have their own.
+    if (!frame_.details && &run != &timeline_.runs.back()) return y;
+    bands_.back().words += ticks(y);
+    return y + kTicks;
+  }
+
+  void draw_rank(int rank, const std::vector<const Bar*>& bars, double y) {
+    Band& band = bands_.back();
+    band.words += text_at(12, y + 9, " class=\"strong\"", fmt::format("rank {}", rank));
+    for (int row = 0; row < kRows; ++row) {
+      band.words += text_at(kLeft - 8, y + row * kRowHeight + 9, " text-anchor=\"end\"",
+                            name(static_cast<Row>(row)));
+    }
+    for (const Bar* bar : bars) draw_bar(band.bars, *bar, y);
   }
 
   // Beside bars alone, as a title may be long.
@@ -223,28 +278,35 @@ class Picture {
     return text;
   }
 
-  void draw_bar(const Bar& bar, double y) {
-    bars_ +=
+  void draw_bar(std::string& bars, const Bar& bar, double y) const {
+    bars +=
         fmt::format(R"(<rect class="bar {}" x="{:.2f}" y="{:.0f}" width="{:.2f}" height="{:.0f}")",
                     name(bar.row), kLeft + static_cast<double>(bar.begin) * scale_,
                     y + static_cast<int>(bar.row) * kRowHeight,
                     std::max(static_cast<double>(bar.end - bar.begin) * scale_, 0.3), kBar);
-    bars_ += frame_.details ? fmt::format("><title>{}</title></rect>\n", escaped(describe(bar)))
-                            : std::string("/>\n");
+    bars += frame_.details ? fmt::format("><title>{}</title></rect>\n", escaped(describe(bar)))
+                           : std::string("/>\n");
   }
 
-  std::string axis(double bottom) const {
-    std::string grid;
-    std::string text = "<g class=\"axis\">\n";
+  template <class Each>
+  void for_each_tick(Each each) const {
     const auto whole = static_cast<double>(timeline_.length());
     const double step = step_for(whole);
-    for (double at = 0; at <= whole; at += step) {
-      const double x = kLeft + at * scale_;
-      grid += line(x);
-      text += text_at(x, bottom + 14, " text-anchor=\"middle\"", at == 0 ? "0" : show_time(at));
-    }
-    text += text_at(kLeft, bottom + 32, "", ideal_text() + ranks_text());
-    return fmt::format("<path class=\"grid\" d=\"{}\"/>\n", grid) + text + "</g>\n";
+    for (double at = 0; at <= whole; at += step) each(at, kLeft + at * scale_);
+  }
+
+  std::string grid() const {
+    std::string lines;
+    for_each_tick([&](double /*at*/, double x) { lines += line(x); });
+    return fmt::format("<path class=\"grid\" d=\"{}\"/>\n", lines);
+  }
+
+  std::string ticks(double y) const {
+    std::string text = "<g class=\"axis\">\n";
+    for_each_tick([&](double at, double x) {
+      text += text_at(x, y + 10, " text-anchor=\"middle\"", at == 0 ? "0" : show_time(at));
+    });
+    return text + "</g>\n";
   }
 
   // Of a step the products alone are known, with whatever communication they have beside them.
@@ -268,8 +330,8 @@ class Picture {
   int ranks_;
   double plot_;   // pixels of the longest run
   double scale_;  // pixels for a nanosecond
-  std::string words_;
-  std::string bars_;
+  double height_ = 0;
+  std::vector<Band> bands_;                      // from the top on
   std::vector<std::pair<double, double>> runs_;  // from where to where their bars are
 };
 

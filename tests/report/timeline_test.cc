@@ -142,10 +142,25 @@ TEST(Pictures, HaveEveryBarOfEveryRun) {
   const std::string svg = picture(timeline);
   for (const std::string& text : {svg, picture_file(timeline)}) {
     EXPECT_EQ(count(text, "<rect class=\"bar "), bars);
-    EXPECT_EQ(count(text, "class=\"ideal\""), 1U);
     EXPECT_NE(text.find("fused: 500 ns, 1.40 times as fast, efficiency 0.75"), std::string::npos);
   }
-  EXPECT_EQ(count(svg, "<title>"), bars + 2);  // the picture's own, and the ideal's
+  EXPECT_EQ(count(svg, "<title>"), bars + 4);               // the ideal's of each rank in each run
+  EXPECT_EQ(count(picture_file(timeline), "<title>"), 2U);  // the picture's own, and the ideal's
+}
+
+// A page can be turned over between ranks, but not within one; a file is one picture.
+TEST(Pictures, InAPageAreOneForEachRank) {
+  const std::string svg = picture(two_runs());
+  EXPECT_EQ(count(svg, "<svg "),
+            2U + 4U);  // the legend's, the remark's, and two ranks' of two runs
+  EXPECT_EQ(count(svg, "</svg>"), 6U);
+  EXPECT_EQ(count(svg, "class=\"axis\""), 2U);
+  EXPECT_EQ(count(svg, "id=\"plot\""), 1U);
+  EXPECT_NE(svg.find("viewBox=\"0 26 1200 98\""), std::string::npos);   // title, and four rows
+  EXPECT_NE(svg.find("viewBox=\"0 124 1200 82\""), std::string::npos);  // four rows, and times
+  const std::string file = picture_file(two_runs());
+  EXPECT_EQ(count(file, "<svg "), 1U);
+  EXPECT_EQ(count(file, "class=\"axis\""), 1U);
 }
 
 TEST(Pictures, SayWhatTheyAreWhereNobodyElseDoes) {
