@@ -158,6 +158,55 @@ TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
       {});
 }
 
+// A step of a layer with as many inputs as outputs.
+void run_square(LayerKind kind, std::int64_t width, Communicator& comm) {
+  constexpr std::int64_t kRows = 48;
+  const bool row = kind == LayerKind::row;
+  const std::int64_t own = width / comm.world();
+  const std::int64_t own_rows = kRows / comm.world();
+  const Matrix w(Dtype::bf16, row ? width : own, row ? own : width, 1);
+  const Matrix x(Dtype::bf16, row ? kRows : own_rows, w.view.cols, 2);
+  const Matrix out(Dtype::bf16, row ? own_rows : kRows, w.view.rows, 3);
+  const Matrix grad_x(Dtype::bf16, x.view.rows, x.view.cols);
+  const Matrix grad_weight(Dtype::f32, w.view.rows, w.view.cols);
+  const LinearWeight weight = {.weight =
+                                   WeightView{.view = w.view, .layout = WeightLayout::out_in}};
+  const auto run = [&](auto layer) {
+    LinearState state;
+    layer.forward({.x = x.view, .out = out.view}, &state);
+    layer.backward({.grad_out = out.view, .grad_x = grad_x.view, .grad_weight = grad_weight.view},
+                   state);
+  };
+  if (row) {
+    run(RowParallelLinear(weight, comm));
+  } else {
+    run(ColumnParallelLinear(weight, comm));
+  }
+}
+
+std::size_t mailboxes_of(LayerKind kind, const std::vector<std::int64_t>& widths) {
+  std::size_t mailboxes = 0;
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   for (const std::int64_t width : widths) run_square(kind, width, comm);
+                   if (comm.rank() == 0) mailboxes = linear_memory(comm).mailboxes;
+                 },
+                 {});
+  return mailboxes;
+}
+
+// Their sizes are powers of two: all smaller ones together are no larger than the largest.
+TEST(LinearMemory, MailboxesOfManyWidthsAreAtMostTwiceThoseOfTheLargest) {
+  std::vector<std::int64_t> widths;
+  for (std::int64_t width = 128; widths.size() < 20; width += 96) widths.push_back(width);
+  for (const LayerKind kind : {LayerKind::column, LayerKind::row}) {
+    const std::size_t largest = mailboxes_of(kind, {widths.back()});
+    EXPECT_GT(mailboxes_of(kind, widths), largest);
+    EXPECT_LE(mailboxes_of(kind, widths), 2 * largest);
+    EXPECT_LE(mailboxes_of(kind, {widths.rbegin(), widths.rend()}), 2 * largest);
+  }
+}
+
 // Where a gather goes on beside an operator, it has mailboxes of its own.
 TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
   run_as_threads(2,
