@@ -22,9 +22,11 @@ class Runner {
         1, static_cast<std::int64_t>(static_cast<double>(effort.lasting) / std::max(one, 1.0)));
   }
 
-  void repeat() { samples_.push_back(time(calls_)); }
+  double repeat() {
+    samples_.push_back(time(calls_));
+    return static_cast<double>(calls_) * samples_.back();
+  }
   Times times() const { return summarize(samples_, calls_); }
-  double repetition() const { return static_cast<double>(calls_) * samples_.back(); }
 
  private:
   double time(std::int64_t calls) const {
@@ -38,15 +40,6 @@ class Runner {
   std::vector<double> samples_;
 };
 
-// By what the first round took.
-int rounds_for(const std::vector<Runner>& runners, const Effort& effort) {
-  if (effort.repetitions > 0) return effort.repetitions;
-  double round = 0;
-  for (const Runner& runner : runners) round += runner.repetition();
-  const double budget = static_cast<double>(effort.each) * static_cast<double>(runners.size());
-  return static_cast<int>(std::clamp<double>(budget / std::max(round, 1.0), kFewest, kMost));
-}
-
 }  // namespace
 
 std::vector<Times> race(const std::vector<Contender>& contenders, const Effort& effort) {
@@ -54,17 +47,25 @@ std::vector<Times> race(const std::vector<Contender>& contenders, const Effort& 
   std::vector<Runner> runners;
   runners.reserve(contenders.size());
   for (const Contender& contender : contenders) runners.emplace_back(contender, effort);
-  int rounds = 1;
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < runners.size(); ++i)
-      runners[round % 2 == 0 ? i : runners.size() - 1 - i].repeat();
-    if (round == 0) rounds = rounds_for(runners, effort);
-    progress.show(round + 1, rounds);
-  }
+  take_turns(runners.size(), effort, progress, [&](std::size_t i) { return runners[i].repeat(); });
   std::vector<Times> times;
   times.reserve(runners.size());
   for (const Runner& runner : runners) times.push_back(runner.times());
   return times;
+}
+
+void take_turns(std::size_t contenders, const Effort& effort, Progress& progress,
+                const std::function<double(std::size_t)>& repeat) {
+  const double budget = static_cast<double>(effort.each) * static_cast<double>(contenders);
+  int rounds = std::max(effort.repetitions, 1);
+  for (int round = 0; round < rounds; ++round) {
+    double spent = 0;
+    for (std::size_t i = 0; i < contenders; ++i)
+      spent += repeat(round % 2 == 0 ? i : contenders - 1 - i);
+    if (round == 0 && effort.repetitions <= 0)
+      rounds = static_cast<int>(std::clamp<double>(budget / std::max(spent, 1.0), kFewest, kMost));
+    progress.show(round + 1, rounds);
+  }
 }
 
 Times summarize(std::vector<double> samples, std::int64_t calls) {

@@ -7,11 +7,13 @@
 // up before the first turn.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/bench/progress.h"
 
 namespace plait::cli {
 
@@ -34,6 +36,11 @@ using Contender = std::function<void()>;
 
 // In the order of the contenders.
 std::vector<Times> race(const std::vector<Contender>& contenders, const Effort& effort);
+
+// Rounds in which each of so many contenders has its turn: repeat(i) makes one repetition and says
+// how many nanoseconds it took. How many rounds there are follows from the first.
+void take_turns(std::size_t contenders, const Effort& effort, Progress& progress,
+                const std::function<double(std::size_t)>& repeat);
 
 // Of repetitions with so many calls each, in any order; there is at least one.
 Times summarize(std::vector<double> samples, std::int64_t calls);

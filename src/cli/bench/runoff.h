@@ -34,7 +34,6 @@ class Runoff {
   };
 
   double time(const Entry& entry, std::int64_t calls);
-  int rounds_for(double round) const;
 
   Communicator& comm_;
   const Effort& effort_;
