@@ -19,7 +19,7 @@ namespace {
 // One problem is an object, several are a list of them.
 nlohmann::ordered_json show_json(const OpBenchOptions& options,
                                  const std::vector<OpMeasurement>& results) {
-  if (results.size() == 1) return show_json(options, results.front());
+  if (options.sizes.size() == 1) return show_json(options, results.front());
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const OpMeasurement& result : results) list.push_back(show_json(options, result));
   return list;
@@ -47,8 +47,14 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
     if (speaks) answer(show_text(options, results.back()));
     trace(options, results.back(), comm);
     if (speaks) answer(options.files.show());
+    // What was measured outlives an interruption. What is printed is one text, in the end.
+    const bool last = results.size() == options.sizes.size();
+    const auto failure = refusal_of_all(comm, [&] {
+      if (comm.rank() == 0 && (last || !options.files.silences()))
+        options.files.write_json(show_json(options, results));
+    });
+    if (failure) return exit_status(*failure);
   }
-  if (comm.rank() == 0) options.files.write_json(show_json(options, results));
   for (const OpMeasurement& result : results) {
     for (const PlanTimes& one : result.plans) {
       if (!one.bits_equal) return kCheckFailed;
