@@ -19,8 +19,12 @@ constexpr int kMostTurns = 4;
 constexpr double kCloseEnough = 0.04;
 constexpr Effort kFew = {.repetitions = 3};
 
-// What can't be told from noise is not divided by.
+// A median is taken to be good to a hundredth. What lies between two of them is no more than their
+// noise where it is smaller than both errors, and is not divided by.
 constexpr double kNoise = 0.02;
+// Serial is product and collective one after the other, so that the ideal hides the shorter one and
+// nothing else. What is over is what the two cost each other beside that (caches, ranks that come
+// late); where it is half as much again, the machine was another one while serial ran.
 constexpr double kMostHidden = 1.5;
 
 // Over which the collective takes `ratio` times the product, or nearly: what the tables say is
