@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -14,9 +15,12 @@
 #include "cli/bench/op_options.h"
 #include "cli/bench/runoff.h"
 #include "cli/bench/table.h"
+#include "cli/verify/operands.h"
 #include "mpi_library.h"
+#include "plait/collectives.h"
 #include "rival.h"
 #include "tensor/compare.h"
+#include "tensor/tolerance.h"
 #include "tune/op_case.h"
 
 namespace plait::bench {
@@ -29,9 +33,50 @@ constexpr const char* kUsage =
     "oneDNN's packed product with MPI's collective, in turns in the same processes, over shared\n"
     "memory. Takes the options of plait bench OPERATOR; the weight is packed, in x's dtype.\n";
 
-// How far results may be from each other whose sums are taken in another order: in parts of what a
-// sum of k products is large.
-constexpr double kAllowed = 0.02;
+double longest_row(const ConstTensorView& rows) {
+  double most = 0;
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    double squares = 0;
+    for (std::int64_t col = 0; col < rows.cols; ++col) {
+      const double one = cli::element(rows, row, col);
+      squares += one * one;
+    }
+    most = std::max(most, squares);
+  }
+  return std::sqrt(most);
+}
+
+// How far one f32 sum may be from the exact one, however its terms are put together: Σ|a||b| is at
+// most |a|·|b|, of the longest row of X and the longest one of the weight. Collective.
+double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const ConstTensorView& x,
+                       const ConstTensorView& weight, Communicator& comm) {
+  const std::array<float, 2> mine = {static_cast<float>(longest_row(x)),
+                                     static_cast<float>(longest_row(weight))};
+  std::vector<std::array<float, 2>> all(static_cast<std::size_t>(comm.world()));
+  all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), sizeof(mine) * all.size(), Dtype::s8},
+             comm);
+  const bool sums =
+      sums_over_ranks(options.op);  // else each rank's X stands beside this rank's weight
+  double magnitude = 0;
+  for (const auto& [of_x, of_weight] : all) {
+    magnitude =
+        sums ? magnitude + double{of_x} * of_weight : std::max(magnitude, double{of_x} * mine[1]);
+  }
+  const std::int64_t shares = sums ? comm.world() : 1;
+  return tensor::tolerance(
+      {.terms = (k + shares - 1) / shares, .world = comm.world(), .wire = options.wire}, magnitude);
+}
+
+// How far two results may be from each other that are each off by so much before they are rounded
+// to their dtype, which moves y by at most u/(1 - u) times what it makes of it.
+tensor::Allowed allowed_between(const ConstTensorView& a, const ConstTensorView& b, double sums) {
+  const double u = unit_roundoff(a.dtype);
+  const double always = 2 * (sums + tensor::smallest_roundoff(a.dtype));
+  return [=](std::int64_t row, std::int64_t col) {
+    return always + u / (1 - u) *
+                        (std::abs(cli::element(a, row, col)) + std::abs(cli::element(b, row, col)));
+  };
+}
 
 struct Result {
   cli::OpSize size;
@@ -53,17 +98,13 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   const Buffer place = Buffer::for_tensor(ours.dtype, ours.rows, ours.cols, {.huge_pages = true});
   const TensorView theirs = place.view(ours.dtype, ours.rows, ours.cols);
   const Buffer weight = one.random_weight(options.x);
-  const auto rival = make_rival({.op = options.op,
-                                 .m = size.m,
-                                 .x = one.x(),
-                                 .weight = weight.view(options.x, one.n(), one.k()),
-                                 .out = theirs},
-                                comm);
+  const ConstTensorView rows = weight.view(options.x, one.n(), one.k());
+  const auto rival = make_rival(
+      {.op = options.op, .m = size.m, .x = one.x(), .weight = rows, .out = theirs}, comm);
   runoff.add(rival);
   const std::vector<cli::Times> times = runoff.run();
-  const double allowed = kAllowed * std::sqrt(static_cast<double>(size.k));
-  const auto found =
-      tensor::compare(theirs, ours, [&](std::int64_t, std::int64_t) { return allowed; });
+  const double sums = allowed_of_sums(options, size.k, one.x(), rows, comm);
+  const auto found = tensor::compare(theirs, ours, allowed_between(theirs, ours, sums));
   PLAIT_CHECK(found.ok(), rival_name(), " and plait differ: ", found.describe());
   return {.size = size, .plans = {times.begin(), times.end() - 1}, .rival = times.back()};
 }
