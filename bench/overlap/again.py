@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Measures once more, and for longer, what keep.py has kept and lies below a bar: noise, or no noise.
+"""Measures once more, and for longer, what keep.py has kept and looks like noise: what lies below a bar, or too high.
 
-    bench/overlap/again.py [--efficiency 0.90] [--speedup 0.99] [--seconds 5] [--list]
+    bench/overlap/again.py [--efficiency 0.90] [--above 1.02] [--speedup 0.99] [--speedup-above S] [--seconds 5]
+                           [--list]
 
-Rows over links count by fused's efficiency, those without one by how many times as fast as serial fused is. What comes
-out takes the row's place, whatever it is, as soon as it is known. --list only says which rows those are.
+Rows over links count by fused's efficiency: below --efficiency, or above --above, which no plan can be. Those without
+one count by how many times as fast as serial fused is: below --speedup, or above --speedup-above, if that is given.
+What comes out takes the row's place, whatever it is, as soon as it is known. --list only says which rows those are.
 """
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -20,13 +23,13 @@ import report
 RUN = Path(__file__).resolve().parent / "run.sh"
 
 
-def is_low(section: str, row: dict, efficiency: float, speedup: float) -> bool:
+def is_suspect(section: str, row: dict, bounds: argparse.Namespace) -> bool:
     if section == "alone":
-        return report.speedup(row, "fused") < speedup
+        return not bounds.speedup <= report.speedup(row, "fused") <= bounds.speedup_above
     if section != "link":
         return False
     found = report.efficiency(row, "fused")
-    return found is not None and found < efficiency
+    return found is not None and not bounds.efficiency <= found <= bounds.above
 
 
 def measure(row: dict, section: str, seconds: str, folder: Path) -> list[Path]:
@@ -42,19 +45,22 @@ def measure(row: dict, section: str, seconds: str, folder: Path) -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measures the lowest rows once more, for longer.")
+    parser = argparse.ArgumentParser(description="Measures the lowest and highest rows once more, for longer.")
     parser.add_argument("--folder", type=Path, default=keep.KEPT, metavar="DIR",
                         help="of what was kept (default: docs/figures/overlap)")
     parser.add_argument("--efficiency", type=float, default=0.9, metavar="E", help="over links, rows below it (0.9)")
+    parser.add_argument("--above", type=float, default=1.02, metavar="E", help="over links, rows above it (1.02)")
     parser.add_argument("--speedup", type=float, default=0.99, metavar="S", help="without a link, rows below it (0.99)")
+    parser.add_argument("--speedup-above", type=float, default=math.inf, metavar="S",
+                        help="without a link, rows above it (none)")
     parser.add_argument("--seconds", default="5", metavar="S", help="that each is measured for (5)")
     parser.add_argument("--list", action="store_true", help="only say which rows those are")
     arguments = parser.parse_args()
-    low = [(section, row) for (section, _), rows in report.Results(sorted(arguments.folder.glob("*.json"))).groups
-           for row in rows if is_low(section, row, arguments.efficiency, arguments.speedup)]
-    for done, (section, row) in enumerate(low, 1):
+    rows = [(section, row) for (section, _), kept in report.Results(sorted(arguments.folder.glob("*.json"))).groups
+            for row in kept if is_suspect(section, row, arguments)]
+    for done, (section, row) in enumerate(rows, 1):
         ratio = f", ratio {row['ratio']}" if section == "link" else ""
-        print(f"{done} of {len(low)}: {row['op']}, {row['kind']}, {report.shape_of(row)}, {report.SECTIONS[section]}"
+        print(f"{done} of {len(rows)}: {row['op']}, {row['kind']}, {report.shape_of(row)}, {report.SECTIONS[section]}"
               f"{ratio}", flush=True)
         if arguments.list:
             continue

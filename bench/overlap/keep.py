@@ -10,6 +10,7 @@ files of their own, SECTION_KIND_again.json, which take the place of what the ot
 import argparse
 import datetime
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def keep(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str) -
 
 
 def keep_again(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str) -> None:
-    """Single rows, each of a day, processor and effort of its own."""
+    """Single rows, each of a day, processor, commit and effort of its own."""
     for (section, kind), rows in groups.items():
         file = again_file(folder, section, kind)
         new = {problem(row) for row in rows}
@@ -64,8 +65,17 @@ def keep_again(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: 
                         encoding="utf-8")
 
 
+def commit() -> dict:
+    """Which plait it was; of sources without git nothing is known."""
+    words = ["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"]
+    try:
+        return {"commit": subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
 def conditions(effort: str) -> dict:
-    return {"date": str(datetime.date.today()), "processor": processor(), "effort": effort}
+    return {"date": str(datetime.date.today()), "processor": processor(), **commit(), "effort": effort}
 
 
 def main() -> int:

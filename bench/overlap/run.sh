@@ -13,12 +13,14 @@
 #   row     a single row over shared memory, three times: what an operator takes beyond its product
 #   worlds  3, 4 and 8 ranks over emulated links, whose products are waited for
 # Results: build/bench/overlap_*.json, of which those that are measured again are replaced. BUILD names another build
-# folder than build/release; RESULTS another place for them; RANKS another world than 2.
+# folder than build/release; RESULTS another place for them; RANKS another world than 2, of all sections but worlds
+# (rival needs a core for each).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
 build=${BUILD:-build/release}
 results=${RESULTS:-build/bench}
+ranks=${RANKS:-2}
 effort=(--seconds 1)
 every_operator=matmul-all-reduce,matmul-reduce-scatter,all-gather-matmul
 operators=$every_operator
@@ -86,13 +88,13 @@ measure_link() {
   [[ -s $large ]] || return 0
   for ratio in ${ratios//,/ }; do
     printf '%s, %s, emulated link, ratio %s\n' "$1" "$2" "$ratio"
-    bench "$1" "$2" "$large" "link_$1_$2_$ratio" --ranks "${RANKS:-2}" --parts 4,8 --link "ratio=$ratio"
+    bench "$1" "$2" "$large" "link_$1_$2_$ratio" --ranks "$ranks" --parts 4,8 --link "ratio=$ratio"
   done
 }
 
 measure_alone() {
   printf '%s, %s, shared memory\n' "$1" "$2"
-  bench "$1" "$2" "$shapes" "alone_$1_$2" --ranks "${RANKS:-2}" --parts 4,8
+  bench "$1" "$2" "$shapes" "alone_$1_$2" --ranks "$ranks" --parts 4,8
 }
 
 measure_rival() {
@@ -100,8 +102,8 @@ measure_rival() {
   [[ -x $rival && $2 != s8 ]] || return 0
   ((EUID != 0)) || options+=(--allow-run-as-root)
   printf '%s, %s, beside oneDNN and MPI\n' "$1" "$2"
-  OMP_NUM_THREADS=1 mpirun -np 2 --bind-to core "${options[@]}" "$rival" "$1" --shapes "$shapes" --dtype "$2" \
-    --schedule fused "${effort[@]}" --json "$results/overlap_rival_$1_$2.json" >/dev/null
+  OMP_NUM_THREADS=1 mpirun -np "$ranks" --bind-to core "${options[@]}" "$rival" "$1" --shapes "$shapes" --dtype "$2" \
+    --ranks "$ranks" --schedule fused "${effort[@]}" --json "$results/overlap_rival_$1_$2.json" >/dev/null
 }
 
 measure_row() {
@@ -109,7 +111,7 @@ measure_row() {
   printf '1 %s %s\n' 1024 64 4096 64 8192 64 8192 512 >"$rows"
   printf '%s, %s, one row\n' "$1" "$2"
   for run in 1 2 3; do
-    bench "$1" "$2" "$rows" "row_$1_$2_$run" --ranks 2 --schedule fused
+    bench "$1" "$2" "$rows" "row_$1_$2_$run" --ranks "$ranks" --schedule fused
   done
 }
 
@@ -135,3 +137,5 @@ for kind in ${kinds//,/ }; do
   done
 done
 python3 bench/overlap/report.py "$results"/overlap_*.json
+printf '\nTo keep them:\n  bench/overlap/keep.py %s %s\n  bench/overlap/report.py --update %s %s\n' "${effort[*]}" \
+  "$results/overlap_*.json" docs/performance.md 'docs/figures/overlap/*.json'

@@ -14,9 +14,9 @@ OPERATORS = ["all-gather-matmul", "matmul-all-reduce", "matmul-reduce-scatter"]
 
 
 class ProgramsTest(unittest.TestCase):
-    def run_bench(self, folder, *words):
+    def run_bench(self, folder, *words, **environment):
         return subprocess.run([BENCH / "run.sh", *map(str, words)], capture_output=True, text=True, check=False,
-                              env={**os.environ, "BUILD": str(BUILD), "RESULTS": folder})
+                              env={**os.environ, "BUILD": str(BUILD), "RESULTS": folder, **environment})
 
     def test_all_sections_are_summed_up(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -39,9 +39,22 @@ class ProgramsTest(unittest.TestCase):
                         "one row: fused beyond its product, µs, highest of 12",
                         "fused, 3, 4 and 8 ranks: efficiency, lowest of [1-9]"):
                 self.assertRegex(result.stdout, bar)
+            self.assertIn(f"bench/overlap/keep.py --seconds 0.01 {folder}/overlap_*.json\n", result.stdout)
             waited = json.loads((Path(folder) / "overlap_worlds_matmul-all-reduce_f32_3.json").read_text())
             self.assertTrue(waited["machine"].endswith(", products waited for"))
             self.assertTrue(all(one["bits_equal"] for one in waited["schedules"]))
+
+    def test_another_world_is_that_of_every_section(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shapes = Path(folder) / "shapes.txt"
+            shapes.write_text("3 64 64\n4 64 64\n")
+            result = self.run_bench(folder, "--shapes", shapes, "--repeat", "1", "--only", "alone,rival,row",
+                                    "--operators", "all-gather-matmul", RANKS="1")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            files = sorted(Path(folder).glob("*.json"))
+            self.assertEqual(len(files), 4 + RIVAL.exists())
+            self.assertEqual({one["ranks"] for file in files for one in json.loads(file.read_text())}, {1})
+            self.assertIn("One rank over shared memory", result.stdout)
 
     def test_low_rows_are_measured_again(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,16 @@
 """report.py: which files a figure is from, and what is met."""
 
+import argparse
 import json
+import math
+import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
+import again
 import keep
 import report
 
@@ -34,13 +38,40 @@ class ReportTest(unittest.TestCase):
             file = folder / "overlap_link_matmul-all-reduce_f32_2.json"
             file.write_text(json.dumps({**PROBLEM, "schedules": schedules(fused=0.98)}))
             command = ["keep.py", "--folder", str(folder / "kept"), "--seconds", "0.3", str(file)]
-            with mock.patch.object(sys, "argv", command):
+            with mock.patch.object(sys, "argv", command), mock.patch.object(keep, "commit", return_value={}):
                 self.assertEqual(keep.main(), 0)
             kept = report.Results([folder / "kept" / "link_f32.json"])
             self.assertEqual(kept.tables(), report.Results([file]).tables())
             self.assertEqual(kept.tables()[1][2][0][:3], ["matmul_all_reduce, f32", "512 x 64 x 32", "2"])
             self.assertRegex(kept.conditions(), r"\n- \d{4}-\d\d-\d\d, .* \(family .*, model .*\), `--seconds 0.3`: "
                                                 r"over links in f32$")
+
+    def keep_at(self, folder, commit):
+        with mock.patch.object(keep, "commit", return_value=commit):
+            keep.keep({("link", "f32"): [{**PROBLEM, "kind": "f32", "ratio": "2", "schedules": schedules(fused=1)}]},
+                      folder, "--repeat 3")
+        return report.Results([folder / "link_f32.json"]).conditions()
+
+    def test_the_commit_is_said_where_it_is_known(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertRegex(self.keep_at(Path(folder), {"commit": "ab12-dirty"}),
+                             r"\), commit ab12-dirty, `--repeat 3`: ")
+            self.assertRegex(self.keep_at(Path(folder), {}), r"\), `--repeat 3`: ")
+            found = subprocess.run(["git", "-C", folder, "rev-parse"], capture_output=True, check=False)
+            self.assertNotEqual(found.returncode, 0)
+            with mock.patch.object(keep, "__file__", str(Path(folder) / "keep.py")):
+                self.assertEqual(keep.commit(), {})
+
+    def test_rows_too_high_are_measured_again_like_low_ones(self):
+        bounds = argparse.Namespace(efficiency=0.9, above=1.02, speedup=0.99, speedup_above=math.inf)
+        for section, efficiency, suspect in (("link", 0.89, True), ("link", 0.91, False), ("link", 1.02, False),
+                                             ("link", 1.03, True), ("link", None, False), ("alone", -0.1, True),
+                                             ("alone", 0.9, False), ("worlds", 0.5, False)):
+            row = {**PROBLEM, "schedules": schedules(fused=efficiency or 0)}
+            row["schedules"][-1]["overlap_efficiency"] = efficiency
+            self.assertEqual(again.is_suspect(section, row, bounds), suspect, (section, efficiency))
+        bounds.speedup_above = 1.5
+        self.assertTrue(again.is_suspect("alone", {**PROBLEM, "schedules": schedules(fused=0.9)}, bounds))
 
     def test_what_was_measured_again_takes_its_place(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -67,10 +98,17 @@ class ReportTest(unittest.TestCase):
             "link_matmul-all-reduce_bf16_0.5": [{**PROBLEM, "schedules": schedules(fused=one)} for one in (0.89, 0.97)],
             "link_matmul-all-reduce_bf16_2": {**PROBLEM, "schedules": schedules(fused=0.98)},
             "alone_matmul-all-reduce_bf16": {**PROBLEM, "schedules": schedules(fused=-0.1)}})
-        self.assertEqual(bars["fused: efficiency, median of 3"], ("0.970", "0.96", "yes"))
+        self.assertEqual(bars["fused: efficiency, median of 3 of 162"], ("0.970", "0.96", "yes"))
         self.assertEqual(bars["fused: efficiency, lowest"], ("0.890", "0.90", "**no**"))
-        self.assertEqual(bars["pipelined parts=8: efficiency, median of 3"], ("0.800", "0.85", "**no**"))
-        self.assertEqual(bars["bf16, no link: fused over serial, lowest of 1"], ("0.952", "0.99", "**no**"))
+        self.assertEqual(bars["pipelined parts=8: efficiency, median of 3 of 162"], ("0.800", "0.85", "**no**"))
+        self.assertEqual(bars["bf16, no link: fused over serial, lowest of 1 of 27"], ("0.952", "0.99", "**no**"))
+        self.assertEqual(bars["bf16, no link: what the collective leaves to gain: (product + collective) / product, "
+                              "geometric mean"], ("2.000", "", ""))
+
+    def test_all_that_was_due_is_not_counted_twice(self):
+        rows = [{**PROBLEM, "m": m, "schedules": schedules(fused=1)} for m in range(27)]
+        self.assertIn("f32, no link: fused over serial, lowest of 27",
+                      self.bars(**{"alone_matmul-all-reduce_f32": rows}))
 
     def test_rivals_and_worlds(self):
         rival = {**PROBLEM, "rival": "B", "rival_ms": 12,
@@ -80,8 +118,8 @@ class ReportTest(unittest.TestCase):
                  "worlds_matmul-all-reduce_bf16_3": {**PROBLEM, "ranks": 3, "schedules": schedules(fused=0.91)},
                  "worlds_matmul-all-reduce_bf16_8": {**PROBLEM, "ranks": 8, "schedules": schedules(fused=0.93)}}
         bars = self.bars(**files)
-        self.assertEqual(bars["no link: fused over oneDNN and MPI, lowest of 1"], ("1.200", "1.00", "yes"))
-        self.assertEqual(bars["fused, 3, 4 and 8 ranks: efficiency, lowest of 2"], ("0.910", "0.90", "yes"))
+        self.assertEqual(bars["no link: fused over oneDNN and MPI, lowest of 1 of 54"], ("1.200", "1.00", "yes"))
+        self.assertEqual(bars["fused, 3, 4 and 8 ranks: efficiency, lowest of 2 of 27"], ("0.910", "0.90", "yes"))
         results = self.results(**files)
         self.assertIn("beside B", results.conditions())
         self.assertEqual([len(rows) for _, _, rows in results.tables()], [3, 0, 0, 1, 0, 2])
