@@ -220,7 +220,8 @@ class PageTest(unittest.TestCase):
         browser.run('document.getElementById("in").click()')
         assert_stretched(2)
         # A page that is taller than the window must scroll.
-        self.assertTrue(browser.send("WheelEvent('wheel', {deltaY: -1, clientX: 600, bubbles: true, cancelable: true})"))
+        self.assertTrue(browser.send("WheelEvent('wheel', {deltaY: -1, clientX: 600, bubbles: true, "
+                                     "cancelable: true})"))
         assert_stretched(2)
         self.assertEqual(browser.run('getComputedStyle(document.querySelector(".timeline")).touchAction'), "pan-y")
         for key, turn, stretched in (("ctrlKey", "deltaY: -1", 2.5), ("shiftKey", "deltaX: 1", 2)):
