@@ -53,9 +53,12 @@ bool see(plait::Communicator& comm) {
   const plait::PackedWeight weight({.view = w.view(plait::Dtype::bf16, kColumns, kDepth),
                                     .layout = plait::WeightLayout::out_in});
 
-  std::vector<float> sums(kRows * kColumns);  // as which they travel
+  const std::vector<float> sums(kRows * kColumns);
   measure("product alone", comm, [&] { plait::matmul(rows, weight, out, comm); });
-  measure("all-reduce alone", comm, [&] { plait::all_reduce({sums.data(), sums.size()}, comm); });
+  // As the operator does it: partial sums travel in f32 to who adds them up, and come back as bf16.
+  measure("all-reduce alone", comm, [&] {
+    plait::all_reduce({sums.data(), sums.size()}, {out.data, sums.size(), out.dtype}, comm);
+  });
 
   bool same = true;
   std::vector<std::byte> serial;
