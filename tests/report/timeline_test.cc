@@ -108,8 +108,7 @@ TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
 
 TEST(Timelines, FindTheCopiesOfAProductAmongAllOthers) {
   RankRecords rank = {.rank = 0, .dropped = 0, .labels = {"product", "copy"}, .records = {}};
-  for (int i = 0; i < 100; ++i) {
-    const std::int64_t at = 100 * i;
+  for (std::int64_t at = 0; at < 10'000; at += 100) {
     rank.records.push_back({Kind::span, Lane::comm, 0, 1, at + 30, at + 40, {}});
     rank.records.push_back({Kind::span, Lane::compute, 0, 0, at, at + 60, {.flops = 500}});
     rank.records.push_back({Kind::span, Lane::comm, 0, 1, at + 60, at + 90, {}});
