@@ -25,7 +25,7 @@ def off(rows: list[dict]) -> list[float]:
 
 
 class Results:
-    """measured_*.json are what was measured, predicted.json what was predicted of it."""
+    """measured_*.json and model_*.json are what was measured, predicted.json and step_*.json what was predicted of it."""
 
     def __init__(self, files: list[Path]):
         measured = [file for file in files if file.name.startswith("measured_")]
@@ -33,6 +33,8 @@ class Results:
         self.machine = (first[0] if isinstance(first, list) else first)["machine"]
         predicted = next(file for file in files if file.name == "predicted.json")
         self.rows = json.loads(predicted.read_text(encoding="utf-8"))
+        self.steps = [row for file in files if file.name.startswith("step_")
+                      for row in json.loads(file.read_text(encoding="utf-8"))]
 
     def conditions(self) -> str:
         where = f"{self.machine}, {self.rows[0]['ranks']} ranks"
@@ -42,11 +44,21 @@ class Results:
     def within(self, rows: list[dict]) -> int:
         return sum(error <= BAR for error in off(rows))
 
-    def bars(self) -> list[list[str]]:
-        share = self.within(self.rows) / len(self.rows)
-        return [[f"of {len(self.rows)} plans' times, within {100 * BAR:.0f} %", f"{share:.2f}", "1.00",
+    def bars_of(self, what: str, rows: list[dict]) -> list[list[str]]:
+        if not rows:
+            return []
+        share = self.within(rows) / len(rows)
+        return [[f"of {len(rows)} {what}, within {100 * BAR:.0f} %", f"{share:.2f}", "1.00",
                  "yes" if share == 1 else "**no**"],
-                ["off, median", f"{100 * statistics.median(off(self.rows)):.1f} %", "", ""]]
+                [f"off, median of {what}", f"{100 * statistics.median(off(rows)):.1f} %", "", ""]]
+
+    def bars(self) -> list[list[str]]:
+        return self.bars_of("operators' times", self.rows) + self.bars_of("training steps' times", self.steps)
+
+    def step_table(self) -> list[list[str]]:
+        return [[f"{row['model']}, widths x {row['scale']:g}, {row['tokens']} tokens", row["plan"],
+                 f"{100 * row['comm_share']:.0f} %", f"{row['measured_ms']:.1f} ms", f"{row['predicted_ms']:.1f} ms",
+                 f"{100 * row['error']:+.1f} %"] for row in self.steps]
 
     def tables(self) -> list[page.Table]:
         cases = dict.fromkeys((row["op"], row["plan"]) for row in self.rows)
@@ -60,6 +72,8 @@ class Results:
             ("Predictions: what was promised", ["figure", "measured", "bar", "met"], self.bars()),
             ("Predictions of plans' times",
              ["operator", "plan", "cases", f"within {100 * BAR:.0f} %", "off, median", "off at most"], table),
+            ("Predictions of training steps",
+             ["step", "plan", "communication in serial", "measured", "predicted", "off"], self.step_table()),
         ]
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# What `./do bench predict` does: measures the fused operators over emulated links, and shows beside it what plait
-# predicts of them from the product and the collective alone, and sums up. Two ranks of their own: nothing else should
-# run on the machine.
+# What `./do bench predict` does: measures the fused operators and training steps of smaller models over emulated links,
+# and shows beside it what plait predicts of them from the product and the collective alone, and sums up. Two ranks of
+# their own: nothing else should run on the machine.
 #
-#   bench/predict/run.sh [--only OPERATOR] [--seconds S]
+#   bench/predict/run.sh [--only NAME] [--seconds S]
 #
-# --only: one operator of the three; what was measured of the others before is shown too. --seconds: for each row.
+# --only: one operator of the three, or one model of the two; what was measured of the others before is shown too.
+# --seconds: for each row.
 # Results: build/predict/*.json. BUILD names another build folder than build/release, RESULTS another place for them.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -14,15 +15,20 @@ build=${BUILD:-build/release}
 results=${RESULTS:-build/predict}
 seconds=0.5
 operators=(matmul-all-reduce matmul-reduce-scatter all-gather-matmul)
+models=(llama2-7b llama2-70b)
 
 usage() {
-  printf 'usage: bench/predict/run.sh [--only OPERATOR] [--seconds S]\n' >&2
+  printf 'usage: bench/predict/run.sh [--only NAME] [--seconds S]\n' >&2
   exit 2
 }
 
 while (($# > 0)); do
   case $1 in
-    --only) [[ " ${operators[*]} " == *" ${2:-} "* ]] || usage; operators=("$2"); shift ;;
+    --only)
+      [[ " ${operators[*]} ${models[*]} " == *" ${2:-} "* ]] || usage
+      if [[ " ${models[*]} " == *" $2 "* ]]; then operators=() models=("$2"); else operators=("$2") models=(); fi
+      shift
+      ;;
     --seconds) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; seconds=$2; shift ;;
     *) usage ;;
   esac
@@ -38,6 +44,13 @@ for operator in "${operators[@]}"; do
       --json "$results/measured_$operator-$ratio.json" >/dev/null
   done
 done
+# Both of a hidden width of 2048.
+for model in "${models[@]}"; do
+  if [[ $model == llama2-70b ]]; then scale=0.25; else scale=0.5; fi
+  "$build/src/cli/plait" bench model "$model" --scale "$scale" --link share=0.12 --seconds "$seconds" \
+    --json "$results/model_$model.json" >/dev/null
+done
 "$build/src/cli/plait" predict --measured "$(printf '%s\n' "$results"/measured_*.json | paste -sd,)" \
   --json "$results/predicted.json"
+bench/predict/steps.py "$build/src/cli/plait" "$results"
 bench/predict/report.py "$results"/*.json

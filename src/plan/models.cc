@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace plait {
 namespace {
@@ -65,6 +66,16 @@ BlockWidths widths_of(const Model& model) {
           .keys = model.kv_heads * model.head_size(),
           .ffn = model.ffn,
           .gated = model.gated};
+}
+
+BlockWidths scaled(BlockWidths widths, double scale, int ranks) {
+  // What widths are multiples of in the models, as far as they are.
+  const std::int64_t unit = std::int64_t{64} * ranks;
+  for (std::int64_t* width : {&widths.hidden, &widths.keys, &widths.ffn}) {
+    const double exact = static_cast<double>(*width) * scale / static_cast<double>(unit);
+    *width = std::max<std::int64_t>(std::llround(exact), 1) * unit;
+  }
+  return widths;
 }
 
 std::vector<LinearLayer> linear_layers(const BlockWidths& widths) {

@@ -61,6 +61,10 @@ struct BlockWidths {
 
 BlockWidths widths_of(const Model& model);
 
+// Of a block like it, each to whole panels on every rank; what layers have in common stays the same
+// in all of them.
+BlockWidths scaled(BlockWidths widths, double scale, int ranks);
+
 // The four of one block, in the order in which they are used: queries, keys and values as one;
 // what attention goes through; gate and up as one; down.
 std::vector<LinearLayer> linear_layers(const BlockWidths& widths);

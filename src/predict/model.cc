@@ -21,9 +21,14 @@ base::Nanoseconds nanoseconds(double seconds) {
 
 }  // namespace
 
+BlockWidths widths_of(const Step& step, int ranks) {
+  const BlockWidths widths = plait::widths_of(*step.model);
+  return step.scale == 1 ? widths : scaled(widths, step.scale, ranks);
+}
+
 std::vector<BlockLayer> predict_block(const Machine& machine, const Step& step, const Plan& plan) {
   std::vector<BlockLayer> layers;
-  for (const LinearLayer& layer : linear_layers(widths_of(*step.model))) {
+  for (const LinearLayer& layer : linear_layers(widths_of(step, machine.ranks))) {
     LayerProblem problem = step.layers;
     problem.kind = layer.kind;
     problem.rows = step.tokens;
@@ -39,8 +44,9 @@ Rest rest_of(const Machine& machine, const Step& step) {
   const auto ranks = static_cast<double>(machine.ranks);
   const auto blocks = static_cast<double>(model.layers);
   const auto tokens = static_cast<double>(step.tokens);
-  const auto hidden = static_cast<double>(model.hidden);
-  const auto inner = static_cast<double>(model.ffn * (model.gated ? 2 : 1));
+  const BlockWidths widths = widths_of(step, machine.ranks);
+  const auto hidden = static_cast<double>(widths.hidden);
+  const auto inner = static_cast<double>(widths.ffn * (widths.gated ? 2 : 1));
   const auto size = static_cast<double>(size_of(step.layers.dtype));
   const double rate = machine.device.flops();
   // Two products with half of the sequence each, because nobody attends to what comes later.

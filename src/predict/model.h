@@ -16,7 +16,11 @@ struct Step {
   std::int64_t tokens;       // of a micro-batch
   std::int64_t sequence;     // of which each attends to those before it
   LayerProblem layers = {};  // but for kind and sizes
+  double scale = 1;          // of the model's widths, for a smaller one like it
 };
+
+// Those of the step's model, as its ranks have them.
+BlockWidths widths_of(const Step& step, int ranks);
 
 // One of the four layers of a block.
 struct BlockLayer {

@@ -148,6 +148,10 @@ class PredictTest(CommandTest):
             self.assertAlmostEqual(one["step_ms"], 32 * layers + found["rest_ms"])
             self.assertAlmostEqual(one["gain"], found["plans"][0]["step_ms"] / one["step_ms"] - 1)
             self.assertLessEqual(one["gain"], found["best_gain"])
+        small = self.json("llama2-7b", *words, "--scale", 0.25)
+        self.assertEqual((small["scale"], [(one["in"], one["out"]) for one in small["plans"][0]["layers"]]),
+                         (0.25, [(1024, 3072), (1024, 1024), (1024, 5632), (2816, 1024)]))
+        self.assertLess(small["rest_ms"], found["rest_ms"] / 2)
         for option in ("--whole-rows", "--keep-gathered", "--column-backward"):
             self.assertNotEqual(self.json("llama2-7b", *words, option)["plans"], found["plans"], option)
 
@@ -190,6 +194,7 @@ class PredictTest(CommandTest):
                 (("lama2-70b",), "did you mean llama2-70b"),
                 (("llama2-70b", "--tp", 300), "no more than 256 ranks share a layer here"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
+                (("llama2-70b", "--scale", "1.5"), "--scale 1.5 is not above 0 and up to 1"),
                 (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
                 ((*op, "--dtype", "f32"), "--dtype f32: what is known of h100 is how fast it multiplies bf16 and f16"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),

@@ -33,6 +33,14 @@ TEST(Models, ShareKeysAndValuesWhereTheyDo) {
   EXPECT_EQ(layers[3].kind, LinearKind::row);
 }
 
+TEST(Models, AreMadeSmallerInWholePanelsOfEveryRank) {
+  const BlockWidths small = scaled(widths_of(*find_model("llama2-7b")), 0.25, 3);
+  EXPECT_EQ(small.hidden, 5 * 192);  // the nearest to 1024
+  EXPECT_EQ(small.keys, 5 * 192);
+  EXPECT_EQ(small.ffn, 14 * 192);  // to 2752
+  EXPECT_EQ(scaled(small, 0.001, 3).hidden, 192);
+}
+
 TEST(Models, AreFoundByNameAlone) {
   for (const Model& model : models()) {
     EXPECT_EQ(find_model(model.name), &model);

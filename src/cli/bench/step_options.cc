@@ -1,7 +1,6 @@
 #include "cli/bench/step_options.h"
 
 #include <algorithm>
-#include <cmath>
 #include <thread>
 
 #include "base/check.h"
@@ -16,9 +15,6 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 1000;
 constexpr double kMostStandIn = 10;
-
-// Widths are multiples of this on every rank: what they are in the models, as far as they are.
-constexpr std::int64_t kUnit = 64;
 
 constexpr const char* kLayerPurpose =
     "Measures one linear layer, forward and backward, in every schedule: a column layer, whose\n"
@@ -136,16 +132,6 @@ StepOptions understand(const Wishes& wishes) {
   options.files = wishes.files;
   check_distinct(options.files);
   return options;
-}
-
-// Each to whole units on every rank; what layers have in common stays the same in all of them.
-BlockWidths scaled(BlockWidths widths, double scale, int ranks) {
-  const std::int64_t unit = kUnit * ranks;
-  for (std::int64_t* width : {&widths.hidden, &widths.keys, &widths.ffn}) {
-    const double exact = static_cast<double>(*width) * scale / static_cast<double>(unit);
-    *width = std::max<std::int64_t>(std::llround(exact), 1) * unit;
-  }
-  return widths;
 }
 
 double read_fraction(const char* option, const std::string& text, double most) {

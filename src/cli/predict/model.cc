@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "cli/bench/progress.h"
 #include "cli/bench/table.h"
 #include "cli/options.h"
@@ -53,6 +54,7 @@ struct Wishes {
   PlanWords plan = {};
   std::string tokens = "8192";
   std::string sequence = {};
+  std::string scale = "1";
   std::string wire = "bf16";
   bool whole_rows = false;
   bool column_backward = false;
@@ -107,7 +109,7 @@ std::optional<double> published_gain(const ModelPrediction& prediction) {
   constexpr int kRanks = 8;
   if (prediction.machine.ranks != kRanks) return std::nullopt;
   for (const Published& one : kPublished) {
-    if (one.model == prediction.step.model->name) return one.gain;
+    if (one.model == prediction.step.model->name && prediction.step.scale == 1) return one.gain;
   }
   return std::nullopt;
 }
@@ -124,8 +126,9 @@ std::string show_published(const ModelPrediction& prediction) {
 std::string show_text(const ModelPrediction& prediction) {
   const predict::Step& step = prediction.step;
   std::string text = fmt::format(
-      "{}\n\n{}  {} tokens in sequences of {}, {}, wire {}\n{}{}\n\n", kItIsAPrediction,
-      step.model->name, step.tokens, step.sequence,
+      "{}\n\n{}{}  {} tokens in sequences of {}, {}, wire {}\n{}{}\n\n", kItIsAPrediction,
+      step.model->name, step.scale == 1 ? "" : fmt::format(", widths x {:g},", step.scale),
+      step.tokens, step.sequence,
       step.layers.sequence_parallel ? "sequence parallel" : "not sequence parallel",
       name(step.layers.wire), show_assumptions(prediction.machine), predict::describe_rest());
   Table layers({"a block's layers", "in", "out", "plan", "forward", "backward", "speed-up"},
@@ -179,6 +182,7 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
   assumptions["rest"] = predict::describe_rest();
   return {{"prediction", true},
           {"model", prediction.step.model->name},
+          {"scale", prediction.step.scale},
           {"tp", prediction.machine.ranks},
           {"tokens", prediction.step.tokens},
           {"sequence", prediction.step.sequence},
@@ -211,6 +215,10 @@ ModelPrediction understand(const Model& model, const Wishes& wishes) {
                       : read_number("--sequence", wishes.sequence, 1, kMostTokens);
   PLAIT_CHECK(step.sequence <= step.tokens, "--sequence ", step.sequence,
               " is longer than --tokens ", step.tokens);
+  const auto scale = base::parse_number(wishes.scale);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", wishes.scale,
+              " is not above 0 and up to 1");
+  step.scale = *scale;
   // So many take minutes; four times as many would take hours.
   constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
@@ -240,6 +248,8 @@ int predict_model(const Model& model, Words words) {
   add_options(options, wishes.machine, "--tp");
   options.add("--tokens", "N", wishes.tokens, "of a micro-batch (default: 8192)");
   options.add("--sequence", "N", wishes.sequence, "tokens of a sequence (default: 4096, or all)");
+  options.add("--scale", "S", wishes.scale,
+              "of the model's widths, as plait bench model has it (default: 1)");
   options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: bf16)");
   options.add_flag("--whole-rows", wishes.whole_rows,
                    "not sequence parallel: every rank has all rows between layers");

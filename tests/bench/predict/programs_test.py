@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 import report
+import steps
 
 BUILD = Path(os.environ["PLAIT_BUILD"])
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "predict"
@@ -31,12 +32,39 @@ class ProgramsTest(unittest.TestCase):
                 {"op": "matmul_all_reduce", "plan": plan, "ranks": 2, "error": error}
                 for plan, error in (("serial", 0.02), ("fused", -0.3), ("fused", 0.1))]))
             results = report.Results([measured, predicted])
-            self.assertEqual(results.bars(), [["of 3 plans' times, within 10 %", "0.67", "1.00", "**no**"],
-                                              ["off, median", "10.0 %", "", ""]])
+            self.assertEqual(results.bars(), [["of 3 operators' times, within 10 %", "0.67", "1.00", "**no**"],
+                                              ["off, median of operators' times", "10.0 %", "", ""]])
             self.assertEqual(results.tables()[1][2], [
                 ["matmul_all_reduce", "serial", "1", "1", "2.0 %", "+2.0 %"],
                 ["matmul_all_reduce", "fused", "2", "1", "20.0 %", "-30.0 %"]])
             self.assertIn("a machine, 2 ranks", results.conditions())
+            step = Path(folder) / "step_a.json"
+            step.write_text(json.dumps([
+                {"model": "a", "scale": 0.5, "tokens": 8, "comm_share": 0.12, "plan": "serial", "measured_ms": 100,
+                 "predicted_ms": 95, "error": -0.05}]))
+            results = report.Results([measured, predicted, step])
+            self.assertEqual(results.bars()[2:], [["of 1 training steps' times, within 10 %", "1.00", "1.00", "yes"],
+                                                  ["off, median of training steps' times", "5.0 %", "", ""]])
+            self.assertEqual(results.tables()[2][2], [
+                ["a, widths x 0.5, 8 tokens", "serial", "12 %", "100.0 ms", "95.0 ms", "-5.0 %"]])
+
+    def test_a_step_is_predicted_of_the_rate_of_its_products(self):
+        measured = {"model": "a", "scale": 0.5, "tp": 2, "seq": 8, "link": "emulated link, 0.78 Gbit/s, 5.0 us",
+                    "comm_share": 0.2, "schedules": [{"name": "serial", "step_ms": 10}, {"name": "fused", "step_ms": 8}]}
+        asked = []
+
+        def predict(rate, words):
+            asked.append((rate, words))
+            layers = [{"in": 100, "out": 1000, "forward_ms": 3, "backward_ms": 6}]
+            return {"plans": [{"plan": plan, "layers": layers} for plan in ("serial", "fused")]}
+        rows = steps.compare(measured, predict, 5e9)
+        (rate, words) = asked[-1]
+        # 6 x 8 x 100 x 1000 / 2 operations of a rank, in 8 ms.
+        self.assertAlmostEqual(rate, 0.0003)
+        self.assertEqual(words[words.index("--link") + 1], "0.78gbit,5.0us")
+        self.assertEqual(words[words.index("--memory") + 1], 5)
+        self.assertEqual([(row["plan"], row["predicted_ms"]) for row in rows], [("serial", 9), ("fused", 9)])
+        self.assertAlmostEqual(rows[0]["error"], -0.1)
 
 
 if __name__ == "__main__":

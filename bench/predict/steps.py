@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Predicts the training steps that bench/predict/run.sh has measured, of a machine with this one's figures.
+
+    bench/predict/steps.py build/release/src/cli/plait build/predict
+
+Products are as fast as the same products without communication were, copies and sums as those of the operators that
+were measured. For each model_NAME.json there will be a step_NAME.json: plans' times, measured and predicted.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+
+def flops(layers: list[dict], tokens: int, ranks: int) -> float:
+    """Of one rank: forward, and the gradients of input and weight."""
+    return sum(3 * 2 * tokens * layer["in"] * layer["out"] for layer in layers) / ranks
+
+
+def link_words(described: str) -> str:
+    """"emulated link, 0.78 Gbit/s, 5.0 us" is 0.78gbit,5.0us."""
+    _, bandwidth, latency = described.split(", ")
+    return f"{bandwidth.replace(' ', '').replace('/s', '').lower()},{latency.replace(' ', '')}"
+
+
+def products_ms(measured: dict) -> float:
+    return measured["schedules"][0]["step_ms"] * (1 - measured["comm_share"])
+
+
+def compare(measured: dict, predict, memory: float) -> list[dict]:
+    """`predict` is given a rate, and what else a machine has; it returns what plait predict writes."""
+    words = ["--tp", measured["tp"], "--tokens", measured["seq"], "--wire", "f32", "--device", "cpu",
+             "--wiring", "pairs", "--memory", memory * 1e-9, "--link", link_words(measured["link"]),
+             "--plan", ";".join(plan["name"] for plan in measured["schedules"][1:])]
+    layers = predict(1, words)["plans"][0]["layers"]
+    rate = flops(layers, measured["seq"], measured["tp"]) / (products_ms(measured) * 1e-3)
+    plans = {plan["plan"]: plan["layers"] for plan in predict(rate * 1e-12, words)["plans"]}
+    rows = []
+    for plan in measured["schedules"]:
+        predicted = sum(layer["forward_ms"] + layer["backward_ms"] for layer in plans[plan["name"]])
+        rows.append({"model": measured["model"], "scale": measured["scale"], "tokens": measured["seq"],
+                     "comm_share": measured["comm_share"], "rate_flops": rate, "plan": plan["name"],
+                     "measured_ms": plan["step_ms"], "predicted_ms": predicted,
+                     "error": predicted / plan["step_ms"] - 1})
+    return rows
+
+
+def main(plait: str, results: Path) -> None:
+    operators = json.loads((results / "predicted.json").read_text(encoding="utf-8"))
+    memory = statistics.median(one["memory_bytes_per_second"] for one in operators)
+    for file in sorted(results.glob("model_*.json")):
+        measured = json.loads(file.read_text(encoding="utf-8"))
+
+        def predict(rate: float, words: list) -> dict:
+            command = [plait, "predict", measured["model"], "--scale", measured["scale"], "--rate", rate, *words,
+                       "--json", "-"]
+            return json.loads(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True,
+                                             check=True).stdout)
+
+        rows = compare(measured, predict, memory)
+        (results / file.name.replace("model_", "step_")).write_text(json.dumps(rows, indent=2) + "\n",
+                                                                    encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
