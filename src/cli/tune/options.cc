@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/op_sizes.h"
 #include "cli/launch/words.h"
@@ -44,6 +45,7 @@ struct Wishes {
   std::string ops = {};
   SizeWords sizes = {};
   std::string model = {};
+  std::string scale = {};
   bool no_sequence_parallel = false;
   std::string from = {};
   std::string x = {};
@@ -74,6 +76,8 @@ void add_problem_options(Options& options, Wishes& wishes) {
   options.add("--model", "NAME", wishes.model,
               "the linear layers of a block, forward and backward, of --m rows\n"
               "(default: 2048): bloom-7b, bloom-176b, llama2-7b or llama2-70b");
+  options.add("--scale", "S", wishes.scale,
+              "of the model's widths, as plait bench model has it (default: 1)");
   options.add_flag("--no-sequence-parallel", wishes.no_sequence_parallel,
                    "of a model whose sums are all-reduced");
   options.add("--from", "FILE", wishes.from,
@@ -135,16 +139,25 @@ PlanKey read_usual(const Wishes& wishes, const Settings& settings) {
   return key;
 }
 
+BlockWidths read_widths(const Wishes& wishes, const Model& model, int ranks) {
+  if (wishes.scale.empty()) return widths_of(model);
+  const auto scale = base::parse_number(wishes.scale);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", wishes.scale,
+              " is not above 0 and up to 1");
+  return scaled(widths_of(model), *scale, ranks);
+}
+
 std::vector<PlanKey> read_model(const Wishes& wishes, PlanKey usual) {
   const Model* model = find_model(wishes.model);
   PLAIT_CHECK(model != nullptr, "--model ", wishes.model, " is none of ", model_names());
   PLAIT_CHECK(wishes.sizes.n.empty() && wishes.sizes.k.empty() && wishes.sizes.shapes.empty(),
               "--model ", wishes.model, " says n and k itself");
+  const BlockWidths widths = read_widths(wishes, *model, usual.world);
   std::vector<PlanKey> problems;
   const std::string rows = wishes.sizes.m.empty() ? "2048" : wishes.sizes.m;
   for (const std::string& m : read_list("--m", rows)) {
     usual.m = read_number("--m", m, 1, kLargestSize);
-    for (const PlanKey& one : problems_of(*model, !wishes.no_sequence_parallel, usual))
+    for (const PlanKey& one : problems_of(widths, !wishes.no_sequence_parallel, usual))
       add_problem(problems, one);
   }
   return problems;
@@ -181,20 +194,15 @@ void refuse_beside(const char* source, std::initializer_list<Word> words) {
 // For wishes that are not about problems.
 void refuse_problems(const char* wish, const Wishes& wishes) {
   const SizeWords& sizes = wishes.sizes;
-  const std::initializer_list<Word> words = {{"--op", &wishes.ops},
-                                             {"--m", &sizes.m},
-                                             {"--n", &sizes.n},
-                                             {"--k", &sizes.k},
-                                             {"--shapes", &sizes.shapes},
-                                             {"--model", &wishes.model},
-                                             {"--from", &wishes.from},
-                                             {"--dtype", &wishes.x},
-                                             {"--out", &wishes.out},
-                                             {"--wire", &wishes.wire},
-                                             {"--weight", &wishes.weight},
-                                             {"--link", &wishes.link},
-                                             {"--seconds", &wishes.seconds},
-                                             {"--plans", &wishes.plans}};
+  const std::initializer_list<Word> words = {
+      {"--op", &wishes.ops},       {"--m", &sizes.m},
+      {"--n", &sizes.n},           {"--k", &sizes.k},
+      {"--shapes", &sizes.shapes}, {"--model", &wishes.model},
+      {"--scale", &wishes.scale},  {"--from", &wishes.from},
+      {"--dtype", &wishes.x},      {"--out", &wishes.out},
+      {"--wire", &wishes.wire},    {"--weight", &wishes.weight},
+      {"--link", &wishes.link},    {"--seconds", &wishes.seconds},
+      {"--plans", &wishes.plans}};
   const auto refuse = [&](std::string_view word) {
     base::fail(Code::invalid_argument, wish, " is about no problem, and ", word, " is of one");
   };
@@ -220,6 +228,7 @@ void check_sources(const Wishes& wishes) {
   PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from are two wishes");
   PLAIT_CHECK(!wishes.no_sequence_parallel || !wishes.model.empty(),
               "--no-sequence-parallel is said of a --model");
+  PLAIT_CHECK(wishes.scale.empty() || !wishes.model.empty(), "--scale is said of a --model");
   if (!wishes.model.empty()) refuse_beside("--model", {{"--op", &wishes.ops}});
   if (wishes.from.empty()) return;
   const SizeWords& sizes = wishes.sizes;

@@ -22,11 +22,12 @@ void add_problem(std::vector<PlanKey>& problems, const PlanKey& problem) {
     problems.push_back(problem);
 }
 
-std::vector<PlanKey> problems_of(const Model& model, bool sequence_parallel, const PlanKey& usual) {
+std::vector<PlanKey> problems_of(const BlockWidths& widths, bool sequence_parallel,
+                                 const PlanKey& usual) {
   const Operator sum =
       sequence_parallel ? Operator::matmul_reduce_scatter : Operator::matmul_all_reduce;
   std::vector<PlanKey> problems;
-  for (const LinearLayer& layer : linear_layers(widths_of(model))) {
+  for (const LinearLayer& layer : linear_layers(widths)) {
     const bool column = layer.kind == LinearKind::column;
     // Forward multiplies by the weight, backward by its transpose: what was gathered for the one is
     // what is summed in the other.

@@ -10,10 +10,11 @@
 
 namespace plait::cli {
 
-// The operators of a model's linear layers, forward and backward, each once. `usual` says all but
+// The operators of a block's linear layers, forward and backward, each once. `usual` says all but
 // the operator, n and k. With sequence parallelism rows are gathered and scattered between layers;
 // without it, sums are all-reduced.
-std::vector<PlanKey> problems_of(const Model& model, bool sequence_parallel, const PlanKey& usual);
+std::vector<PlanKey> problems_of(const BlockWidths& widths, bool sequence_parallel,
+                                 const PlanKey& usual);
 
 // The operators that a timeline of plait's has calls of, each once. Ranks and link are those of
 // `usual` unless the timeline says so.

@@ -22,7 +22,8 @@ bool has(const std::vector<PlanKey>& problems, const std::string& what, const ch
 TEST(AModelsProblems, AreItsLayersForwardAndBackward) {
   PlanKey usual = kUsual;
   usual.wire = Dtype::f16;
-  const auto problems = problems_of(*find_model("llama2-7b"), /*sequence_parallel=*/true, usual);
+  const auto problems =
+      problems_of(widths_of(*find_model("llama2-7b")), /*sequence_parallel=*/true, usual);
   EXPECT_EQ(problems.size(), 8U);
   // Queries, keys and values: rows are gathered; their gradient is scattered.
   EXPECT_TRUE(has(problems, "op=all_gather_matmul n=12288 k=4096", "bf16"));
@@ -33,14 +34,35 @@ TEST(AModelsProblems, AreItsLayersForwardAndBackward) {
 }
 
 TEST(AModelsProblems, AreSumsAloneWithoutSequenceParallelism) {
-  const auto problems = problems_of(*find_model("llama2-7b"), /*sequence_parallel=*/false, kUsual);
+  const auto problems =
+      problems_of(widths_of(*find_model("llama2-7b")), /*sequence_parallel=*/false, kUsual);
   EXPECT_EQ(problems.size(), 4U);
   for (const PlanKey& key : problems) EXPECT_EQ(key.op, Operator::matmul_all_reduce);
 }
 
 // Up and down of a network without a gate are each other's backward.
 TEST(AModelsProblems, AreEachThereOnce) {
-  EXPECT_EQ(problems_of(*find_model("bloom-7b"), /*sequence_parallel=*/true, kUsual).size(), 6U);
+  EXPECT_EQ(
+      problems_of(widths_of(*find_model("bloom-7b")), /*sequence_parallel=*/true, kUsual).size(),
+      6U);
+}
+
+// So that plans are there for what plait bench model measures of the same scale.
+TEST(AModelsProblems, AreScaledAsItsBenchmarkIs) {
+  const auto problems = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--model", "llama2-7b", "--cache", "/nowhere", "--ranks", "3",
+                               "--transport", "threads"});
+    return read_tune_options(words)->problems;
+  };
+  const BlockWidths widths = scaled(widths_of(*find_model("llama2-7b")), 0.25, 3);
+  for (const PlanKey& key : problems({"--scale", "0.25"})) {
+    for (const std::int64_t size : {key.n, key.k})
+      EXPECT_TRUE(size == widths.hidden || size == 3 * widths.hidden || size == widths.ffn ||
+                  size == 2 * widths.ffn)
+          << size;
+  }
+  EXPECT_EQ(problems({"--scale", "0.25"}).size(), problems({}).size());
+  EXPECT_NE(problems({"--scale", "0.25"}), problems({}));
 }
 
 // As layers in training have them, which is what a model is tuned for.
