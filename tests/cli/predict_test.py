@@ -89,7 +89,7 @@ class PredictTest(CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             measured = Path(folder) / "bench.json"
             for op in FUSED:
-                result = self.plait("bench", op, "--m", 256, "--n", 512, "--k", 256, "--transport", "threads",
+                result = self.plait("bench", op, "--m", 256, "--n", 2048, "--k", 512, "--transport", "threads",
                                     "--repeat", 2, "--link", "1gbit,20us", "--parts", 2, "--json", measured)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 text = self.predict("--measured", measured)
