@@ -25,7 +25,7 @@ def off(rows: list[dict]) -> list[float]:
 
 
 class Results:
-    """measured_*.json and model_*.json are what was measured, predicted.json and step_*.json what was predicted of it."""
+    """measured_*.json and model_*.json are what was measured; predicted.json and step_*.json what was predicted."""
 
     def __init__(self, files: list[Path]):
         measured = [file for file in files if file.name.startswith("measured_")]

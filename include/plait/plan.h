@@ -45,7 +45,7 @@ struct Plan {
   int last = 50;
 
   // Of fused: how many columns (compute first) or rows of a shard (comm first) make a chunk; 0: as
-  // many as suit the product. Compute first, chunks at both ends are smaller where there are enough.
+  // many as suit the product. Compute first, those at both ends are smaller where there are enough.
   std::int64_t chunk = 0;
 
   // How long a product goes on, in microseconds, before it is asked to look after the

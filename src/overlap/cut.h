@@ -60,8 +60,8 @@ class Cut {
   // A part for each range of columns, a chunk for each part.
   static Cut by_columns(const Ownership& owners, const std::vector<Range>& columns);
 
-  // A part, which is one chunk, for each of the plan's shares of everybody's rows. One part alone is
-  // all rows.
+  // A part, which is one chunk, for each of the plan's shares of everybody's rows. One part alone
+  // is all rows.
   static Cut by_rows(const Ownership& owners, int parts, const Plan& plan);
 
   // Cuts parts that are larger into chunks of at most `elements` a block.

@@ -25,9 +25,9 @@ constexpr std::int64_t kBlockElements = 16 * 1024;
 constexpr std::int64_t kChunks = 64;
 constexpr std::int64_t kEnoughChunks = 32;
 
-// Where ranks read each other's memory there is little to hide. As long as X stays in the last cache
-// beside the other ranks', chunks are pairs of panels: the sooner sums are taken, the more of them are
-// still in a cache. A larger X is read from memory for every chunk: then there are two.
+// Where ranks read each other's memory there is little to hide. As long as X stays in the last
+// cache beside the other ranks', chunks are pairs of panels: the sooner sums are taken, the more of
+// them are still in a cache. A larger X is read from memory for every chunk: then there are two.
 constexpr std::int64_t kXInCache = 8 * 1024 * 1024;
 
 // A rank's rows that are worth reading a weight for. Where they come through memory, they are there

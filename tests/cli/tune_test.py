@@ -490,7 +490,8 @@ class WhyTest(TuneCase):
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9", "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
+             "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
              "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "

@@ -42,8 +42,8 @@ void run_both(LayerKind kind, Communicator& comm, const LinearOptions& options,
   }
 }
 
-// An element of the whole x, weight or bias, of which every rank has a copy, and the outputs that it
-// has a part in: a row or a column of them.
+// An element of the whole x, weight or bias, of which every rank has a copy, and the outputs that
+// it has a part in: a row or a column of them.
 struct Element {
   TensorView whole;
   std::int64_t row, col;

@@ -54,8 +54,8 @@ struct RoundsHooks {
   std::function<void(std::span<const std::int64_t> numbers, const std::string& sentence)> failure;
 };
 
-// Collective; the tally is the same on all ranks. A failure is told on the first rank that found it.
-// A case that ends in an error is the last: what it leaves can't be used.
+// Collective; the tally is the same on all ranks. A failure is told by the first that found it. A
+// case that ends in an error is the last: what it leaves can't be used.
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks);
 
 }  // namespace plait::cli

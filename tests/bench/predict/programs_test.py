@@ -50,7 +50,8 @@ class ProgramsTest(unittest.TestCase):
 
     def test_a_step_is_predicted_of_the_rate_of_its_products(self):
         measured = {"model": "a", "scale": 0.5, "tp": 2, "seq": 8, "link": "emulated link, 0.78 Gbit/s, 5.0 us",
-                    "comm_share": 0.2, "schedules": [{"name": "serial", "step_ms": 10}, {"name": "fused", "step_ms": 8}]}
+                    "comm_share": 0.2,
+                    "schedules": [{"name": "serial", "step_ms": 10}, {"name": "fused", "step_ms": 8}]}
         asked = []
 
         def predict(rate, words):
