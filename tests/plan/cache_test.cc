@@ -180,6 +180,7 @@ TEST(CacheFiles, LoseNothingToWritersAtOnce) {
   const Folder folder;
   const std::string path = folder / "plans";
   std::vector<std::thread> writers;
+  writers.reserve(4);
   for (int writer = 0; writer < 4; ++writer) {
     writers.emplace_back([&, writer] {
       for (int i = 0; i < 8; ++i) {

@@ -68,7 +68,9 @@ TEST(Profiles, OfImpossibleFiguresAreRefused) {
   for (const auto& [figure, value] : figures) {
     std::string text = text_of(example());
     const std::size_t begin = text.find('\n' + figure + ' ') + 1;
-    text.replace(begin, text.find('\n', begin) - begin, figure + ' ' + value);
+    std::string line = figure + ' ';
+    line += value;
+    text.replace(begin, text.find('\n', begin) - begin, line);
     EXPECT_NE(refusal_of(text).find("can't be read"), std::string::npos) << text;
   }
 }

@@ -91,10 +91,10 @@ TEST(CocConfiguration, MayHoldItsTableApart) {
 
 // There, no layer that looks rows up exists then.
 TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
-  const std::string rows = "[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
+  const std::string rows = "\n[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
   const PlanKey key = {.op = Operator::matmul_all_reduce, .m = 1, .n = 3, .k = 2, .world = 1};
   for (const std::string off : {"use_ascend_coc = false", "coc-mode = 0", "coc_mode = 1"}) {
-    const Loaded loaded = load_from(off + '\n' + rows);
+    const Loaded loaded = load_from(off + rows);
     EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("serial")) << off;
     EXPECT_EQ(loaded.origin("customized"), "f:1");
     EXPECT_EQ(loaded.remarks, (std::vector<std::string>{"f:3: customized means nothing here: " +
@@ -102,7 +102,7 @@ TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
                                                         " at f:1 leaves all shapes serial"}));
   }
   for (const std::string on : {"coc_mode = 0\ncoc_fused_kernel = true", "coc_parallel_num = 1"}) {
-    const Loaded loaded = load_from(on + '\n' + rows);
+    const Loaded loaded = load_from(on + rows);
     EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("fused")) << on;
     EXPECT_TRUE(loaded.remarks.empty());
   }
