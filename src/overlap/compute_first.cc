@@ -21,11 +21,8 @@ struct Shape {
 
 std::int64_t chunk_columns(const Problem& problem, const Plan& plan, Communicator& comm) {
   if (plan.chunk > 0) return plan.chunk;
-  return suitable_chunk(
-      {.m = problem.m, .n = problem.n, .dtype = problem.wire},
-      {.x_bytes = problem.m * problem.k * static_cast<std::int64_t>(size_of(problem.x)),
-       .world = comm.world(),
-       .linked = is_over_a_link(comm)});
+  return suitable_chunk({.m = problem.m, .n = problem.n, .dtype = problem.wire}, comm.world(),
+                        is_over_a_link(comm));
 }
 
 Shape shape_of(const Problem& problem, const Plan& plan, Communicator& comm) {

@@ -79,11 +79,8 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   if (plan_.schedule == Schedule::pipelined) ranges = ranges_of(n_, plan_, kPanel);
   if (is_fused()) {
     const PartialSums all = {.m = key_.m, .n = n_, .dtype = key_.wire};
-    const ChunkSetting setting = {
-        .x_bytes = key_.m * k_ * static_cast<std::int64_t>(size_of(key_.x)),
-        .world = key_.world,
-        .linked = linked_};
-    const std::int64_t width = plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, setting);
+    const std::int64_t width =
+        plan_.chunk > 0 ? plan_.chunk : suitable_chunk(all, key_.world, linked_);
     ranges = ramped(n_, width);
   }
   std::vector<Part> parts;

@@ -22,13 +22,13 @@ constexpr std::int64_t kBlockElements = 16 * 1024;
 // Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
 // small ones, then, down to a panel's width; but where that leaves so many of them, panels go in
 // pairs: a chunk reads all of X, which may not stay in any cache.
-constexpr std::int64_t kChunks = 64;
-constexpr std::int64_t kEnoughChunks = 32;
+constexpr std::int64_t kChunksOverLink = 64;
+constexpr std::int64_t kEnoughOverLink = 32;
 
-// Where ranks read each other's memory there is little to hide. As long as X stays in the last
-// cache beside the other ranks', chunks are pairs of panels: the sooner sums are taken, the more of
-// them are still in a cache. A larger X is read from memory for every chunk: then there are two.
-constexpr std::int64_t kXInCache = 8 * 1024 * 1024;
+// Where ranks read each other's memory there is little to hide, and what wide chunks save the
+// product counts for more.
+constexpr std::int64_t kChunksInMemory = 16;
+constexpr std::int64_t kEnoughInMemory = 8;
 
 // A rank's rows that are worth reading a weight for. Where they come through memory, they are there
 // long before it is read, and ranks that read theirs at the same time share what memory gives; but
@@ -104,16 +104,18 @@ bool gathers_all_first(const GatheredRows& rows, int world, bool linked) {
 }
 
 // Few rows make few bytes: then chunks are wider, but at least four.
-std::int64_t suitable_chunk(const PartialSums& sums, const ChunkSetting& setting) {
+std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   const std::int64_t rows = std::max<std::int64_t>(sums.m, 1);
-  const std::int64_t elements = std::max(kChunkElements, kBlockElements * (setting.world - 1));
+  const std::int64_t elements = std::max(kChunkElements, kBlockElements * (world - 1));
   const std::int64_t least = round_up(elements / rows, kPanel);
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
   const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
-  if (!setting.linked && setting.x_bytes > kXInCache) return round_up(sums.n / 2, kPanel);
-  const std::int64_t pair = sums.n >= kEnoughChunks * 2 * kPanel ? 2 * kPanel : kPanel;
-  const std::int64_t fair = setting.linked ? round_up(sums.n / kChunks, kPanel) : 0;
-  return std::min(std::max({fair, pair, least}), most);
+  if (linked) {
+    const std::int64_t pair = sums.n >= kEnoughOverLink * 2 * kPanel ? 2 * kPanel : kPanel;
+    return std::min(std::max({round_up(sums.n / kChunksOverLink, kPanel), pair, least}), most);
+  }
+  const std::int64_t wide = std::min(2 * kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
+  return std::min(std::max({round_up(sums.n / kChunksInMemory, kPanel), wide, least}), most);
 }
 
 }  // namespace plait

@@ -54,14 +54,7 @@ struct GatheredRows {
 // weight does, which is read once then.
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked);
 
-// What chunks of partial sums are made of, and where they go.
-struct ChunkSetting {
-  std::int64_t x_bytes;  // of a rank's X, which every chunk reads
-  int world;
-  bool linked;
-};
-
 // How wide the chunks of a fused plan are that doesn't say it.
-std::int64_t suitable_chunk(const PartialSums& sums, const ChunkSetting& setting);
+std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
 
 }  // namespace plait

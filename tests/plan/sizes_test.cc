@@ -6,24 +6,15 @@
 namespace plait {
 namespace {
 
-constexpr std::int64_t kMiB = 1024 * 1024;
-
 std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked, int world = 2) {
-  return suitable_chunk({.m = m, .n = n, .dtype = Dtype::f32},
-                        {.x_bytes = 8 * kMiB, .world = world, .linked = linked});
+  return suitable_chunk({.m = m, .n = n, .dtype = Dtype::f32}, world, linked);
 }
 
-std::int64_t chunk_in_memory(std::int64_t n, std::int64_t x_bytes) {
-  return suitable_chunk({.m = 2048, .n = n, .dtype = Dtype::f32},
-                        {.x_bytes = x_bytes, .world = 2, .linked = false});
-}
-
-TEST(Sizes, InMemoryALargeXIsReadTwice) {
-  EXPECT_EQ(chunk_in_memory(4096, 8 * kMiB), 128);  // as over a link
-  EXPECT_EQ(chunk_in_memory(16384, 8 * kMiB), 128);
-  EXPECT_EQ(chunk_in_memory(4096, 8 * kMiB + 1), 2048);
-  EXPECT_EQ(chunk_in_memory(16384, 32 * kMiB), 8192);
-  EXPECT_EQ(chunk_in_memory(64, 16 * kMiB), 64);
+TEST(Sizes, AChunkInMemoryIsWide) {
+  EXPECT_EQ(chunk(2048, 4096, false), 512);    // eight of them
+  EXPECT_EQ(chunk(2048, 8192, false), 512);    // sixteen
+  EXPECT_EQ(chunk(2048, 16384, false), 1024);  // and no more
+  EXPECT_EQ(chunk(2048, 2048, false), 256);    // eight, of what there is
 }
 
 TEST(Sizes, AChunkOverALinkIsNarrow) {
