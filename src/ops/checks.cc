@@ -117,17 +117,27 @@ void check_usable(Operator op, const OpWeight& weight) {
               ", which needs scales: QuantizedWeight::from_parts() takes both");
 }
 
+namespace {
+
+bool is_operation(std::string_view word) {
+  if (word == name(Operator::matmul)) return true;
+  for (int i = 0; i <= static_cast<int>(Operation::all_reduce_matmul); ++i) {
+    if (word == name(static_cast<Operation>(i))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Error in_words_of(std::string_view who, const Error& error) {
   std::string_view text = error.what();
-  for (const std::string_view part : {"matmul: ", "make_mailbox: "}) {
-    if (!text.starts_with(part)) continue;
-    text.remove_prefix(part.size());
-    return {error.code(), base::sentence(who, ": ", text), error.culprit()};
+  const auto word = text.substr(0, text.find(": "));
+  if (word.size() < text.size() && is_operation(word)) {
+    text.remove_prefix(word.size() + 2);
+  } else if (!text.starts_with("rank ")) {  // of threads: "rank 0 waits to meet rank 1"
+    return error;
   }
-  // Of threads: "rank 0 waits to meet rank 1".
-  if (text.starts_with("rank "))
-    return {error.code(), base::sentence(who, ": ", text), error.culprit()};
-  return error;
+  return {error.code(), base::sentence(who, ": ", text), error.culprit()};
 }
 
 void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {

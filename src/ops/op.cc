@@ -44,14 +44,9 @@ ops::WholeSizes whole_sizes(Operator op, const OpWeight& weight, Communicator& c
   if (split == ops::Split::k) whole.k = sum_of_shares(whole.k, comm);
   return whole;
 } catch (const Error& error) {
-  constexpr std::string_view kGather = "all_gather: ";
-  const std::string_view text = error.what();
-  if (!text.starts_with(kGather)) throw ops::in_words_of(name(op), error);
-  throw Error(
-      error.code(),
-      base::sentence(name(op), ": where ranks add up their shares, which a plan depends on: ",
-                     text.substr(kGather.size())),
-      error.culprit());
+  throw ops::in_words_of(
+      base::sentence(name(op), ": where ranks add up their shares, which a plan depends on"),
+      error);
 }
 
 }  // namespace
@@ -175,7 +170,7 @@ void Prepared::mark_call() {
     trace->mark(Lane::compute, trace->intern(problem_));
 }
 
-void Prepared::run(const OpWeight& weight, const OpCall& call) {
+void Prepared::run(const OpWeight& weight, const OpCall& call) try {
   const Busy busy(state_, desc_.op);
   mark_call();
   const float* bias = nullptr;
@@ -189,6 +184,11 @@ void Prepared::run(const OpWeight& weight, const OpCall& call) {
                    .bias = bias,
                    .gathered = counted(call.gathered),
                    .beside = call.beside});
+} catch (const Error& error) {
+  // Of ranks in different calls all hear of the call of the one that has noticed. Whatever else
+  // fails has this operator's name, or is of what runs beside it.
+  if (error.code() != Code::mismatch) throw;
+  throw in_words_of(name(desc_.op), error);
 }
 
 }  // namespace ops

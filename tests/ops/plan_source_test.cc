@@ -185,22 +185,48 @@ TEST(AskingAPlanSource, EndsAtTheDeadline) {
                  {.timeout = std::chrono::milliseconds(600)});
 }
 
+// Each hears it in words of the operator that it has called, whoever has found it out: one that was
+// prepared before, and one that is first to be.
 TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
+  for (const bool is_prepared : {true, false}) {
+    for (const Operator other : {Operator::matmul_all_reduce, Operator::matmul_reduce_scatter}) {
+      run_as_threads(
+          2,
+          [&](Communicator& comm) {
+            const bool asks = comm.rank() == 0;
+            const Operator op = asks ? Operator::matmul_all_reduce : other;
+            const OpProblem problem(op, 40, comm);
+            const Table table;
+            const auto call = [&](const OpOptions& options) {
+              const auto run = op == Operator::matmul_all_reduce ? plait::matmul_all_reduce
+                                                                 : plait::matmul_reduce_scatter;
+              run(problem.x.view, problem.packed, problem.out.view, comm, {.options = options});
+            };
+            const OpOptions fused = {.plan = parse_plan("fused")};
+            if (is_prepared && other == Operator::matmul_all_reduce) call(fused);
+            const Error error = expect_error(
+                Code::mismatch, [&] { call(asks ? OpOptions{.plans = &table} : fused); });
+            const std::string begin =
+                std::string(name(op)) +
+                (asks ? ": where ranks add up their shares, which a plan depends on: " : ": rank ");
+            EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin) << error.what();
+          },
+          {});
+    }
+  }
+}
+
+// What runs beside the product has words of its own.
+TEST(AnOperator, LeavesAnErrorBesideItAsItIs) {
   run_as_threads(2,
                  [](Communicator& comm) {
                    const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
-                   ask(problem, comm);
-                   const bool asks = comm.rank() == 0;
-                   const Error error = expect_error(Code::mismatch, [&] {
-                     if (asks) return ask(problem, comm);
-                     matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                                       {.options = {.plan = parse_plan("fused")}});
+                   const Error error = expect_error(Code::system, [&] {
+                     matmul_all_reduce(
+                         problem.x.view, problem.packed, problem.out.view, comm,
+                         {.beside = [] { throw Error(Code::system, "barrier: of other ranks"); }});
                    });
-                   // The other one may hear it in the words of whoever has found it out.
-                   const std::string text = error.what();
-                   EXPECT_TRUE(asks ? text.starts_with("matmul_all_reduce: ")
-                                    : text.find("matmul_all_reduce") != text.npos)
-                       << text;
+                   EXPECT_STREQ(error.what(), "barrier: of other ranks");
                  },
                  {});
 }
