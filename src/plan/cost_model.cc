@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "plan/schedule_model.h"
 
@@ -10,6 +11,10 @@ namespace {
 
 // Plans that differ by less are as good as each other: then the more usual one.
 constexpr double kSame = 0.005;
+
+// Of serial's time: what a plan must gain at least, which is what tuning wants of one that was
+// measured. Runs of one and the same plan differ by as much.
+constexpr double kLeastGain = 0.01;
 
 void add(std::vector<Plan>& plans, const Plan& plan) {
   if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
@@ -74,22 +79,27 @@ std::vector<Candidate> CostModel::rank(const PlanKey& key) const {
   return all;
 }
 
+double CostModel::doubt(const PlanKey& key, const Prediction& one, const Prediction& serial) const {
+  const auto besides = [](const Prediction& some) { return some.work + some.waited; };
+  const double differing = besides(one) + besides(serial) + std::abs(one.product - serial.product);
+  return std::max(kLeastGain * serial.total, profile_.uncertainty_of(key) * differing);
+}
+
 Plan CostModel::choose(const PlanKey& key) const {
-  double least = 0;
-  double serial = 0;
-  std::vector<Candidate> all;
-  for (const Plan& plan : candidates(key)) {
-    all.push_back({.plan = plan, .prediction = predict(key, plan)});
-    const double total = all.back().prediction.total;
-    if (all.size() == 1) serial = least = total;
-    least = std::min(least, total);
+  const std::vector<Plan> plans = candidates(key);
+  const Prediction serial = predict(key, plans.front());
+  std::vector<Candidate> faster;
+  double least = serial.total;
+  for (const Plan& plan : plans) {
+    const Prediction one = predict(key, plan);
+    if (serial.total - one.total <= doubt(key, one, serial)) continue;
+    faster.push_back({.plan = plan, .prediction = one});
+    least = std::min(least, one.total);
   }
-  const Plan otherwise = {.schedule = Schedule::serial};
-  if (least >= serial * (1 - profile_.uncertainty_of(key))) return otherwise;
-  const auto chosen = std::find_if(all.begin(), all.end(), [&](const Candidate& one) {
+  const auto chosen = std::find_if(faster.begin(), faster.end(), [&](const Candidate& one) {
     return one.prediction.total <= least * (1 + kSame);
   });
-  return chosen->plan;
+  return chosen == faster.end() ? plans.front() : chosen->plan;
 }
 
 }  // namespace plait

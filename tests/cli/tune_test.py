@@ -459,14 +459,16 @@ class WhyTest(TuneCase):
     def test_the_page_says_why(self):
         page = self.plait("info", "--why", *self.WHY.split()).stdout
         self.assertIn(" *", page)
-        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; two plans. '
-                               r"predictions may be 10 % off each other\.\n")
+        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; it gains '
+                               r"\d+\.\d %, of which up to \d+\.\d % may be an error\.\n")
         self.assertIn(f"No measured plan for it is in {self.cache}.\n", page)
         self.assertTrue(page.endswith("The profile is built in, of no particular machine; plait tune --profile "
                                       "measures this one.\n"), page)
         page = self.plait("info", "--why", "matmul-all-gather m=8 n=8 k=8").stdout
-        self.assertIn('It is "serial", by the cost model: none is faster by more than the 10 % that predictions '
-                      "may be off.\n", page)
+        self.assertIn('It is "serial", by the cost model: none is faster.\n', page)
+        page = self.plait("info", "--why", "matmul-reduce-scatter m=64 n=4096 k=65536").stdout
+        self.assertIn('It is "serial", by the cost model: "fused', page)
+        self.assertRegex(page, r'" would gain 0\.\d %, and up to 1\.0 % may be an error\.\n')
 
     def test_what_is_not_said_is_as_a_program_finds_it(self):
         self.environment.update(OMP_NUM_THREADS="3", PLAIT_TRANSPORT="threads", PLAIT_LINK="1gbit,5us")

@@ -78,6 +78,31 @@ std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
   return fmt::format("{} ({})", setting, loaded.origin(setting));
 }
 
+// What the model chose, beside serial; or what it did not choose, where it stays with serial.
+std::string show_model(const PlanChoice& choice) {
+  const Plan serial_plan = {.schedule = Schedule::serial};
+  const Prediction& serial = prediction_of(choice, serial_plan);
+  const bool is_serial = choice.chosen == serial_plan;
+  const Plan& other = is_serial ? choice.candidates.front().plan : choice.chosen;
+  if (other == serial_plan) return "It is \"serial\", by the cost model: none is faster.\n";
+  const Prediction& one = prediction_of(choice, other);
+  const double gain = 100 * (1 - one.total / serial.total);
+  const double doubt =
+      100 * CostModel(choice.profile).doubt(choice.key, one, serial) / serial.total;
+  if (is_serial) {
+    return fmt::format(
+        "It is \"serial\", by the cost model: \"{}\" would gain {:.1f} %, and up to {:.1f} % may "
+        "be "
+        "an error.\n",
+        name(other), gain, doubt);
+  }
+  return fmt::format(
+      "It is \"{}\", by the cost model: {:.2f} times as fast as serial; it gains {:.1f} %, of "
+      "which "
+      "up to {:.1f} % may be an error.\n",
+      name(other), serial.total / one.total, gain, doubt);
+}
+
 // Where the plan comes from, in a sentence.
 std::string show_source(const PlanChoice& choice) {
   if (choice.set)
@@ -92,20 +117,7 @@ std::string show_source(const PlanChoice& choice) {
                        base::show_duration(choice.measured->serial), choice.cache_path);
   }
   if (choice.key.world == 1) return "It is \"serial\": one rank has nothing to hide.\n";
-  const Prediction& chosen = prediction_of(choice, choice.chosen);
-  const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
-  const double uncertainty = choice.profile.uncertainty_of(choice.key);
-  std::string text =
-      choice.chosen.schedule == Schedule::serial
-          ? fmt::format(
-                "It is \"serial\", by the cost model: none is faster by more than the {:.0f} "
-                "% that predictions may be off.\n",
-                100 * uncertainty)
-          : fmt::format(
-                "It is \"{}\", by the cost model: {:.2f} times as fast as serial; "
-                "two plans' predictions may be {:.0f} % off each other.\n",
-                name(choice.chosen), serial.total / chosen.total, 100 * uncertainty);
-  return text +
+  return show_model(choice) +
          (choice.left_alone.empty()
               ? fmt::format("No measured plan for it is in {}.\n",
                             choice.cache_path.empty() ? "any cache" : choice.cache_path)
