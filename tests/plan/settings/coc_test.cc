@@ -101,15 +101,30 @@ TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
                                                         off.substr(0, off.find(' ')) +
                                                         " at f:1 leaves all shapes serial"}));
   }
-  for (const std::string on : {"coc_mode = 0\ncoc_fused_kernel = true", "coc_parallel_num = 1"}) {
-    const Loaded loaded = load_from(on + rows);
-    EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("fused")) << on;
-    EXPECT_TRUE(loaded.remarks.empty());
-  }
+  const std::string fused = "coc_mode = 0\ncoc_fused_kernel = true";
+  EXPECT_EQ(SettingsPlans(load_from(fused + rows).settings).find(key), parse_plan("fused"));
+  EXPECT_TRUE(load_from(fused + rows).remarks.empty());
   // What another place says counts as it always does.
   const Loaded loaded =
       load_from("use_ascend_coc = false\n" + rows, {{"PLAIT_CUSTOMIZED", "[1,2,3]=fused"}});
   EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("fused"));
+}
+
+// There, one part and mode -1, which are the defaults too, switch it off, and a table of rows does
+// nothing. Here one part is the plan of all other shapes, and who lists shapes wants them.
+TEST(CocConfiguration, KeepsItsShapesWhereAllOthersAreOnePart) {
+  const std::string rows = "\n[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
+  const PlanKey listed = {.op = Operator::matmul_all_reduce, .m = 1, .n = 3, .k = 2, .world = 1};
+  PlanKey other = listed;
+  other.m = 2;
+  for (const std::string one_part : {"coc_parallel_num = 1", "coc_parallel_num = 1\ncoc_mode = -1",
+                                     "coc_mode = 2\ncoc_parallel_num = 1"}) {
+    const Loaded loaded = load_from(one_part + rows);
+    const SettingsPlans plans(loaded.settings);
+    EXPECT_EQ(plans.find(listed), parse_plan("fused")) << one_part;
+    EXPECT_EQ(plans.find(other), parse_plan("serial")) << one_part;
+    EXPECT_TRUE(loaded.remarks.empty());
+  }
 }
 
 TEST(CocConfiguration, SaysWhatMeansNothingHere) {
