@@ -68,8 +68,10 @@ class Tuning {
       check_cache();
       check_writable(options_.files);
     }
-    for (const PlanKey& key : options_.problems)
-      check_memory(key.op, {.m = key.m, .n = key.n, .k = key.k}, comm_.world());
+    for (PlanKey key : options_.problems) {
+      key.world = comm_.world();
+      check_memory(key, options_.effort.plans + 1);  // serial too
+    }
   }
 
   // Adds nothing, but says what would be in the way.

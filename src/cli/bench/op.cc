@@ -36,7 +36,12 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
     if (comm.rank() == 0) check_writable(options.files);
     PLAIT_CHECK(options.link.ratio == 0 || comm.world() > 1, "--link ratio=", options.link.ratio,
                 ": one rank has nothing to communicate");
-    for (const OpSize& size : options.sizes) check_memory(options.op, size, comm.world());
+    for (const OpSize& size : options.sizes) {
+      PlanKey key = problem_of(options, size).key;
+      key.world = comm.world();
+      // Beside the plans, the product by itself and the serial one without the link.
+      check_memory(key, options.plans.size() + 2);
+    }
   });
   if (refusal) return exit_status(*refusal);
   std::vector<OpMeasurement> results;

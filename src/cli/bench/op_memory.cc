@@ -6,20 +6,44 @@
 #include "plan/split.h"
 
 namespace plait::cli {
+namespace {
 
-void check_memory(Operator op, const OpSize& size, int world) {
-  const auto elements = [](std::int64_t rows, std::int64_t cols) {
-    return static_cast<double>(rows) * static_cast<double>(cols);
-  };
-  // Operands, the weight as it came and packed, and what plans keep of rows and sums.
-  const bool has_share = plan::split_of(op) != plan::Split::nothing;
-  const double rank = elements(size.m, size.k) * 6 + elements(size.m, size.n) * 16 +
-                      elements(size.n, size.k) / (has_share ? world : 1) * 8;
-  const double needed = rank * world;
+double bytes_of(std::int64_t rows, std::int64_t columns, Dtype dtype) {
+  return static_cast<double>(rows) * static_cast<double>(columns) *
+         static_cast<double>(size_of(dtype));
+}
+
+// Of one plan on one rank: the sums that leave its product, and x in panels; or the rows that come
+// before the product, and of them in panels what may be all.
+double kept_by_a_plan(const PlanKey& key) {
+  const std::int64_t share = (key.m + key.world - 1) / key.world;
+  if (!is_compute_first(key.op)) {
+    const std::int64_t rows = key.op == Operator::reduce_scatter_matmul ? share : key.m;
+    return 2 * bytes_of(rows, key.k, key.x);
+  }
+  if (!sums_over_ranks(key.op)) return bytes_of(share, key.k, key.x);
+  return bytes_of(key.m, key.n, key.wire) +
+         bytes_of(key.m, (key.k + key.world - 1) / key.world, key.x);
+}
+
+}  // namespace
+
+double memory_needed(const PlanKey& key, std::size_t plans) {
+  const bool has_share = plan::split_of(key.op) != plan::Split::nothing;
+  // Operands, results and what they are compared with, the weight as it came and packed, and what
+  // ranks leave for each other: in elements of the largest dtype.
+  const double shared = bytes_of(key.m, key.k, Dtype::f32) +
+                        3 * bytes_of(key.m, key.n, Dtype::f32) +
+                        2 * bytes_of(key.n, key.k, Dtype::f32) / (has_share ? key.world : 1);
+  return key.world * (shared + static_cast<double>(plans) * kept_by_a_plan(key));
+}
+
+void check_memory(const PlanKey& key, std::size_t plans) {
+  const double needed = memory_needed(key, plans);
   const auto available = static_cast<double>(read_memory().available);
-  PLAIT_CHECK(needed <= available, "m=", size.m, " n=", size.n, " k=", size.k, " may take ",
-              base::show_bytes(needed), " for ", world, " ranks and there are ",
-              base::show_bytes(available));
+  PLAIT_CHECK(needed <= available, "m=", key.m, " n=", key.n, " k=", key.k, " may take ",
+              base::show_bytes(needed), " for ", key.world, " ranks and ", plans,
+              " plans, and there are ", base::show_bytes(available));
 }
 
 }  // namespace plait::cli

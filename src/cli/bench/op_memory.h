@@ -1,11 +1,16 @@
-// Whether there is room for what plait bench OPERATOR measures.
+// Whether there is room for an operator that is measured in several plans at once.
 #pragma once
 
-#include "cli/bench/op_options.h"
+#include <cstddef>
+
+#include "plait/plan.h"
 
 namespace plait::cli {
 
+// Bytes of all ranks, in so many plans that stay prepared while they take turns.
+double memory_needed(const PlanKey& key, std::size_t plans);
+
 // Refuses a problem that this host may not have the memory for, now.
-void check_memory(Operator op, const OpSize& size, int world);
+void check_memory(const PlanKey& key, std::size_t plans);
 
 }  // namespace plait::cli
