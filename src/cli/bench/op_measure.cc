@@ -19,9 +19,6 @@ constexpr int kMostTurns = 4;
 constexpr double kCloseEnough = 0.04;
 constexpr Effort kFew = {.repetitions = 3};
 
-// A median is taken to be good to a hundredth. What lies between two of them is no more than their
-// noise where it is smaller than both errors, and is not divided by.
-constexpr double kNoise = 0.02;
 // Serial is product and collective one after the other, so that the ideal hides the shorter one and
 // nothing else. What is over is what the two cost each other beside that (caches, ranks that come
 // late); where it is half as much again, the machine was another one while serial ran.
@@ -90,7 +87,7 @@ std::optional<double> OpMeasurement::efficiency(double time, double beside) cons
   // In memory a collective is work of the processors that multiply: nothing could hide it.
   if (!link && transport != "mpi") return std::nullopt;
   const double hidden_at_best = beside - ideal();
-  if (hidden_at_best < kNoise * beside) return std::nullopt;
+  if (hidden_at_best < kNoise * beside) return std::nullopt;  // it is not divided by
   // The shorter one is all that there is to hide: more is of another moment.
   if (hidden_at_best > kMostHidden * std::min(product.median, collective.median))
     return std::nullopt;

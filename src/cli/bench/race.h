@@ -32,6 +32,10 @@ struct Times {
   std::int64_t calls = 0;  // of one repetition
 };
 
+// A median is taken to be good to a hundredth. What lies between two of them is no more than noise
+// where it is smaller than both errors: nothing can be said of it.
+inline constexpr double kNoise = 0.02;
+
 using Contender = std::function<void()>;
 
 // In the order of the contenders.

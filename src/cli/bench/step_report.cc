@@ -15,9 +15,6 @@ namespace {
 
 double percent(double fraction) { return 100 * fraction; }
 
-// Of exposed communication that is within the noise nothing can be said.
-constexpr double kNoise = 0.01;
-
 double tokens_per_second(const StepOptions& options, const StepTimes& one) {
   return static_cast<double>(options.tokens) / one.times.median * 1e9;
 }
