@@ -48,6 +48,7 @@ struct TileCall {
   bool first;               // the sums start from 0; otherwise from what `sums` holds
   const std::byte* ahead = nullptr;  // what is read next, for asking memory for it meanwhile
   std::int64_t ahead_bytes = 0;
+  const std::byte* rows_ahead = nullptr;  // likewise: as many rows of as many k
   TileOut out = {};  // where the results go, of a kernel that rounds(); `sums` are read only
 };
 

@@ -6,7 +6,6 @@
 
 #include "base/parallel.h"
 #include "gemm/quant_panels.h"
-#include "gemm/shown_tile.h"
 
 namespace plait::gemm {
 namespace {
@@ -22,13 +21,10 @@ constexpr std::size_t kPackedAtOnce = 128 * 1024;
 // Rows that stay in the second cache are read again for each panel at no cost.
 constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 
-// So many bytes of groups' sums stay in the first cache until they are added up.
-constexpr std::size_t kPartsAtOnce = 16 * 1024;
-
-std::size_t groups_at_once(std::int64_t rows) {
-  const std::size_t group_bytes = static_cast<std::size_t>(rows) * kPanelColumns * sizeof(float);
-  return std::max<std::size_t>(kPartsAtOnce / group_bytes, 1);
-}
+// So few panels at a time read all of X again and again. So large an X doesn't stay in the last
+// cache beside the panels and what other processes have there.
+constexpr std::int64_t kFewPanels = 8;
+constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 
 const WeightView* plain_weight(const GemmCall& call) {
   return std::get_if<WeightView>(&call.weight);
@@ -52,20 +48,6 @@ FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
 }
 
 }  // namespace
-
-std::byte* Workspace::at_least(Buffer& buffer, std::size_t bytes) {
-  if (buffer.bytes() < bytes) buffer = Buffer(bytes, {.huge_pages = true});
-  return buffer.data();
-}
-
-std::size_t Workspace::bytes() const {
-  std::size_t bytes = rows.bytes() + bias.bytes();
-  for (const Thread& thread : threads) {
-    bytes +=
-        thread.sums.bytes() + thread.parts.bytes() + thread.blocks.bytes() + thread.panels.bytes();
-  }
-  return bytes;
-}
 
 Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspace)
     : kernel_(kernel),
@@ -132,7 +114,16 @@ void Product::run_superblock(Range rows) {
   });
 }
 
+// Whether memory has to be asked for rows before they are read, where all of them are in one place.
+bool Product::asks_rows() const {
+  const auto row_bytes =
+      static_cast<std::int64_t>(size_of(kernel_.operand())) * task_.depth.padded();
+  return kernel_.row_form() == RowForm::plain && size(panels_) <= kFewPanels &&
+         size(task_.rows) * row_bytes >= kRowsFromMemory;
+}
+
 void Product::pack_superblock(Range rows) {
+  asks_rows_ = asks_rows();
   if (can_read_in_place(task_.call.x, task_.depth, kernel_)) {
     rows_ = in_place(task_.call.x);
     packed_from_ = 0;
@@ -145,6 +136,7 @@ void Product::pack_superblock(Range rows) {
     packed_from_ = 0;
     return;
   }
+  asks_rows_ = false;
   std::byte* to =
       Workspace::at_least(workspace_.rows, packed_rows_bytes(size(rows), task_.depth, kernel_));
   rows_ = pack_rows(task_.call.x, rows, task_.depth, kernel_, {.to = to, .threads = task_.threads});
@@ -303,6 +295,8 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
         blocks.begin(place(i + 1), strips);
         next = blocks.stored_operand(place(i + 1));
       }
+      const PanelBlocks::Place none = {.panel = job.panels.begin, .block = {}};
+      turn.rows_ahead = rows_after(job, i + 1 < turns ? place(i + 1) : none);
     }
     const std::size_t share = next.size() / static_cast<std::size_t>(strips);
     for (std::int64_t row = job.rows.begin; row < job.rows.end; row += kernel_.max_rows()) {
@@ -314,87 +308,13 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
   }
 }
 
-void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
-  const Job& job = turn.job;
-  const std::int64_t panel = turn.place.panel;
-  const std::int64_t place =
-      ((panel - job.panels.begin) * size(job.rows) + rows.begin - job.rows.begin) * kPanelColumns;
-  float* sums = reinterpret_cast<float*>(memory.sums.data()) + place;
-  float* part = sums;
-  if (is_grouped()) {
-    part =
-        reinterpret_cast<float*>(memory.parts.data()) + (memory.cut.has_whole_groups() ? 0 : place);
-  }
-  const Tile tile = results_.tile(panel, rows);
-  const TileOut out = turn.last ? results_.straight(tile) : TileOut{};
-  if (has_few(job)) {
-    multiply_few(turn, rows, part, sums);
-  } else {
-    for (const Piece& piece : turn.place.block.pieces) {
-      multiply(turn, piece, rows, part, out);
-      if (is_grouped() && piece.ends) add_scaled(turn, {&piece, 1}, rows, part, sums);
-    }
-  }
-  if (!turn.last) return;
-  if (out.data == nullptr) results_.finish(tile, sums);
-  results_.tell_of(tile);
-}
-
-void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows,
-                         const float* parts, float* sums) const {
-  loops().add_scaled(parts, packed_->scales(groups.front().group, turn.place.panel),
-                     static_cast<int>(groups.size()), static_cast<int>(size(rows)), sums);
-}
-
-void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* sums,
-                       const TileOut& out) const {
-  const std::int64_t k = piece.padded_begin - turn.place.block.padded_begin();
-  const auto bytes = static_cast<std::int64_t>(size_of(kernel_.operand()));
-  const TileCall call = {.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
-                         .row_stride = rows_.row_stride,
-                         .panel = turn.operand + k * kPanelColumns * bytes,
-                         .k = piece.padded_length(),
-                         .sums = sums,
-                         .row_count = static_cast<int>(size(rows)),
-                         .first = piece.starts,
-                         .ahead = turn.ahead.data(),
-                         .ahead_bytes = static_cast<std::int64_t>(turn.ahead.size()),
-                         .out = out};
-  show_tile(kernel_, call);
-  kernel_.multiply(call);
-}
-
-// As many groups at once as there is room for their sums in `parts`.
-void Product::multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const {
-  std::span<const Piece> pieces = turn.place.block.pieces;
-  const std::size_t most = is_grouped() ? groups_at_once(size(rows)) : 1;
-  while (!pieces.empty()) {
-    std::size_t count = 1;
-    while (count < std::min(most, pieces.size()) &&
-           pieces[count].padded_length() == pieces[0].padded_length())
-      ++count;
-    multiply_groups(turn, pieces.first(count), rows, parts);
-    if (is_grouped()) add_scaled(turn, pieces.first(count), rows, parts, sums);
-    pieces = pieces.subspan(count);
-  }
-}
-
-void Product::multiply_groups(const Turn& turn, std::span<const Piece> groups, Range rows,
-                              float* sums) const {
-  const Piece& first = groups.front();
-  const std::byte* panel = turn.operand + panel_bytes(storage_, first.padded_begin);
-  const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
-  const bool plain = kernel_.row_form() == RowForm::plain;
-  few_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, first.padded_begin),
-                 .row_stride = plain ? rows_.row_stride : step,
-                 .step_stride = plain ? step : step * kRowGroup,
-                 .panel = reinterpret_cast<const std::int8_t*>(panel),
-                 .offsets = packed_->offsets(first.group, turn.place.panel),
-                 .k = first.padded_length(),
-                 .sums = sums,
-                 .row_count = static_cast<int>(size(rows)),
-                 .first = first.starts,
-                 .groups = static_cast<int>(groups.size())});
+// The last panel of a block of k is followed by the next block, by the same rows; behind the last
+// block come the next rows, and behind these the window's next, of which the first are the same.
+Product::RowsAhead Product::rows_after(const Job& job, const PanelBlocks::Place& next) const {
+  if (!asks_rows_ || next.panel != job.panels.begin) return {};
+  if (!next.block.pieces.empty()) return {.rows = job.rows, .k = next.block.padded_begin()};
+  const std::int64_t first = job.rows.end < task_.rows.end ? job.rows.end : task_.rows.begin;
+  return {.rows = {first, std::min(first + size(job.rows), task_.rows.end)}, .k = 0};
 }
 
 }  // namespace plait::gemm

@@ -26,37 +26,14 @@
 #include "gemm/results.h"
 #include "gemm/rows.h"
 #include "gemm/task.h"
+#include "gemm/workspace.h"
 #include "plait/buffer.h"
 #include "plait/gemm.h"
 
 namespace plait::gemm {
 
-// What a thread takes at a time.
-struct Job {
-  Range rows;
-  Range panels;
-};
-
-// The memory that products work in; it grows, and is kept from one to the next.
-class Workspace {
- public:
-  static std::byte* at_least(Buffer& buffer, std::size_t bytes);
-
-  std::size_t bytes() const;
-
-  struct Thread {
-    Buffer sums;
-    Buffer parts;   // of groups
-    Buffer blocks;  // of panels
-    Buffer panels;  // of a view, for one job
-    Cut cut;
-  };
-
-  Buffer rows;
-  Buffer bias;
-  std::vector<Thread> threads;
-  std::vector<Job> jobs;
-};
+// So many bytes of groups' sums stay in the first cache until they are added up.
+inline constexpr std::size_t kPartsAtOnce = 16 * 1024;
 
 class Product {
  public:
@@ -65,6 +42,12 @@ class Product {
   void run();
 
  private:
+  // Rows that are read next, from some k on.
+  struct RowsAhead {
+    Range rows = {0, 0};  // empty: they are in a cache, or nobody knows
+    std::int64_t k = 0;
+  };
+
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;
@@ -72,6 +55,7 @@ class Product {
     const std::byte* operand;               // as stored, where few rows take it so
     bool last;                              // of the panel's blocks
     std::span<const std::byte> ahead = {};  // a strip's share of the next turn's operand
+    RowsAhead rows_ahead = {};
   };
 
   void run_superblock(Range rows);
@@ -82,6 +66,9 @@ class Product {
   bool packs() const { return packed_ == nullptr && !has_panels_; }
   bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
+  bool asks_rows() const;
+  RowsAhead rows_after(const Job& job, const PanelBlocks::Place& next) const;
+  const std::byte* rows_ahead(const Turn& turn, const Piece& piece, Range rows) const;
   std::int64_t step_of(const Job& job) const;
   std::int64_t rows_at_once(const Job& job) const;
   std::int64_t panels_at_once(std::int64_t rows) const;
@@ -109,6 +96,7 @@ class Product {
   Range panels_;
   Rows rows_ = {};  // of the superblock; row `packed_from_` comes first
   std::int64_t packed_from_ = 0;
+  bool asks_rows_ = false;
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
   FewRows few_;  // for the weight's bits

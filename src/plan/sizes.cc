@@ -25,9 +25,8 @@ constexpr std::int64_t kBlockElements = 16 * 1024;
 constexpr std::int64_t kChunksOverLink = 64;
 constexpr std::int64_t kEnoughOverLink = 32;
 
-// Where ranks read each other's memory there is little to hide, and what wide chunks save the
-// product counts for more.
-constexpr std::int64_t kChunksInMemory = 16;
+// Where ranks read each other's memory there is little to hide: chunks are so wide that they cost
+// the product nothing. Wider ones' sums are read from memory again.
 constexpr std::int64_t kEnoughInMemory = 8;
 
 // A rank's rows that are worth reading a weight for. Where they come through memory, they are there
@@ -114,8 +113,8 @@ std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
     const std::int64_t pair = sums.n >= kEnoughOverLink * 2 * kPanel ? 2 * kPanel : kPanel;
     return std::min(std::max({round_up(sums.n / kChunksOverLink, kPanel), pair, least}), most);
   }
-  const std::int64_t wide = std::min(2 * kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
-  return std::min(std::max({round_up(sums.n / kChunksInMemory, kPanel), wide, least}), most);
+  const std::int64_t wide = std::min(kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
+  return std::min(std::max(wide, least), most);
 }
 
 }  // namespace plait

@@ -110,6 +110,7 @@ TEST_P(Kernel, AsksAheadWithoutReading) {
     TileCall call = call_of(*rows, *panel, {0, kDepth}, sums);
     call.ahead = panel->data() + bytes_of(kDepth * kPanelColumns);
     call.ahead_bytes = bytes;
+    call.rows_ahead = panel->data() + bytes_of(kDepth * kPanelColumns);
     kernel_->multiply(call);
     EXPECT_TRUE(same_bits(want, sums)) << bytes;
   }

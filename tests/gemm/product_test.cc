@@ -46,6 +46,32 @@ void copy(const ConstTensorView& from, const TensorView& to) {
     std::memcpy(to.row(i), from.row(i), from.row_bytes());
 }
 
+// An X that no cache holds is asked for before it is read, where windows are narrow. Parts of its
+// rows are not.
+TEST_P(ProductParts, RowsFromMemoryGiveTheBitsOfThoseFromACache) {
+  if (GetParam() == "reference") GTEST_SKIP() << "asks for nothing, and takes long";
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const std::int64_t k = 13824 / static_cast<std::int64_t>(size_of(dtype));  // 8.06 MiB
+    const GemmDesc desc = {
+        .m = 611, .n = 70, .k = k, .x = dtype, .weight = dtype, .out = Dtype::f32};
+    if (!can(desc)) continue;
+    const Matrix x(dtype, desc.m, desc.k, 1);
+    const Matrix w(dtype, desc.n, desc.k, 2);
+    const Matrix whole(Dtype::f32, desc.m, desc.n, 3);
+    const Matrix parts(Dtype::f32, desc.m, desc.n, 4);
+    const PackedWeight packed(WeightView{w.view, WeightLayout::out_in}, 1);
+    const GemmCall call = {.x = {x.view}, .weight = packed, .out = whole.view};
+    select(desc, 1).run(call);
+    for (const Range rows : {Range{0, 250}, Range{250, desc.m}}) {
+      GemmCall part = call;
+      part.out = parts.view.row_range(rows.begin, rows.end);
+      part.window = {.rows = rows, .columns = {0, desc.n}};
+      select(desc, 1).run(part);
+    }
+    EXPECT_TRUE(tensor::same_bits(parts.view, whole.view)) << name(dtype);
+  }
+}
+
 // The bias counts from the product's first column, what is added to from the window's first
 // element.
 TEST_P(ProductParts, WindowsTakeTheirOwnBiasAndWhatIsThere) {

@@ -10,11 +10,10 @@ std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked, int world = 2) {
   return suitable_chunk({.m = m, .n = n, .dtype = Dtype::f32}, world, linked);
 }
 
-TEST(Sizes, AChunkInMemoryIsWide) {
-  EXPECT_EQ(chunk(2048, 4096, false), 512);    // eight of them
-  EXPECT_EQ(chunk(2048, 8192, false), 512);    // sixteen
-  EXPECT_EQ(chunk(2048, 16384, false), 1024);  // and no more
-  EXPECT_EQ(chunk(2048, 2048, false), 256);    // eight, of what there is
+TEST(Sizes, AChunkInMemoryIsAsWideAsTheProductLikesIt) {
+  EXPECT_EQ(chunk(2048, 16384, false), 256);
+  EXPECT_EQ(chunk(2048, 2048, false), 256);  // eight of them
+  EXPECT_EQ(chunk(2048, 1024, false), 128);  // eight, of what there is
 }
 
 TEST(Sizes, AChunkOverALinkIsNarrow) {
