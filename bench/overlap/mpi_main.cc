@@ -157,7 +157,11 @@ void be_rank(const cli::OpBenchOptions& options) {
   MPI_Comm_size(MPI_COMM_WORLD, &world);
   Communicator comm = Communicator::connect({.transport = "shm"});
   PLAIT_CHECK(comm.world() == world, "MPI has ", world, " ranks but plait has ", comm.world());
-  for (const cli::OpSize& size : options.sizes) cli::check_memory(options.op, size, world);
+  for (const cli::OpSize& size : options.sizes) {
+    PlanKey key = cli::problem_of(options, size).key;
+    key.world = world;
+    cli::check_memory(key, options.plans.size() + 1);  // what is oneDNN's counts as one
+  }
   std::vector<Result> results;
   results.reserve(options.sizes.size());
   for (const cli::OpSize& size : options.sizes) results.push_back(measure(options, size, comm));
