@@ -309,10 +309,12 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
 }
 
 // The last panel of a block of k is followed by the next block, by the same rows; behind the last
-// block come the next rows, and behind these the window's next, of which the first are the same.
+// block come the job's rows again, by the next panels, and where there are none the next rows, or
+// the window's next, of which the first are the same.
 Product::RowsAhead Product::rows_after(const Job& job, const PanelBlocks::Place& next) const {
   if (!asks_rows_ || next.panel != job.panels.begin) return {};
   if (!next.block.pieces.empty()) return {.rows = job.rows, .k = next.block.padded_begin()};
+  if (job.panels.end < panels_.end) return {.rows = job.rows, .k = 0};
   const std::int64_t first = job.rows.end < task_.rows.end ? job.rows.end : task_.rows.begin;
   return {.rows = {first, std::min(first + size(job.rows), task_.rows.end)}, .k = 0};
 }

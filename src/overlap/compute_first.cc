@@ -28,8 +28,8 @@ std::int64_t chunk_columns(const Problem& problem, const Plan& plan, Communicato
 Shape shape_of(const Problem& problem, const Plan& plan, Communicator& comm) {
   const int world = comm.world();
   const bool all_reduce = problem.op == Operator::matmul_all_reduce;
-  const bool one_step =
-      all_reduce && is_one_step({.m = problem.m, .n = problem.n, .dtype = problem.wire}, world);
+  const PartialSums sums = {.m = problem.m, .n = problem.n, .dtype = problem.wire};
+  const bool one_step = all_reduce && is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
   const std::int64_t copied = kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
@@ -41,13 +41,14 @@ Shape shape_of(const Problem& problem, const Plan& plan, Communicator& comm) {
         return {.cut = Cut::by_rows(owners, plan.parts, plan).in_chunks_of(copied),
                 .one_step = one_step,
                 .direct = false};
-      return {.cut = Cut::by_columns(owners, ranges_of(problem.n, plan, 64)).in_chunks_of(copied),
-              .one_step = one_step,
-              .direct = false};
+      return {
+          .cut = Cut::by_columns(owners, ranges_of(problem.n, plan, kPanel)).in_chunks_of(copied),
+          .one_step = one_step,
+          .direct = false};
     case Schedule::fused:
       return {.cut = Cut::by_columns(owners, ramped(problem.n, chunk_columns(problem, plan, comm))),
               .one_step = one_step,
-              .direct = true};
+              .direct = !are_copied_at_once(sums)};
   }
   return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied),
           .one_step = one_step,
@@ -61,6 +62,7 @@ class ComputeFirst final : public Operation {
         tag_(tag_of(setting.problem, setting.plan)),
         state_(comm.state()),
         cut_(std::move(shape.cut)),
+        fused_(setting.plan.schedule == Schedule::fused),
         direct_(shape.direct),
         one_step_(shape.one_step),
         multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
@@ -137,7 +139,7 @@ class ComputeFirst final : public Operation {
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
     if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
-    multiplier_.begin(operands, {.fused = direct_, .rows_in_turns = has_row_parts()});
+    multiplier_.begin(operands, {.fused = fused_, .rows_in_turns = has_row_parts()});
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       if (!reduces()) {
@@ -264,6 +266,7 @@ class ComputeFirst final : public Operation {
   Tag tag_;
   Communicator::State& state_;
   Cut cut_;
+  bool fused_;
   bool direct_;
   bool one_step_;
   Multiplier multiplier_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plan/schedule_model.h"
+#include "plan/sizes.h"
 
 namespace plait {
 namespace {
@@ -24,8 +25,8 @@ void add_fused(std::vector<Plan>& plans, const PlanKey& key) {
   add(plans, {.schedule = Schedule::fused});
   if (is_compute_first(key.op)) {
     for (const std::int64_t chunks : {8, 16, 32, 64}) {
-      const std::int64_t columns = key.n / chunks / 64 * 64;
-      if (columns >= 64) add(plans, {.schedule = Schedule::fused, .chunk = columns});
+      const std::int64_t columns = key.n / chunks / kPanel * kPanel;
+      if (columns >= kPanel) add(plans, {.schedule = Schedule::fused, .chunk = columns});
     }
     return;
   }

@@ -23,7 +23,7 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width);
 // What a product is best cut at: the width of a weight's panel.
 inline constexpr std::int64_t kPanel = 64;
 
-// Below so many columns a chunk costs the product some percent.
+// In narrower windows a product whose X no cache holds is some percent slower.
 inline constexpr std::int64_t kFullSpeed = 256;
 
 // A chunk that is copied into its slot: enough to hide what it costs to hand one over.
@@ -37,6 +37,10 @@ struct PartialSums {
 
   std::int64_t bytes() const { return m * n * static_cast<std::int64_t>(size_of(dtype)); }
 };
+
+// Whether they are so few that a fused plan makes them in a rank's own memory, and copies them into
+// a slot at once.
+bool are_copied_at_once(const PartialSums& sums);
 
 // Whether an all-reduce gives all of them to everybody, who adds them up alone.
 bool is_one_step(const PartialSums& sums, int world);
