@@ -21,6 +21,7 @@ struct Prediction {
   double work = 0;      // copies and sums, which are the processor's too
   double waited = 0;    // for what is on its way
   double transfer = 0;  // how long the busiest link is busy, whoever waits for it
+  double kept = 0;      // bytes of partial sums between product and sum, at most
 
   // Of copies, sums and transfers, what the product does not hide.
   double exposed() const { return total - product; }

@@ -12,8 +12,20 @@ namespace {
 // Of a kind that was never measured: as f32, the slowest of the dense ones.
 constexpr std::string_view kFallback = "f32";
 
-// Between two measured numbers of rows, in a straight line of logarithms; beyond them, time is
-// in proportion to rows above, and the same however few rows there are below.
+struct Point {
+  double at;
+  double value;
+};
+
+// On the straight line of logarithms through two points.
+double between(const Point& low, const Point& high, double at) {
+  if (low.at == high.at) return low.value;
+  const double share = std::log(at / low.at) / std::log(high.at / low.at);
+  return low.value * std::pow(high.value / low.value, share);
+}
+
+// Between two measured numbers of rows it is as between two points; beyond them, time is in
+// proportion to rows above, and the same however few rows there are below.
 double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std::int64_t rows) {
   const ProductRate* below = nullptr;
   const ProductRate* above = nullptr;
@@ -26,12 +38,8 @@ double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std
   if (above == nullptr) return below->flops_per_ns;
   const auto at = static_cast<double>(rows);
   if (below == nullptr) return above->flops_per_ns * at / static_cast<double>(above->rows);
-  if (below->rows == above->rows) return below->flops_per_ns;
-  const double low = std::log(static_cast<double>(below->rows));
-  const double high = std::log(static_cast<double>(above->rows));
-  const double share = (std::log(at) - low) / (high - low);
-  return std::exp((1 - share) * std::log(below->flops_per_ns) +
-                  share * std::log(above->flops_per_ns));
+  return between({static_cast<double>(below->rows), below->flops_per_ns},
+                 {static_cast<double>(above->rows), above->flops_per_ns}, at);
 }
 
 // Ten gigabits a second between hosts, and shared memory within one.
@@ -67,6 +75,23 @@ double MachineProfile::product(const ProductSize& size, const PlanKey& key) cons
   // As if twice as many threads took half as long: those that were asked for are rarely others.
   if (key.threads > 0) rate *= static_cast<double>(key.threads) / std::max(threads, 1);
   return start + flops / std::max(rate, 1e-6) * (1 + slower);
+}
+
+// Between two measured sizes it is as between two points; beyond them, as at the nearest: fewer are
+// in the second cache all the same, more come from memory.
+double MachineProfile::times_as_long(double kept_bytes) const {
+  const KeptSums* below = nullptr;
+  const KeptSums* above = nullptr;
+  for (const KeptSums& one : kept) {
+    const auto size = static_cast<double>(one.bytes);
+    if (size <= kept_bytes && (below == nullptr || one.bytes > below->bytes)) below = &one;
+    if (size >= kept_bytes && (above == nullptr || one.bytes < above->bytes)) above = &one;
+  }
+  if (below == nullptr && above == nullptr) return 1;
+  if (below == nullptr) return above->times;
+  if (above == nullptr) return below->times;
+  return between({static_cast<double>(below->bytes), below->times},
+                 {static_cast<double>(above->bytes), above->times}, kept_bytes);
 }
 
 // Of a transport that was not measured, what is usual is nearer than that it costs nothing; one

@@ -35,6 +35,16 @@ struct TransportFigures {
   bool operator==(const TransportFigures&) const = default;
 };
 
+// Partial sums lie somewhere between the product that makes them and who copies them or adds them
+// up: the more of them there are, the farther from the processor. A rank that keeps so many bytes
+// of them takes so many times as long for both as it does without a product.
+struct KeptSums {
+  std::int64_t bytes;
+  double times;
+
+  bool operator==(const KeptSums&) const = default;
+};
+
 // Rows by columns of a product.
 struct ProductSize {
   std::int64_t rows;
@@ -51,6 +61,7 @@ struct MachineProfile {
   int threads = 1;
   std::vector<ProductRate> products;  // by kind, then by rows
   std::vector<TransportFigures> transports;
+  std::vector<KeptSums> kept;       // by bytes; none: nothing is known of caches
   double copy = 4;                  // bytes per ns that a rank copies to another
   double sum = 8;                   // bytes per ns that it reads and writes when it adds up
   double chunk = 500;               // ns of work that a chunk costs besides
@@ -72,6 +83,9 @@ struct MachineProfile {
   // Nanoseconds, with what the first rows of a call cost.
   double product(const ProductSize& size, const PlanKey& key) const;
 
+  // How many times as long a rank copies and adds up that keeps so many bytes of partial sums.
+  double times_as_long(double kept_bytes) const;
+
   // Of the transport; the usual ones where it was never measured.
   TransportFigures transport(std::string_view name) const;
 };
@@ -82,7 +96,7 @@ std::string product_kind(const PlanKey& key);
 // Figures of no particular machine, rather slow: where nothing was measured.
 MachineProfile built_in_profile();
 
-// "plait profile 1", the machine, then a line for each figure, in one order.
+// "plait profile 2", the machine, then a line for each figure, in one order.
 std::string text_of(const MachineProfile& profile);
 
 // The inverse. Error{invalid_argument} says which line can't be read.

@@ -13,7 +13,7 @@
 namespace plait {
 namespace {
 
-constexpr std::string_view kHead = "plait profile 1";
+constexpr std::string_view kHead = "plait profile 2";
 constexpr std::string_view kEnd = "end";
 
 // Far beyond any machine: what is not between them is no figure of one, and its predictions could
@@ -23,6 +23,7 @@ struct Bounds {
 };
 constexpr Bounds kRates = {.least = 1e-4, .most = 1e9};  // bytes or operations in a nanosecond
 constexpr Bounds kTimes = {.least = 0, .most = 1e9};     // nanoseconds
+constexpr Bounds kTimesAsLong = {.least = 1e-3, .most = 100};
 
 struct Figure {
   std::string_view name;
@@ -85,6 +86,7 @@ class Line {
 
 void read_line(const Line& line, MachineProfile& profile) {
   constexpr std::int64_t kMost = 1 << 20;
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
   const std::string_view what = line.word(0);
   if (what == "product") {
     line.refuse_unless(line.words() == 4);
@@ -99,6 +101,12 @@ void read_line(const Line& line, MachineProfile& profile) {
         {.name = std::string(line.word(1)),
          .latency = line.number(2, kTimes),
          .bytes_per_ns = line.word(3) == "0" ? 0 : line.number(3, kRates)});
+    return;
+  }
+  if (what == "kept") {
+    line.refuse_unless(line.words() == 3);
+    profile.kept.push_back(
+        {.bytes = line.whole(1, kMostBytes), .times = line.number(2, kTimesAsLong)});
     return;
   }
   line.refuse_unless(line.words() == 2);
@@ -128,6 +136,11 @@ std::string text_of(const MachineProfile& profile) {
   for (const ProductRate& one : products)
     text +=
         base::sentence("product ", one.kind, ' ', one.rows, ' ', digits(one.flops_per_ns), '\n');
+  auto kept = profile.kept;
+  std::sort(kept.begin(), kept.end(),
+            [](const KeptSums& a, const KeptSums& b) { return a.bytes < b.bytes; });
+  for (const KeptSums& one : kept)
+    text += base::sentence("kept ", one.bytes, ' ', digits(one.times), '\n');
   auto transports = profile.transports;
   std::sort(transports.begin(), transports.end(),
             [](const TransportFigures& a, const TransportFigures& b) { return a.name < b.name; });

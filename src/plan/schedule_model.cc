@@ -60,7 +60,8 @@ Prediction ScheduleModel::run() {
           .product = rank_.product(),
           .work = rank_.worked(),
           .waited = rank_.waited(),
-          .transfer = rank_.transfer()};
+          .transfer = rank_.transfer(),
+          .kept = kept_};
 }
 
 double ScheduleModel::product(std::int64_t rows, std::int64_t columns, std::int64_t runs) const {
@@ -105,6 +106,18 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_rows() const {
   return parts;
 }
 
+// Bytes that this rank's product has written and that nobody has read yet. Whether they are in its
+// own memory or in its peers' slots is the same to caches.
+double ScheduleModel::most_kept(const std::vector<Part>& parts) const {
+  std::int64_t most = 0;
+  for (const Part& part : parts) {
+    const std::int64_t rows = one_step_ ? part.rows : part.rows * key_.world;
+    most = std::max(most, rows * part.columns);
+  }
+  const auto places = static_cast<double>(std::min(parts.size(), kKeptParts));
+  return static_cast<double>(most) * bytes_of(key_.wire) * places;
+}
+
 std::size_t ScheduleModel::chunks_of(const Part& part, Dtype dtype) const {
   const double bytes =
       static_cast<double>(part.rows) * static_cast<double>(part.columns) * bytes_of(dtype);
@@ -121,13 +134,16 @@ Journey ScheduleModel::journey(double elements) const {
     return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
   }
   const double read = elements * (static_cast<double>(key_.world) * wire + out);
-  Journey one = {.pack = copies(elements * wire),
+  // What goes back is read as soon as it was summed, wherever partial sums are.
+  Journey one = {.pack = copies(elements * wire * times_as_long_),
                  .bytes = elements * wire,
-                 .land = read / profile_.sum + profile_.chunk};
+                 .land = read * times_as_long_ / profile_.sum + profile_.chunk};
   // Tiles are written into the peers' slots. In one step the first peer's is copied for the others.
   if (is_fused()) {
     one.pack = profile_.chunk;
-    if (one_step_) one.pack += static_cast<double>(peers_ - 1) * elements * wire / profile_.copy;
+    if (one_step_)
+      one.pack +=
+          static_cast<double>(peers_ - 1) * elements * wire * times_as_long_ / profile_.copy;
   }
   if (key_.op == Operator::matmul_all_reduce && !one_step_) {
     one.returns = true;
@@ -141,6 +157,10 @@ Journey ScheduleModel::journey(double elements) const {
 void ScheduleModel::compute_first() {
   const bool by_rows = plan_.schedule == Schedule::pipelined && plan_.axis == Axis::rows;
   const std::vector<Part> parts = by_rows ? parts_by_rows() : parts_by_columns();
+  if (sums()) {
+    kept_ = most_kept(parts);
+    times_as_long_ = profile_.times_as_long(kept_);
+  }
   std::vector<std::size_t> ends;  // of each part's chunks
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];

@@ -32,6 +32,7 @@ class ScheduleModel {
   std::vector<Part> parts_by_columns() const;
   std::vector<Part> parts_by_rows() const;
   std::vector<Part> parts_of_x() const;
+  double most_kept(const std::vector<Part>& parts) const;
   std::size_t chunks_of(const Part& part, Dtype dtype) const;
   Journey journey(double elements) const;
   Journey journey_of_x(double elements) const;
@@ -50,6 +51,8 @@ class ScheduleModel {
   std::int64_t k_;      // its rows
   bool one_step_;
   bool linked_;
+  double kept_ = 0;           // bytes of partial sums
+  double times_as_long_ = 1;  // copies and sums take, because of where partial sums are
   RankModel rank_;
 };
 

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
+#include "plan/cost_model.h"
 #include "plan/machine.h"
 #include "plan/sizes.h"
 #include "tune/agree.h"
@@ -24,7 +25,19 @@ namespace {
 constexpr std::int64_t kSide = 4096;
 constexpr std::array<std::int64_t, 6> kRows = {1, 4, 16, 64, 256, 768};
 constexpr std::array<const char*, 4> kWeights = {"bf16", "f32", "s4:group=128", "s8:channel"};
-constexpr int kFigures = static_cast<int>(kRows.size() * kWeights.size()) + 5;
+
+// Plans that keep many sums, and ever fewer: from far beyond the last cache of all cores together to
+// what is well within a core's second one.
+struct Keeping {
+  std::int64_t n;
+  std::int64_t chunk;  // 0: all, serially
+};
+constexpr std::array<Keeping, 5> kKeeping = {{{.n = 4 * kSide, .chunk = 0},
+                                              {.n = 2 * kSide, .chunk = 0},
+                                              {.n = 2 * kSide, .chunk = 2048},
+                                              {.n = 2 * kSide, .chunk = 512},
+                                              {.n = 2 * kSide, .chunk = 128}}};
+constexpr int kFigures = static_cast<int>(kRows.size() * kWeights.size() + kKeeping.size()) + 6;
 
 // What is never believed, however it was measured: a profile is divided by its rates.
 constexpr double kLeastRate = 1e-3;
@@ -51,6 +64,8 @@ class Measuring {
     if (comm_.world() > 1) {
       measure_work();
       measure_chunk();
+      measure_kept();
+      measure_beside();
     }
     return profile_;
   }
@@ -187,13 +202,57 @@ class Measuring {
     const double copies = peers * shard * 4 / profile_.copy;
     const double read = shard * (4 * (peers + 1) + 2);
     profile_.sum = std::max(read / std::max(scatter - copies, scatter / 8), kLeastRate);
-    // The same amid its product, which is cut where it costs nothing to cut.
-    const OpCase one({.key = sums}, comm_);
+    done();
+  }
+
+  // How many times as long as predicted copies and sums take with the product that they belong to.
+  // That sums are rounded and written later than the product would have written them is in it. The
+  // two take turns: what tells them apart is a small part of either.
+  double times_as_long(const PlanKey& problem, const Plan& plan) {
+    constexpr int kTurns = 5;
+    const OpCase one({.key = problem}, comm_);
     const auto product = one.product(comm_);
-    const auto runner = one.runner(parse_plan("pipelined parts=8"), comm_);
-    const double alone = time([&] { product->run(); });
-    const double both = time([&] { runner->run(); });
-    profile_.beside = std::clamp((both - alone) / scatter, 1.0, 3.0);
+    const auto runner = one.runner(plan, comm_);
+    double alone = time([&] { product->run(); }, 3);
+    double both = time([&] { runner->run(); }, 3);
+    for (int turn = 1; turn < kTurns; ++turn) {
+      alone = std::min(alone, time([&] { product->run(); }, 3));
+      both = std::min(both, time([&] { runner->run(); }, 3));
+    }
+    return (both - alone) / CostModel(profile_).predict(problem, plan).work;
+  }
+
+  // So few rows and so little depth that copies and sums are not lost in the product's noise.
+  PlanKey scatter(std::int64_t n) const {
+    constexpr std::int64_t kM = 512;
+    constexpr std::int64_t kDepth = 512;
+    return key(Operator::matmul_reduce_scatter, kM, n, kDepth * comm_.world());
+  }
+
+  // Fused where they are few, as they are in practice, and serial where they are many.
+  void measure_kept() {
+    profile_.beside = 1;
+    constexpr double kLeast = 0.1;
+    constexpr double kMost = 20;
+    double times = kMost;
+    std::vector<KeptSums> kept;
+    for (const Keeping& some : kKeeping) {
+      const PlanKey problem = scatter(some.n);
+      const Plan plan = some.chunk > 0 ? Plan{.schedule = Schedule::fused, .chunk = some.chunk}
+                                       : Plan{.schedule = Schedule::serial};
+      // Fewer of them are never farther: who sees that was disturbed.
+      times = std::clamp(times_as_long(problem, plan), kLeast, times);
+      const double bytes = CostModel(profile_).predict(problem, plan).kept;
+      kept.push_back({.bytes = static_cast<std::int64_t>(bytes), .times = times});
+      done();
+    }
+    profile_.kept.assign(kept.rbegin(), kept.rend());
+  }
+
+  // Amid a product that is cut where it costs nothing to cut.
+  void measure_beside() {
+    const double times = times_as_long(scatter(2 * kSide), parse_plan("pipelined parts=8"));
+    profile_.beside = std::clamp(times, 1.0, 3.0);
     std::sort(spread_.begin(), spread_.end());
     profile_.uncertainty = std::clamp(2 * median(spread_), kLeastUncertainty, 0.1);
     done();

@@ -39,7 +39,7 @@ class TuneCase(CommandTest):
 
     def give_profile(self):
         machine = self.machine()
-        Path(f"{self.cache}.profile").write_text(f"plait profile 1\nmachine {machine}\n{FIGURES}")
+        Path(f"{self.cache}.profile").write_text(f"plait profile 2\nmachine {machine}\n{FIGURES}")
         return machine
 
     def tune(self, *words):

@@ -133,6 +133,25 @@ TEST(Choices, TrustWhatTwoPlansDifferBy) {
               1e-9 * serial.total);
 }
 
+// 16 MB of sums go out to memory and come back, where a chunk's of 512 KiB stay in a cache: reached
+// where nothing else would make a plan better than serial.
+TEST(Choices, KeepSumsInTheCaches) {
+  MachineProfile profile = idle_profile();
+  profile.copy = profile.sum = 50;
+  profile.beside = 1.3;
+  const PlanKey key = problem("matmul_reduce_scatter", "", "m=512 n=8192 k=1024");
+  EXPECT_EQ(CostModel(profile).choose(key), parse_plan("serial"));
+  profile.kept = {{.bytes = 1 << 20, .times = 1}, {.bytes = 1 << 24, .times = 8}};
+  const CostModel model(profile);
+  EXPECT_EQ(model.choose(key).schedule, Schedule::fused);
+  const auto work = [&](const char* plan) { return model.predict(key, parse_plan(plan)).work; };
+  EXPECT_GT(work("serial"), 3 * work("fused"));
+  EXPECT_NEAR(work("pipelined parts=2"), work("serial") * profile.beside, 1);  // it keeps both
+  EXPECT_LT(work("pipelined parts=16"), work("pipelined parts=2") / 3);
+  const PlanKey small = problem("matmul_reduce_scatter", "", "m=64 n=4096 k=8192");
+  EXPECT_EQ(model.choose(small), parse_plan("serial"));
+}
+
 // Less than runs of one plan differ by is no gain, however sure it is.
 TEST(Choices, AreSerialWhereTheGainIsSmall) {
   MachineProfile profile = idle_profile();

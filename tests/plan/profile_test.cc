@@ -16,6 +16,7 @@ MachineProfile example() {
   profile.machine = "plait 1, some processor, 2 processors avx2";
   profile.threads = 3;
   profile.copy = 5.25;
+  profile.kept = {{.bytes = 1 << 20, .times = 1}, {.bytes = 1 << 24, .times = 2.5}};
   return profile;
 }
 
@@ -37,6 +38,7 @@ TEST(Profiles, AreWrittenAsTheyAreRead) {
   EXPECT_EQ(read.threads, 3);
   EXPECT_DOUBLE_EQ(read.copy, 5.25);
   EXPECT_EQ(read.products.size(), example().products.size());
+  EXPECT_EQ(read.kept, example().kept);
   EXPECT_TRUE(read.is_measured());
   EXPECT_FALSE(built_in_profile().is_measured());
 }
@@ -45,18 +47,19 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
   const std::string whole = text_of(example());
   const std::string good = whole.substr(0, whole.size() - 4);  // all but its end
   EXPECT_EQ(refusal_of(good), "profile: it is cut off: its last line is not \"end\"");
-  EXPECT_EQ(refusal_of(""), "profile: \"\" is not its first line: \"plait profile 1\" is");
-  EXPECT_EQ(refusal_of("plait profile 2\n"),
-            "profile: \"plait profile 2\" is not its first line: \"plait profile 1\" is");
-  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 35: \"copy fast\" can't be read");
-  EXPECT_EQ(refusal_of("plait profile 1\nmachine x\nend\n"),
+  EXPECT_EQ(refusal_of(""), "profile: \"\" is not its first line: \"plait profile 2\" is");
+  EXPECT_EQ(refusal_of("plait profile 1\n"),
+            "profile: \"plait profile 1\" is not its first line: \"plait profile 2\" is");
+  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 37: \"copy fast\" can't be read");
+  EXPECT_EQ(refusal_of("plait profile 2\nmachine x\nend\n"),
             "profile: no line says how fast a product is");
-  EXPECT_EQ(refusal_of("plait profile 1\nproduct bf16 1 5\nend\n"),
+  EXPECT_EQ(refusal_of("plait profile 2\nproduct bf16 1 5\nend\n"),
             "profile: no line says which machine it is of");
   for (const char* line :
        {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1", "copy nan",
         "transport shm 1", "ranks 0", "speed 9", "sum 1 2", "product bf16 1 1e300",
-        "transport shm 1e300 1", "transport shm 1 1e-300"})
+        "transport shm 1e300 1", "transport shm 1 1e-300", "kept 1024", "kept 0 1",
+        "kept 1024 1e-4", "kept 1024 1000"})
     EXPECT_NE(refusal_of(good + line + "\nend\n"), "") << line;
 }
 
@@ -118,6 +121,17 @@ TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
   EXPECT_DOUBLE_EQ(time(16, 1), time(16, 64));     // a panel is multiplied whole
   EXPECT_NEAR(time(16, 64) * 4, time(16, 256) * 1.3, 1e-6);
   EXPECT_NEAR(time(16, 128) * 2, time(16, 256) * 1.1, 1e-6);
+}
+
+TEST(Profiles, TakeWhatKeptSumsCostBetweenThoseThatWereMeasured) {
+  MachineProfile profile;
+  EXPECT_EQ(profile.times_as_long(1e9), 1);  // nothing is known
+  profile.kept = {{.bytes = 1000, .times = 1}, {.bytes = 4000, .times = 4}};
+  EXPECT_EQ(profile.times_as_long(0), 1);
+  EXPECT_EQ(profile.times_as_long(1000), 1);
+  EXPECT_NEAR(profile.times_as_long(2000), 2, 1e-9);
+  EXPECT_EQ(profile.times_as_long(4000), 4);
+  EXPECT_EQ(profile.times_as_long(1e9), 4);
 }
 
 TEST(Profiles, TakeATransportThatWasNotMeasuredAsItUsuallyIs) {

@@ -53,6 +53,9 @@ std::string show_profile(const MachineProfile& profile) {
     text += fmt::format("\n{}: {} a message", one.name, show_time(one.latency));
     if (one.bytes_per_ns > 0) text += fmt::format(", {:.2f} GB/s", one.bytes_per_ns);
   }
+  for (const KeptSums& one : profile.kept)
+    text += fmt::format("\n{} of sums kept: copies and sums take {:.2f} times as long",
+                        base::show_bytes(static_cast<double>(one.bytes)), one.times);
   return text +
          fmt::format(
              "\ncopies {:.1f} GB/s, sums {:.1f} GB/s, {:.2f} times as long beside a product\n"

@@ -21,7 +21,7 @@ def profile_of_this_machine(folder):
     said = subprocess.run([BUILD / "src/cli/plait", "tune", "--show", "--cache", cache], capture_output=True, text=True,
                           check=False).stderr
     machine = re.search(r'and this is "(.+)"\n', said)[1]
-    return f"plait profile 1\nmachine {machine}\n{FIGURES}"
+    return f"plait profile 2\nmachine {machine}\n{FIGURES}"
 
 
 class ProgramsTest(unittest.TestCase):
