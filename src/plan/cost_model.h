@@ -48,9 +48,9 @@ class CostModel final : public PlanSource {
   // All candidates, the fastest first.
   std::vector<Candidate> rank(const PlanKey& key) const;
 
-  // How many nanoseconds `one` must gain on serial to be surely faster. A figure that is wrong is so
-  // for all plans of a problem: what both take for the product is equally wrong, and says nothing
-  // of which is faster. Copies, sums and waiting are in doubt in either, and so is by how much the
+  // How many nanoseconds `one` must gain on serial to be surely faster. A wrong figure is wrong for
+  // all plans of a problem: what both take for the product is equally wrong, and says nothing of
+  // which is faster. Copies, sums and waiting are in doubt in either, and so is by how much the
   // product gets longer where it is cut.
   double doubt(const PlanKey& key, const Prediction& one, const Prediction& serial) const;
 

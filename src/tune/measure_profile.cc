@@ -26,7 +26,7 @@ constexpr std::int64_t kSide = 4096;
 constexpr std::array<std::int64_t, 6> kRows = {1, 4, 16, 64, 256, 768};
 constexpr std::array<const char*, 4> kWeights = {"bf16", "f32", "s4:group=128", "s8:channel"};
 
-// Plans that keep many sums, and ever fewer: from far beyond the last cache of all cores together to
+// Plans that keep many sums, and ever fewer: from far beyond the last cache, which cores share, to
 // what is well within a core's second one.
 struct Keeping {
   std::int64_t n;

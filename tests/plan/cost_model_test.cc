@@ -116,8 +116,8 @@ TEST(Choices, AreSerialWhereThereIsNothingToGain) {
   EXPECT_EQ(model.choose(problem("all_gather_matmul", "1tbit,1us", "m=0 n=0 k=0")), serial);
 }
 
-// A fifth of the time may be an error, but it is one of all plans alike: the product's. What is left
-// of a tenth that fusing gains is beyond doubt.
+// A fifth of the time may be an error, but it is one of all plans alike: the product's. What is
+// left of a tenth that fusing gains is beyond doubt.
 TEST(Choices, TrustWhatTwoPlansDifferBy) {
   MachineProfile profile = idle_profile();
   profile.uncertainty = 0.2;
