@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 
@@ -38,11 +39,35 @@ std::string value_of(std::string_view cpuinfo, std::string_view name) {
   return {};
 }
 
+// "family 26, model 2, stepping 1": of the figures that makers number their processors by, those
+// that there are, x86's first and then ARM's.
+std::string numbers_of(std::string_view cpuinfo) {
+  struct Number {
+    const char* word;
+    const char* field;
+  };
+  constexpr std::array<Number, 6> kNumbers = {{{"family", "cpu family"},
+                                               {"model", "model"},
+                                               {"stepping", "stepping"},
+                                               {"implementer", "CPU implementer"},
+                                               {"part", "CPU part"},
+                                               {"variant", "CPU variant"}}};
+  std::string numbers;
+  for (const auto& [word, field] : kNumbers) {
+    const std::string value = value_of(cpuinfo, field);
+    if (value.empty()) continue;
+    if (!numbers.empty()) numbers += ", ";
+    numbers.append(word).append(" ").append(value);
+  }
+  return numbers;
+}
+
+// Virtual machines of many makes share a name, and ARM's have none.
 std::string model_of(std::string_view cpuinfo) {
-  if (auto model = value_of(cpuinfo, "model name"); !model.empty()) return model;
-  const std::string maker = value_of(cpuinfo, "CPU implementer");
-  if (maker.empty()) return "unknown";
-  return "implementer " + maker + ", part " + value_of(cpuinfo, "CPU part");
+  const std::string name = value_of(cpuinfo, "model name");
+  const std::string numbers = numbers_of(cpuinfo);
+  if (numbers.empty()) return name.empty() ? "unknown" : name;
+  return name.empty() ? numbers : name + " (" + numbers + ")";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace plait::base {
 
 struct Processor {
+  // By name, and by what its maker numbers it by: "AMD EPYC (family 26, model 2, stepping 1)".
   std::string model;
   std::vector<std::pair<std::string, bool>> features;  // by the kernel's names; true: present
 };

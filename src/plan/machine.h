@@ -5,8 +5,8 @@
 
 namespace plait {
 
-// One line: the processor, how many of them, what they can do, and which plait. What was measured
-// where it was another means nothing here.
+// One line: the processor by name and numbers, how many of them, what they can do, and which plait.
+// What was measured where it was another means nothing here.
 std::string machine_fingerprint();
 
 }  // namespace plait

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
 
 namespace plait::base {
 namespace {
@@ -25,12 +26,24 @@ TEST(Processor, X86) {
   EXPECT_FALSE(found.at("amx_tile"));
 }
 
+// What a virtual machine calls its processor says too little.
+TEST(Processor, IsNumberedWhereItsNameIsAnothersToo) {
+  const auto model = [](const std::string& numbers) {
+    return parse_processor("vendor_id\t: AuthenticAMD\n" + numbers + "model name\t: AMD EPYC\n",
+                           "x86_64")
+        .model;
+  };
+  EXPECT_EQ(model("cpu family\t: 26\nmodel\t\t: 2\nstepping\t: 1\n"),
+            "AMD EPYC (family 26, model 2, stepping 1)");
+  EXPECT_EQ(model("cpu family\t: 25\nmodel\t\t: 17\n"), "AMD EPYC (family 25, model 17)");
+}
+
 TEST(Processor, ArmHasNoModelName) {
   const auto processor = parse_processor(
       "processor\t: 0\nFeatures\t: fp asimd asimdhp bf16 sve\nCPU implementer\t: 0x41\n"
-      "CPU part\t: 0xd40\n",
+      "CPU variant\t: 0x1\nCPU part\t: 0xd40\n",
       "aarch64");
-  EXPECT_EQ(processor.model, "implementer 0x41, part 0xd40");
+  EXPECT_EQ(processor.model, "implementer 0x41, part 0xd40, variant 0x1");
   auto found = features(processor);
   EXPECT_TRUE(found.at("sve"));
   EXPECT_FALSE(found.at("sve2"));

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "base/processor.h"
 #include "plait/error.h"
 #include "plan/machine.h"
 
@@ -161,6 +162,11 @@ TEST(TheMachine, IsTheSameEachTimeAndOneLine) {
   EXPECT_EQ(machine_fingerprint(), machine_fingerprint());
   EXPECT_EQ(machine_fingerprint().find('\n'), std::string::npos);
   EXPECT_EQ(machine_fingerprint().find("plait "), 0U);
+}
+
+TEST(TheMachine, IsNamedWithWhatItsProcessorIsNumberedBy) {
+  const std::string model = base::read_processor().model;
+  EXPECT_NE(machine_fingerprint().find(", " + model + ", "), std::string::npos) << model;
 }
 
 }  // namespace
