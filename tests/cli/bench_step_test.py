@@ -90,6 +90,9 @@ class StepTest(CommandTest):
                 (["model", "bloom-7b", "--link", "share=1"], "--link share=1: a share is a number between 0 and 1"),
                 (["model", "bloom-7b", "--link", "ratio=1"],
                  "--link ratio=1: a ratio is of an operator; a training step takes share=0.12, of the whole"),
+                # Nothing is filled before: that it would not fit is not found out.
+                (["model", "bloom-176b", "--scale", "1", "--layers", "70", "--seq", 1 << 20, "--tp", 1, "--transport",
+                  "threads", "--link", "share=0.5"], "--link share=0.5: one rank has nothing to communicate"),
                 (["layer"], "say which layer: column or row"),
                 (["layer", "column"], "which layer? --n and --k say how many outputs and inputs it has"),
                 (["layer", "row", "--n", "8", "--k", "8", "--json", "a", "--html", "a"],

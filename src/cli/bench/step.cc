@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/consent.h"
 #include "cli/bench/measurements.h"
@@ -18,8 +19,11 @@ namespace {
 int be_rank(StepOptions options, Communicator& comm) {
   // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is.
   if (!options.link.link && options.link.share == 0) options.link.link = comm.link();
+  // Before anybody takes memory, or time.
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
+    PLAIT_CHECK(options.link.share == 0 || comm.world() > 1, "--link share=", options.link.share,
+                ": one rank has nothing to communicate");
     check_memory(options, comm.world());
   });
   if (refusal) return exit_status(*refusal);

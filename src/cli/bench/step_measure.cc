@@ -82,8 +82,6 @@ class Measuring {
   // time is no simple function of the bytes.
   std::optional<Link> find_link() {
     if (options_.link.share == 0) return options_.link.link;
-    PLAIT_CHECK(comm_.world() > 1, "--link share=", options_.link.share,
-                ": one rank has nothing to communicate");
     const double ratio = ratio_of(options_.link.share);
     const double products = median_of([&] { products_->run(pause_); }, comm_);
     LinkSearch search(case_.bytes_on_link() / (products * ratio) * 1e9);
