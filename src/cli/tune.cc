@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "base/function_ref.h"
 #include "base/parallel.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/consent.h"
@@ -34,20 +36,34 @@ class Tuning {
   Tuning(const TuneOptions& options, Communicator& comm)
       : options_(options), comm_(comm), found_(machine_fingerprint()) {}
 
-  int run() {
+  int run() try {
     if (const auto refusal = refusal_of_all(comm_, [&] { check(); })) return exit_status(*refusal);
     const CostModel model(profile());
     if (options_.profile_only) {
-      if (speaks()) answer(show_profile(model.profile()));
+      on_rank_0([&] { report(model.profile()); });
       return kDone;
     }
     measure_all(open_problems(), model);
-    if (comm_.rank() == 0) report();
+    on_rank_0([&] { report(); });
     return kDone;
+  } catch (const FailureOfRank0& failure) {
+    return exit_status(failure.code);
   }
 
  private:
-  bool speaks() const { return comm_.rank() == 0 && !options_.files.silences(); }
+  // What the other ranks throw where rank 0 throws an Error, which says why.
+  struct FailureOfRank0 : std::exception {
+    explicit FailureOfRank0(Code one) : code(one) {}
+    Code code;
+  };
+
+  // Collective: where rank 0 fails, all do, and nobody waits for it.
+  void on_rank_0(base::FunctionRef<void()> what) const {
+    const auto failure = refusal_of_all(comm_, [&] {
+      if (comm_.rank() == 0) what();
+    });
+    if (failure) throw FailureOfRank0(*failure);
+  }
 
   void measure_all(const std::vector<PlanKey>& problems, const CostModel& model) {
     Progress progress(comm_.rank() == 0 ? "tuning, percent" : "");
@@ -58,7 +74,7 @@ class Tuning {
         progress.show(static_cast<std::int64_t>(100 * done), 100);
       };
       const tune::Tuned tuned = tune_problem(problems[i], model, effort, comm_);
-      if (comm_.rank() == 0) keep(tuned);
+      on_rank_0([&] { keep(tuned); });
     }
   }
 
@@ -83,19 +99,24 @@ class Tuning {
     base::fail(error.code(), error.what(), "; delete it, or name another one: --cache FILE");
   }
 
+  // Of the file, where there is one of this machine.
+  std::optional<std::string> known_profile(const std::string& path) const try {
+    const auto there = load_profile(path, found_.machine());
+    return there ? std::optional(text_of(*there)) : std::nullopt;
+  } catch (const Error& error) {
+    // Of another machine, or broken. What can't be read can't be replaced either.
+    if (error.code() != Code::invalid_argument) throw;
+    fmt::print(stderr, "plait tune: the profile is measured once more: {}\n", error.what());
+    return std::nullopt;
+  }
+
   // What is beside the cache; or else what is measured now, and put there.
   MachineProfile profile() const {
     const std::string path = profile_path(options_.cache);
     std::optional<std::string> known;
-    if (comm_.rank() == 0 && !options_.profile_only) {
-      try {
-        if (const auto there = load_profile(path, found_.machine())) known = text_of(*there);
-      } catch (const Error& error) {
-        // Of another machine, or broken. What can't be read can't be replaced either.
-        if (error.code() != Code::invalid_argument) throw;
-        fmt::print(stderr, "plait tune: the profile is measured once more: {}\n", error.what());
-      }
-    }
+    on_rank_0([&] {
+      if (!options_.profile_only) known = known_profile(path);
+    });
     const auto agreed = tune::agree_on("profiles of their machine", known, comm_);
     if (agreed) return parse_profile(*agreed);
     Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
@@ -103,7 +124,7 @@ class Tuning {
     MachineProfile measured = tune::measure_profile(
         bare, {.threads = options_.threads,
                .progress = [&](int done, int total) { progress.show(done, total); }});
-    if (comm_.rank() == 0) write_text(path, text_of(measured));
+    on_rank_0([&] { write_text(path, text_of(measured)); });
     return measured;
   }
 
@@ -120,10 +141,10 @@ class Tuning {
     }
     if (!options_.missing) return problems;
     std::optional<std::string> known;
-    if (comm_.rank() == 0) {
+    on_rank_0([&] {
       const auto cache = load_cache(options_.cache, found_.machine());
       known = cache.value_or(PlanCache(found_.machine())).text();
-    }
+    });
     const auto agreed = tune::agree_on("plan caches", known, comm_);
     if (!agreed) return problems;
     const PlanCache there = PlanCache::parse(*agreed);
@@ -139,6 +160,10 @@ class Tuning {
     PlanCache one(found_.machine());
     one.add(tuned.key, entry);
     save_cache(options_.cache, one);
+  }
+
+  void report(const MachineProfile& profile) const {
+    if (!options_.files.silences()) answer(show_profile(profile));
   }
 
   void report() const {

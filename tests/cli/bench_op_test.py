@@ -180,6 +180,10 @@ class OperatorTest(CommandTest):
                                     "--seconds", 3600, option, "/nowhere/file")
                 self.assert_says(result, 1, "plait bench: cannot write /nowhere/file: No such file or directory")
 
+    def test_all_ranks_fail_where_the_figures_cannot_be_written(self):
+        for figures in ([], ["--json", "-"]):
+            self.assert_all_ranks_fail_where_rank_0_cannot_write("bench", "matmul-all-reduce", *self.SIZE, *figures)
+
     def test_trace_refuses(self):
         for words, sentence in [
             ([], "say which operator, such as matmul-all-reduce (plait trace --help)"),

@@ -81,6 +81,11 @@ class StepTest(CommandTest):
             names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
             self.assertLessEqual({"serial", "fused", "weight gradient"}, names)
 
+    def test_all_ranks_fail_where_the_figures_cannot_be_written(self):
+        for figures in ([], ["--json", "-"]):
+            self.assert_all_ranks_fail_where_rank_0_cannot_write(
+                "bench", "layer", "row", "--m", 8, "--n", 64, "--k", 64, "--repeat", 1, "--plan", "fused", *figures)
+
     def test_refusals(self):
         for words, sentence in (
                 (["model"], "say which model: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),

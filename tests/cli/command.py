@@ -1,6 +1,7 @@
 """The plait command under test, and what tests of processes need."""
 
 import os
+import re
 import subprocess
 import time
 import unittest
@@ -8,6 +9,7 @@ import uuid
 from pathlib import Path
 
 PLAIT = os.environ["PLAIT_COMMAND"]
+FULL = "/dev/full"  # every write to it fails: no space left on device
 PATIENCE = 30  # seconds after which something is taken to hang
 
 
@@ -58,6 +60,12 @@ class CommandTest(unittest.TestCase):
 
     def plait(self, *words, **options):
         return plait(*words, **{"env": self.environment, **options})
+
+    def assert_all_ranks_fail_where_rank_0_cannot_write(self, *words):
+        """Of two ranks that somebody else has started: one says why, and both end with the same status."""
+        result = self.plait("run", "-n", 2, "--", "sh", "-c", f'"$@" > {FULL}; echo "status $?"', "-", PLAIT, *words)
+        self.assertEqual(sorted(re.findall(r"status \d+", result.stdout)), ["status 1"] * 2, result.stderr)
+        self.assertEqual(result.stderr.count("cannot write to standard output"), 1, result.stderr)
 
     def start(self, *words, **options):
         """Starts the command with pipes; the caller waits for it."""

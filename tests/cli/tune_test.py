@@ -169,6 +169,11 @@ class TuneTest(TuneCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(len(self.entries()), 1)
 
+    def test_all_ranks_fail_where_the_plans_cannot_be_written(self):
+        self.give_profile()
+        for figures in ([], ["--json", "-"]):
+            self.assert_all_ranks_fail_where_rank_0_cannot_write("tune", *SMALL, *figures)
+
     def test_from_a_timeline(self):
         self.give_profile()
         timeline = self.folder / "trace.json"

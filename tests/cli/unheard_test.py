@@ -6,9 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from command import PATIENCE, PLAIT, CommandTest, plait
-
-FULL = "/dev/full"  # every write to it fails: no space left on device
+from command import FULL, PATIENCE, PLAIT, CommandTest, plait
 
 
 class StuckTest(CommandTest):

@@ -25,7 +25,20 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options,
   return list;
 }
 
-// Rank 0 speaks, table by table.
+// Of the results, the last one is new.
+void report_last(const OpBenchOptions& options, const std::vector<OpMeasurement>& results,
+                 const Recorded& recorded) {
+  const bool speaks = !options.files.silences();
+  if (speaks && results.size() > 1) answer("\n");
+  if (speaks) answer(show_text(options, results.back()));
+  write_timelines(options, results.back(), recorded);
+  if (speaks) answer(options.files.show());
+  // What was measured outlives an interruption. What is printed is one text, in the end.
+  const bool last = results.size() == options.sizes.size();
+  if (last || speaks) options.files.write_json(show_json(options, results));
+}
+
+// Rank 0 speaks, table by table; where it can't, all end alike.
 int be_rank(OpBenchOptions options, Communicator& whole) {
   // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is, and
   // not one to measure over.
@@ -47,16 +60,9 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
   std::vector<OpMeasurement> results;
   for (const OpSize& size : options.sizes) {
     results.push_back(measure(options, size, comm));
-    const bool speaks = comm.rank() == 0 && !options.files.silences();
-    if (speaks && results.size() > 1) answer("\n");
-    if (speaks) answer(show_text(options, results.back()));
-    trace(options, results.back(), comm);
-    if (speaks) answer(options.files.show());
-    // What was measured outlives an interruption. What is printed is one text, in the end.
-    const bool last = results.size() == options.sizes.size();
+    const Recorded recorded = record(options, results.back(), comm);
     const auto failure = refusal_of_all(comm, [&] {
-      if (comm.rank() == 0 && (last || !options.files.silences()))
-        options.files.write_json(show_json(options, results));
+      if (comm.rank() == 0) report_last(options, results, recorded);
     });
     if (failure) return exit_status(*failure);
   }

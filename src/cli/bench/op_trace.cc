@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cli/bench/op_report.h"
-#include "cli/bench/recording.h"
 #include "cli/launch/words.h"
 #include "plait/trace.h"
 #include "report/page.h"
@@ -16,8 +15,8 @@
 
 namespace plait::cli {
 
-void trace(const OpBenchOptions& options, const OpMeasurement& result, Communicator& comm) {
-  if (!options.files.traces()) return;
+Recorded record(const OpBenchOptions& options, const OpMeasurement& result, Communicator& comm) {
+  if (!options.files.traces()) return {};
   Recording recording(comm);
   const tune::OpCase one(problem_of(options, result.size), comm);
   {
@@ -28,9 +27,11 @@ void trace(const OpBenchOptions& options, const OpMeasurement& result, Communica
       recording.run(name(plan), [&] { runner->run(result.pace); });
     }
   }
-  const Recorded recorded = recording.collect();
-  // From here on rank 0 alone may fail, and nobody waits for it.
-  if (comm.rank() != 0) return;
+  return recording.collect();
+}
+
+void write_timelines(const OpBenchOptions& options, const OpMeasurement& result,
+                     const Recorded& recorded) {
   if (!options.files.trace.empty()) write_json(options.files.trace, recorded.packs);
   if (!options.files.draws()) return;
   report::Timeline timeline = {

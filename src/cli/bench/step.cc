@@ -15,7 +15,15 @@
 namespace plait::cli {
 namespace {
 
-// Rank 0 speaks.
+void report(const StepOptions& options, const StepMeasurement& result, const Recorded& recorded) {
+  const bool speaks = !options.files.silences();
+  if (speaks) answer(show_text(options, result));
+  write_timelines(options, result, recorded);
+  if (speaks) answer(options.files.show());
+  options.files.write_json(show_json(options, result));
+}
+
+// Rank 0 speaks; where it can't, all end alike.
 int be_rank(StepOptions options, Communicator& comm) {
   // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is.
   if (!options.link.link && options.link.share == 0) options.link.link = comm.link();
@@ -28,11 +36,11 @@ int be_rank(StepOptions options, Communicator& comm) {
   });
   if (refusal) return exit_status(*refusal);
   const StepMeasurement result = measure(options, comm);
-  const bool speaks = comm.rank() == 0 && !options.files.silences();
-  if (speaks) answer(show_text(options, result));
-  trace(options, result, comm);
-  if (speaks) answer(options.files.show());
-  if (comm.rank() == 0) options.files.write_json(show_json(options, result));
+  const Recorded recorded = record(options, result, comm);
+  const auto failure = refusal_of_all(comm, [&] {
+    if (comm.rank() == 0) report(options, result, recorded);
+  });
+  if (failure) return exit_status(*failure);
   for (const StepTimes& one : result.plans) {
     if (!one.bits_equal) return kCheckFailed;
   }

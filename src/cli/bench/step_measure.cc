@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "cli/bench/link_search.h"
 #include "cli/bench/progress.h"
-#include "cli/bench/recording.h"
 #include "cli/bench/runoff.h"
 #include "cli/bench/step_case.h"
 #include "cli/bench/step_report.h"
@@ -188,8 +187,8 @@ StepMeasurement measure(const StepOptions& options, Communicator& comm) {
   return Measuring(options, comm).run();
 }
 
-void trace(const StepOptions& options, const StepMeasurement& result, Communicator& comm) {
-  if (!options.files.traces()) return;
+Recorded record(const StepOptions& options, const StepMeasurement& result, Communicator& comm) {
+  if (!options.files.traces()) return {};
   Recording recording(comm);
   const StepCase one(options, comm);
   {
@@ -200,9 +199,11 @@ void trace(const StepOptions& options, const StepMeasurement& result, Communicat
       recording.run(name(plan), [&] { runner->run(result.pause); });
     }
   }
-  const Recorded recorded = recording.collect();
-  // From here on rank 0 alone may fail, and nobody waits for it.
-  if (comm.rank() != 0) return;
+  return recording.collect();
+}
+
+void write_timelines(const StepOptions& options, const StepMeasurement& result,
+                     const Recorded& recorded) {
   if (!options.files.trace.empty()) write_json(options.files.trace, recorded.packs);
   if (!options.files.draws()) return;
   report::Timeline timeline = {.title = show_step(options),

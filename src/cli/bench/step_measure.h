@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/bench/race.h"
+#include "cli/bench/recording.h"
 #include "cli/bench/step_options.h"
 #include "plait/communicator.h"
 
@@ -41,7 +42,12 @@ struct StepMeasurement {
 // Collective; the same on all ranks.
 StepMeasurement measure(const StepOptions& options, Communicator& comm);
 
-// Collective: runs every plan once more, and rank 0 writes the timelines that the options name.
-void trace(const StepOptions& options, const StepMeasurement& result, Communicator& comm);
+// Collective: runs every plan once more, where the options name timelines. On rank 0 what was
+// recorded, on the others nothing.
+Recorded record(const StepOptions& options, const StepMeasurement& result, Communicator& comm);
+
+// The timelines that the options name.
+void write_timelines(const StepOptions& options, const StepMeasurement& result,
+                     const Recorded& recorded);
 
 }  // namespace plait::cli
