@@ -38,7 +38,7 @@ void print_help() {
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after OPERATOR, MODEL or --measured, its own\n\n"
-      "Exit status: 0; 2 for wrong usage.\n\n"
+      "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
       "Examples:\n"
       "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
       "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"

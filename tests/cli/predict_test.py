@@ -184,6 +184,15 @@ class PredictTest(CommandTest):
             gains = [*(one["gain"] for one in found["plans"][1:]), found["best_gain"]]
             self.assertEqual([parts, fused, best], [f"{100 * gain:+.1f} %" for gain in gains], model)
 
+    def test_a_file_that_cannot_be_written(self):
+        for words in (["matmul-all-reduce", *self.SIZE], ["llama2-70b"]):
+            result = self.plait("predict", *words, "--json", "/nowhere/file")
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("cannot write /nowhere/file", result.stderr)
+        for words in ([], ["matmul-all-reduce"], ["llama2-70b"], ["--measured", "file"]):
+            with self.subTest(words):
+                self.assertIn("1 when a file can't be written;", self.predict(*words, "--help"))
+
     def test_refusals(self):
         op = ("matmul-all-reduce", *self.SIZE)
         for words, sentence in (

@@ -20,7 +20,7 @@ constexpr Options::About kAbout = {
         "A\n"
         "repetition is a run of back-to-back calls.",
     .examples =
-        "Exit status: 0; 2 for wrong usage.\n\n"
+        "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
         "Examples:\n"
         "  plait bench matmul --m 1,16,64,512 --n 4096 --k 4096\n"
         "  plait bench matmul --m 512 --n 4096 --k 4096 --dtype f32 --backend all --threads 1\n"

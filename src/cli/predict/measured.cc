@@ -35,7 +35,7 @@ constexpr const char* kPurpose =
     "collective alone without its link, runs the plans that were measured.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 2 for wrong usage.\n\n"
+    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
     "Examples:\n"
     "  plait bench matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1 --json bench.json\n"
     "  plait predict --measured bench.json\n";

@@ -32,7 +32,7 @@ constexpr const char* kPurpose =
     "rest of the step reckoned by hand. Nothing is measured, and nothing is multiplied.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 2 for wrong usage.\n\n"
+    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
     "Examples:\n"
     "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
     "  plait predict bloom-7b --tp 8 --tokens 8192 --sequence 2048 --device a100\n";

@@ -20,7 +20,7 @@ constexpr const char* kPurpose =
     "whose chunks travel a modelled network. Nothing is measured, and nothing is multiplied.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 2 for wrong usage.\n\n"
+    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
     "Examples:\n"
     "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
     "  plait predict all-gather-matmul --m 8192 --n 8192 --k 8192 --device a100 --link pcie4\n"
