@@ -24,8 +24,10 @@ namespace {
 constexpr std::int64_t kMostRepetitions = 100000;
 constexpr double kMostSeconds = 3600;
 
-std::string choices(const std::vector<std::string>& names) {
-  return fmt::format("; there are {}", fmt::join(names, ", "));
+// The one that may have been meant; or, where none is near, all that there are.
+std::string rather(std::string_view text, const std::vector<std::string>& names) {
+  const std::string nearest = base::did_you_mean(text, names);
+  return nearest.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : nearest;
 }
 
 }  // namespace
@@ -93,7 +95,7 @@ std::string read_backend(const std::string& text) {
   if (text.empty() || text == "auto") return {};
   const std::vector<std::string> names = backend_names();
   PLAIT_CHECK(std::find(names.begin(), names.end(), text) != names.end(), "there is no backend ",
-              text, base::did_you_mean(text, names), choices(names));
+              text, rather(text, names));
   return text;
 }
 
@@ -101,7 +103,15 @@ void check_transport(const std::string& name) {
   std::vector<std::string> names;
   for (const comm::TransportEntry& entry : comm::transports()) names.emplace_back(entry.name);
   PLAIT_CHECK(name.empty() || std::find(names.begin(), names.end(), name) != names.end(),
-              "there is no transport ", name, base::did_you_mean(name, names), choices(names));
+              "there is no transport ", name, rather(name, names));
+}
+
+const Model& read_model_name(const std::string& text) {
+  std::vector<std::string> names;
+  for (const Model& one : models()) names.emplace_back(one.name);
+  const Model* model = find_model(text);
+  PLAIT_CHECK(model != nullptr, "there is no model ", text, rather(text, names));
+  return *model;
 }
 
 Effort read_effort(const std::string& repeat, const std::string& seconds) {

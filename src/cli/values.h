@@ -11,6 +11,7 @@
 #include "cli/bench/race.h"
 #include "plait/dtype.h"
 #include "plait/weight.h"
+#include "plan/models.h"
 
 namespace plait::cli {
 
@@ -46,6 +47,9 @@ std::string read_backend(const std::string& text);
 
 // Refuses a transport that there isn't; empty is the best.
 void check_transport(const std::string& name);
+
+// Of a model that is known.
+const Model& read_model_name(const std::string& text);
 
 // Of --repeat, which may be empty, and --seconds.
 Effort read_effort(const std::string& repeat, const std::string& seconds);

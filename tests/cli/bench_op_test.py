@@ -209,7 +209,7 @@ class OperatorTest(CommandTest):
             ([*self.SIZE, "--link", "ratio=1", "--ranks", 1, "-t", "threads"],
              "--link ratio=1: one rank has nothing to communicate"),
             ([*self.SIZE, "--transport", "shn"],
-             "there is no transport shn; did you mean shm?; there are threads, shm, mpi"),
+             "there is no transport shn; did you mean shm?"),
             ([*self.SIZE, "--transport", "mpi"],
              "ranks of the transport mpi are started by mpirun, as in mpirun -n 2 plait bench ..."),
             ([*self.SIZE, "--link", "share=0.1"],

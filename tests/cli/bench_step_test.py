@@ -89,7 +89,8 @@ class StepTest(CommandTest):
     def test_refusals(self):
         for words, sentence in (
                 (["model"], "say which model: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
-                (["model", "lama2-7b"], "there is no model lama2-7b; did you mean llama2-7b?"),
+                (["model", "llama2-7"], "plait bench: there is no model llama2-7; did you mean llama2-7b?\n"),
+                (["model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
                 (["model", "bloom-7b", "--scale", "0"], "--scale 0 leaves nothing of the model"),
                 (["model", "bloom-7b", "--scale", "2"], "--scale 2 is not between 0 and 1"),
                 (["model", "bloom-7b", "--link", "share=1"], "--link share=1: a share is a number between 0 and 1"),

@@ -224,7 +224,7 @@ class WhyTest(InfoCase):
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",
             "ranks": "--why ranks lacks its value, as in ranks=...",
             "hosts=3": "--why: 1 rank cannot be on 3 hosts",
-            "transport=shn": "there is no transport shn; did you mean shm?; there are threads, shm, mpi",
+            "transport=shn": "there is no transport shn; did you mean shm?",
             "launcher=foo": "--why launcher=foo is no launcher that plait knows: run, torchrun, "
                             "mpirun or srun",
         }

@@ -345,7 +345,8 @@ class TuneTest(TuneCase):
         for words, sentence in [
             ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
             (["--op", "matmul", *SMALL], "--op matmul is no operator that has plans, such as matmul-all-reduce"),
-            (["--model", "gpt"], "--model gpt is none of bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
+            (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
+            (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),
             (["--model", "llama2-7b", "--n", 8], "--model llama2-7b says n and k itself"),
             (["--from", "/nowhere"], "--from /nowhere can't be read: No such file or directory"),
             (["--model", "llama2-7b", "--scale", "2"], "--scale 2 is not above 0 and up to 1"),

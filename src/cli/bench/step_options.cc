@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/nearest.h"
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/options.h"
@@ -202,13 +201,7 @@ std::optional<StepOptions> read_model_options(Words words) {
   add_common_options(options, wishes);
   if (asks_for_help(words)) return options.parse(words), std::nullopt;
   PLAIT_CHECK(!words.empty(), "say which model: ", model_names(), " (plait bench model --help)");
-  const Model* model = find_model(words[0]);
-  if (model == nullptr) {
-    std::vector<std::string> names;
-    for (const Model& one : models()) names.emplace_back(one.name);
-    base::fail(Code::invalid_argument, "there is no model ", words[0],
-               base::did_you_mean(words[0], names), "; there are ", model_names());
-  }
+  const Model& model = read_model_name(words[0]);
   if (!options.parse_all(words.subspan(1))) return std::nullopt;
   StepOptions step = understand(wishes);
   step.model = words[0];
@@ -216,15 +209,15 @@ std::optional<StepOptions> read_model_options(Words words) {
   PLAIT_CHECK(step.scale > 0, "--scale ", wishes.scale, " leaves nothing of the model");
   step.ranks = read_ranks("--tp", wishes.ranks, wishes.transport);
   step.layers = static_cast<int>(read_number("--layers", wishes.layers, 1, kMostLayers));
-  step.layers_of_model = static_cast<int>(model->layers);
+  step.layers_of_model = static_cast<int>(model.layers);
   step.sequence = read_number("--seq", wishes.seq, 1, kLargestSize);
   step.tokens = step.sequence * read_number("--batch", wishes.batch, 1, 4096);
   PLAIT_CHECK(step.tokens <= kLargestSize, "--seq ", wishes.seq, " --batch ", wishes.batch, " are ",
               step.tokens, " tokens, more than ", kLargestSize);
   step.stand_in = read_fraction("--stand-in", wishes.stand_in, kMostStandIn);
-  const BlockWidths widths = scaled(widths_of(*model), step.scale, step.ranks);
+  const BlockWidths widths = scaled(widths_of(model), step.scale, step.ranks);
   step.linears = linear_layers(widths);
-  step.scale = static_cast<double>(widths.hidden) / static_cast<double>(model->hidden);
+  step.scale = static_cast<double>(widths.hidden) / static_cast<double>(model.hidden);
   return step;
 }
 

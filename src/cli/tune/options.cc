@@ -148,11 +148,10 @@ BlockWidths read_widths(const Wishes& wishes, const Model& model, int ranks) {
 }
 
 std::vector<PlanKey> read_model(const Wishes& wishes, PlanKey usual) {
-  const Model* model = find_model(wishes.model);
-  PLAIT_CHECK(model != nullptr, "--model ", wishes.model, " is none of ", model_names());
+  const Model& model = read_model_name(wishes.model);
   PLAIT_CHECK(wishes.sizes.n.empty() && wishes.sizes.k.empty() && wishes.sizes.shapes.empty(),
               "--model ", wishes.model, " says n and k itself");
-  const BlockWidths widths = read_widths(wishes, *model, usual.world);
+  const BlockWidths widths = read_widths(wishes, model, usual.world);
   std::vector<PlanKey> problems;
   const std::string rows = wishes.sizes.m.empty() ? "2048" : wishes.sizes.m;
   for (const std::string& m : read_list("--m", rows)) {
