@@ -184,6 +184,12 @@ class PredictTest(CommandTest):
             gains = [*(one["gain"] for one in found["plans"][1:]), found["best_gain"]]
             self.assertEqual([parts, fused, best], [f"{100 * gain:+.1f} %" for gain in gains], model)
 
+    def test_a_plain_weight_has_the_dtype_of_x(self):
+        page = self.predict("matmul-all-reduce", "--help")
+        self.assertRegex(page, r"--weight KIND .*\bplain: x's dtype \(the default\)")
+        plain = self.json("matmul-all-reduce", *self.SIZE, "--weight", "plain")
+        self.assertEqual(plain["schedules"], self.json("matmul-all-reduce", *self.SIZE)["schedules"])
+
     def test_a_file_that_cannot_be_written(self):
         for words in (["matmul-all-reduce", *self.SIZE], ["llama2-70b"]):
             result = self.plait("predict", *words, "--json", "/nowhere/file")

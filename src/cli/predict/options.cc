@@ -165,7 +165,7 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
   options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
   options.add("-w,--weight", "KIND", wishes.weight,
-              "a dtype, or a scheme such as s8:channel (default: x's dtype)");
+              "a dtype, or a scheme such as s8:channel; plain: x's dtype (the default)");
   add_options(options, wishes.machine, "--ranks");
   add_options(options, wishes.plan);
   add_options(options, wishes.files);
