@@ -24,15 +24,13 @@ constexpr Options::About kAbout = {
     .verb = "tune",
     .usage = "[OPTIONS]",
     .purpose =
-        "Measures which plan is the fastest for each problem, serial among them, and keeps it "
-        "where\n"
-        "plait::automatic_plans() finds it. What the machine can do is measured first, where it\n"
-        "never was, for up to a minute: that says which plans are worth measuring. Each problem "
-        "is\n"
-        "kept as soon as it is measured: Ctrl-C loses no more than the one under way.",
+        "Measures which plan is the fastest for each problem, serial among them, and keeps it\n"
+        "where plait::automatic_plans() finds it. What the machine can do is measured first,\n"
+        "where it never was, for up to a minute: that says which plans are worth measuring. Each\n"
+        "problem is kept as soon as it is measured: Ctrl-C loses no more than the one under way.",
     .examples =
-        "Exit status: 0; 1 when the cache can't be written; 2 for wrong usage; 3 when a rank was "
-        "lost;\n130 after Ctrl-C.\n\n"
+        "Exit status: 0; 1 when the cache, or another file, can't be written; 2 for wrong usage;\n"
+        "3 when a rank was lost; 130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait tune --op matmul-all-reduce --m 512,2048 --n 8192 --k 8192\n"
         "  plait tune --model llama2-7b --tp 2 --m 2048 --link 25gbit,5us --missing\n"
