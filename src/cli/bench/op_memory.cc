@@ -29,10 +29,12 @@ double kept_by_a_plan(const PlanKey& key) {
 }  // namespace
 
 double memory_needed(const PlanKey& key, std::size_t plans) {
-  const bool has_share = plan::split_of(key.op) != plan::Split::nothing;
+  const plan::Split split = plan::split_of(key.op);
+  const bool has_share = split != plan::Split::nothing;
+  const std::int64_t own_k = split == plan::Split::k ? (key.k + key.world - 1) / key.world : key.k;
   // Operands, results and what they are compared with, the weight as it came and packed, and what
   // ranks leave for each other: in elements of the largest dtype.
-  const double shared = bytes_of(key.m, key.k, Dtype::f32) +
+  const double shared = bytes_of(key.m, own_k, Dtype::f32) +
                         3 * bytes_of(key.m, key.n, Dtype::f32) +
                         2 * bytes_of(key.n, key.k, Dtype::f32) / (has_share ? key.world : 1);
   return key.world * (shared + static_cast<double>(plans) * kept_by_a_plan(key));

@@ -90,7 +90,8 @@ void add_common_options(Options& options, Wishes& wishes) {
   options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
   options.add("-s,--seconds", "S", wishes.seconds,
               "how long to measure each row of the table, if that is enough for\n"
-              "five repetitions (default: 3)");
+              "five repetitions (default: " +
+                  wishes.seconds + ")");
   add_options(options, wishes.files);
 }
 

@@ -26,8 +26,9 @@ PlanKey key_of(const OpProblem& problem, std::int64_t k, bool plain) {
 TEST(OpMemory, CountsWhatAllPlansKeep) {
   constexpr std::int64_t kN = 640;
   constexpr std::int64_t kK = 512;
-  const std::vector<const char*> plans = {"serial", "pipelined parts=2", "pipelined parts=4",
-                                          "pipelined parts=8"};
+  const std::vector<const char*> most = {"serial", "pipelined parts=2", "pipelined parts=4",
+                                         "pipelined parts=8", "fused"};
+  const std::vector<const char*> few(most.begin(), most.end() - 1);
   for (int number = static_cast<int>(Operator::matmul) + 1; number < kOperators; ++number) {
     for (const bool plain : {true, false}) {
       conformance::run_as_threads(
@@ -38,6 +39,8 @@ TEST(OpMemory, CountsWhatAllPlansKeep) {
                 plain ? OpWeight(problem.plain()) : OpWeight(std::cref(problem.packed));
             std::vector<Op> prepared;
             double held = 0;
+            const auto& plans =
+                has_schedule(static_cast<Operator>(number), Schedule::fused) ? most : few;
             for (const char* plan : plans) {
               prepared.push_back(
                   prepare(problem.desc(), weight, comm, {.plan = parse_plan(plan), .threads = 1}));
