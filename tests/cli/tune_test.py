@@ -458,6 +458,8 @@ class WhyTest(TuneCase):
         for one in plans.values():
             parts = one["product_ns"] + one["work_ns"] + one["waited_ns"]
             self.assertAlmostEqual(one["predicted_ns"] / parts, 1)
+            self.assertEqual(one["gain_ns"], plans["serial"]["predicted_ns"] - one["predicted_ns"])
+            self.assertGreater(one["doubt_ns"], 0)
         self.assertEqual([one["predicted_ns"] for one in found["plans"]],
                          sorted(one["predicted_ns"] for one in found["plans"]))
         self.assertLess(plans[found["chosen"]]["predicted_ns"], 0.97 * plans["serial"]["predicted_ns"])

@@ -91,15 +91,13 @@ std::string show_model(const PlanChoice& choice) {
       100 * CostModel(choice.profile).doubt(choice.key, one, serial) / serial.total;
   if (is_serial) {
     return fmt::format(
-        "It is \"serial\", by the cost model: \"{}\" would gain {:.1f} %, and up to {:.1f} % may "
-        "be "
-        "an error.\n",
+        "It is \"serial\", by the cost model: \"{}\" would gain {:.1f} %, and up to {:.1f} % "
+        "may be an error.\n",
         name(other), gain, doubt);
   }
   return fmt::format(
-      "It is \"{}\", by the cost model: {:.2f} times as fast as serial; it gains {:.1f} %, of "
-      "which "
-      "up to {:.1f} % may be an error.\n",
+      "It is \"{}\", by the cost model: {:.2f} times as fast as serial; it gains {:.1f} %, "
+      "of which up to {:.1f} % may be an error.\n",
       name(other), serial.total / one.total, gain, doubt);
 }
 
@@ -233,6 +231,8 @@ std::string show_text(const PlanChoice& choice) {
 nlohmann::ordered_json show_json(const PlanChoice& choice) {
   using Json = nlohmann::ordered_json;
   Json plans = Json::array();
+  const CostModel model(choice.profile);
+  const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
   for (const Candidate& one : choice.candidates) {
     plans.push_back({{"plan", name(one.plan)},
                      {"predicted_ns", one.prediction.total},
@@ -240,7 +240,9 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
                      {"work_ns", one.prediction.work},
                      {"waited_ns", one.prediction.waited},
                      {"link_busy_ns", one.prediction.transfer},
-                     {"exposed_ns", one.prediction.exposed()}});
+                     {"exposed_ns", one.prediction.exposed()},
+                     {"gain_ns", serial.total - one.prediction.total},
+                     {"doubt_ns", model.doubt(choice.key, one.prediction, serial)}});
   }
   const auto or_null = [](const std::string& some) { return some.empty() ? Json() : Json(some); };
   return {{"problem", name(choice.key)},
