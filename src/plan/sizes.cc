@@ -26,8 +26,8 @@ constexpr std::int64_t kChunksOverLink = 64;
 constexpr std::int64_t kEnoughOverLink = 32;
 
 // Where ranks read each other's memory there is little to hide. Chunks are as wide as a product
-// needs that reads X from memory, but at least so many: where X stays in a cache, more of them leave
-// more of the sums in one too.
+// needs that reads X from memory, but at least so many: where X stays in a cache, more of them
+// leave more of the sums in one too.
 constexpr std::int64_t kEnoughInMemory = 8;
 
 // A rank's rows that are worth reading a weight for. Where they come through memory, they are there
@@ -93,8 +93,8 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   return ranges;
 }
 
-// A slot of so few bytes is still in the cache of the peer that has read it. A product that writes it
-// line by line waits for each line to come over; a copy asks for many at once.
+// A slot of so few bytes is still in the cache of the peer that has read it. A product that writes
+// it line by line waits for each line to come over; a copy asks for many at once.
 bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kOneChunkBytes; }
 
 bool is_one_step(const PartialSums& sums, int world) {
