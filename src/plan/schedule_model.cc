@@ -138,8 +138,9 @@ Journey ScheduleModel::journey(double elements) const {
   Journey one = {.pack = copies(elements * wire * times_as_long_),
                  .bytes = elements * wire,
                  .land = read * times_as_long_ / profile_.sum + profile_.chunk};
-  // Tiles are written into the peers' slots. In one step the first peer's is copied for the others.
-  if (is_fused()) {
+  // Tiles are written into the peers' slots, unless there are few. In one step the first peer's is
+  // copied for the others.
+  if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire})) {
     one.pack = profile_.chunk;
     if (one_step_)
       one.pack +=

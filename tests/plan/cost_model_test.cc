@@ -207,6 +207,21 @@ TEST(Choices, HaveAShortEndWhereItShows) {
   EXPECT_LT(total(comm_bound, short_first), total(comm_bound, short_last));
 }
 
+// A fused plan that copies them has nothing on serial.
+TEST(Choices, SaveNoCopyOfARowOfSums) {
+  const CostModel model(busy_profile());
+  for (const char* op : {"matmul-all-reduce", "matmul-reduce-scatter"}) {
+    PlanKey key = problem(op);
+    const auto saves = [&] {
+      return model.predict(key, parse_plan("fused")).work <
+             model.predict(key, parse_plan("serial")).work;
+    };
+    EXPECT_TRUE(saves()) << op;
+    key.m = 1;
+    EXPECT_FALSE(saves()) << op;
+  }
+}
+
 TEST(Choices, AreTheSameEachTime) {
   for (const char* op : kOps) {
     const PlanKey key = problem(op, "5gbit,10us");
