@@ -122,7 +122,6 @@ class ComputeFirst final : public Operation {
   }
 
   std::int64_t kept_rows(const Cut::Part& part) const {
-    if (direct_ && one_step_) return 0;  // a peer's slot keeps it
     const auto rank = static_cast<std::size_t>(exchange_.rank());
     return direct_ || one_step_ ? length(part.rows()[rank]) : part.all_rows();
   }
@@ -158,7 +157,6 @@ class ComputeFirst final : public Operation {
   // For a part's blocks. The first place that is free: where sums keep up, one or two stay in the
   // cache.
   std::byte* take_buffer(const Cut::Part& part) {
-    if (kept_until_.empty()) return nullptr;
     std::size_t place = 0;
     exchange_.wait(
         [&] {
@@ -184,7 +182,6 @@ class ComputeFirst final : public Operation {
           return flows_.sums->has_room();
         },
         [&] { return flows_.awaited(); });
-    if (one_step_) return make_in_one_slot(part);
     const auto rank = static_cast<std::size_t>(exchange_.rank());
     const std::int64_t columns = length(part.columns);
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
@@ -201,22 +198,6 @@ class ComputeFirst final : public Operation {
     multiplier_.multiply({.rows = {0, problem_.m}, .columns = part.columns, .outs = blocks_},
                          [&] { flows_.look(); });
     flows_.sums->posted(blocks_[rank]);
-  }
-
-  // Everybody gets the same: the first peer's slot is written, read for the others, and kept to be
-  // added up here. The peer only reads it, and it is not written again before all have been summed.
-  void make_in_one_slot(const Cut::Part& part) {
-    const TensorView box = flows_.sums->box(exchange_.peers().front());
-    multiplier_.multiply(
-        {.rows = {0, problem_.m}, .columns = part.columns, .outs = std::span(&box, 1)},
-        [&] { flows_.look(); });
-    for (const int peer : exchange_.peers()) {
-      if (peer == exchange_.peers().front()) continue;
-      const auto bytes = static_cast<std::int64_t>(box.bytes());
-      if (!exchange_.is_played({.label = "copy", .read = bytes, .written = bytes, .to_peer = true}))
-        copy_block(box, static_cast<std::byte*>(flows_.sums->box(peer).data));
-    }
-    flows_.sums->posted(box);
   }
 
   // Into memory of this rank, from where it is sent on.

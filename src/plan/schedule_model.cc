@@ -138,14 +138,9 @@ Journey ScheduleModel::journey(double elements) const {
   Journey one = {.pack = copies(elements * wire * times_as_long_),
                  .bytes = elements * wire,
                  .land = read * times_as_long_ / profile_.sum + profile_.chunk};
-  // Tiles are written into the peers' slots, unless there are few. In one step the first peer's is
-  // copied for the others.
-  if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire})) {
+  // Tiles are written into the peers' slots, unless there are few.
+  if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire}))
     one.pack = profile_.chunk;
-    if (one_step_)
-      one.pack +=
-          static_cast<double>(peers_ - 1) * elements * wire * times_as_long_ / profile_.copy;
-  }
   if (key_.op == Operator::matmul_all_reduce && !one_step_) {
     one.returns = true;
     one.back_bytes = elements * out;

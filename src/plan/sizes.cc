@@ -95,7 +95,7 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
 
 // A slot of so few bytes is still in the cache of the peer that has read it. A product that writes
 // it line by line waits for each line to come over; a copy asks for many at once.
-bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kOneChunkBytes; }
+bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kOneStepBytes; }
 
 bool is_one_step(const PartialSums& sums, int world) {
   return world > 1 && sums.bytes() * (world - 1) <= kOneStepBytes;

@@ -41,13 +41,13 @@ TEST(Sizes, ManyRanksMakeWideChunksOfBlocksThatAreNotTooSmall) {
   EXPECT_EQ(chunk(8192, 8192, true, 4096), 2048);  // and four of them in any world
 }
 
-TEST(Sizes, ARowOfSumsIsCopiedAtOnce) {
+TEST(Sizes, FewSumsAreCopiedAtOnce) {
   const auto copied = [](std::int64_t m, std::int64_t n, Dtype wire) {
     return are_copied_at_once({.m = m, .n = n, .dtype = wire});
   };
-  EXPECT_TRUE(copied(1, 16384, Dtype::f32));
-  EXPECT_FALSE(copied(1, 16385, Dtype::f32));
-  EXPECT_TRUE(copied(2, 16384, Dtype::bf16));
+  EXPECT_TRUE(copied(16, 4096, Dtype::f32));
+  EXPECT_FALSE(copied(17, 4096, Dtype::f32));
+  EXPECT_TRUE(copied(17, 4096, Dtype::bf16));
   EXPECT_FALSE(copied(2048, 4096, Dtype::bf16));
 }
 
