@@ -170,6 +170,20 @@ void Prepared::mark_call() {
     trace->mark(Lane::compute, trace->intern(problem_));
 }
 
+namespace {
+
+// A mismatch of what runs beside the operator is none of the operator's: its words must not be
+// taken for such, on whichever rank they are heard.
+void look_beside(Operator op, const Beside& beside) try {
+  beside();
+} catch (const Error& error) {
+  if (error.code() != Code::mismatch) throw;
+  throw Error(error.code(), base::sentence("beside ", name(op), ": ", error.what()),
+              error.culprit());
+}
+
+}  // namespace
+
 void Prepared::run(const OpWeight& weight, const OpCall& call) try {
   const Busy busy(state_, desc_.op);
   mark_call();
@@ -179,11 +193,12 @@ void Prepared::run(const OpWeight& weight, const OpCall& call) try {
             static_cast<std::size_t>(call.bias.cols));
     bias = reinterpret_cast<const float*>(bias_.data());
   }
+  const Beside look = [&] { look_beside(desc_.op, *call.beside); };
   operation_->run({.operands = {.x = counted(call.x), .weight = weight, .bias = call.bias},
                    .out = counted(call.out),
                    .bias = bias,
                    .gathered = counted(call.gathered),
-                   .beside = call.beside});
+                   .beside = call.beside != nullptr ? &look : nullptr});
 } catch (const Error& error) {
   // Of ranks in different calls all hear of the call of the one that has noticed. Whatever else
   // fails has this operator's name, or is of what runs beside it.

@@ -217,18 +217,28 @@ TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
 }
 
 // What runs beside the product has words of its own.
+// All ranks hear what was thrown beside the operator on one of them, as what it is.
 TEST(AnOperator, LeavesAnErrorBesideItAsItIs) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
-                   const Error error = expect_error(Code::system, [&] {
-                     matmul_all_reduce(
-                         problem.x.view, problem.packed, problem.out.view, comm,
-                         {.beside = [] { throw Error(Code::system, "barrier: of other ranks"); }});
-                   });
-                   EXPECT_STREQ(error.what(), "barrier: of other ranks");
-                 },
-                 {});
+  const auto told = [](Code code) {
+    run_as_threads(2,
+                   [code](Communicator& comm) {
+                     const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
+                     const auto beside = [&] {
+                       if (comm.rank() == 1) throw Error(code, "barrier: of other ranks");
+                     };
+                     const Error error = expect_error(code, [&] {
+                       matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                                         {.beside = beside});
+                     });
+                     EXPECT_STREQ(error.what(),
+                                  code == Code::mismatch
+                                      ? "beside matmul_all_reduce: barrier: of other ranks"
+                                      : "barrier: of other ranks");
+                   },
+                   {});
+  };
+  told(Code::system);
+  told(Code::mismatch);
 }
 
 }  // namespace
