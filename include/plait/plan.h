@@ -91,8 +91,8 @@ struct PlanKey {
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;  // where no partial sums travel, X's
   int world = 1;
-  int hosts = 1;    // that the ranks are on, or those of the group they were split off from
-  int threads = 0;  // of each rank, as they were asked for; 0: as many as it has
+  int hosts = 1;             // that the ranks are on
+  int threads = 0;           // of each rank, as they were asked for; 0: as many as it has
   std::string backend = {};  // of the product, as it was asked for; empty: the best
   std::string transport = {};
   std::optional<Link> link = {};  // an emulated one
@@ -115,10 +115,11 @@ class PLAIT_EXPORT PlanSource {
   // nullopt: this source knows none.
   virtual std::optional<Plan> find(const PlanKey& key) const = 0;
 
-  // Asked in place of find() by a blocking call, which tells took() how long it has taken. A source
-  // that measures gives one call another plan than the next, but all ranks the same. Asking again
-  // changes nothing: took() ends a call. What is found out may be compared between ranks there,
-  // where all of them are.
+  // Asked in place of find() by a blocking call, which tells took() what plan it has followed
+  // (followed_by() the operator, of what was said here) and how long that has taken. A source that
+  // measures gives one call another plan than the next, but all ranks the same. Asking again changes
+  // nothing: took() ends a call. What is found out may be compared between ranks there, where all of
+  // them are.
   virtual std::optional<Plan> next(const PlanKey& key) const { return find(key); }
   virtual void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const;
 };

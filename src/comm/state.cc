@@ -1,7 +1,9 @@
 #include "comm/state.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <set>
 
 #include "base/check.h"
 #include "comm/emulated/emulated_mailbox.h"
@@ -116,6 +118,7 @@ namespace {
 struct Claim {
   std::int32_t color;
   std::int32_t key;
+  std::array<char, 40> host;  // a boot's id: 36 characters
 };
 
 Claim claim_in(const std::string& bytes) {
@@ -138,6 +141,15 @@ std::vector<int> Communicator::State::members_of(const std::vector<std::string>&
   return members;
 }
 
+// No more than there are ranks, and no fewer where somebody does not know.
+int Communicator::State::hosts_of(const std::vector<std::string>& claims,
+                                  const std::vector<int>& members) const {
+  std::set<std::array<char, 40>> hosts;
+  for (const int member : members) hosts.insert(claim_in(claims[member]).host);
+  const bool are_known = hosts.count({}) == 0;
+  return std::min(hosts_, static_cast<int>(are_known ? hosts.size() : members.size()));
+}
+
 std::unique_ptr<Communicator::State> Communicator::State::split(int color, int key) {
   return split(color, key, link_);
 }
@@ -148,7 +160,8 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
   drain();
   announce({.operation = Operation::split, .call = ++calls_});
   try {
-    const Claim mine = {.color = color, .key = key};
+    Claim mine = {.color = color, .key = key, .host = {}};
+    host_.copy(mine.host.data(), mine.host.size());
     std::string bytes(sizeof(mine), '\0');
     std::memcpy(bytes.data(), &mine, sizeof(mine));
     const auto claims = transport_->all_gather(bytes);
@@ -167,8 +180,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
-    // No more than it has ranks: a problem on more could not be read again.
-    state->set_hosts(std::min(hosts_, static_cast<int>(members.size())));
+    state->set_hosts(hosts_of(claims, members), host_);
     try {
       state->open(std::move(view));
     } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/mailbox_base.h"
@@ -98,9 +99,13 @@ class Communicator::State {
     trace_ = trace;
     group().set_trace(trace);
   }
-  // That the ranks of the first group were on, of which this one is a part; at most one a rank.
+  // That its ranks are on. Only a launcher knows how many those of the first group are; a group that
+  // is split off looks where its members are.
   int hosts() const { return hosts_; }
-  void set_hosts(int hosts) { hosts_ = hosts; }
+  void set_hosts(int hosts, std::string mine = base::boot_id()) {
+    hosts_ = hosts;
+    host_ = std::move(mine);
+  }
   bool shares_clock() const { return transport_->shares_clock(); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
@@ -163,11 +168,13 @@ class Communicator::State {
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
+  int hosts_of(const std::vector<std::string>& claims, const std::vector<int>& members) const;
 
   std::string transport_name_;
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   int hosts_ = 1;
+  std::string host_ = {};  // this rank's; empty: it can't be told
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);

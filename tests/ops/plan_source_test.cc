@@ -80,19 +80,38 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                  {});
 }
 
-// A pair that many hosts' ranks were split into is on two of them at most.
+int hosts_asked_for(Communicator& comm) {
+  const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
+  const Table table;
+  prepare(problem.desc(), problem.packed, comm, {.plans = &table});
+  EXPECT_EQ(table.asked.size(), 1U);
+  EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
+  return table.asked[0].hosts;
+}
+
+// What is tuned on one host is meant for a group of ranks on one host, also where it is a part of
+// a job on several.
+TEST(APlanSource, HearsOfTheHostsThatAGroupIsOn) {
+  run_as_threads(4,
+                 [](Communicator& comm) {
+                   comm.state().set_hosts(2, comm.rank() < 2 ? "one" : "other");
+                   EXPECT_EQ(hosts_asked_for(comm), 2);
+                   std::optional<Communicator> within = comm.split(comm.rank() / 2, comm.rank());
+                   std::optional<Communicator> across = comm.split(comm.rank() % 2, comm.rank());
+                   EXPECT_EQ(hosts_asked_for(*within), 1);
+                   EXPECT_EQ(hosts_asked_for(*across), 2);
+                 },
+                 {});
+}
+
+// Where nobody knows, each rank of a group that was on several may have its own; never more than
+// that, since a problem on more hosts than ranks could not be read again.
 TEST(APlanSource, HearsOfNoMoreHostsThanRanks) {
   run_as_threads(4,
                  [](Communicator& comm) {
-                   comm.state().set_hosts(4);
+                   comm.state().set_hosts(4, "");
                    std::optional<Communicator> pair = comm.split(comm.rank() / 2, comm.rank());
-                   ASSERT_TRUE(pair);
-                   const OpProblem problem(Operator::matmul_all_reduce, 40, *pair);
-                   const Table table;
-                   prepare(problem.desc(), problem.packed, *pair, {.plans = &table});
-                   ASSERT_EQ(table.asked.size(), 1U);
-                   EXPECT_EQ(table.asked[0].hosts, 2);
-                   EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
+                   EXPECT_EQ(hosts_asked_for(*pair), 2);
                  },
                  {});
 }
