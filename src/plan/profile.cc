@@ -96,15 +96,15 @@ double MachineProfile::times_as_long(double kept_bytes) const {
 
 // Of a transport that was not measured, what is usual is nearer than that it costs nothing; one
 // that nobody knows is taken for the slowest.
-TransportFigures MachineProfile::transport(std::string_view name) const {
+TransportFigures MachineProfile::transport(const PlanKey& key) const {
   const std::vector<TransportFigures> usual = usual_transports();
-  for (const auto* some : {&transports, &usual}) {
-    const auto found =
-        std::find_if(some->begin(), some->end(),
-                     [&](const TransportFigures& figures) { return figures.name == name; });
-    if (found != some->end()) return *found;
+  const auto named = [&](const TransportFigures& figures) { return figures.name == key.transport; };
+  if (key.hosts == hosts) {
+    const auto found = std::find_if(transports.begin(), transports.end(), named);
+    if (found != transports.end()) return *found;
   }
-  return usual.front();
+  const auto found = std::find_if(usual.begin(), usual.end(), named);
+  return found != usual.end() ? *found : usual.front();
 }
 
 MachineProfile built_in_profile() {

@@ -57,8 +57,9 @@ inline constexpr double kElsewhere = 0.1;
 
 struct MachineProfile {
   std::string machine;  // machine_fingerprint() of where it was measured; empty: built in
-  int ranks = 2;        // how many worked at once, with so many threads each
+  int ranks = 2;        // how many worked at once, with so many threads each, on so many hosts
   int threads = 1;
+  int hosts = 1;
   std::vector<ProductRate> products;  // by kind, then by rows
   std::vector<TransportFigures> transports;
   std::vector<KeptSums> kept;       // by bytes; none: nothing is known of caches
@@ -70,10 +71,11 @@ struct MachineProfile {
   double beside = 1.3;              // how many times as long copies and sums take amid a product
   double uncertainty = kElsewhere;  // by how much, relatively, predictions may be wrong
 
-  // The same of this problem: what was measured with other ranks, threads or a backend of its own
-  // tells less of it.
+  // The same of this problem: what was measured with other ranks, threads or hosts, or with a
+  // backend of its own, tells less of it.
   double uncertainty_of(const PlanKey& key) const {
-    const bool is_theirs = key.world == ranks && key.threads == threads && key.backend.empty();
+    const bool is_theirs =
+        key.world == ranks && key.threads == threads && key.hosts == hosts && key.backend.empty();
     return is_theirs ? uncertainty : std::max(uncertainty, kElsewhere);
   }
 
@@ -86,8 +88,8 @@ struct MachineProfile {
   // How many times as long a rank copies and adds up that keeps so many bytes of partial sums.
   double times_as_long(double kept_bytes) const;
 
-  // Of the transport; the usual ones where it was never measured.
-  TransportFigures transport(std::string_view name) const;
+  // Of the problem's transport; the usual ones where that was never measured between so many hosts.
+  TransportFigures transport(const PlanKey& key) const;
 };
 
 // Which of a profile's rates is this problem's: "f32", "bf16", "s8" or "s4".

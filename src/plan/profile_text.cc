@@ -114,6 +114,8 @@ void read_line(const Line& line, MachineProfile& profile) {
     profile.ranks = static_cast<int>(line.whole(1, kMost));
   } else if (what == "threads") {
     profile.threads = static_cast<int>(line.whole(1, kMost));
+  } else if (what == "hosts") {
+    profile.hosts = static_cast<int>(line.whole(1, kMost));
   } else {
     const auto* const figure = std::find_if(kFigures.begin(), kFigures.end(),
                                             [&](const Figure& one) { return one.name == what; });
@@ -126,7 +128,7 @@ void read_line(const Line& line, MachineProfile& profile) {
 
 std::string text_of(const MachineProfile& profile) {
   std::string text = base::sentence(kHead, "\nmachine ", profile.machine, "\nranks ", profile.ranks,
-                                    "\nthreads ", profile.threads, '\n');
+                                    "\nthreads ", profile.threads, "\nhosts ", profile.hosts, '\n');
   for (const Figure& figure : kFigures)
     text += base::sentence(figure.name, ' ', digits(profile.*figure.at), '\n');
   auto products = profile.products;

@@ -20,7 +20,7 @@ double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
 
 RankModel::Surroundings surroundings_of(const MachineProfile& profile, const PlanKey& key,
                                         const Plan& plan) {
-  const TransportFigures transport = profile.transport(key.transport);
+  const TransportFigures transport = profile.transport(key);
   RankModel::Surroundings around = {
       .latency = transport.latency,
       .ns_per_byte = transport.bytes_per_ns > 0 ? 1 / transport.bytes_per_ns : 0,

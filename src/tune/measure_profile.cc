@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "comm/state.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
 #include "plan/cost_model.h"
@@ -52,6 +53,7 @@ class Measuring {
     profile_.machine = machine_fingerprint();
     profile_.ranks = comm.world();
     profile_.threads = least(base::thread_count(options.threads), comm);
+    profile_.hosts = comm.state().hosts();
     profile_.products.clear();
     profile_.transports.clear();
   }
@@ -77,6 +79,7 @@ class Measuring {
             .n = n,
             .k = k,
             .world = comm_.world(),
+            .hosts = profile_.hosts,
             .threads = profile_.threads,
             .transport = std::string(comm_.transport())};
   }

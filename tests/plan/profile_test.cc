@@ -51,7 +51,7 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
   EXPECT_EQ(refusal_of(""), "profile: \"\" is not its first line: \"plait profile 2\" is");
   EXPECT_EQ(refusal_of("plait profile 1\n"),
             "profile: \"plait profile 1\" is not its first line: \"plait profile 2\" is");
-  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 37: \"copy fast\" can't be read");
+  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 38: \"copy fast\" can't be read");
   EXPECT_EQ(refusal_of("plait profile 2\nmachine x\nend\n"),
             "profile: no line says how fast a product is");
   EXPECT_EQ(refusal_of("plait profile 2\nproduct bf16 1 5\nend\n"),
@@ -138,10 +138,31 @@ TEST(Profiles, TakeWhatKeptSumsCostBetweenThoseThatWereMeasured) {
 TEST(Profiles, TakeATransportThatWasNotMeasuredAsItUsuallyIs) {
   MachineProfile profile = built_in_profile();
   profile.transports = {{.name = "shm", .latency = 7, .bytes_per_ns = 3}};
-  EXPECT_EQ(profile.transport("shm").latency, 7);
-  EXPECT_EQ(profile.transport("mpi").bytes_per_ns,
-            built_in_profile().transport("mpi").bytes_per_ns);
-  EXPECT_GT(profile.transport("mpi").bytes_per_ns, 0);  // 0: no limit
+  const PlanKey shm = {.op = Operator::matmul, .m = 1, .n = 1, .k = 1, .transport = "shm"};
+  PlanKey mpi = shm;
+  mpi.transport = "mpi";
+  EXPECT_EQ(profile.transport(shm).latency, 7);
+  EXPECT_EQ(profile.transport(mpi), built_in_profile().transport(mpi));
+  EXPECT_GT(profile.transport(mpi).bytes_per_ns, 0);  // 0: no limit
+}
+
+// What MPI's messages cost within a host says nothing of the network.
+TEST(Profiles, TellNothingOfOtherNumbersOfHosts) {
+  MachineProfile profile = built_in_profile();
+  profile.machine = "this one";
+  profile.transports = {{.name = "mpi", .latency = 7, .bytes_per_ns = 30}};
+  profile.uncertainty = 0.03;
+  PlanKey key = {.op = Operator::matmul_all_reduce, .m = 64, .n = 64, .k = 64, .world = 2};
+  key.threads = profile.threads;
+  key.transport = "mpi";
+  EXPECT_EQ(profile.transport(key).latency, 7);
+  EXPECT_EQ(profile.uncertainty_of(key), 0.03);
+  key.hosts = 2;
+  EXPECT_EQ(profile.transport(key), built_in_profile().transport(key));
+  EXPECT_EQ(profile.uncertainty_of(key), kElsewhere);
+  profile.hosts = 2;
+  EXPECT_EQ(profile.transport(key).latency, 7);
+  EXPECT_EQ(parse_profile(text_of(profile)), profile);
 }
 
 TEST(Profiles, KnowAKindOfProductByItsOperands) {

@@ -126,9 +126,10 @@ std::string show_source(const PlanChoice& choice) {
 
 std::string show_profile_source(const PlanChoice& choice) {
   if (choice.profile.is_measured())
-    return fmt::format("The machine's profile was measured, with {} of {}.\n",
-                       show_count(choice.profile.ranks, "rank"),
-                       show_count(choice.profile.threads, "thread"));
+    return fmt::format(
+        "The machine's profile was measured, with {} of {}{}.\n",
+        show_count(choice.profile.ranks, "rank"), show_count(choice.profile.threads, "thread"),
+        choice.profile.hosts > 1 ? fmt::format(" on {} hosts", choice.profile.hosts) : "");
   const std::string text = "The profile is built in, of no particular machine";
   if (!choice.refusal.empty() || !choice.left_alone.empty())
     return text + ": this one's is not read either.\n";
