@@ -98,7 +98,7 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
 bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kOneStepBytes; }
 
 bool is_one_step(const PartialSums& sums, int world) {
-  return world > 1 && sums.bytes() * (world - 1) <= kOneStepBytes;
+  return world > 1 && sums.bytes() <= kOneStepBytes / (world - 1);
 }
 
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked) {
