@@ -31,7 +31,8 @@ struct Share {
   std::int64_t sequence_parallel;
   std::int64_t column_backward;
   std::int64_t recompute;
-  std::array<char, 32> weight;  // its kind, as a text
+  std::array<char, 32> weight;    // its kind, as a text
+  std::array<char, 32> backward;  // the same of that for grad_x; empty: there is none
 };
 
 std::vector<Share> shares_of(const Share& own, Communicator& comm) {
@@ -84,9 +85,12 @@ void Linear::agree() {
                .sequence_parallel = options_.sequence_parallel ? 1 : 0,
                .column_backward = options_.column_backward ? 1 : 0,
                .recompute = options_.recompute_all_gather ? 1 : 0,
-               .weight = {}};
+               .weight = {},
+               .backward = {}};
   const std::string kind = ops::kind_of(weight_.weight);
   kind.copy(own.weight.data(), own.weight.size() - 1);
+  const std::string turned = weight_.backward ? ops::kind_of(*weight_.backward) : "";
+  turned.copy(own.backward.data(), own.backward.size() - 1);
   const std::vector<Share> shares = shares_of(own, comm_);
   const Share& first = shares.front();
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
@@ -103,6 +107,13 @@ void Linear::agree() {
     if (one.weight != first.weight) {
       base::fail(Code::mismatch, who(), ": rank ", rank, " has a weight of ", one.weight.data(),
                  " and rank 0 of ", first.weight.data());
+    }
+    if (one.backward != first.backward) {
+      const auto said = [](const Share& share) {
+        return share.backward[0] == 0 ? "none" : share.backward.data();
+      };
+      base::fail(Code::mismatch, who(), ": rank ", rank, " has as backward weight: ", said(one),
+                 "; and rank 0: ", said(first));
     }
     if (shared_ == Shared::outputs) agree_on("inputs", &Share::inputs);
     if (shared_ == Shared::inputs) agree_on("outputs", &Share::outputs);
@@ -219,11 +230,10 @@ void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall
   const PlanSource* const plans = options_.operators.plans;
   if (options_.operators.plan) options.plan = followed_by(desc.op, *options_.operators.plan);
   if (options.plan || plans == nullptr) return call(options);
-  const PlanKey key = key_of(desc, direction);
-  const Plan plan = plans->next(key).value_or(default_plan(desc.op));
-  options.plan = followed_by(desc.op, plan);
-  call(options);
-  plans->took(key, plan, ops::Kept::of(comm_).last());
+  ops::Kept::of(comm_).ask(*plans, key_of(desc, direction), [&](const Plan& plan) {
+    options.plan = plan;
+    call(options);
+  });
 }
 
 void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,

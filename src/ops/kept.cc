@@ -18,24 +18,23 @@ Kept& Kept::of(Communicator& comm) {
 void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options, const OpCall& call) {
   refuse_beside_another(comm.state(), desc.op);  // find() might throw out what is running
-  if (options.plan || options.plans == nullptr) {
+  const auto follow = [&](const Plan& plan) {
     OpOptions settled = options;
-    settled.plan = plan_for(desc, weight, comm, options);
+    settled.plan = plan;
     run(find(desc, weight, comm, settled), weight, call);
+  };
+  if (options.plan || options.plans == nullptr) {
+    follow(plan_for(desc, weight, comm, options));
   } else {
-    run_measured(desc, weight, comm, options, call);
+    ask(*options.plans, key_of(desc, weight, comm, options), follow);
   }
 }
 
-// The source may be measuring.
-void Kept::run_measured(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-                        const OpOptions& options, const OpCall& call) {
-  const PlanKey key = key_of(desc, weight, comm, options);
-  const Plan plan = checked(desc.op, options.plans->next(key));
-  OpOptions settled = options;
-  settled.plan = plan;
-  run(find(desc, weight, comm, settled), weight, call);
-  options.plans->took(key, plan, last_);
+void Kept::ask(const PlanSource& plans, const PlanKey& key,
+               base::FunctionRef<void(const Plan& plan)> call) {
+  const Plan plan = checked(key.op, plans.next(key));
+  call(plan);
+  plans.took(key, plan, last_);
 }
 
 void Kept::run(One& one, const OpWeight& weight, const OpCall& call) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/function_ref.h"
 #include "ops/prepared.h"
 
 namespace plait::ops {
@@ -31,8 +32,10 @@ class Kept {
   void run(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options,
            const OpCall& call);
 
-  // How long the last run has taken, without what was prepared for it.
-  base::Nanoseconds last() const { return last_; }
+  // Asks a source for the plan of a problem, has it followed by a call of run(), and tells the source
+  // how long that has taken, without what was prepared for it.
+  void ask(const PlanSource& plans, const PlanKey& key,
+           base::FunctionRef<void(const Plan& plan)> call);
 
   std::size_t kinds() const { return kept_.size(); }
   std::size_t bytes() const;
@@ -58,8 +61,6 @@ class Kept {
     std::size_t bytes = 0;
   };
 
-  void run_measured(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-                    const OpOptions& options, const OpCall& call);
   void run(One& one, const OpWeight& weight, const OpCall& call);
 
   static Kind kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options);

@@ -154,6 +154,27 @@ TEST(LinearRefusals, RanksThatDisagree) {
                  {});
 }
 
+// Else those that have it would wait in the first backward for the one that refuses.
+TEST(LinearRefusals, RanksOfWhichOneCannotTurnItsWeight) {
+  run_as_threads(
+      2,
+      [](Communicator& comm) {
+        const Matrix w(Dtype::bf16, 8, 16);
+        const WeightView view = {.view = w.view, .layout = WeightLayout::out_in};
+        const PackedWeight packed(view);
+        const PackedWeight turned({.view = w.view, .layout = WeightLayout::in_out});
+        const LinearWeight weight = {
+            .weight = packed,
+            .backward = comm.rank() == 0 ? std::optional<OpWeight>(turned) : std::nullopt};
+        const Error error =
+            expect_error(Code::mismatch, [&] { const RowParallelLinear layer(weight, comm); });
+        EXPECT_STREQ(error.what(),
+                     "RowParallelLinear: rank 1 has as backward weight: none; and rank "
+                     "0: bf16");
+      },
+      {});
+}
+
 // In its own name, and when it is made.
 TEST(LinearRefusals, WhatItsOperatorsCannotDo) {
   run_as_threads(1,
