@@ -15,6 +15,7 @@
 #include "cli/bench/consent.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
+#include "cli/launch/words.h"
 #include "cli/output_files.h"
 #include "cli/speech.h"
 #include "cli/tune/options.h"
@@ -85,9 +86,18 @@ class Tuning {
       check_writable(options_.files);
     }
     for (PlanKey key : options_.problems) {
+      check_hosts(key);
       key.world = comm_.world();
       check_memory(key, options_.effort.plans + 1);  // serial too
     }
+  }
+
+  // What is measured on one host would be kept as a plan of several, or the other way round.
+  void check_hosts(const PlanKey& key) const {
+    const int hosts = comm_.state().hosts();
+    PLAIT_CHECK(options_.from.empty() || key.hosts == hosts, "--from ", options_.from,
+                " is of ranks on ", show_count(key.hosts, "host"), ", and these are on ", hosts,
+                ": start plait tune where they are");
   }
 
   // Adds nothing, but says what would be in the way.

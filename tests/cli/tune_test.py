@@ -212,6 +212,15 @@ class TuneTest(TuneCase):
         self.assert_says(self.plait("tune", "--from", timeline), 2,
                          f"plait tune: --from {timeline} has no operator but matmul, which has one plan")
 
+    def test_a_timeline_of_other_hosts_is_not_measured_on_these(self):
+        self.give_profile()
+        timeline = self.folder / "trace.json"
+        call = "call op=all_gather_matmul m=32 n=64 k=64 ranks=2 threads=1 hosts=2 transport=threads"
+        timeline.write_text(json.dumps({"traceEvents": [{"pid": rank, "name": call} for rank in (0, 1)]}))
+        self.assert_says(self.plait("tune", "--from", timeline), 2,
+                         f"plait tune: --from {timeline} is of ranks on 2 hosts, and these are on 1: start plait tune "
+                         "where they are")
+
     def test_calls_of_a_timeline_are_paired_before_they_are_compared(self):
         self.give_profile()
         timeline = self.folder / "trace.json"

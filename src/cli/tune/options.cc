@@ -267,6 +267,7 @@ TuneOptions understand(const Wishes& wishes) {
   const std::string seconds = wishes.seconds.empty() ? "2" : wishes.seconds;
   TuneOptions options = {.threads = settings.threads,
                          .transport = wishes.transport,
+                         .from = wishes.from,
                          .effort = {.each = read_effort("", seconds).each},
                          .cache = wishes.cache.empty() ? settings.plan_cache : wishes.cache,
                          .files = {.json = wishes.json},

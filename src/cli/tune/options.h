@@ -17,6 +17,7 @@ struct TuneOptions {
   int ranks = 2;
   int threads = 0;  // of each rank; 0: its share of the cores
   std::string transport = {};
+  std::string from = {};  // the timeline that has the problems
   tune::TuneEffort effort = {};
   std::string cache = {};
   OutputFiles files = {};     // only --json
