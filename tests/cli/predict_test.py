@@ -56,6 +56,13 @@ class PredictTest(CommandTest):
                       "between every two ranks", "speed-up"):
             self.assertIn(words, text)
 
+    def test_what_has_no_partial_sums_travels_as_x_is(self):
+        sums = ("matmul-all-reduce", "matmul-reduce-scatter")
+        for op in OPERATORS:
+            wire = "f32" if op in sums else "f16"
+            self.assertIn(f" x=f16 weight=f16 out=f16 wire={wire}\n",
+                          self.predict(op, *self.SIZE, "--dtype", "f16", "--schedule", "serial"), op)
+
     def test_a_slower_network_takes_longer(self):
         times = [self.json("matmul-reduce-scatter", *self.SIZE, "--link", link)["schedules"][0]["predicted_ms"]
                  for link in ("nvlink4", "pcie5", "100gbit", "1gbit,5us")]

@@ -6,6 +6,7 @@
 
 #include "cli/bench/table.h"
 #include "cli/launch/words.h"
+#include "ops/shapes.h"
 
 namespace plait::cli {
 namespace {
@@ -13,6 +14,11 @@ namespace {
 constexpr double kNextToNothing = 0.02;  // of the serial time
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
+
+// What has no partial sums travels as x is, whatever was asked for.
+Dtype wire_of(const predict::Problem& problem) {
+  return ops::wire_of(problem.op, problem.x, problem.wire);
+}
 
 }  // namespace
 
@@ -45,7 +51,7 @@ std::string show_text(const OpPredictOptions& options, const OpPrediction& predi
       "{}\n\n{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\nproduct alone {}, collective "
       "alone {}, ideal {}\n\n",
       kItIsAPrediction, name(problem.op), size.m, size.n, size.k, name(problem.x), options.weight,
-      name(problem.out), name(problem.wire), show_assumptions(options.machine),
+      name(problem.out), name(wire_of(problem)), show_assumptions(options.machine),
       show_time(prediction.product), show_time(prediction.collective),
       show_time(prediction.ideal()));
   Table table({"plan", "predicted", "speed-up", "efficiency"}, /*left=*/1);
