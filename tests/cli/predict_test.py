@@ -12,8 +12,8 @@ from command import CommandTest
 OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
              "reduce-scatter-matmul", "all-reduce-matmul"]
 FUSED = ["matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"]
-KEYS = ["prediction", "op", "m", "n", "k", "ranks", "dtype", "weight", "device", "t_gemm_ms", "t_comm_ms", "ideal_ms",
-        "schedules", "assumptions"]
+KEYS = ["prediction", "op", "m", "n", "k", "ranks", "dtype", "weight", "out", "wire", "device", "t_gemm_ms",
+        "t_comm_ms", "ideal_ms", "schedules", "assumptions"]
 
 
 class PredictTest(CommandTest):
@@ -62,6 +62,8 @@ class PredictTest(CommandTest):
             wire = "f32" if op in sums else "f16"
             self.assertIn(f" x=f16 weight=f16 out=f16 wire={wire}\n",
                           self.predict(op, *self.SIZE, "--dtype", "f16", "--schedule", "serial"), op)
+            found = self.json(op, *self.SIZE, "--dtype", "f16", "--out", "f32", "--schedule", "serial")
+            self.assertEqual((found["out"], found["wire"]), ("f32", wire), op)
 
     def test_a_slower_network_takes_longer(self):
         times = [self.json("matmul-reduce-scatter", *self.SIZE, "--link", link)["schedules"][0]["predicted_ms"]

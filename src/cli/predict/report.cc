@@ -83,6 +83,8 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPredic
           {"ranks", options.machine.ranks},
           {"dtype", name(options.problem.x)},
           {"weight", options.weight},
+          {"out", name(options.problem.out)},
+          {"wire", name(wire_of(options.problem))},
           {"device", options.machine.device.name},
           {"t_gemm_ms", ms(prediction.product)},
           {"t_comm_ms", ms(prediction.collective)},
