@@ -8,8 +8,11 @@ from pathlib import Path
 
 from command import CommandTest
 
-KEYS = ["model", "layers", "scale", "tp", "seq", "dtype", "link", "comm_share", "amdahl_gain_percent", "schedules",
-        "machine"]
+USUAL = {"batch": 1, "grad": "f32", "wire": "f32", "sequence_parallel": True, "keep_gathered": False,
+         "column_backward": False, "stand_in": 0, "stand_in_ms": 0, "transport": "shm"}
+KEYS = ["model", "layers", "scale", "tp", "seq", "batch", "dtype", "grad", "wire", "sequence_parallel",
+        "keep_gathered", "column_backward", "stand_in", "stand_in_ms", "transport", "threads", "link", "comm_share",
+        "amdahl_gain_percent", "schedules", "machine"]
 NO_LINK = "plait bench: no link was found that makes communication a share of"
 SCHEDULE_KEYS = ["name", "step_ms", "gain_percent", "exposed_comm_ms", "tokens_per_s", "peak_bytes", "bits_equal"]
 
@@ -35,7 +38,7 @@ class StepTest(CommandTest):
             self.assertTrue(one["bits_equal"], one)
             self.assertAlmostEqual(one["gain_percent"], 100 * (serial / one["step_ms"] - 1))
             self.assertAlmostEqual(one["exposed_comm_ms"], one["step_ms"] - products)
-            self.assertAlmostEqual(one["tokens_per_s"] * one["step_ms"], found["seq"] * 1000)
+            self.assertAlmostEqual(one["tokens_per_s"] * one["step_ms"], found["seq"] * found["batch"] * 1000)
             self.assertGreater(one["peak_bytes"], 0)
         return found
 
@@ -48,10 +51,21 @@ class StepTest(CommandTest):
                                  ["serial", "pipelined parts=4", "pipelined parts=8", "fused"])
 
     def test_ways_of_a_step(self):
-        for words in (["--no-sequence-parallel"], ["--keep-gathered"], ["--column-backward"],
-                      ["--grad", "bf16", "--wire", "bf16"], ["--layers", 2, "--stand-in", 0.5]):
+        for words, said in (([], {}),
+                            (["--no-sequence-parallel"], {"sequence_parallel": False}),
+                            (["--keep-gathered"], {"keep_gathered": True}),
+                            (["--column-backward"], {"column_backward": True}),
+                            (["--grad", "bf16", "--wire", "f16"], {"grad": "bf16", "wire": "f16"}),
+                            (["--batch", 3, "--transport", "threads"], {"batch": 3, "transport": "threads"})):
             with self.subTest(words):
-                self.json("model", "bloom-7b", *self.SMALL, *words, "--link", "1gbit,20us", "--plan", "fused")
+                found = self.json("model", "bloom-7b", *self.SMALL, *words, "--threads", 2, "--link", "1gbit,20us",
+                                  "--plan", "fused")
+                self.assertEqual({key: found[key] for key in ("threads", *USUAL)}, {"threads": 2, **USUAL, **said})
+        found = self.json("model", "bloom-7b", *self.SMALL, "--layers", 2, "--stand-in", 0.5, "--plan", "fused")
+        self.assertEqual((found["layers"], found["stand_in"]), (2, 0.5))
+        # It is part of what the products alone take.
+        products = found["schedules"][0]["step_ms"] * (1 - found["comm_share"])
+        self.assertTrue(0 < found["stand_in_ms"] < products, found)
 
     def test_a_link_by_its_share(self):
         def rate(share):
@@ -77,6 +91,10 @@ class StepTest(CommandTest):
                        "--plan", "fused")
             self.assertIn("llama2-7b, 1 of 32 layers, widths x 0.03125, 50 tokens, bf16", page.read_text())
             self.assertTrue("product: weight gradient" in page.read_text())
+            self.bench("model", "llama2-7b", *self.SMALL, "--html", page, "--plan", "fused", "--batch", 2,
+                       "--wire", "bf16", "--no-sequence-parallel", "--stand-in", 0.5)
+            self.assertIn("100 tokens in 2 sequences, bf16, wire bf16, not sequence parallel, stand-in 0.5",
+                          page.read_text())
             self.assertIn("<svg", picture.read_text())
             names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
             self.assertLessEqual({"serial", "fused", "weight gradient"}, names)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/parallel.h"
 #include "base/processor.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
@@ -17,6 +18,34 @@ double percent(double fraction) { return 100 * fraction; }
 
 double tokens_per_second(const StepOptions& options, const StepTimes& one) {
   return static_cast<double>(options.tokens) / one.times.median * 1e9;
+}
+
+std::int64_t batch(const StepOptions& options) {
+  return options.sequence > 0 ? options.tokens / options.sequence : 1;
+}
+
+// Of a step: after each of its layers, forward and backward.
+double pauses(const StepOptions& options, const StepMeasurement& result) {
+  const auto layers = static_cast<double>(options.linears.size()) * options.layers;
+  return 2 * layers * static_cast<double>(result.pause);
+}
+
+std::string show_tokens(const StepOptions& options) {
+  const std::string text = fmt::format("{} tokens", options.tokens);
+  return batch(options) > 1 ? fmt::format("{} in {} sequences", text, batch(options)) : text;
+}
+
+// What was asked for that is not as usual, each behind a comma.
+std::string show_ways(const StepOptions& options) {
+  std::string text;
+  if (options.wire != Dtype::f32) text += fmt::format(", wire {}", name(options.wire));
+  if (options.grad_weight != Dtype::f32)
+    text += fmt::format(", gradients {}", name(options.grad_weight));
+  if (!options.sequence_parallel) text += ", not sequence parallel";
+  if (options.keep_gathered) text += ", what is gathered kept";
+  if (options.column_backward) text += ", column layers' backward in an operator";
+  if (options.stand_in > 0) text += fmt::format(", stand-in {:g}", options.stand_in);
+  return text;
 }
 
 std::string show_layers(const StepOptions& options) {
@@ -48,7 +77,8 @@ std::string show_best(const StepMeasurement& result) {
 }  // namespace
 
 std::string show_step(const StepOptions& options) {
-  const std::string what = fmt::format("{} tokens, {}", options.tokens, name(options.dtype));
+  const std::string what =
+      fmt::format("{}, {}{}", show_tokens(options), name(options.dtype), show_ways(options));
   if (options.model.empty()) {
     const LinearLayer& layer = options.linears.front();
     return fmt::format("{} layer, {} inputs, {} outputs, {}", name(layer.kind), layer.in, layer.out,
@@ -73,8 +103,7 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
       "at best {:.1f} % can be gained\n\n",
       show_time(result.products.median),
       result.pause > 0 ? fmt::format(" with {} in place of attention and norms",
-                                     show_time(options.stand_in / (1 + options.stand_in) *
-                                               result.products.median))
+                                     show_time(pauses(options, result)))
                        : "",
       show_time(result.serial()), percent(std::max(result.comm_share(), 0.0)),
       percent(std::max(result.amdahl_gain(), 0.0)));
@@ -113,7 +142,17 @@ nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasureme
           {"scale", options.scale},
           {"tp", result.ranks},
           {"seq", options.sequence > 0 ? options.sequence : options.tokens},
+          {"batch", batch(options)},
           {"dtype", name(options.dtype)},
+          {"grad", name(options.grad_weight)},
+          {"wire", name(options.wire)},
+          {"sequence_parallel", options.sequence_parallel},
+          {"keep_gathered", options.keep_gathered},
+          {"column_backward", options.column_backward},
+          {"stand_in", options.stand_in},
+          {"stand_in_ms", pauses(options, result) * 1e-6},
+          {"transport", result.transport},
+          {"threads", base::thread_count(options.threads)},
           {"link", result.link ? Json(describe(*result.link)) : Json()},
           {"comm_share", result.comm_share()},
           {"amdahl_gain_percent", percent(result.amdahl_gain())},
