@@ -25,22 +25,38 @@ def link_words(described: str) -> str:
     return f"{bandwidth.replace(' ', '').replace('/s', '').lower()},{latency.replace(' ', '')}"
 
 
+# What files of before say nothing of: there was no other way.
+USUAL = {"layers": 1, "batch": 1, "dtype": "bf16", "wire": "f32", "sequence_parallel": True, "keep_gathered": False,
+         "column_backward": False, "stand_in_ms": 0}
+
+
 def products_ms(measured: dict) -> float:
-    return measured["schedules"][0]["step_ms"] * (1 - measured["comm_share"])
+    return measured["schedules"][0]["step_ms"] * (1 - measured["comm_share"]) - measured["stand_in_ms"]
+
+
+def ways(measured: dict) -> list[str]:
+    """The options of plait predict for what was asked for."""
+    return [*["--whole-rows"] * (not measured["sequence_parallel"]), *["--keep-gathered"] * measured["keep_gathered"],
+            *["--column-backward"] * measured["column_backward"]]
 
 
 def compare(measured: dict, predict, memory: float) -> list[dict]:
     """`predict` is given a rate, and what else a machine has; it returns what plait predict writes."""
-    words = ["--tp", measured["tp"], "--tokens", measured["seq"], "--wire", "f32", "--device", "cpu",
-             "--wiring", "pairs", "--memory", memory * 1e-9, "--link", link_words(measured["link"]),
+    measured = {**USUAL, **measured}
+    if measured["dtype"] != "bf16":
+        sys.exit(f"steps.py: {measured['model']} was measured in {measured['dtype']}, and plait predict is of bf16")
+    tokens = measured["seq"] * measured["batch"]
+    words = ["--tp", measured["tp"], "--tokens", tokens, "--wire", measured["wire"], *ways(measured),
+             "--device", "cpu", "--wiring", "pairs", "--memory", memory * 1e-9, "--link", link_words(measured["link"]),
              "--plan", ";".join(plan["name"] for plan in measured["schedules"][1:])]
     layers = predict(1, words)["plans"][0]["layers"]
-    rate = flops(layers, measured["seq"], measured["tp"]) / (products_ms(measured) * 1e-3)
+    rate = measured["layers"] * flops(layers, tokens, measured["tp"]) / (products_ms(measured) * 1e-3)
     plans = {plan["plan"]: plan["layers"] for plan in predict(rate * 1e-12, words)["plans"]}
     rows = []
     for plan in measured["schedules"]:
-        predicted = sum(layer["forward_ms"] + layer["backward_ms"] for layer in plans[plan["name"]])
-        rows.append({"model": measured["model"], "scale": measured["scale"], "tokens": measured["seq"],
+        block = sum(layer["forward_ms"] + layer["backward_ms"] for layer in plans[plan["name"]])
+        predicted = measured["layers"] * block + measured["stand_in_ms"]
+        rows.append({"model": measured["model"], "scale": measured["scale"], "tokens": tokens,
                      "comm_share": measured["comm_share"], "rate_flops": rate, "plan": plan["name"],
                      "measured_ms": plan["step_ms"], "predicted_ms": predicted,
                      "error": predicted / plan["step_ms"] - 1})

@@ -11,6 +11,8 @@ import report
 import steps
 
 BUILD = Path(os.environ["PLAIT_BUILD"])
+MEASURED = {"model": "a", "scale": 0.5, "tp": 2, "seq": 8, "link": "emulated link, 0.78 Gbit/s, 5.0 us",
+            "comm_share": 0.2, "schedules": [{"name": "serial", "step_ms": 10}, {"name": "fused", "step_ms": 8}]}
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "predict"
 
 
@@ -49,9 +51,30 @@ class ProgramsTest(unittest.TestCase):
                 ["a, widths x 0.5, 8 tokens", "serial", "12 %", "100.0 ms", "95.0 ms", "-5.0 %"]])
 
     def test_a_step_is_predicted_of_the_rate_of_its_products(self):
-        measured = {"model": "a", "scale": 0.5, "tp": 2, "seq": 8, "link": "emulated link, 0.78 Gbit/s, 5.0 us",
-                    "comm_share": 0.2,
-                    "schedules": [{"name": "serial", "step_ms": 10}, {"name": "fused", "step_ms": 8}]}
+        rows, rate, words = self.compare(MEASURED)
+        # 6 x 8 x 100 x 1000 / 2 operations of a rank, in 8 ms.
+        self.assertAlmostEqual(rate, 0.0003)
+        self.assertEqual(words[words.index("--link") + 1], "0.78gbit,5.0us")
+        self.assertEqual(words[words.index("--memory") + 1], 5)
+        self.assertEqual([(row["plan"], row["predicted_ms"]) for row in rows], [("serial", 9), ("fused", 9)])
+        self.assertAlmostEqual(rows[0]["error"], -0.1)
+        # What a file of before doesn't say is as it always was.
+        self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("f32", 8))
+        self.assertFalse({"--whole-rows", "--keep-gathered", "--column-backward"} & set(words))
+
+    def test_a_step_is_predicted_as_it_was_measured(self):
+        rows, rate, words = self.compare({**MEASURED, "layers": 2, "batch": 3, "wire": "bf16", "column_backward": True,
+                                          "sequence_parallel": False, "keep_gathered": False, "stand_in_ms": 2})
+        # Of two blocks and three times as many tokens, in 6 ms: for 2 of the 8 nothing is multiplied.
+        self.assertAlmostEqual(rate, 0.0003 * 2 * 3 * 8 / 6)
+        self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("bf16", 24))
+        self.assertLessEqual({"--whole-rows", "--column-backward"}, set(words))
+        self.assertEqual([(row["tokens"], row["predicted_ms"]) for row in rows], [(24, 20), (24, 20)])
+        with self.assertRaisesRegex(SystemExit, "a was measured in f32, and plait predict is of bf16"):
+            self.compare({**MEASURED, "dtype": "f32"})
+
+    def compare(self, measured):
+        """The rows, and what plait predict was asked at last."""
         asked = []
 
         def predict(rate, words):
@@ -59,13 +82,7 @@ class ProgramsTest(unittest.TestCase):
             layers = [{"in": 100, "out": 1000, "forward_ms": 3, "backward_ms": 6}]
             return {"plans": [{"plan": plan, "layers": layers} for plan in ("serial", "fused")]}
         rows = steps.compare(measured, predict, 5e9)
-        (rate, words) = asked[-1]
-        # 6 x 8 x 100 x 1000 / 2 operations of a rank, in 8 ms.
-        self.assertAlmostEqual(rate, 0.0003)
-        self.assertEqual(words[words.index("--link") + 1], "0.78gbit,5.0us")
-        self.assertEqual(words[words.index("--memory") + 1], 5)
-        self.assertEqual([(row["plan"], row["predicted_ms"]) for row in rows], [("serial", 9), ("fused", 9)])
-        self.assertAlmostEqual(rows[0]["error"], -0.1)
+        return rows, *asked[-1]
 
 
 if __name__ == "__main__":
