@@ -5,14 +5,12 @@
     bench/model/report.py --update docs/performance.md build/bench/model_*.json
 """
 
-import datetime
-import json
-import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import page  # noqa: E402, beside this folder
+import conditions  # noqa: E402, beside this folder
+import page  # noqa: E402
 
 BEGIN = "<!-- begin: bench/model/report.py -->"
 END = "<!-- end: bench/model/report.py -->"
@@ -43,14 +41,15 @@ class Results:
     """Files are called model_MODEL_SHARE.json."""
 
     def __init__(self, files: list[Path]):
-        self.steps = [{**json.loads(file.read_text(encoding="utf-8")), "wanted": float(file.stem.rpartition("_")[2])}
-                      for file in files]
+        self.steps = [{**one, "wanted": float(file.stem.rpartition("_")[2])}
+                      for file in files for one in conditions.read(file)]
 
     def conditions(self) -> str:
         first = self.steps[0]
-        return (f"{datetime.date.today()}: {first['machine']}, {first['tp']} ranks, `./do bench model`; "
-                f"{first['layers']} block, {first['seq']} tokens, {first['dtype']}. Links are emulated. "
-                f"Load at the end {os.getloadavg()[0]:.1f}: {first['tp']} is the benchmark's own.")
+        ranks = conditions.agreed("numbers of ranks", (one["tp"] for one in self.steps))
+        tokens = first["seq"] * first.get("batch", 1)
+        return (f"{conditions.where(self.steps)}, {ranks} ranks, `./do bench model`; {first['layers']} block, {tokens} "
+                f"tokens, {first['dtype']}. Links are emulated.{conditions.load(self.steps, ranks)}")
 
     def bars(self) -> list[list[str]]:
         rows = []

@@ -53,8 +53,10 @@ mkdir -p "$results"
 for model in ${models//,/ }; do
   for share in ${shares//,/ }; do
     printf '%s, emulated link, share %s\n' "$model" "$share"
+    file=$results/model_${model}_$share.json
     "$build/src/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
-      --scale "$(scale_of "$model")" --seq "$seq" --json "$results/model_${model}_$share.json" >/dev/null
+      --scale "$(scale_of "$model")" --seq "$seq" --json "$file" >/dev/null
+    python3 -B bench/conditions.py "$file"
   done
 done
 python3 bench/model/report.py "$results"/model_*.json

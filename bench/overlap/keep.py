@@ -10,20 +10,13 @@ files of their own, SECTION_KIND_again.json, which take the place of what the ot
 import argparse
 import datetime
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from conditions import commit, processor  # noqa: E402, beside this folder
+
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "figures" / "overlap"
-
-
-def processor() -> str:
-    """With family and model: a virtual machine's name says too little."""
-    found = {}
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition(":")
-        found.setdefault(key.strip(), value.strip())
-    return f"{found.get('model name', 'unknown')} (family {found.get('cpu family')}, model {found.get('model')})"
 
 
 def read(files: list[Path]) -> dict[tuple[str, str], list[dict]]:
@@ -63,15 +56,6 @@ def keep_again(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: 
         again = [row for row in older if problem(row) not in new] + [{**row, **conditions(effort)} for row in rows]
         file.write_text(json.dumps({"section": section, "kind": kind, "again": again}, indent=1) + "\n",
                         encoding="utf-8")
-
-
-def commit() -> dict:
-    """Which plait it was; of sources without git nothing is known."""
-    words = ["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"]
-    try:
-        return {"commit": subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()}
-    except (OSError, subprocess.CalledProcessError):
-        return {}
 
 
 def conditions(effort: str) -> dict:

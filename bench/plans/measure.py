@@ -9,6 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import conditions  # noqa: E402, beside this folder
+
 PLAIT = os.environ["PLAIT_COMMAND"]
 RESULTS = Path(os.environ["RESULTS"])
 SHAPES = Path(__file__).resolve().parents[1] / "overlap/shapes.txt"
@@ -65,7 +68,8 @@ def measure(operator: str, shape: tuple[int, int, int], ratio: float, seconds: f
     found = json.loads(plait("bench", operator, *size, *over, "--plan", ";".join(plans), "--seconds", seconds / 4,
                              "--json", "-"))
     predicted = {one["plan"]: one["predicted_ns"] * 1e-6 for one in chosen["plans"]}
-    return {**found, "ratio": ratio, "model": model, "tuned": problem["plan"], "predicted_ms": predicted}
+    return {**found, "ratio": ratio, "model": model, "tuned": problem["plan"], "predicted_ms": predicted,
+            "conditions": conditions.now()}
 
 
 def read_shapes(path: Path) -> list[tuple[int, int, int]]:

@@ -5,16 +5,14 @@
     bench/plans/report.py --update docs/performance.md build/bench/plans_*.json
 """
 
-import datetime
-import json
 import math
-import os
 import statistics
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import page  # noqa: E402, beside this folder
+import conditions  # noqa: E402, beside this folder
+import page  # noqa: E402
 
 BEGIN = "<!-- begin: bench/plans/report.py -->"
 END = "<!-- end: bench/plans/report.py -->"
@@ -52,13 +50,13 @@ def scatter(one: dict) -> float:
 
 class Results:
     def __init__(self, files: list[Path]):
-        self.all = [one for file in files for one in json.loads(file.read_text(encoding="utf-8"))]
+        self.all = [one for file in files for one in conditions.read(file)]
 
     def conditions(self) -> str:
-        first = self.all[0]
-        return (f"{datetime.date.today()}: {first['machine']}, {first['ranks']} ranks over {first['transport']}, "
-                f"`./do bench plans`. Links are emulated. Load at the end {os.getloadavg()[0]:.1f}: {first['ranks']} "
-                "is the benchmark's own.")
+        ranks = conditions.agreed("numbers of ranks", (one["ranks"] for one in self.all))
+        transport = conditions.agreed("transports", (one["transport"] for one in self.all))
+        return (f"{conditions.where(self.all)}, {ranks} ranks over {transport}, `./do bench plans`. Links are "
+                f"emulated.{conditions.load(self.all, ranks)}")
 
     def bars(self) -> list[list[str]]:
         rows = []

@@ -5,14 +5,14 @@
     bench/predict/report.py --update docs/performance.md build/predict/*.json
 """
 
-import datetime
 import json
 import statistics
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import page  # noqa: E402, beside this folder
+import conditions  # noqa: E402, beside this folder
+import page  # noqa: E402
 
 BEGIN = "<!-- begin: bench/predict/report.py -->"
 END = "<!-- end: bench/predict/report.py -->"
@@ -28,18 +28,17 @@ class Results:
     """measured_*.json and model_*.json are what was measured; predicted.json and step_*.json what was predicted."""
 
     def __init__(self, files: list[Path]):
-        measured = [file for file in files if file.name.startswith("measured_")]
-        first = json.loads(measured[0].read_text(encoding="utf-8"))
-        self.machine = (first[0] if isinstance(first, list) else first)["machine"]
+        self.measured = [row for file in files if file.name.startswith(("measured_", "model_"))
+                         for row in conditions.read(file)]
         predicted = next(file for file in files if file.name == "predicted.json")
         self.rows = json.loads(predicted.read_text(encoding="utf-8"))
         self.steps = [row for file in files if file.name.startswith("step_")
                       for row in json.loads(file.read_text(encoding="utf-8"))]
 
     def conditions(self) -> str:
-        where = f"{self.machine}, {self.rows[0]['ranks']} ranks"
-        return (f"{datetime.date.today()}: {where}, `./do bench predict`; links are emulated. *Off* is how much more "
-                "was predicted than measured.")
+        ranks = conditions.agreed("numbers of ranks", (row["ranks"] for row in self.rows))
+        return (f"{conditions.where(self.measured)}, {ranks} ranks, `./do bench predict`; links are emulated. *Off* is "
+                f"how much more was predicted than measured.{conditions.load(self.measured, ranks)}")
 
     def within(self, rows: list[dict]) -> int:
         return sum(error <= BAR for error in off(rows))

@@ -40,15 +40,19 @@ sizes=(--m "1024,512,256" --n "2048,4096,8192" --k 2048)
 mkdir -p "$results"
 for operator in "${operators[@]}"; do
   for ratio in 0.5 1 2; do
+    file=$results/measured_$operator-$ratio.json
     "$build/src/cli/plait" bench "$operator" "${sizes[@]}" --link "ratio=$ratio" --parts 4,8 --seconds "$seconds" \
-      --json "$results/measured_$operator-$ratio.json" >/dev/null
+      --json "$file" >/dev/null
+    python3 -B bench/conditions.py "$file"
   done
 done
 # Both of a hidden width of 2048.
 for model in "${models[@]}"; do
   if [[ $model == llama2-70b ]]; then scale=0.25; else scale=0.5; fi
+  file=$results/model_$model.json
   "$build/src/cli/plait" bench model "$model" --scale "$scale" --link share=0.12 --seconds "$seconds" \
-    --json "$results/model_$model.json" >/dev/null
+    --json "$file" >/dev/null
+  python3 -B bench/conditions.py "$file"
 done
 "$build/src/cli/plait" predict --measured "$(printf '%s\n' "$results"/measured_*.json | paste -sd,)" \
   --json "$results/predicted.json"

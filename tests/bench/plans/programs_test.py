@@ -42,6 +42,7 @@ class ProgramsTest(unittest.TestCase):
                 self.assertEqual([one["ratio"] for one in found], [0, 1])
                 self.assertEqual([one["link"] is None for one in found], [True, False])
                 for one in found:
+                    self.assertLessEqual({"date", "processor", "load"}, set(one["conditions"]))
                     plans = {s["plan"] for s in one["schedules"]}
                     self.assertTrue({one["model"], one["tuned"], "serial", "pipelined parts=8"} <= plans)
                     self.assertTrue(all(s["bits_equal"] for s in one["schedules"]))

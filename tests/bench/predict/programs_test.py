@@ -39,7 +39,15 @@ class ProgramsTest(unittest.TestCase):
             self.assertEqual(results.tables()[1][2], [
                 ["matmul_all_reduce", "serial", "1", "1", "2.0 %", "+2.0 %"],
                 ["matmul_all_reduce", "fused", "2", "1", "20.0 %", "-30.0 %"]])
-            self.assertIn("a machine, 2 ranks", results.conditions())
+            os.utime(measured, (0, 86400 * (365.25 * 40 + 0.5)))  # the first of January 2010
+            self.assertTrue(report.Results([measured, predicted]).conditions().startswith(
+                "2010-01-01: a machine, 2 ranks, "))
+            model = Path(folder) / "model_a.json"
+            model.write_text(json.dumps({"machine": "a machine", "conditions": {"date": "2026-11-22"}}))
+            self.assertIn("2010-01-01 to 2026-11-22: ", report.Results([measured, predicted, model]).conditions())
+            model.write_text(json.dumps({"machine": "another"}))
+            with self.assertRaisesRegex(SystemExit, "^these files are of different machines: a machine and another$"):
+                report.Results([measured, predicted, model]).conditions()
             step = Path(folder) / "step_a.json"
             step.write_text(json.dumps([
                 {"model": "a", "scale": 0.5, "tokens": 8, "comm_share": 0.12, "plan": "serial", "measured_ms": 100,
