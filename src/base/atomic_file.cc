@@ -59,7 +59,8 @@ AtomicFile::~AtomicFile() {
 void check_writable(const std::string& path) {
   // What is no regular file may have a reader, who would take being opened for the end.
   if (!exists_but_not_as_a_file(path)) {
-    const AtomicFile probe(path);
+    AtomicFile probe(path);
+    probe.append("\n");  // which a full disk, or a limit on files, may refuse
     return;
   }
   if (::access(path.c_str(), W_OK) != 0) fail_errno(sentence("cannot write ", path));

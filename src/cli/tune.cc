@@ -82,7 +82,11 @@ class Tuning {
   // Before anybody takes memory, or time.
   void check() const {
     if (comm_.rank() == 0) {
-      check_cache();
+      if (options_.profile_only) {
+        check_place(profile_path(options_.cache));
+      } else {
+        check_cache();
+      }
       check_writable(options_.files);
     }
     for (PlanKey key : options_.problems) {
@@ -100,12 +104,12 @@ class Tuning {
                 ": start plait tune where they are");
   }
 
-  // Adds nothing, but says what would be in the way.
+  // Says what would be in the way, and leaves nothing behind: nobody knows yet that it may run.
   void check_cache() const try {
-    save_cache(options_.cache, PlanCache(found_.machine()));
+    load_cache(options_.cache, found_.machine());
+    check_place(options_.cache);
   } catch (const Error& error) {
     if (error.code() != Code::invalid_argument) throw;
-    if (options_.profile_only) return;  // which is another file
     base::fail(error.code(), error.what(), "; delete it, or name another one: --cache FILE");
   }
 

@@ -65,8 +65,11 @@ std::optional<std::string> read_text(const std::string& path);
 // The file appears complete or not at all; its folders are made.
 void write_text(const std::string& path, std::string_view text);
 
+// Throws where write_text() would; leaves nothing behind, and no folder.
+void check_place(const std::string& path);
+
 // Error{invalid_argument} names the file where it is of another machine, or can't be read; nullopt:
-// there is none.
+// there is none, or no entry in it.
 std::optional<PlanCache> load_cache(const std::string& path, const std::string& machine);
 
 std::optional<MachineProfile> load_profile(const std::string& path, const std::string& machine);

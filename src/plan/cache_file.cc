@@ -1,6 +1,7 @@
 // Where the plans that were measured are kept.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -31,12 +32,28 @@ fs::path folder_of(const std::string& path) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
+void refuse_folder(const fs::path& folder, const std::error_code& failure) {
+  if (failure)
+    base::fail(Code::system, "cannot make the folder ", folder.string(), ": ", failure.message());
+}
+
 void make_folder(const std::string& path) {
   std::error_code failure;
   fs::create_directories(folder_of(path), failure);
-  if (failure)
-    base::fail(Code::system, "cannot make the folder ", folder_of(path).string(), ": ",
-               failure.message());
+  refuse_folder(folder_of(path), failure);
+}
+
+// Whether it could be made: in the first folder above it that is there.
+void check_folder(const fs::path& folder) {
+  std::error_code failure;
+  fs::path above = fs::absolute(folder);
+  while (!fs::exists(above, failure) && !failure && above.has_relative_path())
+    above = above.parent_path();
+  if (!failure && !fs::is_directory(above, failure))
+    failure = std::make_error_code(std::errc::not_a_directory);
+  if (!failure && ::access(above.c_str(), W_OK | X_OK) != 0)
+    failure = std::error_code(errno, std::generic_category());
+  refuse_folder(folder, failure);
 }
 
 // One writer at a time; it ends with the descriptor.
@@ -87,12 +104,20 @@ void write_text(const std::string& path, std::string_view text) {
   file.commit();
 }
 
+void check_place(const std::string& path) {
+  std::error_code none;
+  if (!fs::is_directory(folder_of(path), none)) return check_folder(folder_of(path));
+  base::check_writable(path);
+}
+
 std::optional<PlanCache> load_cache(const std::string& path, const std::string& machine) {
-  return load<PlanCache>(path, [&](const std::string& text) {
-    PlanCache cache = PlanCache::parse(text);
-    check_machine(cache.machine(), machine);
-    return cache;
+  auto cache = load<PlanCache>(path, [&](const std::string& text) {
+    PlanCache there = PlanCache::parse(text);
+    check_machine(there.machine(), machine);
+    return there;
   });
+  if (cache && cache->entries().empty()) cache.reset();
+  return cache;
 }
 
 std::optional<MachineProfile> load_profile(const std::string& path, const std::string& machine) {

@@ -453,6 +453,24 @@ class TuneTest(TuneCase):
     def test_nothing_yet(self):
         self.assertEqual(self.tune("--show"), f"There are no plans in {self.cache} yet.\n")
 
+    def test_a_cache_without_plans_is_none(self):
+        machine = self.give_profile()
+        self.cache.write_text(f"{HEAD}machine {machine}\n")
+        self.assertTrue(self.tune("--show").startswith(f"There are no plans in {self.cache} yet.\n"))
+        self.assertEqual(json.loads(self.tune("--show", "--json", "-"))["problems"], [])
+        self.tune(*SMALL, "--transport", "threads", "--missing")
+        self.assertEqual(len(self.entries()), 1)
+
+    def test_what_is_refused_leaves_nothing_behind(self):
+        whole = ("--m", 1 << 20, "--n", 1 << 20, "--k", 1 << 20)
+        result = self.plait("tune", *whole, "--transport", "threads")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("m=1048576 n=1048576 k=1048576 may take ", result.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        for words in ([*SMALL], ["--profile"]):
+            self.assert_says(self.plait("tune", *words, "--transport", "threads", "--cache", "/dev/null/sub/plans"), 1,
+                             "plait tune: cannot make the folder /dev/null/sub: Not a directory")
+
 
 class WhyTest(TuneCase):
     WHY = "op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=1gbit,5us threads=1"

@@ -128,6 +128,26 @@ TEST(CacheFiles, AreMadeWithTheirFoldersAndAddedTo) {
   EXPECT_EQ(read->find(problem(16)), example().find(problem(16)));
 }
 
+// A program beside which another has one has none either, and takes that one.
+TEST(CacheFiles, WithoutAnEntryAreNone) {
+  const Folder folder;
+  save_cache(folder / "plans", PlanCache("a machine"));
+  EXPECT_EQ(load_cache(folder / "plans", "a machine"), std::nullopt);
+  EXPECT_THROW(load_cache(folder / "plans", "another"), Error);
+}
+
+TEST(CacheFiles, AreNotMadeToFindOutWhetherTheyCanBe) {
+  const Folder folder;
+  check_place(folder / "plans");
+  check_place(folder / "some/where/plans");
+  EXPECT_TRUE(std::filesystem::is_empty(std::string(folder / ".")));
+  std::ofstream(folder / "file") << "text";
+  for (const char* path : {"file/plans", "file/some/where/plans"})
+    EXPECT_THROW(check_place(folder / path), Error) << path;
+  check_place(folder / "file");
+  EXPECT_EQ(read_text(folder / "file"), "text");
+}
+
 // A program that runs for long has an old copy of what others have found out since.
 TEST(CacheFiles, KeepWhatOthersHaveWrittenOverWhatWasKnownBefore) {
   const Folder folder;
