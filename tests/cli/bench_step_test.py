@@ -119,6 +119,14 @@ class StepTest(CommandTest):
                   "threads", "--link", "share=0.5"], "--link share=0.5: one rank has nothing to communicate"),
                 (["layer"], "say which layer: column or row"),
                 (["layer", "column"], "which layer? --n and --k say how many outputs and inputs it has"),
+                (["layer", "row", "--n", "8", "--k", "8", "--keep-gathered"],
+                 "--keep-gathered is about column layers, and this is a row layer"),
+                (["layer", "row", "--n", "8", "--k", "8", "--column-backward"],
+                 "--column-backward is about column layers, and this is a row layer"),
+                (["layer", "column", "--n", "8", "--k", "8", "--keep-gathered", "--no-sequence-parallel"],
+                 "--keep-gathered keeps what --no-sequence-parallel does not gather"),
+                (["model", "bloom-7b", "--keep-gathered", "--no-sequence-parallel"],
+                 "--keep-gathered keeps what --no-sequence-parallel does not gather"),
                 (["layer", "row", "--n", "8", "--k", "8", "--json", "a", "--html", "a"],
                  "--json and --html both name a")):
             with self.subTest(words):

@@ -233,6 +233,10 @@ class PredictTest(CommandTest):
                 ((*op, "--lost", "100"), "--lost"),
                 ((*op, "--ranks", "0"), "--ranks"),
                 ((*op, "--ranks", "65", "--html", "page.html"), "a timeline is of 64 ranks at most, not of 65"),
+                (("all-gather-matmul", *self.SIZE, "--wire", "bf16"),
+                 "--wire bf16 is about partial sums, and all_gather_matmul has none"),
+                (("llama2-70b", "--whole-rows", "--keep-gathered"),
+                 "--keep-gathered keeps what --whole-rows does not gather"),
                 ((*op, "--weight", "s3"), "--weight s3 is no weight"),
                 ((*op, "--json", "a", "--html", "a"), "--json and --html both name a"),
                 (("--measured",), "--measured needs a value")):

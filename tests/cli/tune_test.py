@@ -146,9 +146,10 @@ class TuneTest(TuneCase):
         backends = [re.findall(r" backend=(\w+) ", key) for key, *_ in self.entries()]
         self.assertEqual(sorted(backends), [[], ["reference"], ["vector"]])
         self.environment["PLAIT_BACKEND"] = "abacus"
-        result = self.plait("tune", "--op", "matmul-all-reduce", *SMALL, "--transport", "threads")
-        self.assertEqual(result.returncode, 2)
-        self.assertRegex(result.stderr, r"^plait tune: there is no backend abacus; there are .*\n$")
+        for words in (["--op", "matmul-all-reduce", *SMALL], ["--profile"]):
+            result = self.plait("tune", *words, "--transport", "threads")
+            self.assertEqual(result.returncode, 2)
+            self.assertRegex(result.stderr, r"^plait tune: there is no backend abacus; there are .*\n$")
 
     def test_progress_is_told_by_one_rank(self):
         self.give_profile()
@@ -220,6 +221,35 @@ class TuneTest(TuneCase):
         self.assert_says(self.plait("tune", "--from", timeline), 2,
                          f"plait tune: --from {timeline} is of ranks on 2 hosts, and these are on 1: start plait tune "
                          "where they are")
+
+    def test_the_link_of_a_timeline(self):
+        self.give_profile()
+        timeline = self.folder / "trace.json"
+        call = "call op=all_gather_matmul m=32 n=64 k=64 ranks=2 threads=1 transport=threads"
+        effort = ("--plans", 1, "--seconds", 0.05)
+
+        def write(rest):
+            timeline.write_text(json.dumps({"traceEvents": [{"pid": rank, "name": call + rest} for rank in (0, 1)]}))
+
+        def links():
+            return [key.split()[-1] for key, *_ in self.entries()]
+
+        write(" link=10gbit,20us")
+        self.assert_says(self.plait("tune", "--from", timeline, "--link", "1gbit,5us", *effort), 2,
+                         f"plait tune: --from {timeline}: all_gather_matmul was called over an emulated link, 10 "
+                         "Gbit/s, 20 us, and --link says an emulated link, 1 Gbit/s, 5 us")
+        self.assertFalse(self.cache.exists())
+        self.tune("--from", timeline, "--link", "10gbit,20us", *effort)
+        self.assertEqual(links(), ["link=10gbit,20us"])
+        # One over shared memory alone may be tuned over any.
+        write("")
+        self.tune("--from", timeline, "--link", "1gbit,5us", *effort)
+        self.assertEqual(sorted(links()), ["link=10gbit,20us", "link=1gbit,5us"])
+
+    def test_a_wire_is_of_those_that_have_partial_sums(self):
+        self.give_profile()
+        self.tune("--op", "matmul-all-reduce,all-gather-matmul", *SMALL, "--transport", "threads", "--wire", "f16")
+        self.assertEqual([re.search(r" wire=(\w+)", key)[1] for key, *_ in self.entries()], ["bf16", "f16"])
 
     def test_calls_of_a_timeline_are_paired_before_they_are_compared(self):
         self.give_profile()
@@ -370,6 +400,10 @@ class TuneTest(TuneCase):
             (["--show", "--missing"], "--show is about no problem, and --missing is of one"),
             (["--profile", "--no-sequence-parallel"],
              "--profile is about no problem, and --no-sequence-parallel is of one"),
+            (["--profile", "--backend", "reference"],
+             "--profile measures whoever multiplies best, and --backend reference names one"),
+            (["--op", "matmul-all-gather,all-gather-matmul", *SMALL, "--wire", "bf16"],
+             "--wire bf16 is about partial sums, and there are none in --op matmul-all-gather,all-gather-matmul"),
             (["--show", "--ranks", "5"], "--show measures nothing, and --ranks 5 is about who measures"),
             (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
             (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],

@@ -123,6 +123,8 @@ StepOptions understand(const Wishes& wishes) {
   options.wire = read_dtype("--wire", wishes.wire);
   options.sequence_parallel = !wishes.all_rows;
   options.keep_gathered = wishes.keep_gathered;
+  PLAIT_CHECK(!wishes.keep_gathered || !wishes.all_rows,
+              "--keep-gathered keeps what --no-sequence-parallel does not gather");
   options.column_backward = wishes.column_backward;
   options.transport = wishes.transport;
   options.link = read_link(wishes.link);
@@ -173,6 +175,12 @@ std::optional<StepOptions> read_layer_options(Words words) {
   PLAIT_CHECK(!wishes.n.empty() && !wishes.k.empty(),
               "which layer? --n and --k say how many outputs and inputs it has");
   StepOptions step = understand(wishes);
+  if (words[0] == "row") {
+    PLAIT_CHECK(!step.keep_gathered,
+                "--keep-gathered is about column layers, and this is a row layer");
+    PLAIT_CHECK(!step.column_backward,
+                "--column-backward is about column layers, and this is a row layer");
+  }
   step.ranks = read_ranks("--ranks", wishes.ranks, wishes.transport);
   step.tokens = read_number("--m", wishes.m, 1, kLargestSize);
   step.linears = {{.name = words[0],

@@ -223,6 +223,8 @@ ModelPrediction understand(const Model& model, const Wishes& wishes) {
   constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
               ": no more than ", kMostRanks, " ranks share a layer here");
+  PLAIT_CHECK(!wishes.keeps || !wishes.whole_rows,
+              "--keep-gathered keeps what --whole-rows does not gather");
   predict::LayerProblem& layers = step.layers;
   layers.wire = read_dtype("--wire", wishes.wire);
   layers.sequence_parallel = !wishes.whole_rows;

@@ -7,6 +7,7 @@
 #include "cli/bench/op_sizes.h"
 #include "cli/options.h"
 #include "cli/values.h"
+#include "ops/shapes.h"
 #include "plait/quantized.h"
 
 namespace plait::cli {
@@ -31,7 +32,7 @@ struct Wishes {
   SizeWords size = {};
   std::string x = "bf16";
   std::string out = {};
-  std::string wire = "f32";
+  std::string wire = {};
   std::string weight = {};
   MachineWords machine = {};
   PlanWords plan = {};
@@ -84,6 +85,13 @@ double weight_bytes(const std::string& weight, Dtype x) {
   return static_cast<double>(size_of(read_dtype("--weight", weight)));
 }
 
+Dtype read_wire(Operator op, const std::string& text) {
+  if (text.empty()) return Dtype::f32;
+  PLAIT_CHECK(ops::makes_partial_sums(op), "--wire ", text, " is about partial sums, and ",
+              name(op), " has none");
+  return read_dtype("--wire", text);
+}
+
 OpPredictOptions understand(Operator op, const Wishes& wishes) {
   OpPredictOptions options;
   options.sizes = read_sizes(wishes.size);
@@ -94,7 +102,7 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
                      .k = 0,
                      .x = x,
                      .out = wishes.out.empty() ? x : read_dtype("--out", wishes.out),
-                     .wire = read_dtype("--wire", wishes.wire),
+                     .wire = read_wire(op, wishes.wire),
                      .weight_bytes = weight_bytes(wishes.weight, x)};
   options.weight = wishes.weight.empty() ? std::string(name(x)) : wishes.weight;
   options.machine = read_machine(wishes.machine, "--ranks");

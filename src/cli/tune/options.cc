@@ -177,6 +177,10 @@ std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) 
       add_problem(problems, key);
     }
   }
+  const bool sums = std::any_of(problems.begin(), problems.end(),
+                                [](const PlanKey& key) { return ops::makes_partial_sums(key.op); });
+  PLAIT_CHECK(sums || wishes.wire.empty(), "--wire ", wishes.wire,
+              " is about partial sums, and there are none in --op ", ops);
   return problems;
 }
 
@@ -287,6 +291,10 @@ TuneOptions understand(const Wishes& wishes) {
   if (options.show || options.profile_only) {
     refuse_problems(options.show ? "--show" : "--profile", wishes);
     if (options.show) refuse_ranks(wishes);
+    // Programs with another backend take the same profile.
+    PLAIT_CHECK(read_backend(wishes.backend).empty(),
+                "--profile measures whoever multiplies best, and --backend ", wishes.backend,
+                " names one");
     return options;
   }
   check_sources(wishes);

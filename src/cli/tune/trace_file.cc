@@ -91,6 +91,9 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
     PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "--from ", path,
                 ": w=", key.weight, " is no weight");
     if (!key.link) key.link = usual.link;
+    PLAIT_CHECK(!usual.link || *key.link == *usual.link, "--from ", path, ": ", name(key.op),
+                " was called over an ", describe(*key.link), ", and --link says an ",
+                describe(*usual.link));
     add_problem(problems, key);
   }
   PLAIT_CHECK(!problems.empty(), "--from ", path,
