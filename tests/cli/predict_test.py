@@ -103,7 +103,7 @@ class PredictTest(CommandTest):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 text = self.predict("--measured", measured)
                 self.assertTrue(text.startswith("Predicted, not measured"))
-                self.assertIn("of 3 within 10 %", text)
+                self.assertRegex(text, r"\n[0-3] of 3 within 10 %; median error ")
                 self.assertIn("out in x's dtype, partial sums in f32.\n", text)
                 found = self.json("--measured", measured)
                 bench = json.loads(measured.read_text())
@@ -138,6 +138,28 @@ class PredictTest(CommandTest):
                 found = self.json("--measured", file)[0]
                 self.assertAlmostEqual(found["predicted_ms"], measured["t_gemm_ms"] + comm, delta=off, msg=link)
                 self.assertAlmostEqual(found["error"], found["predicted_ms"] / 125 - 1)
+
+    def test_measurements_whose_overlap_can_be_computed(self):
+        # The one peer is sent half of the partial sums in f32 and half of the result in bf16; or the sums alone; or
+        # half of X. Over a link on which that takes less time than the product, all is hidden but one part, or chunk.
+        product, transfer = 100, 60
+        plans = {"serial": product + transfer, "pipelined parts=4": product + transfer / 4,
+                 "pipelined parts=8": product + transfer / 8, "fused chunk=64": product + transfer / 16}
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "bench.json"
+            for op, bytes_each in ("matmul_all_reduce", 4 + 2), ("matmul_reduce_scatter", 4), ("all_gather_matmul", 2):
+                gbit = 512 * 1024 * bytes_each * 8 / transfer * 1e-6
+                measured = {"op": op, "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16", "ranks": 2,
+                            "link": f"emulated link, {gbit:.6f} Gbit/s, 0.0 us", "t_gemm_ms": product,
+                            "t_comm_cpu_ms": 1}
+                for factor, near in (1, 4), (2, 0):
+                    file.write_text(json.dumps({**measured, "schedules": [
+                        {"plan": plan, "median_ms": factor * taken} for plan, taken in plans.items()]}))
+                    self.assertIn(f"\n{near} of 4 within 10 %; ", self.predict("--measured", file), op)
+                    found = self.json("--measured", file)
+                    self.assertEqual([one["plan"] for one in found], list(plans))
+                    for one in found:
+                        self.assertLess(abs(factor * (one["error"] + 1) - 1), 0.1, one)
 
     def test_a_training_step(self):
         words = ("--tp", 4, "--tokens", 2048, "--sequence", 1024, "--parts", 2)
