@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What `./do bench model` does: measures training steps of models' linear layers, and sums up.
 #
-#   bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]
+#   bench/model/run.sh [--models LIST] [--shares LIST] [--wire DTYPE] [--repeat N] [--scale S] [--seq TOKENS]
 #
 # For each model and share: over an emulated link on which communication is that share of the serial step. A step takes
 # some seconds: one block, 2048 tokens, a hidden width of 4096 (all of BLOOM-7B, half of LLaMA2-70B). Narrower layers
-# would tell less of the models: what sums and copies take of a product's time grows as widths shrink.
+# would tell less of the models: what sums and copies take of a product's time grows as widths shrink. --wire: in what
+# partial sums travel (bf16, as they do where frameworks send them; f32 keeps more of them and takes twice the bytes).
 # Results: build/bench/model_*.json, of which those that are measured again are replaced. BUILD names another build
 # folder than build/release; RESULTS another place for them; RANKS another world than 2.
 set -euo pipefail
@@ -15,6 +16,7 @@ build=${BUILD:-build/release}
 results=${RESULTS:-build/bench}
 models=llama2-70b,bloom-7b
 shares=0.08,0.12,0.16
+wire=bf16
 repeat=5
 scale=  # that of each model
 seq=2048
@@ -33,7 +35,8 @@ scale_of() {
 }
 
 usage() {
-  printf 'usage: bench/model/run.sh [--models LIST] [--shares LIST] [--repeat N] [--scale S] [--seq TOKENS]\n' >&2
+  printf 'usage: bench/model/run.sh %s\n' \
+    '[--models LIST] [--shares LIST] [--wire DTYPE] [--repeat N] [--scale S] [--seq TOKENS]' >&2
   exit 2
 }
 
@@ -41,6 +44,7 @@ while (($# > 0)); do
   case $1 in
     --models) [[ ${2:-} =~ ^[a-z0-9-]+(,[a-z0-9-]+)*$ ]] || usage; models=$2; shift ;;
     --shares) [[ ${2:-} =~ ^[0-9.]+(,[0-9.]+)*$ ]] || usage; shares=$2; shift ;;
+    --wire) [[ ${2:-} =~ ^[a-z0-9]+$ ]] || usage; wire=$2; shift ;;
     --repeat) [[ ${2:-} =~ ^[0-9]+$ ]] || usage; repeat=$2; shift ;;
     --scale) [[ ${2:-} =~ ^[0-9.]+$ ]] || usage; scale=$2; shift ;;
     --seq) [[ ${2:-} =~ ^[0-9]+$ ]] || usage; seq=$2; shift ;;
@@ -52,10 +56,10 @@ done
 mkdir -p "$results"
 for model in ${models//,/ }; do
   for share in ${shares//,/ }; do
-    printf '%s, emulated link, share %s\n' "$model" "$share"
-    file=$results/model_${model}_$share.json
+    printf '%s, emulated link, share %s, sums in %s\n' "$model" "$share" "$wire"
+    file=$results/model_${model}-${wire}_$share.json
     "$build/src/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
-      --scale "$(scale_of "$model")" --seq "$seq" --json "$file" >/dev/null
+      --scale "$(scale_of "$model")" --seq "$seq" --wire "$wire" --json "$file" >/dev/null
     python3 -B bench/conditions.py "$file"
   done
 done

@@ -29,7 +29,8 @@ class ProgramsTest(unittest.TestCase):
 
     def test_what_is_wrong_is_said_first(self):
         with tempfile.TemporaryDirectory() as folder:
-            for words in (["--models", ""], ["--shares", "a"], ["--repeat"], ["--seq", "many"], ["--fast"]):
+            for words in (["--models", ""], ["--shares", "a"], ["--repeat"], ["--seq", "many"], ["--wire", "b f"],
+                          ["--fast"]):
                 with self.subTest(words):
                     result = self.run_bench(folder, *words)
                     self.assertEqual((result.returncode, result.stdout), (2, ""))
@@ -41,14 +42,20 @@ class ProgramsTest(unittest.TestCase):
             for share, gain in ("0.08", 9.0), ("0.105", 7.0):
                 files.append(Path(folder) / f"model_llama2-70b_{share}.json")
                 files[-1].write_text(json.dumps(step("llama2-70b", 10.0, {"pipelined parts=8": 8.5, "fused": gain})))
+            # Sums that travel in other dtypes are of another step; a file of before says of none.
+            files.append(Path(folder) / "model_llama2-70b-bf16_0.1.json")
+            files[-1].write_text(json.dumps({**step("llama2-70b", 10.0, {"pipelined parts=8": 8.5, "fused": 8.1}),
+                                             "wire": "bf16"}))
             results = report.Results(files)
             self.assertEqual(results.bars(), [
-                ["pipelined parts=8: of what Amdahl allows, lowest of 2", "0.85", "0.80", "yes"],
-                ["fused: of what Amdahl allows, lowest of 2", "0.70", "0.80", "**no**"]])
-            self.assertEqual(results.tables()[1][2][1], ["llama2-70b", "0.25", "1 Gbit/s, 5 us", "10.0 %", "1000",
-                                                         "10.0 %", "8.5 % (0.85)", "7.0 % (0.70)"])
+                ["pipelined parts=8, sums in bf16: of what Amdahl allows, lowest of 1", "0.85", "0.80", "yes"],
+                ["fused, sums in bf16: of what Amdahl allows, lowest of 1", "0.81", "0.80", "yes"],
+                ["pipelined parts=8, sums in f32: of what Amdahl allows, lowest of 2", "0.85", "0.80", "yes"],
+                ["fused, sums in f32: of what Amdahl allows, lowest of 2", "0.70", "0.80", "**no**"]])
+            self.assertEqual(results.tables()[1][2][2], ["llama2-70b", "0.25", "f32", "1 Gbit/s, 5 us", "10.0 %",
+                                                         "1000", "10.0 %", "8.5 % (0.85)", "7.0 % (0.70)"])
             # A link of another share than was wanted is no row like the others.
-            self.assertEqual(results.tables()[1][2][0][3], "**10.0 %**, not 8 %")
+            self.assertEqual(results.tables()[1][2][1][4], "**10.0 %**, not 8 %")
 
     def conditions(self, folder, *steps):
         files = [Path(folder) / f"model_some_{number}.json" for number, _ in enumerate(steps)]
