@@ -7,8 +7,8 @@
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/consent.h"
 #include "cli/bench/measurements.h"
-#include "cli/bench/step_case.h"
 #include "cli/bench/step_measure.h"
+#include "cli/bench/step_memory.h"
 #include "cli/bench/step_report.h"
 #include "cli/speech.h"
 

@@ -4,10 +4,8 @@
 #include <variant>
 
 #include "base/check.h"
-#include "base/text.h"
-#include "cli/host/memory.h"
-#include "nn/rows.h"
 #include "ops/shapes.h"
+#include "plait/collectives.h"
 #include "tensor/fill.h"
 
 namespace plait::cli {
@@ -28,32 +26,6 @@ Buffer zeros(Dtype dtype, std::int64_t rows, std::int64_t cols) {
 }
 
 }  // namespace
-
-double memory_needed(const StepOptions& options, int world) {
-  const bool keeps = options.keep_gathered && options.sequence_parallel && world > 1;
-  // Every plan's layers stay while all plans race, with what their forwards have gathered.
-  const auto times_kept = static_cast<double>(options.plans.size()) * options.layers;
-  double needed = 0;
-  for (const LinearLayer& layer : options.linears) {
-    const double weights = static_cast<double>(layer.in) * static_cast<double>(layer.out);
-    const double rows = static_cast<double>(options.tokens) * world;
-    // Weights and gradients, these once more to be compared; activations, and what plans keep.
-    needed +=
-        options.layers * weights * (4 + 8) + static_cast<double>(layer.in + layer.out) * rows * 16;
-    if (!keeps || layer.kind == LinearKind::row) continue;
-    const auto gathered = static_cast<double>(nn::spaced(options.dtype, layer.in)) * rows;
-    needed += times_kept * gathered * static_cast<double>(size_of(options.dtype));
-  }
-  return needed;
-}
-
-void check_memory(const StepOptions& options, int world) {
-  const double needed = memory_needed(options, world);
-  const auto available = static_cast<double>(read_memory().available);
-  PLAIT_CHECK(needed <= available, "the step may take ", base::show_bytes(needed), " for ", world,
-              " ranks and there are ", base::show_bytes(available),
-              options.model.empty() ? "" : "; a smaller --scale or fewer --layers take less");
-}
 
 StepCase::StepCase(const StepOptions& options, const Communicator& comm)
     : options_(options), rank_(comm.rank()), world_(comm.world()) {

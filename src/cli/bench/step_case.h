@@ -12,12 +12,6 @@
 
 namespace plait::cli {
 
-// Bytes that the step may take on a host that has all ranks.
-double memory_needed(const StepOptions& options, int world);
-
-// Refuses a step that this host may not have the memory for, now.
-void check_memory(const StepOptions& options, int world);
-
 class StepCase {
  public:
   StepCase(const StepOptions& options, const Communicator& comm);

@@ -1,0 +1,158 @@
+#include "cli/bench/step_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "base/text.h"
+#include "cli/host/memory.h"
+#include "nn/rows.h"
+#include "ops/shapes.h"
+#include "plan/sizes.h"
+
+namespace plait::cli {
+namespace {
+
+// What a communicator's prepared operators, and its products, may take together before those that
+// were used for longest ago go (plait/linear.h).
+constexpr double kKept = 1 << 30;
+
+// Panels of a weight that a thread multiplies by.
+constexpr double kPanels = 256 * 1024;
+
+// A layer as a rank has it: all of the one side, and its share of the other.
+struct Sides {
+  std::int64_t whole;
+  std::int64_t share;
+};
+
+Sides sides_of(const LinearLayer& layer, int world) {
+  const bool row = layer.kind == LinearKind::row;
+  return {.whole = row ? layer.out : layer.in,
+          .share = ops::share_of(row ? layer.in : layer.out, 0, world)};
+}
+
+// Some things of which a cache keeps so many bytes, and the last one however large it is.
+class Cached {
+ public:
+  void add(double bytes) {
+    sum_ += bytes;
+    largest_ = std::max(largest_, bytes);
+  }
+  double bytes() const { return std::min(sum_, kKept + largest_); }
+
+ private:
+  double sum_ = 0;
+  double largest_ = 0;
+};
+
+class OfOneRank {
+ public:
+  OfOneRank(const StepOptions& options, int world)
+      : options_(options),
+        world_(world),
+        shards_(options.sequence_parallel && world > 1),
+        rows_(static_cast<double>(options.tokens)),
+        dtype_(static_cast<double>(size_of(options.dtype))),
+        wire_(static_cast<double>(size_of(options.wire))) {}
+
+  // Gathered rows and partial sums are as large as the largest layer's, products are kept.
+  double kept_by_a_plan(const Plan& plan) const {
+    Cached operators;
+    Cached products;
+    double gathered = 0;
+    double partial = 0;
+    for (const LinearLayer& layer : options_.linears) {
+      const auto whole =
+          static_cast<double>(nn::spaced(options_.dtype, sides_of(layer, world_).whole));
+      const double share = static_cast<double>(sides_of(layer, world_).share);
+      const bool row = layer.kind == LinearKind::row;
+      const double panels = kPanels * base::thread_count(options_.threads);
+      // x in panels, there and back; what column layers gather, and what is summed in an operator.
+      operators.add(rows_ * whole * dtype_ * (shards_ && !row ? 2 : 1) + panels);
+      operators.add(rows_ * share * dtype_ + panels +
+                    (row || options_.column_backward ? rows_ * whole * wire_ : 0));
+      products.add(rows_ * (row ? whole : share) * dtype_ + panels);
+      if (shards_) gathered = std::max(gathered, rows_ * whole * dtype_);
+      if (!row && !options_.column_backward) partial = std::max(partial, rows_ * whole * wire_);
+    }
+    return operators.bytes() + products.bytes() + gathered + partial + mailboxes(plan);
+  }
+
+  // Of the gathers and sums that run beside products, and of operators: of those there are up to
+  // three kinds, there and back again.
+  double mailboxes(const Plan& plan) const {
+    constexpr double kCollectives = 8 * kCopiedBytes;
+    constexpr double kSlots = 3 * 8;
+    return world_ * (kCollectives + kSlots * static_cast<double>(std::bit_ceil(slot(plan))));
+  }
+
+ private:
+  // Bytes of the largest chunk: of sums, or of the result, or of gathered rows, which stay whole.
+  std::uint64_t slot(const Plan& plan) const {
+    const auto dtype = static_cast<std::int64_t>(size_of(options_.dtype));
+    const auto wire = static_cast<std::int64_t>(size_of(options_.wire));
+    const std::int64_t sum = std::max(dtype, wire);
+    const std::int64_t rows = ops::share_of(options_.tokens, 0, world_);
+    std::int64_t bytes = kCopiedBytes / wire * sum;
+    for (const LinearLayer& layer : options_.linears) {
+      const std::int64_t whole = sides_of(layer, world_).whole;
+      bytes = std::max(bytes, whole * dtype);
+      if (plan.schedule != Schedule::fused) continue;
+      const std::int64_t columns = std::min(chunk_columns(plan, whole), whole);
+      bytes = std::max({bytes, rows * columns * sum, std::min(plan.chunk, rows) * whole * dtype});
+    }
+    return static_cast<std::uint64_t>(bytes);
+  }
+
+  std::int64_t chunk_columns(const Plan& plan, std::int64_t whole) const {
+    if (plan.chunk > 0) return plan.chunk;
+    const PartialSums sums = {.m = options_.tokens, .n = whole, .dtype = options_.wire};
+    return std::max(suitable_chunk(sums, world_, true), suitable_chunk(sums, world_, false));
+  }
+
+  const StepOptions& options_;
+  int world_;
+  bool shards_;  // rows, between the layers
+  double rows_;
+  double dtype_;
+  double wire_;
+};
+
+}  // namespace
+
+double memory_needed(const StepOptions& options, int world) {
+  const auto dtype = static_cast<double>(size_of(options.dtype));
+  const auto gradient = static_cast<double>(size_of(options.grad_weight));
+  const auto rows = static_cast<double>(options.tokens) * world;
+  const bool keeps = options.keep_gathered && options.sequence_parallel && world > 1;
+  const auto times_kept = static_cast<double>(options.plans.size()) * options.layers;
+  double needed = 0;
+  for (const LinearLayer& layer : options.linears) {
+    const double weights = static_cast<double>(layer.in) * static_cast<double>(layer.out);
+    // Weights and gradients; activations, and their gradients; of what is made, once more to be
+    // compared.
+    needed += options.layers * weights * (dtype + 2 * gradient) +
+              static_cast<double>(layer.in + layer.out) * rows * 3 * dtype;
+    if (keeps && layer.kind == LinearKind::column)
+      needed +=
+          times_kept * static_cast<double>(nn::spaced(options.dtype, layer.in)) * rows * dtype;
+  }
+  const OfOneRank rank(options, world);
+  for (const Plan& plan : options.plans) needed += world * rank.kept_by_a_plan(plan);
+  // The products without communication are one more, of ranks that are alone.
+  return needed + world * rank.kept_by_a_plan({.schedule = Schedule::serial});
+}
+
+void check_memory(const StepOptions& options, int world) {
+  const double needed = memory_needed(options, world);
+  const auto available = static_cast<double>(read_memory().available);
+  PLAIT_CHECK(needed <= available, "the step may take ", base::show_bytes(needed), " for ", world,
+              " ranks and ", options.plans.size(), " plans, and there are ",
+              base::show_bytes(available),
+              options.model.empty() ? "" : "; a smaller --scale or fewer --layers take less");
+}
+
+}  // namespace plait::cli
