@@ -117,9 +117,9 @@ class PLAIT_EXPORT PlanSource {
 
   // Asked in place of find() by a blocking call, which tells took() what plan it has followed
   // (followed_by() the operator, of what was said here) and how long that has taken. A source that
-  // measures gives one call another plan than the next, but all ranks the same. Asking again changes
-  // nothing: took() ends a call. What is found out may be compared between ranks there, where all of
-  // them are.
+  // measures gives one call another plan than the next, but all ranks the same. Asking again
+  // changes nothing: took() ends a call. What is found out may be compared between ranks there,
+  // where all of them are.
   virtual std::optional<Plan> next(const PlanKey& key) const { return find(key); }
   virtual void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const;
 };

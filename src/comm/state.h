@@ -99,8 +99,8 @@ class Communicator::State {
     trace_ = trace;
     group().set_trace(trace);
   }
-  // That its ranks are on. Only a launcher knows how many those of the first group are; a group that
-  // is split off looks where its members are.
+  // That its ranks are on. Only a launcher knows how many those of the first group are; a group
+  // that is split off looks where its members are.
   int hosts() const { return hosts_; }
   void set_hosts(int hosts, std::string mine = base::boot_id()) {
     hosts_ = hosts;

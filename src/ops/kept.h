@@ -32,8 +32,8 @@ class Kept {
   void run(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options,
            const OpCall& call);
 
-  // Asks a source for the plan of a problem, has it followed by a call of run(), and tells the source
-  // how long that has taken, without what was prepared for it.
+  // Asks a source for the plan of a problem, has it followed by a call of run(), and tells the
+  // source how long that has taken, without what was prepared for it.
   void ask(const PlanSource& plans, const PlanKey& key,
            base::FunctionRef<void(const Plan& plan)> call);
 

@@ -174,9 +174,7 @@ namespace {
 
 // A mismatch of what runs beside the operator is none of the operator's: its words must not be
 // taken for such, on whichever rank they are heard.
-void look_beside(Operator op, const Beside& beside) try {
-  beside();
-} catch (const Error& error) {
+void look_beside(Operator op, const Beside& beside) try { beside(); } catch (const Error& error) {
   if (error.code() != Code::mismatch) throw;
   throw Error(error.code(), base::sentence("beside ", name(op), ": ", error.what()),
               error.culprit());
