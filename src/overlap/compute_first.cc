@@ -108,14 +108,15 @@ class ComputeFirst final : public Operation {
   }
 
   // A partial sum is kept until all its chunks have been sent and summed. Where blocks are written
-  // into the peers' slots it is only this rank's own.
+  // into the peers' slots it is only this rank's own. A fused plan keeps as many chunks as may be
+  // on their way: with fewer, each would wait for a link to have brought the one before.
   void make_buffers() {
     if (!reduces()) return;
     std::int64_t largest = 0;
     for (const Cut::Part& part : cut_.parts())
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
-    kept_until_.resize(std::min(parts, direct_ ? kDepth : 2U));
+    kept_until_.resize(std::min(parts, fused_ ? kDepth : 2U));
     buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
     buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
     memory_ = Buffer(buffer_bytes_ * kept_until_.size(), {.huge_pages = true});

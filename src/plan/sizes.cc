@@ -10,6 +10,11 @@ namespace {
 // rank each of them sends, and adds up, as much again.
 constexpr std::int64_t kOneStepBytes = 256 * 1024;
 
+// A slot of so few bytes is still in the cache of the peer that has read it. A product that writes
+// it line by line waits for each line to come over; a copy asks for many at once. Over a link it is
+// no slower either.
+constexpr std::int64_t kCopiedAtOnceBytes = 256 * 1024;
+
 // So little is one chunk: to hand over a second one takes longer than the first is late.
 constexpr std::int64_t kOneChunkBytes = 64 * 1024;
 
@@ -93,9 +98,7 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   return ranges;
 }
 
-// A slot of so few bytes is still in the cache of the peer that has read it. A product that writes
-// it line by line waits for each line to come over; a copy asks for many at once.
-bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kOneStepBytes; }
+bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kCopiedAtOnceBytes; }
 
 bool is_one_step(const PartialSums& sums, int world) {
   return world > 1 && sums.bytes() <= kOneStepBytes / (world - 1);
