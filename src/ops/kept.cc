@@ -54,6 +54,7 @@ Kept::Kind Kept::kind_of(const OpDesc& desc, const OpWeight& weight, const OpOpt
           .k = k_of(weight),
           .weight = dtype_of(weight),
           .scheme = scheme_of(weight),
+          .packed = !std::holds_alternative<WeightView>(weight),
           .wire = options.wire,
           .plan = options.plan,
           .threads = options.threads,

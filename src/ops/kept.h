@@ -48,6 +48,7 @@ class Kept {
     std::int64_t k;
     Dtype weight;
     std::optional<QuantScheme> scheme;
+    bool packed;  // as timelines say
     Dtype wire;
     std::optional<Plan> plan;
     int threads;

@@ -161,6 +161,9 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   } catch (const Error& error) {
     tell_shortage(desc.op, error, comm);
     throw in_words_of(name(desc.op), error);
+  } catch (const std::exception& error) {  // of lists of parts and chunks, as long as a plan says
+    tell_shortage(desc.op, Error(Code::system, error.what()), comm);
+    throw;  // never: all hear of it
   }
 }
 

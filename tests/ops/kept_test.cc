@@ -38,6 +38,20 @@ TEST(Kept, IsUsedAgain) {
                  {});
 }
 
+// They take the same memory, but a timeline tells them apart, and plans that are tuned from it.
+TEST(Kept, TellsAPlainWeightFromAPackedOne) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const Call call = {comm};
+                   Kept kept;
+                   call.run(kept, "fused");
+                   kept.run(call.problem.desc(), call.problem.plain(), comm,
+                            {.plan = parse_plan("fused"), .threads = 1}, call.problem.call());
+                   EXPECT_EQ(kept.kinds(), 2U);
+                 },
+                 {});
+}
+
 TEST(Kept, IsNotMoreThanItsLimits) {
   run_as_threads(2,
                  [](Communicator& comm) {

@@ -171,30 +171,57 @@ TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
       {});
 }
 
-// Sums that are too many to be given to everybody: their owners add them up, and hand them on.
-TEST(MatmulAllReduce, GivesTheSameBitsInTwoSteps) {
+// Sums that are too many to be given to everybody, or copied: fused plans make them in the slots of
+// their owners, who add them up, and where all ranks get them hand them on.
+class ManySums : public testing::TestWithParam<Operator> {};
+
+INSTANTIATE_TEST_SUITE_P(Ops, ManySums,
+                         testing::Values(Operator::matmul_all_reduce,
+                                         Operator::matmul_reduce_scatter),
+                         [](const auto& one) { return std::string(name(one.param)); });
+
+void have_the_same_bits(Operator op, Communicator& comm, Dtype wire) {
   constexpr std::int64_t kRows = 300;
   constexpr std::int64_t kColumns = 700;
-  for (const auto& runner : {run_as_threads, run_in_processes}) {
-    runner(3,
-           [](Communicator& comm) {
-             const OpProblem problem(Operator::matmul_all_reduce, kRows, comm, kColumns);
-             ASSERT_FALSE(is_one_step({.m = kRows, .n = kColumns, .dtype = Dtype::f32}, 3));
-             const Matrix serial(Dtype::bf16, kRows, kColumns);
-             prepare(problem.desc(), problem.packed, comm,
-                     {.plan = Plan{.schedule = Schedule::serial}})
-                 .run({.x = problem.x.view, .out = serial.view});
-             for (const Plan& plan : plans_of(Operator::matmul_all_reduce)) {
-               Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
-               for (int run = 0; run < 5; ++run) {
-                 poison(problem.out.view);
-                 op.run(problem.call());
-                 ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
-               }
-             }
-           },
-           {});
+  const OpProblem problem(op, kRows, comm, kColumns);
+  const PartialSums sums = {.m = kRows, .n = kColumns, .dtype = wire};
+  ASSERT_FALSE(is_one_step(sums, comm.world()));
+  ASSERT_FALSE(are_copied_at_once(sums));
+  const Matrix bias(Dtype::f32, 1, kColumns, 7);
+  OpCall call = problem.call();
+  call.bias = bias.view;
+  const Matrix serial(Dtype::bf16, problem.out.view.rows, kColumns);
+  OpCall first = call;
+  first.out = serial.view;
+  prepare(problem.desc(), problem.packed, comm,
+          {.wire = wire, .plan = Plan{.schedule = Schedule::serial}})
+      .run(first);
+  std::vector<Plan> plans = plans_of(op);
+  plans.push_back({.schedule = Schedule::fused, .chunk = 7});
+  for (const Plan& plan : plans) {
+    Op ready = prepare(problem.desc(), problem.packed, comm, {.wire = wire, .plan = plan});
+    for (int run = 0; run < 5; ++run) {
+      poison(problem.out.view);
+      ready.run(call);
+      ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
+    }
   }
+}
+
+TEST_P(ManySums, HaveTheSameBitsInEveryPlanAndRun) {
+  for (const auto& runner : {run_as_threads, run_in_processes}) {
+    runner(3, [](Communicator& comm) { have_the_same_bits(GetParam(), comm, Dtype::f32); }, {});
+  }
+}
+
+TEST_P(ManySums, HaveTheSameBitsInANarrowWire) {
+  run_as_threads(2, [](Communicator& comm) { have_the_same_bits(GetParam(), comm, Dtype::bf16); },
+                 {});
+}
+
+TEST_P(ManySums, HaveTheSameBitsOverALink) {
+  run_as_threads(2, [](Communicator& comm) { have_the_same_bits(GetParam(), comm, Dtype::f32); },
+                 {.link = parse_link("1gbit,200us")});
 }
 
 // The second call of a kind makes nothing that the first has not made.
