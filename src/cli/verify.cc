@@ -166,10 +166,16 @@ std::string again(const Verification& what, const World& world,
   return text;
 }
 
+// Of how many cases the progress is: `before` are done.
+struct Count {
+  std::int64_t before;
+  std::int64_t total;
+};
+
 RoundsHooks hooks_of(const Verification& what, const World& world, Progress& progress,
-                     std::int64_t before) {
-  return {.progress = [&progress, &what,
-                       before](std::int64_t done) { progress.show(before + done, what.cases); },
+                     const Count& count) {
+  return {.progress = [&progress, count](
+                          std::int64_t done) { progress.show(count.before + done, count.total); },
           .begin = [](std::span<const std::int64_t>, const Tally&) {},
           .failure =
               [&what, world](std::span<const std::int64_t> numbers, const std::string& sentence) {
@@ -230,7 +236,9 @@ int be_rank(Words words) {
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
   Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
-  RoundsHooks hooks = hooks_of(what, world, progress, 0);
+  // Of this world's own: the others count theirs in turns.
+  RoundsHooks hooks =
+      hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(index).size()});
   if (comm.rank() != 0) {
     hooks.progress = [](std::int64_t) {};
     run_rounds(what.rounds_of(index), comm, hooks);
@@ -280,7 +288,8 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
   Progress progress("verifying, problem");
   Outcome outcome;
   run_in_threads(world.ranks, [&](Communicator& comm) {
-    RoundsHooks hooks = hooks_of(what, world, progress, before);
+    const std::int64_t total = what.only.empty() ? what.cases : what.numbers_of(index).size();
+    RoundsHooks hooks = hooks_of(what, world, progress, {.before = before, .total = total});
     if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
     const Tally tally = run_rounds(what.rounds_of(index), comm, hooks);
     if (comm.rank() == 0) outcome.tally = tally;

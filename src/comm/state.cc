@@ -146,7 +146,7 @@ int Communicator::State::hosts_of(const std::vector<std::string>& claims,
                                   const std::vector<int>& members) const {
   std::set<std::array<char, 40>> hosts;
   for (const int member : members) hosts.insert(claim_in(claims[member]).host);
-  const bool are_known = hosts.count({}) == 0;
+  const bool are_known = !hosts.contains({});
   return std::min(hosts_, static_cast<int>(are_known ? hosts.size() : members.size()));
 }
 

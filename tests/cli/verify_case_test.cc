@@ -1,0 +1,42 @@
+// plait verify is worth as much as the ways that its problems take.
+#include "cli/verify/case.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "ops/shapes.h"
+#include "plan/sizes.h"
+
+namespace plait::cli {
+namespace {
+
+std::string way_of(const VerifyCase& one, int world) {
+  if (ops::makes_partial_sums(one.op)) {
+    const PartialSums sums = {
+        .m = one.m, .n = one.n.front(), .dtype = ops::wire_of(one.op, one.x, one.wire)};
+    if (!are_copied_at_once(sums)) return "written into slots";
+    const bool one_step = one.op == Operator::matmul_all_reduce && is_one_step(sums, world);
+    return one_step ? "copied, one step" : "copied";
+  }
+  if (one.op != Operator::all_gather_matmul) return "others";
+  const bool first = gathers_all_first({.m = one.m, .n = one.n.front()}, world, /*linked=*/false);
+  return first ? "gathered first" : "gathered as they come";
+}
+
+TEST(RandomCases, TakeEveryWayOften) {
+  std::vector<Operator> ops;
+  for (int op = 0; op < kOperators; ++op) ops.push_back(static_cast<Operator>(op));
+  constexpr int kWorld = 2;
+  constexpr int kCases = 120;  // as few as a sanitizer runs
+  std::map<std::string, int> ways;
+  for (int number = 0; number < kCases; ++number)
+    ++ways[way_of(random_case(/*seed=*/1, number, kWorld, ops), kWorld)];
+  for (const char* way : {"written into slots", "copied, one step", "copied", "gathered first"})
+    EXPECT_GE(ways[way], 5) << way;
+  EXPECT_GE(ways["gathered as they come"], 1);
+}
+
+}  // namespace
+}  // namespace plait::cli
