@@ -5,51 +5,12 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
-from command import PLAIT, CommandTest, wait_until
+from command import PLAIT, wait_until
 from run_terminal_test import Terminal
-
-HEAD = "plait plans 2\n"
-SMALL = ("--m", 32, "--n", 128, "--k", 64, "--seconds", 0.05, "--plans", 3)
-
-# What a machine can do matters to no test here: none of them waits for it to be measured.
-FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.05\nbeside 1.1\nuncertainty 0.03\n"
-           "product bf16 64 90\nproduct f32 64 70\nproduct s8 64 80\ntransport shm 500 0\nend\n")
-
-
-class TuneCase(CommandTest):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.cache = self.folder / "sub/plans"
-        self.environment["PLAIT_PLAN_CACHE"] = str(self.cache)
-
-    def machine(self):
-        """As this build names it: in what it says of a cache that is another's."""
-        self.cache.parent.mkdir(exist_ok=True)
-        self.cache.write_text(HEAD + "machine nowhere\n")
-        said = self.plait("tune", "--show").stderr
-        self.cache.unlink()
-        return re.search(r'and this is "(.+)"\n', said)[1]
-
-    def give_profile(self):
-        machine = self.machine()
-        Path(f"{self.cache}.profile").write_text(f"plait profile 2\nmachine {machine}\n{FIGURES}")
-        return machine
-
-    def tune(self, *words):
-        result = self.plait("tune", *words)
-        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
-        return result.stdout
-
-    def entries(self):
-        lines = self.cache.read_text().splitlines()
-        return [line.split(" | ") for line in lines[2:]]
+from tune_case import HEAD, SMALL, TuneCase
 
 
 class TuneTest(TuneCase):
@@ -175,19 +136,6 @@ class TuneTest(TuneCase):
         for figures in ([], ["--json", "-"]):
             self.assert_all_ranks_fail_where_rank_0_cannot_write("tune", *SMALL, *figures)
 
-    def test_from_a_timeline(self):
-        self.give_profile()
-        timeline = self.folder / "trace.json"
-        traced = self.plait("trace", "all-gather-matmul", *SMALL[:4], "--k", 64, "--ranks", 3, "--weight", "plain",
-                            "--trace", timeline)
-        self.assertEqual((traced.returncode, traced.stderr), (0, ""))
-        self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
-        ((key, *_),) = self.entries()
-        # Three ranks have 43, 43 and 42 columns of the 128.
-        self.assertIn(" w=bf16:plain ", key)
-        self.assertTrue(key.startswith("op=all_gather_matmul m=32 n=128 k=64 "), key)
-        self.assertIn(" ranks=3 ", key)
-
     def test_what_a_source_says_itself(self):
         for words, sentence in [
             (("--from", "x", "--m", 8), "--from says itself what --m 8 would say"),
@@ -199,101 +147,10 @@ class TuneTest(TuneCase):
         ]:
             self.assert_says(self.plait("tune", *words), 2, f"plait tune: {sentence}")
 
-    def test_a_timelines_ranks_are_those_that_it_was_of(self):
-        self.give_profile()
-        timeline = self.folder / "trace.json"
-        call = "call op={} m=32 n=64 k=64 ranks=2 threads=1 transport=threads"
-        timeline.write_text(json.dumps({"traceEvents": [
-            {"pid": rank, "name": call.format(op)} for rank in (0, 1) for op in ("matmul", "all_gather_matmul")]}))
-        self.tune("--from", timeline, "--plans", 1, "--seconds", 0.05)
-        ((key, *_),) = self.entries()
-        self.assertIn(" ranks=2 threads=1 transport=threads", key)
-        timeline.write_text(json.dumps({"traceEvents": [{"pid": 0, "name": call.format("matmul").replace("ranks=2",
-                                                                                                        "ranks=1")}]}))
-        self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} has no operator but matmul, which has one plan")
-
-    def test_a_timeline_of_other_hosts_is_not_measured_on_these(self):
-        self.give_profile()
-        timeline = self.folder / "trace.json"
-        call = "call op=all_gather_matmul m=32 n=64 k=64 ranks=2 threads=1 hosts=2 transport=threads"
-        timeline.write_text(json.dumps({"traceEvents": [{"pid": rank, "name": call} for rank in (0, 1)]}))
-        self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of ranks on 2 hosts, and these are on 1: start plait tune "
-                         "where they are")
-
-    def test_the_link_of_a_timeline(self):
-        self.give_profile()
-        timeline = self.folder / "trace.json"
-        call = "call op=all_gather_matmul m=32 n=64 k=64 ranks=2 threads=1 transport=threads"
-        effort = ("--plans", 1, "--seconds", 0.05)
-
-        def write(rest):
-            timeline.write_text(json.dumps({"traceEvents": [{"pid": rank, "name": call + rest} for rank in (0, 1)]}))
-
-        def links():
-            return [key.split()[-1] for key, *_ in self.entries()]
-
-        write(" link=10gbit,20us")
-        self.assert_says(self.plait("tune", "--from", timeline, "--link", "1gbit,5us", *effort), 2,
-                         f"plait tune: --from {timeline}: all_gather_matmul was called over an emulated link, 10 "
-                         "Gbit/s, 20 us, and --link says an emulated link, 1 Gbit/s, 5 us")
-        self.assertFalse(self.cache.exists())
-        self.tune("--from", timeline, "--link", "10gbit,20us", *effort)
-        self.assertEqual(links(), ["link=10gbit,20us"])
-        # One over shared memory alone may be tuned over any.
-        write("")
-        self.tune("--from", timeline, "--link", "1gbit,5us", *effort)
-        self.assertEqual(sorted(links()), ["link=10gbit,20us", "link=1gbit,5us"])
-
     def test_a_wire_is_of_those_that_have_partial_sums(self):
         self.give_profile()
         self.tune("--op", "matmul-all-reduce,all-gather-matmul", *SMALL, "--transport", "threads", "--wire", "f16")
         self.assertEqual([re.search(r" wire=(\w+)", key)[1] for key, *_ in self.entries()], ["bf16", "f16"])
-
-    def test_calls_of_a_timeline_are_paired_before_they_are_compared(self):
-        self.give_profile()
-        timeline = self.folder / "trace.json"
-
-        def write(*ranks):
-            timeline.write_text(json.dumps({"traceEvents": [
-                {"pid": rank, "name": f"call op=all_gather_matmul m={m} n={n} k=64 ranks=2"}
-                for rank, calls in enumerate(ranks) for m, n in calls]}))
-
-        # Shares of 5, 6 and 7 columns: the first rank's calls differ where the other's don't.
-        write([(32, 3), (32, 3), (32, 4)], [(32, 2), (32, 3), (32, 3)])
-        self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
-        self.assertEqual([re.search(r"n=(\d+)", key)[1] for key, *_ in self.entries()], ["5", "6", "7"])
-        for ranks, sentence in [
-            (([(8, 3)], [(8, 3), (8, 4)]), "rank 1 has 2 calls and rank 0 has 1"),
-            (([(8, 3)], [(9, 3)]), "call 1 is all_gather_matmul of 8 rows on rank 0 and all_gather_matmul of 9 rows on "
-                                   "rank 1"),
-            (([(8, "x")], [(8, 3)]), "problem: n=x is not a whole number from 0 to 268435456"),
-        ]:
-            write(*ranks)
-            self.assert_says(self.plait("tune", "--from", timeline), 2, f"plait tune: --from {timeline}: {sentence}")
-
-    def test_a_timeline_of_groups_beside_each_other(self):
-        self.give_profile()
-        timeline = self.folder / "trace.json"
-        call = "call op=matmul_all_reduce m=32 n=64 k={} x=bf16 w=bf16 out=bf16 wire=f32 ranks=2 transport=threads"
-
-        def write(*shares):
-            events = [{"name": call.format(k), "pid": rank} for rank, k in enumerate(shares)]
-            # A layer's own product, of which there is nothing to tune.
-            events += [{"name": "call op=matmul m=8 n=8 k=" + str(rank + 1) + " ranks=2", "pid": rank}
-                       for rank, _ in enumerate(shares)]
-            timeline.write_text(json.dumps({"traceEvents": events}))
-        write(48, 48, 48, 48)
-        self.tune("--from", timeline, "--seconds", 0.05, "--plans", 1)
-        self.assertEqual([" n=64 k=96 " in key for key, *_ in self.entries()], [True])
-        write(48, 40, 48, 40)
-        self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline}: groups of 2 ranks call matmul_all_reduce with uneven shares, "
-                         "which can't be told apart")
-        write(48, 48, 48)
-        self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of 3 ranks, and matmul_all_reduce was called by 2")
 
     def test_settings_say_where_plans_are_kept(self):
         self.environment["PLAIT_PLAN_CACHE"] = ""
@@ -457,20 +314,6 @@ class TuneTest(TuneCase):
             self.assert_says(self.plait("tune", option, self.folder), 2,
                              f"plait tune: {option} {self.folder} is a folder, not a file")
 
-    def test_timelines_of_strange_calls(self):
-        call = "call op=matmul_all_reduce m=32 n=64 k=64 x=bf16 w={} out=bf16 wire=f32 ranks=2 transport={}"
-        def refusal(*calls):
-            file = self.folder / "timeline"
-            file.write_text(json.dumps({"traceEvents": [{"name": call.format(*one), "pid": rank}
-                                                        for rank in (0, 1) for one in calls]}))
-            result = self.plait("tune", "--from", file)
-            self.assertEqual(result.returncode, 2)
-            return result.stderr.replace(str(file), "FILE")
-        self.assertIn("--from FILE: w=banana is no weight", refusal(("banana", "threads")))
-        self.assertIn("--from FILE: problem: what follows w= is no name", refusal(("bf16\nevil", "threads")))
-        self.assertIn("--from FILE has calls of different ranks: op=", refusal(("bf16", "threads"), ("f32", "shm")))
-        self.assertFalse(self.cache.exists())
-
     def test_why_names_a_plan_that_nobody_proposes(self):
         asked = "op=reduce-scatter-matmul m=512 n=512 k=512"
         self.environment["PLAIT_PLAN"] = "pipelined parts=13"
@@ -504,76 +347,6 @@ class TuneTest(TuneCase):
         for words in ([*SMALL], ["--profile"]):
             self.assert_says(self.plait("tune", *words, "--transport", "threads", "--cache", "/dev/null/sub/plans"), 1,
                              "plait tune: cannot make the folder /dev/null/sub: Not a directory")
-
-
-class WhyTest(TuneCase):
-    WHY = "op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=1gbit,5us threads=1"
-
-    def test_every_plan_has_its_parts(self):
-        self.give_profile()
-        found = json.loads(self.plait("info", "--json", "--why", self.WHY).stdout)
-        self.assertEqual(found["problem"], "op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 "
-                                           "ranks=2 threads=1 transport=shm link=1gbit,5us")
-        plans = {one["plan"]: one for one in found["plans"]}
-        self.assertTrue({"serial", "fused", "pipelined parts=8", "pipelined parts=8 first=25 last=100"} <= set(plans))
-        for one in plans.values():
-            parts = one["product_ns"] + one["work_ns"] + one["waited_ns"]
-            self.assertAlmostEqual(one["predicted_ns"] / parts, 1)
-            self.assertEqual(one["gain_ns"], plans["serial"]["predicted_ns"] - one["predicted_ns"])
-            self.assertGreater(one["doubt_ns"], 0)
-        self.assertEqual([one["predicted_ns"] for one in found["plans"]],
-                         sorted(one["predicted_ns"] for one in found["plans"]))
-        self.assertLess(plans[found["chosen"]]["predicted_ns"], 0.97 * plans["serial"]["predicted_ns"])
-
-    def test_the_page_says_why(self):
-        page = self.plait("info", "--why", *self.WHY.split()).stdout
-        self.assertIn(" *", page)
-        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; it gains '
-                               r"\d+\.\d %, of which up to \d+\.\d % may be an error\.\n")
-        self.assertIn(f"No measured plan for it is in {self.cache}.\n", page)
-        self.assertTrue(page.endswith("The profile is built in, of no particular machine; plait tune --profile "
-                                      "measures this one.\n"), page)
-        page = self.plait("info", "--why", "matmul-all-gather m=8 n=8 k=8").stdout
-        self.assertIn('It is "serial", by the cost model: none is faster.\n', page)
-        page = self.plait("info", "--why", "matmul-reduce-scatter m=64 n=4096 k=65536").stdout
-        self.assertIn('It is "serial", by the cost model: "fused', page)
-        self.assertRegex(page, r'" would gain 0\.\d %, and up to 1\.0 % may be an error\.\n')
-
-    def test_what_is_not_said_is_as_a_program_finds_it(self):
-        self.environment.update(OMP_NUM_THREADS="3", PLAIT_TRANSPORT="threads", PLAIT_LINK="1gbit,5us")
-        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=64 n=64 k=64").stdout)
-        self.assertEqual(found["problem"], "op=matmul_all_reduce m=64 n=64 k=64 x=bf16 w=bf16 out=bf16 wire=f32 "
-                                           "ranks=2 threads=3 transport=threads link=1gbit,5us")
-        found = json.loads(self.plait("info", "--json", "--why", self.WHY + " transport=shm").stdout)
-        self.assertIn(" threads=1 transport=shm link=1gbit,5us", found["problem"])
-        self.environment.update(PLAIT_WIRE="bf16", PLAIT_THREADS="2", PLAIT_BACKEND="reference")
-        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=64 n=64 k=64").stdout)
-        self.assertIn(" wire=bf16 ranks=2 threads=2 backend=reference transport=threads ", found["problem"])
-        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-gather m=64 n=64 k=64 x=f32").stdout)
-        self.assertIn(" wire=f32 ", found["problem"])
-
-    def test_a_link_that_cannot_be_read(self):
-        self.environment["PLAIT_LINK"] = "rope"
-        self.assert_says(self.plait("info", "--why", "op=matmul-all-reduce m=64 n=64 k=64"), 2,
-                         'plait info: PLAIT_LINK: the link "rope" is not like "25gbit,5us": a bandwidth, a latency, '
-                         "or both")
-
-    def test_what_it_cannot_explain(self):
-        for words, sentence in [
-            ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
-             "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
-            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
-            ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
-             "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
-             "backend, transport and link"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot be on 3 hosts"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 link=1e300gbit",
-             'the link "1e300gbit" has a bandwidth of more than 1e15 bytes/s'),
-            ("op=matmul-all-reduce m=8 n=8 k=8 link=1gbit,2h",
-             'the link "1gbit,2h" has a latency of more than an hour'),
-        ]:
-            self.assert_says(self.plait("info", "--why", words), 2, f"plait info: {sentence}")
 
 
 if __name__ == "__main__":

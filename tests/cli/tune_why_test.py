@@ -1,0 +1,80 @@
+"""plait info --why: what every plan is predicted to take, and where the choice comes from."""
+
+import json
+import unittest
+
+from tune_case import TuneCase
+
+
+class WhyTest(TuneCase):
+    WHY = "op=matmul-all-reduce m=2048 n=8192 k=8192 ranks=2 link=1gbit,5us threads=1"
+
+    def test_every_plan_has_its_parts(self):
+        self.give_profile()
+        found = json.loads(self.plait("info", "--json", "--why", self.WHY).stdout)
+        self.assertEqual(found["problem"], "op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 "
+                                           "ranks=2 threads=1 transport=shm link=1gbit,5us")
+        plans = {one["plan"]: one for one in found["plans"]}
+        self.assertTrue({"serial", "fused", "pipelined parts=8", "pipelined parts=8 first=25 last=100"} <= set(plans))
+        for one in plans.values():
+            parts = one["product_ns"] + one["work_ns"] + one["waited_ns"]
+            self.assertAlmostEqual(one["predicted_ns"] / parts, 1)
+            self.assertEqual(one["gain_ns"], plans["serial"]["predicted_ns"] - one["predicted_ns"])
+            self.assertGreater(one["doubt_ns"], 0)
+        self.assertEqual([one["predicted_ns"] for one in found["plans"]],
+                         sorted(one["predicted_ns"] for one in found["plans"]))
+        self.assertLess(plans[found["chosen"]]["predicted_ns"], 0.97 * plans["serial"]["predicted_ns"])
+
+    def test_the_page_says_why(self):
+        page = self.plait("info", "--why", *self.WHY.split()).stdout
+        self.assertIn(" *", page)
+        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; it gains '
+                               r"\d+\.\d %, of which up to \d+\.\d % may be an error\.\n")
+        self.assertIn(f"No measured plan for it is in {self.cache}.\n", page)
+        self.assertTrue(page.endswith("The profile is built in, of no particular machine; plait tune --profile "
+                                      "measures this one.\n"), page)
+        page = self.plait("info", "--why", "matmul-all-gather m=8 n=8 k=8").stdout
+        self.assertIn('It is "serial", by the cost model: none is faster.\n', page)
+        page = self.plait("info", "--why", "matmul-reduce-scatter m=64 n=4096 k=65536").stdout
+        self.assertIn('It is "serial", by the cost model: "fused', page)
+        self.assertRegex(page, r'" would gain 0\.\d %, and up to 1\.0 % may be an error\.\n')
+
+    def test_what_is_not_said_is_as_a_program_finds_it(self):
+        self.environment.update(OMP_NUM_THREADS="3", PLAIT_TRANSPORT="threads", PLAIT_LINK="1gbit,5us")
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=64 n=64 k=64").stdout)
+        self.assertEqual(found["problem"], "op=matmul_all_reduce m=64 n=64 k=64 x=bf16 w=bf16 out=bf16 wire=f32 "
+                                           "ranks=2 threads=3 transport=threads link=1gbit,5us")
+        found = json.loads(self.plait("info", "--json", "--why", self.WHY + " transport=shm").stdout)
+        self.assertIn(" threads=1 transport=shm link=1gbit,5us", found["problem"])
+        self.environment.update(PLAIT_WIRE="bf16", PLAIT_THREADS="2", PLAIT_BACKEND="reference")
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-reduce m=64 n=64 k=64").stdout)
+        self.assertIn(" wire=bf16 ranks=2 threads=2 backend=reference transport=threads ", found["problem"])
+        found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-gather m=64 n=64 k=64 x=f32").stdout)
+        self.assertIn(" wire=f32 ", found["problem"])
+
+    def test_a_link_that_cannot_be_read(self):
+        self.environment["PLAIT_LINK"] = "rope"
+        self.assert_says(self.plait("info", "--why", "op=matmul-all-reduce m=64 n=64 k=64"), 2,
+                         'plait info: PLAIT_LINK: the link "rope" is not like "25gbit,5us": a bandwidth, a latency, '
+                         "or both")
+
+    def test_what_it_cannot_explain(self):
+        for words, sentence in [
+            ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
+             "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
+            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
+            ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
+             "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
+             "backend, transport and link"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot be on 3 hosts"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 link=1e300gbit",
+             'the link "1e300gbit" has a bandwidth of more than 1e15 bytes/s'),
+            ("op=matmul-all-reduce m=8 n=8 k=8 link=1gbit,2h",
+             'the link "1gbit,2h" has a latency of more than an hour'),
+        ]:
+            self.assert_says(self.plait("info", "--why", words), 2, f"plait info: {sentence}")
+
+
+if __name__ == "__main__":
+    unittest.main()
