@@ -107,6 +107,16 @@ TEST(Predictions, GetLongerOverSlowerLinks) {
   }
 }
 
+// The largest problem that a key may name has no more bytes than can be counted, and a chunk for
+// each of its columns takes no more memory than there is.
+TEST(Predictions, TakeAMomentOfTheLargestProblem) {
+  const CostModel model(busy_profile());
+  const PlanKey key =
+      problem("matmul_all_reduce", "1gbit,5us", "m=268435456 n=268435456 k=64 ranks=33");
+  const double product = model.predict(key, parse_plan("serial")).product;
+  EXPECT_GT(model.predict(key, parse_plan("fused chunk=1")).total, product);
+}
+
 TEST(Choices, AreSerialWhereThereIsNothingToGain) {
   const CostModel model(busy_profile());
   const Plan serial = parse_plan("serial");
