@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kMostChunks = 128;
 
 // So are narrower chunks of a product than these: "chunk=1" of a problem that no machine has.
-constexpr std::int64_t kMostParts = std::int64_t{1} << 16;
+constexpr std::int64_t kMostProducts = std::int64_t{1} << 16;
 
 // Parts whose sums may still be under way while the next is made.
 constexpr std::size_t kKeptParts = 2;
@@ -84,7 +84,7 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   if (is_fused()) {
     const PartialSums all = {.m = key_.m, .n = n_, .dtype = key_.wire};
     const std::int64_t width = plan_.chunk > 0
-                                   ? std::max<std::int64_t>(plan_.chunk, n_ / kMostParts)
+                                   ? std::max<std::int64_t>(plan_.chunk, n_ / kMostProducts)
                                    : suitable_chunk(all, key_.world, linked_);
     ranges = ramped(n_, width);
   }
