@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ops/shapes.h"
 #include "plan/sizes.h"
@@ -27,6 +28,7 @@ std::string way_of(const VerifyCase& one, int world) {
 
 TEST(RandomCases, TakeEveryWayOften) {
   std::vector<Operator> ops;
+  ops.reserve(kOperators);
   for (int op = 0; op < kOperators; ++op) ops.push_back(static_cast<Operator>(op));
   constexpr int kWorld = 2;
   constexpr int kCases = 120;  // as few as a sanitizer runs
