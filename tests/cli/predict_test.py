@@ -74,8 +74,9 @@ class PredictTest(CommandTest):
     def test_few_sums_over_a_long_link_are_not_waited_for_one_by_one(self):
         # 16 rows have 256 KiB of sums, which are copied into slots; 17 are written there straight.
         for op in FUSED[:2]:
-            found = self.json(op, "--m", "16,17", "--n", 4096, "--k", 4096, "--device", "cpu", "--rate", 0.4, "--memory",
-                              20, "--link", "10gbit,200us", "--ranks", 2, "--plan", "fused;fused chunk=256")
+            found = self.json(op, "--m", "16,17", "--n", 4096, "--k", 4096, "--ranks", 2, "--device", "cpu",
+                              "--rate", 0.4, "--memory", 20, "--link", "10gbit,200us",
+                              "--plan", "fused;fused chunk=256")
             for size in found:
                 for one in size["schedules"]:
                     with self.subTest(op=op, m=size["m"], plan=one["plan"]):
