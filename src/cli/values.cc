@@ -14,8 +14,8 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "comm/transports.h"
+#include "ops/shapes.h"
 #include "plait/gemm.h"
-#include "plait/operator.h"
 #include "plait/quantized.h"
 
 namespace plait::cli {
@@ -68,6 +68,13 @@ Dtype read_dtype(std::string_view option, const std::string& text) {
   const auto dtype = parse_dtype(text);
   PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
   return *dtype;
+}
+
+Dtype read_wire(Operator op, const std::string& text) {
+  if (text.empty()) return Dtype::f32;
+  PLAIT_CHECK(ops::makes_partial_sums(op), "--wire ", text, " is about partial sums, and ",
+              name(op), " has none");
+  return read_dtype("--wire", text);
 }
 
 WeightLayout read_layout(const std::string& text) {

@@ -10,6 +10,7 @@
 
 #include "cli/bench/race.h"
 #include "plait/dtype.h"
+#include "plait/operator.h"
 #include "plait/weight.h"
 #include "plan/models.h"
 
@@ -32,6 +33,9 @@ std::ifstream open_input(std::string_view option, const std::string& path);
 
 // Of what can be multiplied.
 Dtype read_dtype(std::string_view option, const std::string& text);
+
+// Of --wire, which may be empty: partial sums travel in f32 then. Refused where there are none.
+Dtype read_wire(Operator op, const std::string& text);
 
 // Of --layout.
 WeightLayout read_layout(const std::string& text);

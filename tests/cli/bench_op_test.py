@@ -232,6 +232,8 @@ class OperatorTest(CommandTest):
         result = self.plait("bench", "all-gather-matmul", *self.SIZE, "--plan", "pipelined axis=columns parts=4")
         self.assert_says(result, 2, "plait bench: all_gather_matmul: axis=columns would cut the k of a product; what "
                                     "comes first here is cut in rows")
+        self.assert_says(self.plait("bench", "all-gather-matmul", *self.SIZE, "--wire", "bf16"), 2,
+                         "plait bench: --wire bf16 is about partial sums, and all_gather_matmul has none")
         result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE, "-t", "threads")
         self.assertEqual(result.returncode, 2)
         self.assertIn("--transport threads: plait run has started 2 processes, whose ranks are no threads of one",

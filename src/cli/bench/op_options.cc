@@ -53,7 +53,7 @@ struct Wishes {
   SizeWords size = {};
   std::string x = "bf16";
   std::string out = {};
-  std::string wire = "f32";
+  std::string wire = {};
   std::string weight = {};
   std::string layout = "out_in";
   std::string ranks = {};
@@ -137,7 +137,7 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
   options.sizes = read_sizes(wishes.size);
   options.x = read_dtype("--dtype", wishes.x);
   options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
-  options.wire = read_dtype("--wire", wishes.wire);
+  options.wire = read_wire(op, wishes.wire);
   options.weight = wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight;
   check_weight_kind(options.weight);
   options.layout = read_layout(wishes.layout);

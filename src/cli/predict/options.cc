@@ -7,7 +7,6 @@
 #include "cli/bench/op_sizes.h"
 #include "cli/options.h"
 #include "cli/values.h"
-#include "ops/shapes.h"
 #include "plait/quantized.h"
 
 namespace plait::cli {
@@ -83,13 +82,6 @@ double weight_bytes(const std::string& weight, Dtype x) {
   check_weight_kind(weight);
   if (const auto scheme = parse_quant_scheme(weight)) return scheme->bits / 8.0;
   return static_cast<double>(size_of(read_dtype("--weight", weight)));
-}
-
-Dtype read_wire(Operator op, const std::string& text) {
-  if (text.empty()) return Dtype::f32;
-  PLAIT_CHECK(ops::makes_partial_sums(op), "--wire ", text, " is about partial sums, and ",
-              name(op), " has none");
-  return read_dtype("--wire", text);
 }
 
 OpPredictOptions understand(Operator op, const Wishes& wishes) {
