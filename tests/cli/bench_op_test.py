@@ -124,6 +124,14 @@ class OperatorTest(CommandTest):
         self.assertRegex(text, r"\nplan +median +min +max +speed-up +efficiency +bits\n")
         self.assertEqual(text.count("equal"), 5)
 
+    def test_ranks_that_share_cores_measure_turns(self):
+        cores = json.loads(self.plait("info", "--json").stdout)["processor"]["cores"]
+        words = ("matmul-all-reduce", *self.SIZE, "--threads", cores)
+        text = self.bench(*words)
+        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: they wait for one another's turn")
+        self.assertNotRegex(text, "(The|No) plan")
+        self.assertRegex(self.bench(*words, "--timed-product"), "\n(The|No) plan")
+
     def test_timelines(self):
         with tempfile.TemporaryDirectory() as folder:
             for verb in (["bench"], ["trace"]):

@@ -84,6 +84,12 @@ class StepTest(CommandTest):
         self.assertIn("row layer, 96 inputs, 64 outputs, 20 tokens, bf16", text)
         self.assertNotIn("DIFFER", text)
 
+    def test_ranks_that_share_cores_measure_turns(self):
+        cores = json.loads(self.plait("info", "--json").stdout)["processor"]["cores"]
+        text = self.bench("layer", "row", "--m", 20, "--n", 64, "--k", 96, "--repeat", 2, "--threads", cores)
+        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: they wait for one another's turn")
+        self.assertIn("plait predict", text)
+
     def test_timelines(self):
         with tempfile.TemporaryDirectory() as folder:
             page, picture, trace = (Path(folder) / name for name in ("page.html", "picture.svg", "trace.json"))

@@ -6,16 +6,19 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
+#include "cli/bench/crowd.h"
 #include "cli/bench/table.h"
-#include "cli/host/topology.h"
 #include "cli/launch/words.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
 namespace {
 
-// The fastest plan, in a sentence, where there are several.
-std::string show_best(const OpMeasurement& result) {
+// The fastest plan, in a sentence, where there are several, and where that says something.
+std::string show_best(const OpBenchOptions& options, const OpMeasurement& result) {
+  const std::string crowd = show_crowd(result.ranks, options.threads, result.transport);
+  if (!result.pace && !crowd.empty())
+    return crowd + " --timed-product measures worlds that are larger than a machine.\n";
   if (result.plans.size() == 1) return "";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),
@@ -66,7 +69,7 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
                efficiency ? fmt::format("{:.2f}", *efficiency) : "-",
                one.bits_equal ? "equal" : "DIFFER"});
   }
-  return text + table.text() + show_best(result);
+  return text + table.text() + show_best(options, result);
 }
 
 nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result) {

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "base/processor.h"
 #include "base/text.h"
+#include "cli/bench/crowd.h"
 #include "cli/bench/table.h"
 #include "cli/launch/words.h"
 
@@ -57,7 +58,10 @@ std::string show_layers(const StepOptions& options) {
   return text;
 }
 
-std::string show_best(const StepMeasurement& result) {
+std::string show_best(const StepOptions& options, const StepMeasurement& result) {
+  const std::string crowd = show_crowd(result.ranks, options.threads, result.transport);
+  if (!crowd.empty())
+    return crowd + " plait predict tells of worlds that are larger than a machine.\n";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),
       [](const StepTimes& a, const StepTimes& b) { return a.times.median < b.times.median; });
@@ -119,7 +123,7 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
                one.peak > 0 ? base::show_bytes(static_cast<double>(one.peak)) : "-",
                one.bits_equal ? "equal" : "DIFFER"});
   }
-  return text + table.text() + show_best(result);
+  return text + table.text() + show_best(options, result);
 }
 
 nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasurement& result) {
