@@ -45,7 +45,7 @@ std::size_t elements(std::int64_t rows, std::int64_t cols) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
-void check_memory(const MatmulOptions& options) {
+void check_operands_fit(const MatmulOptions& options) {
   const std::int64_t m = *std::max_element(options.m.begin(), options.m.end());
   // Sizes are at most 2^24 each, so that all of this can be counted.
   std::size_t needed = (elements(m, options.k) + elements(m, options.n)) * 2 * sizeof(float);
@@ -87,7 +87,7 @@ std::vector<MatmulCase> matmul_cases(const MatmulOptions& options) {
 }
 
 MatmulOperands::MatmulOperands(const MatmulOptions& options) : options_(options) {
-  check_memory(options);
+  check_operands_fit(options);
   const std::int64_t m = *std::max_element(options.m.begin(), options.m.end());
   x_ = Buffer::for_tensor(options.x, m, options.k, {.huge_pages = true});
   tensor::fill_random(x_.view(options.x, m, options.k), /*seed=*/1);

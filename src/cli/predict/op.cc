@@ -20,7 +20,7 @@ namespace {
 // What each rank keeps of each other one: as much as was seen of all-reduces, which keep the most.
 constexpr double kBytesOfAPair = 1100;
 
-void check_memory(int ranks) {
+void check_ranks_fit(int ranks) {
   const double needed = kBytesOfAPair * ranks * ranks;
   const auto available = static_cast<double>(read_memory().available);
   PLAIT_CHECK(needed <= available, "--ranks ", ranks, " may take ", base::show_bytes(needed),
@@ -65,7 +65,7 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options,
 int predict_operator(Operator op, Words words) {
   const auto options = read_op_predict_options(op, words);
   if (!options) return kDone;
-  check_memory(options->machine.ranks);
+  check_ranks_fit(options->machine.ranks);
   check_writable(options->files);
   std::vector<OpPrediction> predictions;
   for (const OpSize& size : options->sizes) {
