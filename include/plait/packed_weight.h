@@ -30,9 +30,9 @@ class PLAIT_EXPORT PackedWeight {
   // Copies the weight, which is not needed any more.
   explicit PackedWeight(const QuantizedWeight& weight, int threads = 0);
 
-  // The same as constructing it anew, into the memory that it has: for a weight that a training step
-  // has changed. No product may read it meanwhile. Error{invalid_argument} for another n, k, dtype or
-  // scheme; a view may lie in another layout than before.
+  // Gives what constructing it anew would, in the memory that it has: for a weight that a training
+  // step has changed. No product may read it meanwhile. Error{invalid_argument} for another n, k,
+  // dtype or scheme; a view may have another layout than before.
   void repack(const WeightView& weight, int threads = 0);
   void repack(const QuantizedWeight& weight, int threads = 0);
 

@@ -128,8 +128,8 @@ void PackedWeight::pack(const WeightView& weight, int threads) {
 }
 
 void PackedWeight::pack(const QuantizedWeight& weight, int threads) {
-  const gemm::Storage storage = gemm::storage_of(*scheme_);
-  const gemm::Depth depth = gemm::depth_of(*scheme_, k_);
+  const gemm::Storage storage = gemm::storage_of(weight.scheme());
+  const gemm::Depth depth = gemm::depth_of(weight.scheme(), k_);
   base::parallel_for(gemm::panels_of(n_), threads, [&](std::int64_t p) {
     std::byte* to = panels_.data() + static_cast<std::size_t>(p) * panel_bytes_;
     for (std::int64_t g = 0; g < depth.groups(); ++g) {
@@ -138,7 +138,7 @@ void PackedWeight::pack(const QuantizedWeight& weight, int threads) {
     }
   });
   order_by_panels(weight.scales(), scales_);
-  if (scheme_->offsets) order_by_panels(weight.offsets(), offsets_);
+  if (weight.scheme().offsets) order_by_panels(weight.offsets(), offsets_);
 }
 
 const std::byte* PackedWeight::panel(std::int64_t p) const {
