@@ -42,8 +42,9 @@ void expect_same(const PackedWeight& got, const PackedWeight& want) {
 // The larger ones are written past the caches.
 TEST(PackedWeights, AreTheSameWhenPackedAgain) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-    for (const auto& [n, k] : {std::pair{1, 1}, std::pair{0, 3}, std::pair{3, 0},
-                               std::pair{130, 1027}, std::pair{1100, 1029}}) {
+    using Size = std::pair<std::int64_t, std::int64_t>;
+    for (const auto& [n, k] :
+         {Size{1, 1}, Size{0, 3}, Size{3, 0}, Size{130, 1027}, Size{1100, 1029}}) {
       for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out}) {
         const Lie lie = {.dtype = dtype, .layout = layout, .gap = 5};
         const OwnedWeight before = make_weight(n, k, one, {.dtype = dtype});
