@@ -1,6 +1,7 @@
 // plait's products beside oneDNN's, in one process and in turns.
 //
 //   plait_bench_gemm --shape square --benchmark_filter='bf16/(plait|onednn)/512'
+//   plait_bench_gemm --benchmark_filter='/(copy|pack_[a-z_]+)/'   packing a weight beside a copy
 //
 // One shape a run: all of its cases share operands, and take turns (give --benchmark_repetitions
 // and --benchmark_enable_random_interleaving=true).
@@ -19,6 +20,7 @@
 #include "cli/bench/limits.h"
 #include "contenders.h"
 #include "gemm/backends.h"
+#include "packing.h"
 #include "plait/gemm.h"
 
 namespace plait::bench {
@@ -90,6 +92,7 @@ void add_all(Operands& operands) {
   for (Contender& other : onednn_contenders(operands)) contenders.push_back(std::move(other));
   for (const Dtype dtype : kDtypes) {
     add_limits(operands.shape(), dtype);
+    add_packing(operands, dtype);
     for (const std::int64_t rows : kRows) {
       for (const Contender& contender : contenders)
         add(operands.shape(), contender, {.dtype = dtype, .rows = rows});

@@ -1,8 +1,9 @@
 // A weight made ready for many products: in panels of 64 columns, padded, the elements of 16 bits
 // and less in pairs of k.
 //
-//   const plait::PackedWeight packed({.view = w, .layout = WeightLayout::out_in});
+//   plait::PackedWeight packed({.view = w, .layout = WeightLayout::out_in});
 //   gemm.run({.x = {x}, .weight = packed, .out = y});
+//   packed.repack({.view = w, .layout = WeightLayout::out_in});  // the values have changed
 //
 //   const plait::PackedWeight small(plait::quantize(view, *plait::parse_quant_scheme("s8")));
 //
@@ -28,6 +29,12 @@ class PLAIT_EXPORT PackedWeight {
 
   // Copies the weight, which is not needed any more.
   explicit PackedWeight(const QuantizedWeight& weight, int threads = 0);
+
+  // Gives what constructing it anew would, in the memory that it has: for a weight that a training
+  // step has changed. No product may read it meanwhile. Error{invalid_argument} for another n, k,
+  // dtype or scheme; a view may have another layout than before.
+  void repack(const WeightView& weight, int threads = 0);
+  void repack(const QuantizedWeight& weight, int threads = 0);
 
   Dtype dtype() const { return dtype_; }  // s8 where it is quantised, with 4 bits too
   const std::optional<QuantScheme>& scheme() const { return scheme_; }  // nothing: not quantised
@@ -56,6 +63,11 @@ class PLAIT_EXPORT PackedWeight {
   Buffer panels_;
   Buffer scales_;
   Buffer offsets_;
+
+  void pack(const WeightView& weight, int threads);
+  void pack(const QuantizedWeight& weight, int threads);
+  void check_same(Dtype dtype, const std::optional<QuantScheme>& scheme, std::int64_t n,
+                  std::int64_t k) const;
 };
 
 }  // namespace plait

@@ -8,7 +8,7 @@ namespace plait::gemm {
 namespace {
 
 // By squares of 16 words, so that what is read and what is written both stay in the cache.
-void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride) {
+void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride, Stores /*stores*/) {
   constexpr std::int64_t kSquare = 16;
   for (std::int64_t i0 = 0; i0 < from.rows; i0 += kSquare) {
     for (std::int64_t j0 = 0; j0 < from.cols; j0 += kSquare) {
@@ -24,7 +24,7 @@ void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride) {
 }
 
 void interleave(const std::uint16_t* even, const std::uint16_t* odd, std::int64_t n,
-                std::uint32_t* to) {
+                std::uint32_t* to, Stores /*stores*/) {
   for (std::int64_t i = 0; i < n; ++i) {
     std::uint16_t pair[2];  // NOLINT(*-avoid-c-arrays): a word's two halves
     std::memcpy(&pair[0], even + i, 2);

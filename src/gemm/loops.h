@@ -1,6 +1,7 @@
 // The loops around the kernels, once for every kind of processor that deserves its own.
 //
-// All sets give the same bits; they differ in speed only. No pointer needs alignment.
+// All sets give the same bits; they differ in speed only. No pointer needs alignment, except where
+// results are streamed.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +29,20 @@ struct Finish {
   bool accumulate;
 };
 
+// How results are written. Streamed ones go past the caches where the set knows how; their rows must
+// be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
+enum class Stores : std::uint8_t { cached, streamed };
+
 struct Loops {
   const char* name;
   bool (*usable)();
 
   // to[j * to_stride + i] = from[i][j]
-  void (*transpose)(const Words& from, std::uint32_t* to, std::int64_t to_stride);
+  void (*transpose)(const Words& from, std::uint32_t* to, std::int64_t to_stride, Stores stores);
 
   // to[i] = the pair (even[i], odd[i])
   void (*interleave)(const std::uint16_t* even, const std::uint16_t* odd, std::int64_t n,
-                     std::uint32_t* to);
+                     std::uint32_t* to, Stores stores);
 
   // A panel's block of k / 2 rows of 64 pairs becomes k rows of 64 f32.
   void (*widen_bf16)(const std::uint32_t* from, std::int64_t k, float* to);

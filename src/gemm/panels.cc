@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "gemm/loops.h"
+#include "tensor/copy.h"
 #include "tensor/stride.h"
 
 namespace plait::gemm {
@@ -26,38 +26,68 @@ std::uint16_t half_word(const std::byte* at) {
   return value;
 }
 
+// Which loops pack a weight, and how they write.
+struct Way {
+  const Loops& loops;
+  Stores stores;
+};
+
 // A row per output: the panel is its rows' words, turned over.
-void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t columns,
+void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t columns, Way way,
                  std::uint32_t* to) {
   const ConstTensorView& view = weight.view;
   const std::int64_t first = part.panel * kPanelColumns;
   const auto element_bytes = static_cast<std::int64_t>(size_of(view.dtype));
   const std::int64_t words_of_row = part.length * element_bytes / 4;
-  loops().transpose(
+  way.loops.transpose(
       {element(view, first, part.begin), tensor::stride_bytes(view), columns, words_of_row}, to,
-      kPanelColumns);
+      kPanelColumns, way.stores);
   if (words_of_row * 4 == part.length * element_bytes) return;
   for (std::int64_t j = 0; j < columns; ++j)  // the last of an odd number of halves
     to[words_of_row * kPanelColumns + j] =
         half_word(element(view, first + j, part.begin + part.length - 1));
 }
 
+// Asks for a row before it is read: rows lie so far apart that the processor doesn't foresee it.
+// Into the second cache, since rows a power of two of bytes apart drive one another out of the
+// first. Addresses behind the last row are harmless.
+void ask_for(const std::byte* row, std::int64_t bytes) {
+  constexpr std::int64_t kLine = 64;
+  for (std::int64_t at = 0; at < bytes; at += kLine)
+    __builtin_prefetch(row + at, /*rw=*/0, /*locality=*/2);
+}
+
+void copy_row(const std::byte* from, std::int64_t bytes, Stores stores, std::uint32_t* to) {
+  const auto n = static_cast<std::size_t>(bytes);
+  if (stores == Stores::streamed) {
+    tensor::stream_copy(to, from, n);
+  } else {
+    std::memcpy(to, from, n);
+  }
+}
+
 // A row per input: f32 rows are copied, 16-bit rows go together in pairs.
-void pack_in_out(const WeightView& weight, const PanelPart& part, std::int64_t columns,
+void pack_in_out(const WeightView& weight, const PanelPart& part, std::int64_t columns, Way way,
                  std::uint32_t* to) {
+  constexpr std::int64_t kRowsAhead = 32;
   const ConstTensorView& view = weight.view;
   const std::int64_t first = part.panel * kPanelColumns;
   static constexpr std::array<std::uint16_t, kPanelColumns> kZeros = {};
   const bool wide = view.dtype == Dtype::f32;
+  const std::int64_t stride = tensor::stride_bytes(view);
+  const std::int64_t bytes = columns * static_cast<std::int64_t>(size_of(view.dtype));
   for (std::int64_t k = 0; k < part.length; k += wide ? 1 : 2, to += kPanelColumns) {
     const std::byte* row = element(view, part.begin + k, first);
+    ask_for(row + kRowsAhead * stride, bytes);
     if (wide) {
-      std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(*to));
+      copy_row(row, bytes, way.stores, to);
       continue;
     }
-    const std::byte* next = k + 1 < part.length ? element(view, part.begin + k + 1, first)
-                                                : reinterpret_cast<const std::byte*>(kZeros.data());
-    loops().interleave(words<std::uint16_t>(row), words<std::uint16_t>(next), columns, to);
+    ask_for(row + (kRowsAhead + 1) * stride, bytes);
+    const std::byte* next =
+        k + 1 < part.length ? row + stride : reinterpret_cast<const std::byte*>(kZeros.data());
+    way.loops.interleave(words<std::uint16_t>(row), words<std::uint16_t>(next), columns, to,
+                         way.stores);
   }
 }
 
@@ -68,15 +98,19 @@ Storage storage_of(Dtype dtype) {
   return dtype == Dtype::f16 ? Storage::f16 : Storage::f32;
 }
 
-void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to) {
+void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to, Stores stores,
+                const Loops& with) {
+  const Storage storage = storage_of(weight.view.dtype);
   const std::int64_t columns =
       std::min<std::int64_t>(kPanelColumns, weight.n() - part.panel * kPanelColumns);
-  const std::size_t padded =
-      panel_bytes(storage_of(weight.view.dtype), round_up(part.length, kKStep));
-  if (columns < kPanelColumns || part.length % kKStep != 0) std::memset(to, 0, padded);
+  const std::int64_t whole = columns < kPanelColumns ? 0 : part.length / 2 * 2;
+  const std::size_t written = panel_bytes(storage, whole);
+  const std::size_t padded = panel_bytes(storage, round_up(part.length, kKStep));
+  if (written < padded) std::memset(to + written, 0, padded - written);
   auto* target = reinterpret_cast<std::uint32_t*>(to);
-  if (weight.layout == WeightLayout::out_in) return pack_out_in(weight, part, columns, target);
-  pack_in_out(weight, part, columns, target);
+  const Way way = {.loops = with, .stores = stores};
+  (weight.layout == WeightLayout::out_in ? pack_out_in : pack_in_out)(weight, part, columns, way,
+                                                                      target);
 }
 
 void expand(Storage storage, const std::byte* from, std::int64_t k, const std::int8_t* offsets,

@@ -6,6 +6,7 @@
 
 #include "gemm/depth.h"
 #include "gemm/kernel.h"
+#include "gemm/loops.h"
 #include "plait/weight.h"
 
 namespace plait::gemm {
@@ -51,8 +52,9 @@ struct PanelPart {
   std::int64_t length;  // padded to a multiple of kKStep with zeros
 };
 
-// Writes the part, in the storage that the weight's dtype has.
-void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to);
+// Writes the part, in the storage that the weight's dtype has, to memory aligned to 64 bytes.
+void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to,
+                Stores stores = Stores::cached, const Loops& with = loops());
 
 // Makes an operand of k rows of a stored panel. `offsets` are those of the panel's 64 columns, or
 // nullptr; only s8 and s4 have any. Where storage and operand are the same there is nothing to do,

@@ -44,7 +44,8 @@ std::int64_t pack_words(const Source& source, std::int64_t begin, std::int64_t l
   for (std::int64_t word = 0; word < words; word += kWordsAtOnce) {
     const std::int64_t count = std::min(kWordsAtOnce, words - word);
     const std::byte* from = source.first + begin * source.bits / 8 + word * 4;
-    loops().transpose({from, source.stride, source.columns, count}, turned.data(), kPanelColumns);
+    loops().transpose({from, source.stride, source.columns, count}, turned.data(), kPanelColumns,
+                      Stores::cached);
     for (std::int64_t i = 0; i < count; ++i, to += std::int64_t{4} * kPanelColumns) {
       const std::uint32_t* row = turned.data() + i * kPanelColumns;
       if (source.bits == 8) {

@@ -75,7 +75,8 @@ void turn_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
                                  : reinterpret_cast<const std::byte*>(kZeros.data());
       loops().interleave(
           reinterpret_cast<const std::uint16_t*>(element(x.view, piece.k + k, piece.begin)),
-          reinterpret_cast<const std::uint16_t*>(odd), piece.rows, &words[k / 2 * kRowGroup]);
+          reinterpret_cast<const std::uint16_t*>(odd), piece.rows, &words[k / 2 * kRowGroup],
+          Stores::cached);
     }
   } else {
     for (std::int64_t k = 0; k < piece.length; ++k)
@@ -85,7 +86,7 @@ void turn_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
   const std::int64_t depth = operand == Dtype::bf16 ? (piece.length + 1) / 2 : piece.length;
   loops().transpose(
       {reinterpret_cast<const std::byte*>(words.data()), kRowGroup * 4, depth, piece.rows},
-      reinterpret_cast<std::uint32_t*>(to), to_stride / 4);
+      reinterpret_cast<std::uint32_t*>(to), to_stride / 4, Stores::cached);
 }
 
 }  // namespace

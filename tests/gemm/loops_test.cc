@@ -48,8 +48,8 @@ TEST_P(Loop, TurnsWordsOver) {
                            cols};
       std::vector<std::uint32_t> got(static_cast<std::size_t>(cols * (rows + 5)), 7);
       std::vector<std::uint32_t> want = got;
-      set().transpose(words, got.data(), rows + 5);
-      portable_loops().transpose(words, want.data(), rows + 5);
+      set().transpose(words, got.data(), rows + 5, Stores::cached);
+      portable_loops().transpose(words, want.data(), rows + 5, Stores::cached);
       EXPECT_EQ(got, want) << rows << " x " << cols;
       EXPECT_EQ(want[0], from[0]);
       EXPECT_EQ(want.at(static_cast<std::size_t>((cols - 1) * (rows + 5))),
@@ -63,7 +63,8 @@ TEST_P(Loop, PutsPairsTogether) {
     const auto even = random<std::uint16_t>(n);
     const auto odd = random<std::uint16_t>(n);
     std::vector<std::uint32_t> got(n + 1, 7);
-    set().interleave(even.data(), odd.data(), static_cast<std::int64_t>(n), got.data());
+    set().interleave(even.data(), odd.data(), static_cast<std::int64_t>(n), got.data(),
+                     Stores::cached);
     for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(got[i], even[i] | std::uint32_t{odd[i]} << 16);
     EXPECT_EQ(got[n], 7U);
   }

@@ -4,9 +4,13 @@
 
 #include <array>
 #include <cstring>
+#include <random>
+#include <string>
 #include <utility>
 
+#include "gemm/kernels.h"
 #include "gemm/matrix.h"
+#include "tensor/copy.h"
 
 namespace plait::gemm {
 namespace {
@@ -18,39 +22,99 @@ std::size_t place(Dtype dtype, std::int64_t k, std::int64_t column) {
   return static_cast<std::size_t>(at) * size_of(dtype);
 }
 
-// A panel that is not full, from a k on that is not the first.
-void expect_packed(Dtype dtype, WeightLayout layout, std::int64_t length) {
-  constexpr std::int64_t kN = kPanelColumns + 37;
-  constexpr std::int64_t kK = 70;
-  constexpr std::int64_t kBegin = 6;
-  const bool out_in = layout == WeightLayout::out_in;
-  const Matrix w(dtype, out_in ? kN : kK, out_in ? kK : kN, 3);
-  const std::int64_t padded = round_up(length, kKStep);
-  const Buffer memory(panel_bytes(storage_of(dtype), padded));
-  std::memset(memory.data(), 0xff, memory.bytes());
-  pack_panel({w.view, layout}, {.panel = 1, .begin = kBegin, .length = length}, memory.data());
-  for (std::int64_t k = 0; k < padded; ++k) {
-    for (std::int64_t column = 0; column < kPanelColumns; ++column) {
-      const std::int64_t j = kPanelColumns + column;
-      const bool there = k < length && j < kN;
-      float packed = -1;
-      convert(memory.data() + place(dtype, k, column), dtype, &packed, Dtype::f32, 1);
-      const std::int64_t i = kBegin + k;
-      ASSERT_EQ(packed, !there   ? 0
-                        : out_in ? at(w.view, j, i)
-                                 : at(w.view, i, j))
-          << name(dtype) << " " << name(layout) << ", k " << k << ", column " << column;
+// A weight of any bits, whose last element is the last that may be read.
+class FencedWeight {
+ public:
+  FencedWeight(Dtype dtype, WeightLayout layout, std::int64_t n, std::int64_t k, std::int64_t gap)
+      : rows_(layout == WeightLayout::out_in ? n : k),
+        cols_(layout == WeightLayout::out_in ? k : n),
+        stride_(cols_ + gap),
+        memory_(static_cast<std::size_t>((rows_ - 1) * stride_ + cols_) * size_of(dtype)),
+        view_{.view = {.data = memory_.data(),
+                       .dtype = dtype,
+                       .rows = rows_,
+                       .cols = cols_,
+                       .row_stride = stride_},
+              .layout = layout} {
+    std::mt19937 bits(static_cast<unsigned>(n * 1000 + k));
+    const std::byte* end = memory_.data() + ((rows_ - 1) * stride_ + cols_) * bytes();
+    for (std::byte* at = memory_.data(); at < end; ++at) *at = static_cast<std::byte>(bits());
+  }
+
+  const WeightView& view() const { return view_; }
+  const std::byte* at(std::int64_t column, std::int64_t k) const {
+    const bool out_in = view_.layout == WeightLayout::out_in;
+    return memory_.data() + ((out_in ? column : k) * stride_ + (out_in ? k : column)) * bytes();
+  }
+
+ private:
+  std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(view_.view.dtype)); }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  std::int64_t stride_;
+  Fenced memory_;
+  WeightView view_;
+};
+
+// Element by element.
+void pack_plainly(const FencedWeight& weight, const PanelPart& part, std::byte* to) {
+  const Dtype dtype = weight.view().view.dtype;
+  std::memset(to, 0, panel_bytes(storage_of(dtype), round_up(part.length, kKStep)));
+  for (std::int64_t column = 0; column < kPanelColumns; ++column) {
+    const std::int64_t j = part.panel * kPanelColumns + column;
+    for (std::int64_t k = 0; k < part.length && j < weight.view().n(); ++k)
+      std::memcpy(to + place(dtype, k, column), weight.at(j, part.begin + k), size_of(dtype));
+  }
+}
+
+class PackedPanels : public testing::TestWithParam<const Loops*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->usable()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
+  }
+
+  // The last panel, written in both ways, and not a byte more.
+  static void expect_packed(const FencedWeight& weight, std::int64_t begin, std::int64_t length) {
+    const PanelPart part = {
+        .panel = panels_of(weight.view().n()) - 1, .begin = begin, .length = length};
+    const Dtype dtype = weight.view().view.dtype;
+    const std::size_t bytes = panel_bytes(storage_of(dtype), round_up(length, kKStep));
+    const Buffer want(bytes + 1);
+    const Buffer got(bytes + 1);
+    pack_plainly(weight, part, want.data());
+    want.data()[bytes] = std::byte{77};
+    for (const Stores stores : {Stores::cached, Stores::streamed}) {
+      std::memset(got.data(), 77, got.bytes());
+      pack_panel(weight.view(), part, got.data(), stores, *GetParam());
+      tensor::stream_fence();
+      EXPECT_EQ(std::memcmp(got.data(), want.data(), want.bytes()), 0)
+          << name(dtype) << " " << name(weight.view().layout) << " n " << weight.view().n() << " k "
+          << weight.view().k() << " from " << begin << " on " << length << ", stride "
+          << weight.view().view.row_stride
+          << (stores == Stores::streamed ? ", streamed" : ", cached");
+    }
+  }
+};
+
+TEST_P(PackedPanels, HoldTheWeightAndZerosBehindIt) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out}) {
+      for (const std::int64_t n : {1, 3, 8, 15, 17, 37, 60, 63, 64, 65, 101, 128}) {
+        for (const std::int64_t length : {1, 2, 3, 7, 16, 31, 32, 33, 45, 64, 97, 160}) {
+          for (const std::int64_t gap : {0, 1, 6}) {
+            expect_packed({dtype, layout, n, length, gap}, 0, length);
+            expect_packed({dtype, layout, n, length + 9, gap}, 6, length);
+          }
+        }
+      }
     }
   }
 }
 
-TEST(Panels, HoldTheWeightInBothLayoutsAndZerosBehindIt) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-    for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out}) {
-      for (const std::int64_t length : {1, 32, 45, 64}) expect_packed(dtype, layout, length);
-    }
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Sets, PackedPanels,
+                         testing::ValuesIn(loop_sets().begin(), loop_sets().end()),
+                         [](const auto& set) { return std::string(set.param->name); });
 
 TEST(Panels, OfSixteenBitsAreWidened) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {

@@ -102,5 +102,19 @@ TEST(PreparedOperators, AllocateNothingWhenTheyRun) {
   }
 }
 
+TEST(PackedWeights, AllocateNothingWhenPackedAgain) {
+  const Buffer memory = Buffer::for_tensor(Dtype::f32, 700, 900);
+  const TensorView view = memory.view(Dtype::f32, 700, 900);
+  std::fill_n(static_cast<float*>(view.data), 700 * 900, 1.0F);
+  const WeightView weight = {.view = view, .layout = WeightLayout::out_in};
+  const QuantizedWeight values = quantize(weight, *parse_quant_scheme("s8:group=32:offsets"));
+  PackedWeight plain(weight);
+  PackedWeight small(values);
+  const int before = allocations;
+  plain.repack(weight);
+  small.repack(values);
+  EXPECT_EQ(allocations, before);
+}
+
 }  // namespace
 }  // namespace plait

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gemm/loops.h"
+#include "gemm/x86/loops.h"
 #include "gemm/x86/rounded.h"
 #include "gemm/x86/stored_rows.h"
 
@@ -55,7 +55,16 @@ struct Square {
 // processor to see where they go.
 constexpr std::int64_t kAhead = 32;
 
-[[PLAIT_AVX512]] void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride) {
+[[PLAIT_AVX512, gnu::always_inline]] inline void store_row(std::uint32_t* to, __mmask16 mask,
+                                                           Stores stores, __m512i row) {
+  if (stores == Stores::streamed && mask == 0xffff)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), row);
+  else
+    _mm512_mask_storeu_epi32(to, mask, row);
+}
+
+[[PLAIT_AVX512]] void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride,
+                                Stores stores) {
   for (std::int64_t i0 = 0; i0 < from.rows; i0 += kLanes) {
     const std::int64_t rows = std::min(kLanes, from.rows - i0);
     for (std::int64_t j0 = 0; j0 < from.cols; j0 += kLanes) {
@@ -75,19 +84,19 @@ constexpr std::int64_t kAhead = 32;
       const __mmask16 out = mask_of(rows);
       std::uint32_t* target = to + j0 * to_stride + i0;
       for (int j = 0; j < kLanes; ++j) {
-        if (j < cols) _mm512_mask_storeu_epi32(target + j * to_stride, out, r[j]);
+        if (j < cols) store_row(target + j * to_stride, out, stores, r[j]);
       }
     }
   }
 }
 
 [[PLAIT_AVX512]] void interleave(const std::uint16_t* even, const std::uint16_t* odd,
-                                 std::int64_t n, std::uint32_t* to) {
+                                 std::int64_t n, std::uint32_t* to, Stores stores) {
   for (std::int64_t i = 0; i < n; i += kLanes) {
     const __mmask16 mask = mask_of(n - i);
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even + i));
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd + i));
-    _mm512_mask_storeu_epi32(to + i, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    store_row(to + i, mask, stores, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
   }
 }
 
@@ -332,9 +341,6 @@ constexpr Loops kAvx512 = {.name = "avx512",
 
 }  // namespace
 
-std::span<const Loops* const> loop_sets() {
-  static const std::array<const Loops*, 2> sets = {&kAvx512, &portable_loops()};
-  return sets;
-}
+const Loops& avx512_loops() { return kAvx512; }
 
 }  // namespace plait::gemm

@@ -46,6 +46,17 @@ class ProgramTest(unittest.TestCase):
                 self.assertIn(contender, who)
             self.assertGreater(results.of_peak(report.Case("bloom_7b.out", dtype, "plait", 4)), 0)
 
+    def test_packing_is_measured_beside_a_copy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "packing.json"
+            call("--shape", "bloom_7b.out", "--benchmark_filter=/(copy|pack_[a-z_]+)/", "--benchmark_min_time=0.001",
+                 f"--benchmark_out={file}")
+            run = json.loads(file.read_text())
+        self.assertEqual([report.parse(one["name"]).who for one in run["benchmarks"]],
+                         3 * ["copy", "pack_out_in", "pack_in_out"])
+        for one in run["benchmarks"]:
+            self.assertGreater(one["bytes"], 0)
+
     def test_its_shapes(self):
         names = call("--list").stdout.split()
         self.assertEqual(len(names), 13)
