@@ -57,7 +57,7 @@ std::string describe(const Awaited& awaited, int rank) {
     return base::sentence(name(operation), ": rank ", rank, " waits for rank ", awaited.peer,
                           " to make room for chunk ", awaited.tag.chunk);
   }
-  if (operation >= Operation::matmul_all_reduce && awaited.peer == rank) {
+  if (is_multiplying(awaited, rank)) {
     return base::sentence(name(operation), ": rank ", rank, " multiplies, and is at chunk ",
                           awaited.tag.chunk);
   }

@@ -40,6 +40,11 @@ struct Awaited {
 };
 
 // For who is asked just when all has come.
+// Whether it is an operator that is multiplying, and waits for no other rank.
+inline bool is_multiplying(const Awaited& awaited, int rank) {
+  return awaited.tag.operation >= Operation::matmul_all_reduce && awaited.peer == rank;
+}
+
 inline Awaited nobody(const Tag& tag) { return {.peer = Error::kNobody, .tag = tag}; }
 
 inline Failure failure_of(const Error& error) {
@@ -103,6 +108,7 @@ class Group {
   // Tells the peers which call this rank is in.
   virtual void announce(const Tag& tag) noexcept = 0;
 
+  virtual void rest() noexcept {}
   // For a call that ends without hearing from its peers: fails the group where one of them has
   // announced another call under this one's number. Of two ranks that disagree and both look at
   // their end, one at least sees it. Where announcements can't be seen, nothing is.

@@ -20,7 +20,9 @@ class MappedGroup final : public Group {
   void announce(const Tag& tag) noexcept override {
     calls_[tag.call % calls_.size()].write(tag);
     page(rank()).call.write(tag);
+    page(rank()).sign.write({.doing = Sign::Doing::call});
   }
+  void rest() noexcept override { page(rank()).sign.rest(); }
   void compare_calls() override;
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
@@ -52,6 +54,8 @@ class MappedGroup final : public Group {
   bool has_left(int peer) const;
   bool has_died(int peer) const;
   void examine_call(int peer);
+  void show_life(const Awaited* awaited);
+  std::string doing_of(int peer) const;
   int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<RankPage::Waits> waits_of_all() const;
 
