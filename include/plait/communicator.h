@@ -10,8 +10,9 @@
 //
 //   plait::run_in_threads(4, [](plait::Communicator& comm) { plait::barrier(comm); });
 //
-// Any number of communicators may exist; each is used by one thread at a time (abort() apart), and
-// all its ranks make the same calls in the same order. When a rank dies, leaves, disagrees or lets
+// Any number of communicators may exist; each is used by one thread at a time (abort() apart; the
+// second of two at once gets Error{invalid_argument}, and the first goes on), and all its ranks
+// make the same calls in the same order. When a rank dies, leaves, disagrees or lets
 // the deadline pass, every other rank of the group gets the same Error from the call it is in, or
 // its next one; the communicator is of no use after that. A process forked from a rank can't use
 // the rank's communicators: it gets Error{invalid_argument}, and so does who uses one that was

@@ -67,6 +67,15 @@ void Communicator::State::abort(std::string_view reason) {
   check_not_forked();
   const int rank = group().rank();
   group().abort({.code = Code::peer_lost,
+// The other thread's call goes on: it has done nothing wrong so far.
+void Communicator::State::refuse_two_threads() const {
+  check_not_forked();  // the parent may have been in a call
+  base::fail(Code::invalid_argument, "two threads use this communicator (rank ", group().rank(),
+             " of ", group().world(),
+             ") at once: let one call end before the other begins, or give each thread a "
+             "communicator of its own (split)");
+}
+
                  .culprit = rank,
                  .sentence = base::sentence("rank ", rank, " aborted: ", reason)});
 }
@@ -90,6 +99,7 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
 // A rank that fails here tells the others, who may be waiting for it elsewhere; where another was
 // first, all say the same.
 std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
+  const Use use(*this);
   std::unique_ptr<comm::MailboxBase> mailbox =
       transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
   if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
@@ -112,6 +122,7 @@ Mailbox* Communicator::State::find_mailbox(const MailboxDesc& desc) {
   }
   return nullptr;
 }
+  const Use use(*this);
 
 namespace {
 
@@ -168,6 +179,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     // Whoever sent anything else is in another call: its announcement says in which.
     if (std::any_of(claims.begin(), claims.end(),
                     [](const std::string& claim) { return claim.size() != sizeof(Claim); })) {
+  const Use use(*this);
       const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};
       group().examine(&nobody, [] { return true; });
     }
@@ -232,11 +244,13 @@ void Communicator::State::start(std::shared_ptr<Task> task) {
 
 bool Communicator::State::is_queued(const Task& task) const {
   return std::any_of(queue_.begin(), queue_.end(),
+  const Use use(*this);
                      [&](const auto& queued) { return queued.get() == &task; });
 }
 
 bool Communicator::State::advance(const Task& task) {
   check_usable();
+  const Use use(*this);
   while (!queue_.empty() && queue_.front()->step()) {
     queue_.front()->set_fate(Task::Fate::done);
     queue_.pop_front();
@@ -247,6 +261,7 @@ bool Communicator::State::advance(const Task& task) {
   return done;
 }
 
+  const Use use(*this);
 bool Communicator::State::poll(const Task& task) {
   const bool done = advance(task);
   if (done) {
@@ -272,6 +287,7 @@ void Communicator::State::look_around() {
   Task& front = *queue_.front();
   // Nobody is late whose chunk is known to be on its way.
   if (!front.step() && mailbox().take_due() != comm::kNever) polled_for_ = 0;
+  const Use use(*this);
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
   // Nor has such a peer left anything undone.
@@ -293,3 +309,4 @@ void Communicator::State::drain() {
 }
 
 }  // namespace plait
+  const Use use(*this);

@@ -129,7 +129,25 @@ class Communicator::State {
   // tells the peers what this rank is in.
   Tag begin_call(Tag tag);
 
-  // Between the beginning and the end of one on this rank: no other may begin.
+  // One thread at a time uses a communicator: its call holds a Use, and refuses to be made where
+  // another thread holds one. A call within a call of the same thread, as of what runs beside an
+  // operator, is none of its business.
+  class Use {
+   public:
+    explicit Use(State& state) : state_(state), is_outermost_(state.begin_use()) {}
+    ~Use() {
+      if (is_outermost_) state_.end_use();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    State& state_;
+    bool is_outermost_;
+  };
+
+  // Between the beginning and the end of one on this rank: no other may begin. Asked and told by
+  // the thread that holds the Use.
   bool is_in_operator() const { return in_operator_; }
   void set_in_operator(bool is_in) { in_operator_ = is_in; }
 
@@ -161,6 +179,32 @@ class Communicator::State {
   void look_around();
   void check_usable() const;
   void announce(const Tag& tag);
+  // By whom a thread is known: the address of something that each has for itself.
+  static const void* this_thread() {
+    static thread_local const char kMine = 0;
+    return &kMine;
+  }
+
+  // Memory ordering: a thread that finds no other in it (acquire) also finds what the last one has
+  // left behind (release, in end_use()), however the program has handed the communicator over.
+  // Relaxed otherwise: a thread finds itself only where it has written itself, and where it finds
+  // another it reads nothing more.
+  bool begin_use() {
+    const void* found = user_.load(std::memory_order_relaxed);
+    if (found == this_thread()) return false;
+    found = nullptr;
+    if (!user_.compare_exchange_strong(found, this_thread(), std::memory_order_acquire,
+                                       std::memory_order_relaxed)) [[unlikely]] {
+      refuse_two_threads();
+    }
+    return true;
+  }
+  void end_use() {
+    if (!group().in_child()) group().rest();          // the page is the parent's
+    user_.store(nullptr, std::memory_order_release);  // pairs with begin_use()
+  }
+  [[noreturn]] void refuse_two_threads() const;
+
   void begin(Task& task);
   void drain();
   bool is_queued(const Task& task) const;
@@ -190,6 +234,8 @@ class Communicator::State {
   // Of polling for the front of the queue: when last, for how long in all, when the peers were
   // looked at.
   base::Nanoseconds polled_at_ = 0;
+  std::atomic<const void*> user_{nullptr};  // the thread that holds a Use
+  std::atomic<bool> has_left_{false};
   base::Nanoseconds polled_for_ = 0;
   std::uint64_t polled_moves_ = 0;
   base::Nanoseconds looked_at_ = 0;
