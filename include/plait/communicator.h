@@ -117,6 +117,11 @@ class PLAIT_EXPORT ThreadGroup {
   class Room;
   std::shared_ptr<Room> room_;
 };
+// Leaves the groups of all communicators of this process that still exist, which are of no use
+// afterwards. Called when main() returns and by exit(), so that a rank whose communicators are
+// global is not taken for dead; call it before _exit(), which runs nothing.
+PLAIT_EXPORT void leave_all() noexcept;
+
 
 // Runs `body` as `world` ranks, each in a thread of its own; when a rank throws, the others are
 // told and the first Error is thrown here once all have ended. All record into one trace, if it is

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "comm/emulated/emulated_mailbox.h"
+#include "comm/living.h"
 
 namespace plait {
 
@@ -17,6 +18,7 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
       trace_(trace),
       polling_(transport_->group()) {
   group().set_trace(trace);
+  comm::Living::here().add(*this, transport_name_);
 }
 
 namespace {
@@ -30,6 +32,7 @@ void let_go(std::unique_ptr<Owned> owned) {
 }  // namespace
 
 Communicator::State::~State() {
+  comm::Living::here().remove(*this);
   for (const auto& task : queue_) task->set_fate(Task::Fate::abandoned);
   polling_.end();
   if (group().in_child()) {
@@ -44,6 +47,12 @@ Communicator::State::~State() {
   // Mailboxes first: they see to it that what was posted goes out.
   cache_.clear();
   collective_mailbox_.reset();
+  leave();
+}
+
+// Memory ordering: relaxed; the calls of this process read it for a refusal, and nothing else.
+void Communicator::State::leave() noexcept {
+  if (group().in_child() || has_left_.exchange(true, std::memory_order_relaxed)) return;
   transport_->leave();
 }
 
@@ -60,6 +69,17 @@ void Communicator::State::check_not_forked() const {
 
 void Communicator::State::check_usable() const {
   check_not_forked();
+  group().raise_if_failed();
+}
+
+void Communicator::State::abort(std::string_view reason) {
+  check_not_forked();
+  const int rank = group().rank();
+  group().abort({.code = Code::peer_lost,
+void Communicator::State::check_usable() const {
+  check_not_forked();
+  PLAIT_CHECK(!has_left_.load(std::memory_order_relaxed), "this process is about to end, and rank ",
+              group().rank(), " has left its groups");
   group().raise_if_failed();
 }
 

@@ -168,6 +168,10 @@ class Communicator::State {
 
   void abort(std::string_view reason);
 
+  // The process ends while the communicator lives: leaves the group as its destruction would, and
+  // refuses all further calls. Other threads may still be in one.
+  void leave() noexcept;
+
   // Refuses a process that was forked from the one whose communicator it is.
   void check_not_forked() const;
 
@@ -230,12 +234,12 @@ class Communicator::State {
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
   bool in_operator_ = false;
+  std::atomic<const void*> user_{nullptr};  // the thread that holds a Use
+  std::atomic<bool> has_left_{false};
 
   // Of polling for the front of the queue: when last, for how long in all, when the peers were
   // looked at.
   base::Nanoseconds polled_at_ = 0;
-  std::atomic<const void*> user_{nullptr};  // the thread that holds a Use
-  std::atomic<bool> has_left_{false};
   base::Nanoseconds polled_for_ = 0;
   std::uint64_t polled_moves_ = 0;
   base::Nanoseconds looked_at_ = 0;

@@ -173,7 +173,7 @@ void MpiGroup::end(End end, const Failure& failure) noexcept {
 }
 
 void MpiGroup::leave() noexcept {
-  if (!failed()) tell_all({.kind = Notice::Kind::farewell});
+  if (!failed() && mpi_is_usable()) tell_all({.kind = Notice::Kind::farewell});
 }
 
 void MpiGroup::say_closed(int mailbox) noexcept {
