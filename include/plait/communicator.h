@@ -54,11 +54,22 @@ PLAIT_EXPORT Place place_from_environment();
 using AllGatherBytes = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct CommunicatorOptions {
-  std::string transport = {};           // empty: PLAIT_TRANSPORT, else the best that can
-  std::optional<Place> place = {};      // empty: from the environment
-  AllGatherBytes all_gather = {};       // lends a framework's own store to the rendezvous
-  std::optional<Link> link = {};        // empty: PLAIT_LINK, else none
-  std::chrono::nanoseconds timeout{0};  // 0: PLAIT_TIMEOUT, else 60 s
+  std::string transport = {};       // empty: PLAIT_TRANSPORT, else the best that can
+  std::optional<Place> place = {};  // empty: from the environment
+  AllGatherBytes all_gather = {};   // lends a framework's own store to the rendezvous
+  std::optional<Link> link = {};    // empty: PLAIT_LINK, else none
+
+  // How long a rank waits for another before it gives up. 0: PLAIT_TIMEOUT, else 10 minutes in a
+  // call and 60 s in connect(). A rank that dies is noticed at once by other means, so patience
+  // costs little in a call, and a rank that writes a checkpoint or compiles needs minutes. A rank
+  // that has not connected yet is watched by nothing but this deadline.
+  std::chrono::nanoseconds timeout{0};
+
+  // Asked about every 10 ms during a wait, connect() included, on the thread that waits. What it
+  // throws comes out of the call; the other ranks get Error{peer_lost}, and the group has failed.
+  // In Python it is what lets Ctrl-C end a wait: it takes the GIL and calls PyErr_CheckSignals().
+  std::function<void()> interrupted = {};
+
   Trace* trace = nullptr;  // records what this rank does; must outlive the communicator
 };
 
@@ -106,6 +117,11 @@ class PLAIT_EXPORT Communicator {
   std::unique_ptr<State> state_;
 };
 
+// Leaves the groups of all communicators of this process that still exist, which are of no use
+// afterwards. Called when main() returns and by exit(), so that a rank whose communicators are
+// global is not taken for dead; call it before _exit(), which runs nothing.
+PLAIT_EXPORT void leave_all() noexcept;
+
 // Ranks that are threads of this process: each thread joins with its rank.
 class PLAIT_EXPORT ThreadGroup {
  public:
@@ -117,11 +133,6 @@ class PLAIT_EXPORT ThreadGroup {
   class Room;
   std::shared_ptr<Room> room_;
 };
-// Leaves the groups of all communicators of this process that still exist, which are of no use
-// afterwards. Called when main() returns and by exit(), so that a rank whose communicators are
-// global is not taken for dead; call it before _exit(), which runs nothing.
-PLAIT_EXPORT void leave_all() noexcept;
-
 
 // Runs `body` as `world` ranks, each in a thread of its own; when a rank throws, the others are
 // told and the first Error is thrown here once all have ended. All record into one trace, if it is

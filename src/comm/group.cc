@@ -40,6 +40,25 @@ Failure Group::parents_abort() const {
   return above;
 }
 
+void Group::interrupt_if_asked(const Awaited* awaited) {
+  if (!policy_.interrupted) return;
+  try {
+    policy_.interrupted();
+  } catch (...) {
+    note_interruption(awaited);
+    throw;
+  }
+}
+
+void Group::note_interruption(const Awaited* awaited) noexcept {
+  const std::string where = awaited == nullptr ? "" : describe(*awaited, rank_) + "; ";
+  fail({.code = Code::peer_lost,
+        .culprit = rank_,
+        .sentence = base::sentence(where, "rank ", rank_, " was interrupted")});
+  // Relaxed: read by this thread on its way out. Others find the group failed.
+  interrupted_.store(true, std::memory_order_relaxed);
+}
+
 void Group::raise() const {
   const Failure why = failure();
   throw Error(why.code, why.sentence, why.culprit);

@@ -67,15 +67,15 @@ void Communicator::State::check_not_forked() const {
               ", whose communicators it cannot use");
 }
 
-void Communicator::State::check_usable() const {
-  check_not_forked();
-  group().raise_if_failed();
+// The other thread's call goes on: it has done nothing wrong so far.
+void Communicator::State::refuse_two_threads() const {
+  check_not_forked();  // the parent may have been in a call
+  base::fail(Code::invalid_argument, "two threads use this communicator (rank ", group().rank(),
+             " of ", group().world(),
+             ") at once: let one call end before the other begins, or give each thread a "
+             "communicator of its own (split)");
 }
 
-void Communicator::State::abort(std::string_view reason) {
-  check_not_forked();
-  const int rank = group().rank();
-  group().abort({.code = Code::peer_lost,
 void Communicator::State::check_usable() const {
   check_not_forked();
   PLAIT_CHECK(!has_left_.load(std::memory_order_relaxed), "this process is about to end, and rank ",
@@ -87,15 +87,6 @@ void Communicator::State::abort(std::string_view reason) {
   check_not_forked();
   const int rank = group().rank();
   group().abort({.code = Code::peer_lost,
-// The other thread's call goes on: it has done nothing wrong so far.
-void Communicator::State::refuse_two_threads() const {
-  check_not_forked();  // the parent may have been in a call
-  base::fail(Code::invalid_argument, "two threads use this communicator (rank ", group().rank(),
-             " of ", group().world(),
-             ") at once: let one call end before the other begins, or give each thread a "
-             "communicator of its own (split)");
-}
-
                  .culprit = rank,
                  .sentence = base::sentence("rank ", rank, " aborted: ", reason)});
 }
@@ -108,6 +99,7 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
 }
 
 std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc, Tag why) {
+  const Use use(*this);
   comm::check_desc(desc, group().world());
   check_usable();
   drain();
@@ -119,17 +111,18 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
 // A rank that fails here tells the others, who may be waiting for it elsewhere; where another was
 // first, all say the same.
 std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
-  const Use use(*this);
   std::unique_ptr<comm::MailboxBase> mailbox =
       transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
   if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
   mailbox->charge(mailbox_bytes_);
   return mailbox;
 } catch (const Error& error) {
+  if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
 }
 
 Mailbox& Communicator::State::cached_mailbox(const MailboxDesc& desc) {
+  const Use use(*this);
   if (Mailbox* known = find_mailbox(desc)) return *known;
   cache_.emplace_back(desc, make_mailbox(desc));
   return *cache_.back().second;
@@ -142,7 +135,6 @@ Mailbox* Communicator::State::find_mailbox(const MailboxDesc& desc) {
   }
   return nullptr;
 }
-  const Use use(*this);
 
 namespace {
 
@@ -187,6 +179,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(int color, int k
 
 std::unique_ptr<Communicator::State> Communicator::State::split(
     int color, int key, std::optional<comm::LinkView> link) {
+  const Use use(*this);
   check_usable();
   drain();
   announce({.operation = Operation::split, .call = ++calls_});
@@ -199,7 +192,6 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     // Whoever sent anything else is in another call: its announcement says in which.
     if (std::any_of(claims.begin(), claims.end(),
                     [](const std::string& claim) { return claim.size() != sizeof(Claim); })) {
-  const Use use(*this);
       const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};
       group().examine(&nobody, [] { return true; });
     }
@@ -213,15 +205,27 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
     state->set_hosts(hosts_of(claims, members), host_);
-    try {
-      state->open(std::move(view));
-    } catch (const Error& error) {
-      throw comm::seen_from_parent(error, members);
-    }
+    open_part(*state, std::move(view), members);
     return state;
   } catch (const Error& error) {
+    if (group().was_interrupted()) throw;
     group().fail_and_raise(comm::failure_of(error));
   }
+}
+
+// Where the caller interrupts the set-up of the new group, the call that ends is this group's, and
+// its ranks are told.
+void Communicator::State::open_part(State& part, std::optional<comm::LinkView> link,
+                                    const std::vector<int>& members) try {
+  try {
+    part.open(std::move(link));
+  } catch (const Error& error) {
+    if (part.group().was_interrupted()) throw;
+    throw comm::seen_from_parent(error, members);
+  }
+} catch (...) {
+  if (part.group().was_interrupted()) group().note_interruption(nullptr);
+  throw;
 }
 
 void Communicator::State::begin(Task& task) {
@@ -240,11 +244,13 @@ Tag Communicator::State::begin_call(Tag tag) {
 }
 
 comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc, const Tag& why) {
+  const Use use(*this);
   if (find_mailbox(desc) == nullptr) cache_.emplace_back(desc, make_mailbox(desc, why));
   return static_cast<comm::MailboxBase&>(*find_mailbox(desc));  // build_mailbox() makes no others
 }
 
 void Communicator::State::run(Task& task) {
+  const Use use(*this);
   check_usable();
   drain();
   task.set_call(++calls_);
@@ -255,6 +261,7 @@ void Communicator::State::run(Task& task) {
 }
 
 void Communicator::State::start(std::shared_ptr<Task> task) {
+  const Use use(*this);
   check_usable();
   task->set_call(++calls_);
   queue_.push_back(std::move(task));
@@ -264,13 +271,11 @@ void Communicator::State::start(std::shared_ptr<Task> task) {
 
 bool Communicator::State::is_queued(const Task& task) const {
   return std::any_of(queue_.begin(), queue_.end(),
-  const Use use(*this);
                      [&](const auto& queued) { return queued.get() == &task; });
 }
 
 bool Communicator::State::advance(const Task& task) {
   check_usable();
-  const Use use(*this);
   while (!queue_.empty() && queue_.front()->step()) {
     queue_.front()->set_fate(Task::Fate::done);
     queue_.pop_front();
@@ -281,8 +286,8 @@ bool Communicator::State::advance(const Task& task) {
   return done;
 }
 
-  const Use use(*this);
 bool Communicator::State::poll(const Task& task) {
+  const Use use(*this);
   const bool done = advance(task);
   if (done) {
     polling_.end();
@@ -307,7 +312,6 @@ void Communicator::State::look_around() {
   Task& front = *queue_.front();
   // Nobody is late whose chunk is known to be on its way.
   if (!front.step() && mailbox().take_due() != comm::kNever) polled_for_ = 0;
-  const Use use(*this);
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
   // Nor has such a peer left anything undone.
@@ -319,6 +323,7 @@ void Communicator::State::look_around() {
 }
 
 void Communicator::State::wait(const Task& task) {
+  const Use use(*this);
   comm::wait_until(
       group(), [&] { return advance(task); }, [&] { return mailbox().take_due(); },
       [&] { return queue_.front()->awaited(); }, &moves_);
@@ -329,4 +334,3 @@ void Communicator::State::drain() {
 }
 
 }  // namespace plait
-  const Use use(*this);

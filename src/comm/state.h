@@ -179,10 +179,6 @@ class Communicator::State {
   std::shared_ptr<void>& kept(const std::type_info& what) { return kept_[what]; }
 
  private:
-  bool advance(const Task& task);
-  void look_around();
-  void check_usable() const;
-  void announce(const Tag& tag);
   // By whom a thread is known: the address of something that each has for itself.
   static const void* this_thread() {
     static thread_local const char kMine = 0;
@@ -209,12 +205,17 @@ class Communicator::State {
   }
   [[noreturn]] void refuse_two_threads() const;
 
+  bool advance(const Task& task);
+  void look_around();
+  void check_usable() const;
+  void announce(const Tag& tag);
   void begin(Task& task);
   void drain();
   bool is_queued(const Task& task) const;
   std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
+  void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
   int hosts_of(const std::vector<std::string>& claims, const std::vector<int>& members) const;
 
@@ -233,9 +234,9 @@ class Communicator::State {
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
-  bool in_operator_ = false;
   std::atomic<const void*> user_{nullptr};  // the thread that holds a Use
   std::atomic<bool> has_left_{false};
+  bool in_operator_ = false;
 
   // Of polling for the front of the queue: when last, for how long in all, when the peers were
   // looked at.

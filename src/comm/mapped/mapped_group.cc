@@ -65,7 +65,7 @@ void MappedGroup::leave() noexcept {
   for (int peer = 0; peer < world(); ++peer) ring(peer);
 }
 
-void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   raise_if_failed();
   show_life(awaited);
   examine_lives(awaited);

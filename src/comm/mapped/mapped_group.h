@@ -24,7 +24,6 @@ class MappedGroup final : public Group {
   }
   void rest() noexcept override { page(rank()).sign.rest(); }
   void compare_calls() override;
-  void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
   void end_waiting(int ticket) noexcept override;
   [[noreturn]] void give_up(const Awaited& awaited) override;
@@ -42,6 +41,7 @@ class MappedGroup final : public Group {
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
 
  protected:
+  void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override {
     // Pairs with end(): whoever sees it set may read the record.
     return page(0).ended_by[static_cast<std::size_t>(end)].load(std::memory_order_acquire) != 0;

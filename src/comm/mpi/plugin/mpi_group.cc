@@ -207,7 +207,7 @@ Failure MpiGroup::record_of(End end) const {
   return records_[static_cast<std::size_t>(end)];
 }
 
-void MpiGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   look_around(awaited);
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNobody) return;
