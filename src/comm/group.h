@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -57,8 +58,8 @@ class VirtualClock;
 
 class Group {
  public:
-  Group(int rank, int world, const WaitPolicy& policy)
-      : rank_(rank), world_(world), policy_(policy) {}
+  Group(int rank, int world, WaitPolicy policy)
+      : rank_(rank), world_(world), policy_(std::move(policy)) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   virtual ~Group() = default;

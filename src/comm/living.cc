@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <ranges>
 
 #include "comm/state.h"
 
@@ -49,7 +50,7 @@ void Living::remove(const Communicator::State& state) noexcept {
 
 void Living::leave_all() noexcept {
   const std::lock_guard lock(mutex_);
-  for (auto state = states_.rbegin(); state != states_.rend(); ++state) (*state)->leave();
+  for (Communicator::State* state : std::views::reverse(states_)) state->leave();
 }
 
 }  // namespace comm

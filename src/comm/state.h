@@ -181,8 +181,8 @@ class Communicator::State {
  private:
   // By whom a thread is known: the address of something that each has for itself.
   static const void* this_thread() {
-    static thread_local const char kMine = 0;
-    return &kMine;
+    static thread_local const char mine = 0;
+    return &mine;
   }
 
   // Memory ordering: a thread that finds no other in it (acquire) also finds what the last one has

@@ -110,6 +110,7 @@ TEST_P(EveryInterruption, EndsAThreadsWait) {
   Milestones ended;
   const ThreadGroup group(2);
   std::vector<std::jthread> ranks;
+  ranks.reserve(2);
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       Wish wish;
