@@ -70,7 +70,8 @@ PLAIT_EXPORT Shard balanced_shard(std::size_t elements, int rank, int world);
 
 // A collective under way. Those of one communicator finish in the order in which they were started.
 // Destroying one that is not done waits for it; its error, if any, is then lost. One that outlives
-// its communicator is abandoned: its data stay as they are, and asking for it is refused.
+// its communicator is abandoned: its data stay as they are. Asking for such a one is refused, and
+// asking for one that was moved to another.
 class PLAIT_EXPORT Pending {
  public:
   class Task;
@@ -84,7 +85,7 @@ class PLAIT_EXPORT Pending {
   void wait();
 
  private:
-  void check_not_abandoned() const;
+  void check_usable() const;
 
   std::shared_ptr<Task> task_;
   Communicator::State* state_;

@@ -10,8 +10,9 @@
 //
 //   plait::run_in_threads(4, [](plait::Communicator& comm) { plait::barrier(comm); });
 //
-// Any number of communicators may exist; each is used by one thread at a time (abort() apart), and
-// all its ranks make the same calls in the same order. When a rank dies, leaves, disagrees or lets
+// Any number of communicators may exist; each is used by one thread at a time (abort() apart; the
+// second of two at once gets Error{invalid_argument}, and the first goes on), and all its ranks
+// make the same calls in the same order. When a rank dies, leaves, disagrees or lets
 // the deadline pass, every other rank of the group gets the same Error from the call it is in, or
 // its next one; the communicator is of no use after that. A process forked from a rank can't use
 // the rank's communicators: it gets Error{invalid_argument}, and so does who uses one that was
@@ -53,11 +54,22 @@ PLAIT_EXPORT Place place_from_environment();
 using AllGatherBytes = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct CommunicatorOptions {
-  std::string transport = {};           // empty: PLAIT_TRANSPORT, else the best that can
-  std::optional<Place> place = {};      // empty: from the environment
-  AllGatherBytes all_gather = {};       // lends a framework's own store to the rendezvous
-  std::optional<Link> link = {};        // empty: PLAIT_LINK, else none
-  std::chrono::nanoseconds timeout{0};  // 0: PLAIT_TIMEOUT, else 60 s
+  std::string transport = {};       // empty: PLAIT_TRANSPORT, else the best that can
+  std::optional<Place> place = {};  // empty: from the environment
+  AllGatherBytes all_gather = {};   // lends a framework's own store to the rendezvous
+  std::optional<Link> link = {};    // empty: PLAIT_LINK, else none
+
+  // How long a rank waits for another before it gives up. 0: PLAIT_TIMEOUT, else 10 minutes in a
+  // call and 60 s in connect(). A rank that dies is noticed at once by other means, so patience
+  // costs little in a call, and a rank that writes a checkpoint or compiles needs minutes. A rank
+  // that has not connected yet is watched by nothing but this deadline.
+  std::chrono::nanoseconds timeout{0};
+
+  // Asked about every 10 ms during a wait, connect() included, on the thread that waits. What it
+  // throws comes out of the call; the other ranks get Error{peer_lost}, and the group has failed.
+  // In Python it is what lets Ctrl-C end a wait: it takes the GIL and calls PyErr_CheckSignals().
+  std::function<void()> interrupted = {};
+
   Trace* trace = nullptr;  // records what this rank does; must outlive the communicator
 };
 
@@ -104,6 +116,11 @@ class PLAIT_EXPORT Communicator {
  private:
   std::unique_ptr<State> state_;
 };
+
+// Leaves the groups of all communicators of this process that still exist, which are of no use
+// afterwards. Called when main() returns and by exit(), so that a rank whose communicators are
+// global is not taken for dead; call it before _exit(), which runs nothing.
+PLAIT_EXPORT void leave_all() noexcept;
 
 // Ranks that are threads of this process: each thread joins with its rank.
 class PLAIT_EXPORT ThreadGroup {

@@ -128,6 +128,8 @@ class PLAIT_EXPORT Gemm {
   void pack(const Input& x, PackedInput& to) const;
 
  private:
+  State& state() const;  // refuses where it was moved to another Gemm
+
   std::unique_ptr<State> state_;
 };
 

@@ -95,6 +95,7 @@ class PLAIT_EXPORT QuantizedWeight {
   Buffer offsets_;
 
   void allocate();  // the buffers that scheme_, n_ and k_ need
+  void check_not_moved() const;
   void check_inside(std::int64_t column, std::int64_t k) const;
   std::size_t part_of(std::int64_t column, std::int64_t k) const;
 

@@ -24,9 +24,15 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
   comm::WaitPolicy policy = comm::wait_policy_from_environment();
   PLAIT_CHECK(options.timeout.count() >= 0, "connect: a timeout of ", options.timeout.count(),
               " ns");
-  if (options.timeout.count() > 0) policy.timeout = options.timeout.count();
+  if (options.timeout.count() > 0) {
+    policy.timeout = options.timeout.count();
+    policy.connect_timeout = policy.timeout;
+  }
   // A year is for ever, and a deadline that far from now still fits the clock.
-  policy.timeout = std::min(policy.timeout, 365 * 24 * 3600 * base::kSecond);
+  constexpr comm::Nanoseconds kYear = 365 * 24 * 3600 * base::kSecond;
+  policy.timeout = std::min(policy.timeout, kYear);
+  policy.connect_timeout = std::min(policy.connect_timeout, kYear);
+  policy.interrupted = options.interrupted;
   return policy;
 }
 
@@ -134,7 +140,7 @@ Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) con
   const comm::WaitPolicy policy = wait_policy(options);
   const auto link = wanted_link(options);
   auto transport =
-      comm::make_mapped_transport(comm::threads::sit_down(room_, rank, policy.timeout), policy);
+      comm::make_mapped_transport(comm::threads::sit_down(room_, rank, policy), policy);
   auto state =
       std::make_unique<Communicator::State>("threads", std::move(transport), options.trace);
   state->open(whole_view(link, room_->world()));

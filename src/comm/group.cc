@@ -40,6 +40,25 @@ Failure Group::parents_abort() const {
   return above;
 }
 
+void Group::interrupt_if_asked(const Awaited* awaited) {
+  if (!policy_.interrupted) return;
+  try {
+    policy_.interrupted();
+  } catch (...) {
+    note_interruption(awaited);
+    throw;
+  }
+}
+
+void Group::note_interruption(const Awaited* awaited) noexcept {
+  const std::string where = awaited == nullptr ? "" : describe(*awaited, rank_) + "; ";
+  fail({.code = Code::peer_lost,
+        .culprit = rank_,
+        .sentence = base::sentence(where, "rank ", rank_, " was interrupted")});
+  // Relaxed: read by this thread on its way out. Others find the group failed.
+  interrupted_.store(true, std::memory_order_relaxed);
+}
+
 void Group::raise() const {
   const Failure why = failure();
   throw Error(why.code, why.sentence, why.culprit);
@@ -57,7 +76,7 @@ std::string describe(const Awaited& awaited, int rank) {
     return base::sentence(name(operation), ": rank ", rank, " waits for rank ", awaited.peer,
                           " to make room for chunk ", awaited.tag.chunk);
   }
-  if (operation >= Operation::matmul_all_reduce && awaited.peer == rank) {
+  if (is_multiplying(awaited, rank)) {
     return base::sentence(name(operation), ": rank ", rank, " multiplies, and is at chunk ",
                           awaited.tag.chunk);
   }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +41,11 @@ struct Awaited {
   bool room = false;
 };
 
+// Whether it is an operator that is multiplying, and waits for no other rank.
+inline bool is_multiplying(const Awaited& awaited, int rank) {
+  return awaited.tag.operation >= Operation::matmul_all_reduce && awaited.peer == rank;
+}
+
 // For who is asked just when all has come.
 inline Awaited nobody(const Tag& tag) { return {.peer = Error::kNobody, .tag = tag}; }
 
@@ -51,8 +58,8 @@ class VirtualClock;
 
 class Group {
  public:
-  Group(int rank, int world, const WaitPolicy& policy)
-      : rank_(rank), world_(world), policy_(policy) {}
+  Group(int rank, int world, WaitPolicy policy)
+      : rank_(rank), world_(world), policy_(std::move(policy)) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   virtual ~Group() = default;
@@ -100,8 +107,9 @@ class Group {
     raise();
   }
 
-  // Tells the peers which call this rank is in.
+  // Tells the peers which call this rank is in, and that it is in none any more.
   virtual void announce(const Tag& tag) noexcept = 0;
+  virtual void rest() noexcept {}
 
   // For a call that ends without hearing from its peers: fails the group where one of them has
   // announced another call under this one's number. Of two ranks that disagree and both look at
@@ -111,7 +119,24 @@ class Group {
   // A careful look, about 1 µs a peer: fails the group where a peer has died, or where the one that
   // is waited for has left or is in another call. `ready` is asked once more before a peer that has
   // left is blamed: its last chunk may have come just now. `awaited` is null outside of any call.
-  virtual void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
+  // Asks the caller too whether it wants to be interrupted.
+  void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+    interrupt_if_asked(awaited);
+    examine_peers(awaited, ready);
+  }
+
+  // Where the caller's hook throws: fails the group, and passes on what was thrown. It is part of
+  // examine(); waits that have no use for the rest of that call it alone.
+  void interrupt_if_asked(const Awaited* awaited);
+
+  // The hook has thrown on behalf of this group, perhaps in one that was being split off it.
+  void note_interruption(const Awaited* awaited) noexcept;
+
+  // Whether the hook has thrown here. What is thrown is then the caller's own, and is not to be
+  // put into other words on its way out.
+  bool was_interrupted() const noexcept {
+    return interrupted_.load(std::memory_order_relaxed);  // set by the very thread that unwinds
+  }
 
   // Makes known, while this rank waits, for whom: so that the one who is really late gets the
   // blame. Threads of a rank may wait at once: each keeps the ticket that it got, and tells anew
@@ -128,6 +153,8 @@ class Group {
   virtual void doze(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
  protected:
+  virtual void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
+
   void set_clock(VirtualClock* clock) { clock_ = clock; }
 
   // The first record of each kind stands; who sees has_ended() may read it.
@@ -148,6 +175,7 @@ class Group {
   Trace* trace_ = nullptr;
   StandIn* stand_in_ = nullptr;
   VirtualClock* clock_ = nullptr;
+  std::atomic<bool> interrupted_{false};
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
 };

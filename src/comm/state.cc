@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "comm/emulated/emulated_mailbox.h"
+#include "comm/living.h"
 
 namespace plait {
 
@@ -17,6 +18,7 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
       trace_(trace),
       polling_(transport_->group()) {
   group().set_trace(trace);
+  comm::Living::here().add(*this, transport_name_);
 }
 
 namespace {
@@ -30,6 +32,7 @@ void let_go(std::unique_ptr<Owned> owned) {
 }  // namespace
 
 Communicator::State::~State() {
+  comm::Living::here().remove(*this);
   for (const auto& task : queue_) task->set_fate(Task::Fate::abandoned);
   polling_.end();
   if (group().in_child()) {
@@ -44,6 +47,12 @@ Communicator::State::~State() {
   // Mailboxes first: they see to it that what was posted goes out.
   cache_.clear();
   collective_mailbox_.reset();
+  leave();
+}
+
+// Memory ordering: relaxed; the calls of this process read it for a refusal, and nothing else.
+void Communicator::State::leave() noexcept {
+  if (group().in_child() || has_left_.exchange(true, std::memory_order_relaxed)) return;
   transport_->leave();
 }
 
@@ -58,8 +67,19 @@ void Communicator::State::check_not_forked() const {
               ", whose communicators it cannot use");
 }
 
+// The other thread's call goes on: it has done nothing wrong so far.
+void Communicator::State::refuse_two_threads() const {
+  check_not_forked();  // the parent may have been in a call
+  base::fail(Code::invalid_argument, "two threads use this communicator (rank ", group().rank(),
+             " of ", group().world(),
+             ") at once: let one call end before the other begins, or give each thread a "
+             "communicator of its own (split)");
+}
+
 void Communicator::State::check_usable() const {
   check_not_forked();
+  PLAIT_CHECK(!has_left_.load(std::memory_order_relaxed), "this process is about to end, and rank ",
+              group().rank(), " has left its groups");
   group().raise_if_failed();
 }
 
@@ -79,6 +99,7 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
 }
 
 std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc, Tag why) {
+  const Use use(*this);
   comm::check_desc(desc, group().world());
   check_usable();
   drain();
@@ -96,10 +117,12 @@ std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const Mail
   mailbox->charge(mailbox_bytes_);
   return mailbox;
 } catch (const Error& error) {
+  if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
 }
 
 Mailbox& Communicator::State::cached_mailbox(const MailboxDesc& desc) {
+  const Use use(*this);
   if (Mailbox* known = find_mailbox(desc)) return *known;
   cache_.emplace_back(desc, make_mailbox(desc));
   return *cache_.back().second;
@@ -156,6 +179,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(int color, int k
 
 std::unique_ptr<Communicator::State> Communicator::State::split(
     int color, int key, std::optional<comm::LinkView> link) {
+  const Use use(*this);
   check_usable();
   drain();
   announce({.operation = Operation::split, .call = ++calls_});
@@ -181,15 +205,27 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
     state->set_hosts(hosts_of(claims, members), host_);
-    try {
-      state->open(std::move(view));
-    } catch (const Error& error) {
-      throw comm::seen_from_parent(error, members);
-    }
+    open_part(*state, std::move(view), members);
     return state;
   } catch (const Error& error) {
+    if (group().was_interrupted()) throw;
     group().fail_and_raise(comm::failure_of(error));
   }
+}
+
+// Where the caller interrupts the set-up of the new group, the call that ends is this group's, and
+// its ranks are told.
+void Communicator::State::open_part(State& part, std::optional<comm::LinkView> link,
+                                    const std::vector<int>& members) try {
+  try {
+    part.open(std::move(link));
+  } catch (const Error& error) {
+    if (part.group().was_interrupted()) throw;
+    throw comm::seen_from_parent(error, members);
+  }
+} catch (...) {
+  if (part.group().was_interrupted()) group().note_interruption(nullptr);
+  throw;
 }
 
 void Communicator::State::begin(Task& task) {
@@ -208,11 +244,13 @@ Tag Communicator::State::begin_call(Tag tag) {
 }
 
 comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc, const Tag& why) {
+  const Use use(*this);
   if (find_mailbox(desc) == nullptr) cache_.emplace_back(desc, make_mailbox(desc, why));
   return static_cast<comm::MailboxBase&>(*find_mailbox(desc));  // build_mailbox() makes no others
 }
 
 void Communicator::State::run(Task& task) {
+  const Use use(*this);
   check_usable();
   drain();
   task.set_call(++calls_);
@@ -223,6 +261,7 @@ void Communicator::State::run(Task& task) {
 }
 
 void Communicator::State::start(std::shared_ptr<Task> task) {
+  const Use use(*this);
   check_usable();
   task->set_call(++calls_);
   queue_.push_back(std::move(task));
@@ -248,6 +287,7 @@ bool Communicator::State::advance(const Task& task) {
 }
 
 bool Communicator::State::poll(const Task& task) {
+  const Use use(*this);
   const bool done = advance(task);
   if (done) {
     polling_.end();
@@ -283,6 +323,7 @@ void Communicator::State::look_around() {
 }
 
 void Communicator::State::wait(const Task& task) {
+  const Use use(*this);
   comm::wait_until(
       group(), [&] { return advance(task); }, [&] { return mailbox().take_due(); },
       [&] { return queue_.front()->awaited(); }, &moves_);

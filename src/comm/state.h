@@ -129,7 +129,25 @@ class Communicator::State {
   // tells the peers what this rank is in.
   Tag begin_call(Tag tag);
 
-  // Between the beginning and the end of one on this rank: no other may begin.
+  // One thread at a time uses a communicator: its call holds a Use, and refuses to be made where
+  // another thread holds one. A call within a call of the same thread, as of what runs beside an
+  // operator, is none of its business.
+  class Use {
+   public:
+    explicit Use(State& state) : state_(state), is_outermost_(state.begin_use()) {}
+    ~Use() {
+      if (is_outermost_) state_.end_use();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    State& state_;
+    bool is_outermost_;
+  };
+
+  // Between the beginning and the end of one on this rank: no other may begin. Asked and told by
+  // the thread that holds the Use.
   bool is_in_operator() const { return in_operator_; }
   void set_in_operator(bool is_in) { in_operator_ = is_in; }
 
@@ -150,6 +168,10 @@ class Communicator::State {
 
   void abort(std::string_view reason);
 
+  // The process ends while the communicator lives: leaves the group as its destruction would, and
+  // refuses all further calls. Other threads may still be in one.
+  void leave() noexcept;
+
   // Refuses a process that was forked from the one whose communicator it is.
   void check_not_forked() const;
 
@@ -157,6 +179,32 @@ class Communicator::State {
   std::shared_ptr<void>& kept(const std::type_info& what) { return kept_[what]; }
 
  private:
+  // By whom a thread is known: the address of something that each has for itself.
+  static const void* this_thread() {
+    static thread_local const char mine = 0;
+    return &mine;
+  }
+
+  // Memory ordering: a thread that finds no other in it (acquire) also finds what the last one has
+  // left behind (release, in end_use()), however the program has handed the communicator over.
+  // Relaxed otherwise: a thread finds itself only where it has written itself, and where it finds
+  // another it reads nothing more.
+  bool begin_use() {
+    const void* found = user_.load(std::memory_order_relaxed);
+    if (found == this_thread()) return false;
+    found = nullptr;
+    if (!user_.compare_exchange_strong(found, this_thread(), std::memory_order_acquire,
+                                       std::memory_order_relaxed)) [[unlikely]] {
+      refuse_two_threads();
+    }
+    return true;
+  }
+  void end_use() {
+    if (!group().in_child()) group().rest();          // the page is the parent's
+    user_.store(nullptr, std::memory_order_release);  // pairs with begin_use()
+  }
+  [[noreturn]] void refuse_two_threads() const;
+
   bool advance(const Task& task);
   void look_around();
   void check_usable() const;
@@ -167,6 +215,7 @@ class Communicator::State {
   std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
+  void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
   int hosts_of(const std::vector<std::string>& claims, const std::vector<int>& members) const;
 
@@ -185,6 +234,8 @@ class Communicator::State {
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
+  std::atomic<const void*> user_{nullptr};  // the thread that holds a Use
+  std::atomic<bool> has_left_{false};
   bool in_operator_ = false;
 
   // Of polling for the front of the queue: when last, for how long in all, when the peers were

@@ -37,6 +37,7 @@ WaitPolicy wait_policy_from_environment() {
     PLAIT_CHECK(*timeout > 0, "PLAIT_TIMEOUT=", *text,
                 " leaves a rank no time to wait for another: say how long it may, like 60s");
     policy.timeout = *timeout;
+    policy.connect_timeout = *timeout;
   }
   return policy;
 }

@@ -11,6 +11,7 @@
 // waited for, so that step is left out.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "base/clock.h"
@@ -21,7 +22,15 @@ struct WaitPolicy {
   int looks = 64;  // without any pause, before all that
   base::Nanoseconds spin = 20 * base::kMicrosecond;
   base::Nanoseconds yield = 200 * base::kMicrosecond;
-  base::Nanoseconds timeout = 60 * base::kSecond;
+
+  // How long one rank waits for another in a call, and for ranks to connect; why they differ:
+  // CommunicatorOptions::timeout.
+  base::Nanoseconds timeout = 600 * base::kSecond;
+  base::Nanoseconds connect_timeout = 60 * base::kSecond;
+
+  // CommunicatorOptions::interrupted; may be empty.
+  std::function<void()> interrupted = {};
+
   bool crowded = false;  // more ranks than processors
 };
 

@@ -101,11 +101,16 @@ Gemm::Gemm(Gemm&&) noexcept = default;
 Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 Gemm::~Gemm() = default;
 
-const GemmDesc& Gemm::desc() const { return state_->desc(); }
-std::string_view Gemm::backend() const { return state_->backend(); }
-std::size_t Gemm::held_bytes() const { return state_->held_bytes(); }
-void Gemm::run(const GemmCall& call) { state_->run(call); }
-void Gemm::pack(const Input& x, PackedInput& to) const { state_->pack(x, to); }
+Gemm::State& Gemm::state() const {
+  PLAIT_CHECK(state_, "matmul: this Gemm has been moved to another, which multiplies");
+  return *state_;
+}
+
+const GemmDesc& Gemm::desc() const { return state().desc(); }
+std::string_view Gemm::backend() const { return state().backend(); }
+std::size_t Gemm::held_bytes() const { return state().held_bytes(); }
+void Gemm::run(const GemmCall& call) { state().run(call); }
+void Gemm::pack(const Input& x, PackedInput& to) const { state().pack(x, to); }
 
 Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
   gemm::check(desc);

@@ -17,7 +17,7 @@ inline void refuse_beside_another(const Communicator::State& state, Operator op)
 // An operator is under way while it lives.
 class Busy {
  public:
-  Busy(Communicator::State& state, Operator op) : state_(state) {
+  Busy(Communicator::State& state, Operator op) : state_(state), use_(state) {
     refuse_beside_another(state, op);
     state_.set_in_operator(true);
   }
@@ -27,6 +27,7 @@ class Busy {
 
  private:
   Communicator::State& state_;
+  Communicator::State::Use use_;
 };
 
 }  // namespace plait::ops

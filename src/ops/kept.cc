@@ -17,6 +17,7 @@ Kept& Kept::of(Communicator& comm) {
 
 void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
                const OpOptions& options, const OpCall& call) {
+  const Communicator::State::Use use(comm.state());
   refuse_beside_another(comm.state(), desc.op);  // find() might throw out what is running
   const auto follow = [&](const Plan& plan) {
     OpOptions settled = options;

@@ -100,6 +100,7 @@ std::unique_ptr<overlap::Operation> make_operation(overlap::Setting setting, Com
 
 // One rank alone may lack memory, when the others have all they need and wait for its chunks.
 void tell_shortage(Operator op, const Error& error, Communicator& comm) {
+  if (comm.state().group().was_interrupted()) throw;  // what the caller's hook threw
   if (error.code() != Code::system) return;
   comm.state().group().fail_and_raise(
       {.code = Code::system,

@@ -26,10 +26,13 @@ void run_call(Communicator::State& state, const Tag& tag, Body&& body) {
   try {
     body(numbered);
   } catch (const Error& error) {
+    if (state.group().was_interrupted()) throw;
     state.group().fail_and_raise(comm::failure_of(error));
   } catch (const std::exception& error) {
+    if (state.group().was_interrupted()) throw;
     fail(error.what());
   } catch (...) {  // whatever a caller's `beside` throws
+    if (state.group().was_interrupted()) throw;
     fail("something was thrown that is no exception");
   }
 }

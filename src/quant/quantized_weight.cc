@@ -171,12 +171,17 @@ float QuantizedWeight::scale(std::int64_t column, std::int64_t k) const {
 }
 
 ConstTensorView QuantizedWeight::values() const {
+  check_not_moved();
   return values_.view(Dtype::s8, n_, quant::format_of(scheme_.bits).row_bytes(k_));
 }
 
-ConstTensorView QuantizedWeight::scales() const { return scales_.view(Dtype::f32, groups(), n_); }
+ConstTensorView QuantizedWeight::scales() const {
+  check_not_moved();
+  return scales_.view(Dtype::f32, groups(), n_);
+}
 
 ConstTensorView QuantizedWeight::offsets() const {
+  check_not_moved();
   if (!scheme_.offsets) return {};
   return offsets_.view(Dtype::s8, groups(), n_);
 }
@@ -185,6 +190,11 @@ void QuantizedWeight::allocate() {
   values_ = Buffer::for_tensor(Dtype::s8, n_, quant::format_of(scheme_.bits).row_bytes(k_));
   scales_ = Buffer::for_tensor(Dtype::f32, groups(), n_);
   if (scheme_.offsets) offsets_ = Buffer::for_tensor(Dtype::s8, groups(), n_);
+}
+
+void QuantizedWeight::check_not_moved() const {
+  PLAIT_CHECK(values_.bytes() > 0 || n_ == 0 || k_ == 0, kWho,
+              ": it has been moved to another QuantizedWeight");
 }
 
 void QuantizedWeight::check_inside(std::int64_t column, std::int64_t k) const {

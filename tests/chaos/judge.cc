@@ -15,8 +15,9 @@ constexpr Nanoseconds kPromise = 2 * base::kSecond;
 // A rank that stands still in one group, or leaves it, makes those who wait for it there late in,
 // or leave, other groups, in which nobody can know the reason: they are blamed for it there.
 bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>& all) {
-  const bool alive = scene.manner == Manner::stop || scene.manner == Manner::raise;
-  return alive && std::any_of(all.begin(), all.end(), [&](const Report& one) {
+  // One that is killed is missed in all groups at once; the others leave them, or wait in them.
+  return scene.manner != Manner::kill &&
+         std::any_of(all.begin(), all.end(), [&](const Report& one) {
            const bool before = report.code == Code::timeout || one.at <= report.at;
            return one.rank == report.culprit && one.group != report.group && before;
          });

@@ -16,7 +16,7 @@ namespace plait::chaos {
 
 enum class Manner {
   kill,   // SIGKILL
-  leave,  // exit() without a word to anybody
+  leave,  // exit() with all its communicators, whose groups it leaves
   raise,  // an exception that unwinds the communicators
   stop,   // SIGSTOP until everybody else has given up
 };

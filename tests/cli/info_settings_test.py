@@ -49,7 +49,7 @@ class SettingsTest(SettingsCase):
             "plan": "auto", "customized": "none", "column_backward": "false",
             "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
-            "tune_online": "false", "transport": "auto", "link": "none", "timeout": "60s",
+            "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
             "wait": "spin=20us,yield=200us", "plugin_path": "auto"})
 
     def test_every_variable_sets_its_setting(self):
@@ -89,7 +89,7 @@ class SettingsTest(SettingsCase):
         self.assertTrue(page.startswith(f"Settings from {self.file} and the environment.\n\n"))
         self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
                                r" +\[16384,5120,1920\]=pipelined parts=8\n")
-        self.assertIn("\ntimeout           60s ", page)
+        self.assertIn("\ntimeout           600s ", page)
         self.assertTrue(page.endswith(f"\n{self.file}:1: k_max means nothing here: packed weights "
                                       "are padded whatever their k\n"))
 

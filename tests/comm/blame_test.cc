@@ -1,10 +1,14 @@
-// Who is blamed where threads of one rank wait at once.
+// Who is blamed where threads of one rank wait at once, and what is said of who is late.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
 
 #include "comm/milestones.h"
+#include "comm/state.h"
+#include "comm/wait.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -51,6 +55,60 @@ TEST(Blame, FollowsTheWaitThatLasts) {
     EXPECT_EQ(error.culprit(), 1) << error.what();
   };
   run_as_threads(4, body, {.timeout = kShort});
+}
+
+// At the deadline a sentence tells a rank that works from one that is stuck, and from one whose
+// program is elsewhere. Rank 1 is late, in different manners.
+void expect_blame(const std::function<void(Communicator& comm, Milestones& given_up)>& be_late,
+                  const std::string& sentence) {
+  for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+    Milestones given_up;
+    const auto body = [&](Communicator& comm) {
+      barrier(comm);
+      if (comm.rank() == 1) return be_late(comm, given_up);
+      comm::Group& group = comm.state().group();
+      const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
+      group.announce(tag);
+      const Error error = expect_error(Code::timeout, [&] {
+        comm::wait_until(
+            group, [] { return false; }, [] { return comm::kNever; },
+            [&] { return comm::Awaited{.peer = 1, .tag = tag}; });
+      });
+      given_up.reach(0);
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(conformance::contains(error.what(), sentence)) << error.what();
+    };
+    runner(2, body, {.timeout = kShort});
+  }
+}
+
+TEST(Blame, SaysThatTheLateOneMultiplies) {
+  const auto multiply = [](Communicator& comm, Milestones& given_up) {
+    comm::Group& group = comm.state().group();
+    const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
+    group.announce(tag);
+    const comm::Awaited here = {.peer = comm.rank(), .tag = tag};
+    while (given_up.reached(0) == 0 && !group.failed()) {
+      group.examine(&here, [] { return true; });
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  expect_blame(multiply, "; rank 1 is in matmul_all_reduce, multiplying; last sign of life ");
+}
+
+TEST(Blame, SaysThatTheLateOneIsStuck) {
+  const auto hang = [](Communicator& comm, Milestones& given_up) {
+    comm::Group& group = comm.state().group();
+    const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
+    group.announce(tag);
+    given_up.await(0);
+  };
+  expect_blame(hang, "; rank 1 is in matmul_all_reduce; no sign of life since it began");
+}
+
+TEST(Blame, SaysThatTheLateOneIsElsewhere) {
+  const auto be_elsewhere = [](Communicator& /*comm*/, Milestones& given_up) { given_up.await(0); };
+  expect_blame(be_elsewhere, "; rank 1 is in no call of this group; its last was barrier");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What is particular to groups that share one MPI: messages of many groups and mailboxes travel
 // over the same communicators, and none is finished for all ranks at the same moment.
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -119,6 +120,65 @@ TEST(MpiGroups, RefuseChunksThatMpiCannotCount) {
     });
     EXPECT_TRUE(contains(error.what(), "MPI sends at most 2147483647 bytes")) << error.what();
     barrier(comm);
+  });
+}
+
+// What the caller's hook throws comes out of the call, and the others are told.
+TEST(MpiGroups, HaveWaitsThatTheirCallerEnds) {
+  struct Stopped {};
+  std::atomic<bool> wished{false};
+  const auto hook = [&] {
+    if (wished.exchange(false)) throw Stopped{};
+  };
+  const auto body = [&](Communicator& comm) {
+    if (comm.world() == 1) return;
+    auto part = comm.split(0, comm.rank());
+    barrier(*part);
+    if (comm.rank() == 0) {
+      wished = true;
+      EXPECT_THROW(barrier(*part), Stopped);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    const Error error = expect_error(Code::peer_lost, [&] {
+      for (;;) barrier(*part);
+    });
+    EXPECT_EQ(error.culprit(), 0) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
+    if (comm.rank() == 0) {
+      barrier(comm);
+      wished = true;
+      EXPECT_THROW(comm.make_mailbox({.slots = 1, .slot_bytes = 8}), Stopped);
+    } else {
+      expect_error(Code::peer_lost, [&] {
+        barrier(comm);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        // All had done their part for the first: it is made, and the next call fails.
+        for (;;) comm.make_mailbox({.slots = 1, .slot_bytes = 8});
+      });
+    }
+  };
+  run_under_mpi(place_from_environment().world, body, {.interrupted = hook});
+}
+
+// As a process does that ends without destroying them.
+TEST(MpiGroups, AreLeftAllAtOnce) {
+  run([](Communicator& comm) {
+    if (comm.world() == 1) return;
+    auto part = comm.split(comm.rank() == 1 ? 1 : 0, comm.rank());
+    barrier(comm);
+    if (comm.rank() == 1) {
+      leave_all();
+      expect_error(Code::invalid_argument, [&] { barrier(comm); });
+      return;
+    }
+    for (int round = 0; round < 20; ++round) {
+      barrier(*part);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const Error error = expect_error(Code::peer_lost, [&] { barrier(comm); });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), "has left the group")) << error.what();
   });
 }
 

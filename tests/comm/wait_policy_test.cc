@@ -23,7 +23,8 @@ std::string refusal_with(const std::string& name, const std::string& value) {
 TEST(WaitPolicy, HasDefaults) {
   const Environment environment;
   const WaitPolicy policy = wait_policy_from_environment();
-  EXPECT_EQ(policy.timeout, 60 * base::kSecond);
+  EXPECT_EQ(policy.timeout, 600 * base::kSecond);
+  EXPECT_EQ(policy.connect_timeout, 60 * base::kSecond);
   EXPECT_EQ(policy.spin, 20 * base::kMicrosecond);
   EXPECT_EQ(policy.yield, 200 * base::kMicrosecond);
 }
@@ -32,6 +33,7 @@ TEST(WaitPolicy, ReadsTheEnvironment) {
   const Environment environment({{"PLAIT_WAIT", "yield=1ms,spin=0us"}, {"PLAIT_TIMEOUT", "250ms"}});
   const WaitPolicy policy = wait_policy_from_environment();
   EXPECT_EQ(policy.timeout, 250 * base::kMillisecond);
+  EXPECT_EQ(policy.connect_timeout, 250 * base::kMillisecond);
   EXPECT_EQ(policy.spin, 0);
   EXPECT_EQ(policy.yield, base::kMillisecond);
 }

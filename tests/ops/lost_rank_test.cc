@@ -3,7 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -378,6 +381,76 @@ TEST(BesideAnOperator, AForkedChildCallsNone) {
                      EXPECT_TRUE(has_forked);
                    },
                    {});
+}
+
+// Waits within an operator end too by what the caller's hook throws, in its own words, and the
+// other rank is told.
+TEST(Interruption, EndsAnOperatorsWait) {
+  for (const char* plan : {"serial", "pipelined parts=2", "fused"}) {
+    SCOPED_TRACE(plan);
+    const ThreadGroup group(2);
+    std::atomic<bool> is_awaited{false};
+    std::atomic<bool> has_ended{false};
+    const auto call = [&](const OpProblem& problem, Communicator& comm) {
+      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                        {.options = {.plan = parse_plan(plan)}});
+    };
+    const std::jthread other([&] {
+      Communicator comm = group.join(1);
+      const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+      call(problem, comm);
+      while (!has_ended) std::this_thread::yield();  // in no other call meanwhile
+      const Error error = expect_error(Code::peer_lost, [&] { barrier(comm); });
+      EXPECT_EQ(error.culprit(), 0) << error.what();
+      EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
+    });
+    const auto hook = [&] {
+      if (is_awaited) throw std::runtime_error("the caller's own words");
+    };
+    Communicator comm = group.join(0, {.interrupted = hook});
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    call(problem, comm);
+    is_awaited = true;
+    try {
+      call(problem, comm);  // for which the other does not come
+      ADD_FAILURE() << "the operator came to its end";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "the caller's own words");
+    }
+    has_ended = true;
+  }
+}
+
+TEST(TwoThreads, AreToldSoByOperators) {
+  std::atomic<bool> refused{false};
+  run_as_threads(2,
+                 [&](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+                   const auto call = [&] {
+                     matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm);
+                   };
+                   call();
+                   Op op = prepare(problem.desc(), problem.packed, comm);
+                   if (comm.rank() == 1) {
+                     while (!refused) std::this_thread::yield();
+                     return call();
+                   }
+                   const std::jthread other([&] {
+                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                     const OpProblem own(Operator::matmul_all_reduce, kRows, comm);
+                     const std::function<void()> calls[] = {
+                         [&] { matmul_all_reduce(own.x.view, own.packed, own.out.view, comm); },
+                         [&] { op.run(own.call()); }};
+                     for (const auto& one : calls) {
+                       const Error error = expect_error(Code::invalid_argument, one);
+                       EXPECT_TRUE(contains(error.what(), "two threads use this communicator"))
+                           << error.what();
+                     }
+                     refused = true;
+                   });
+                   call();
+                 },
+                 {});
 }
 
 }  // namespace

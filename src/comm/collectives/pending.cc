@@ -20,23 +20,24 @@ Pending::~Pending() {
   if (task_ == nullptr) return;
   try {
     wait();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): lost, as the header says
+  } catch (...) {  // NOLINT(bugprone-empty-catch): lost, as the header says
   }
 }
 
 void Pending::progress() { static_cast<void>(done()); }
 
 bool Pending::done() {
-  check_not_abandoned();
+  check_usable();
   return task_->fate() == Task::Fate::done || state_->poll(*task_);
 }
 
 void Pending::wait() {
-  check_not_abandoned();
+  check_usable();
   if (task_->fate() != Task::Fate::done) state_->wait(*task_);
 }
 
-void Pending::check_not_abandoned() const {
+void Pending::check_usable() const {
+  PLAIT_CHECK(task_ != nullptr, "this Pending was moved to another, which has what was started");
   PLAIT_CHECK(task_->fate() != Task::Fate::abandoned, name(task_->tag().operation),
               ": its communicator was destroyed before it was done");
 }

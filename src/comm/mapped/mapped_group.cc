@@ -65,8 +65,9 @@ void MappedGroup::leave() noexcept {
   for (int peer = 0; peer < world(); ++peer) ring(peer);
 }
 
-void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   raise_if_failed();
+  show_life(awaited);
   examine_lives(awaited);
   if (awaited == nullptr) return;
   examine_calls();
@@ -76,6 +77,33 @@ void MappedGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> read
                     sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " (",
                              rendezvous_->describe(awaited->peer), ") has left the group")});
   }
+}
+
+void MappedGroup::show_life(const Awaited* awaited) {
+  if (awaited == nullptr) return;
+  page(rank()).sign.write(
+      {.doing = is_multiplying(*awaited, rank()) ? Sign::Doing::product : Sign::Doing::call,
+       .at = base::now()});
+}
+
+// "rank 1 is in matmul_all_reduce, multiplying; last sign of life 12 ms ago"
+std::string MappedGroup::doing_of(int peer) const {
+  Tag tag;
+  const std::string who = sentence("rank ", peer);
+  if (!page(peer).call.read(tag)) return who + " has made no call of this group yet";
+  const Sign sign = page(peer).sign.read();
+  const std::string call(name(tag.operation));
+  if (sign.doing == Sign::Doing::nothing) {
+    return sentence(who, " is in no call of this group; its last was ", call);
+  }
+  const std::string is_in =
+      sentence(who, " is in ", call, sign.doing == Sign::Doing::product ? ", multiplying" : "");
+  if (sign.at == 0) return is_in + "; no sign of life since it began";
+  // Namespaces of processes may have clocks of their own: none is behind this moment.
+  const Nanoseconds ago = std::max<Nanoseconds>(base::now() - sign.at, 0);
+  constexpr Nanoseconds kSilence = base::kSecond;
+  return ago < kSilence ? sentence(is_in, "; last sign of life ", base::show_duration(ago), " ago")
+                        : sentence(is_in, "; no sign of life for ", base::show_duration(ago));
 }
 
 // Who has ended in good order has left before.
@@ -235,7 +263,8 @@ void MappedGroup::give_up(const Awaited& awaited) {
   fail_and_raise(
       {Code::timeout, culprit,
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame,
-                " (", rendezvous_->describe(culprit), ")")});
+                " (", rendezvous_->describe(culprit), ")",
+                culprit == rank() ? "" : "; " + doing_of(culprit))});
 }
 
 void MappedGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {

@@ -20,9 +20,10 @@ class MappedGroup final : public Group {
   void announce(const Tag& tag) noexcept override {
     calls_[tag.call % calls_.size()].write(tag);
     page(rank()).call.write(tag);
+    page(rank()).sign.write({.doing = Sign::Doing::call});
   }
+  void rest() noexcept override { page(rank()).sign.rest(); }
   void compare_calls() override;
-  void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
   void end_waiting(int ticket) noexcept override;
   [[noreturn]] void give_up(const Awaited& awaited) override;
@@ -40,6 +41,7 @@ class MappedGroup final : public Group {
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
 
  protected:
+  void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override {
     // Pairs with end(): whoever sees it set may read the record.
     return page(0).ended_by[static_cast<std::size_t>(end)].load(std::memory_order_acquire) != 0;
@@ -52,6 +54,8 @@ class MappedGroup final : public Group {
   bool has_left(int peer) const;
   bool has_died(int peer) const;
   void examine_call(int peer);
+  void show_life(const Awaited* awaited);
+  std::string doing_of(int peer) const;
   int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<RankPage::Waits> waits_of_all() const;
 

@@ -41,6 +41,7 @@ class Vigil {
     const bool waits = peer != group_.rank();
     if (waits) known_.say(awaited);
     group_.raise_if_failed();
+    group_.interrupt_if_asked(&awaited);
     // What a peer said before it died may have come since the rendezvous last listened: a death
     // counts at the next look. Whether one has left is the rendezvous's to say, which knows whether
     // it came before.
@@ -87,6 +88,7 @@ class MappedTransport final : public Transport {
       part->group_->descend_from(group_, members);
       return part;
     } catch (const Error& error) {
+      if (group_->was_interrupted()) throw;
       group_->raise_if_failed();
       throw seen_from_parent(error, members);
     }
@@ -102,9 +104,15 @@ class MappedTransport final : public Transport {
 
 }  // namespace
 
+Rendezvous::Watch watch_for_interruption(const WaitPolicy& policy) {
+  if (!policy.interrupted) return {};
+  return [ask = policy.interrupted](int /*peer*/) { ask(); };
+}
+
 std::unique_ptr<Transport> make_mapped_transport(std::unique_ptr<Rendezvous> rendezvous,
                                                  const WaitPolicy& policy) {
-  return std::make_unique<MappedTransport>(std::move(rendezvous), policy);
+  return std::make_unique<MappedTransport>(std::move(rendezvous), policy,
+                                           watch_for_interruption(policy));
 }
 
 }  // namespace plait::comm

@@ -99,6 +99,21 @@ Wait AnnouncedWait::read() const {
           .beat = static_cast<std::uint16_t>(word >> 32)};
 }
 
+// Memory ordering: relaxed throughout, as above. Threads of the rank may write at once: one of
+// their signs is there afterwards, and each of them is true.
+void SignOfLife::write(const Sign& sign) {
+  word_.store(static_cast<std::uint64_t>(sign.at) << 2 | static_cast<std::uint64_t>(sign.doing),
+              std::memory_order_relaxed);
+}
+
+void SignOfLife::rest() { write({.doing = Sign::Doing::nothing, .at = read().at}); }
+
+Sign SignOfLife::read() const {
+  const std::uint64_t word = word_.load(std::memory_order_relaxed);
+  return {.doing = static_cast<Sign::Doing>(word & 3U),
+          .at = static_cast<base::Nanoseconds>(word >> 2)};
+}
+
 void AnnouncedWait::write(const Wait& wait) {
   word_.store(std::uint64_t{wait.start} << 48 | std::uint64_t{wait.beat} << 32 |
                   static_cast<std::uint32_t>(wait.peer + 1),

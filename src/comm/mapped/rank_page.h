@@ -82,6 +82,24 @@ class alignas(kLine) AnnouncedWait {
   std::atomic<std::uint64_t> word_;  // start << 48 | beat << 32 | peer + 1
 };
 
+// What a rank does, for the sentence about one that is late. Written as often as it looks around,
+// about every 10 ms, and at the beginning and the end of a call; nobody polls it.
+struct Sign {
+  enum class Doing : std::uint8_t { nothing, call, product };
+  Doing doing = Doing::nothing;
+  base::Nanoseconds at = 0;  // when it last looked around in this call; 0: not yet
+};
+
+class alignas(kLine) SignOfLife {
+ public:
+  void write(const Sign& sign);
+  void rest();  // in no call any more
+  Sign read() const;
+
+ private:
+  std::atomic<std::uint64_t> word_;  // at << 2 | doing
+};
+
 // How many threads of a rank can make known at once for whom they wait.
 inline constexpr int kWaits = 8;
 
@@ -91,6 +109,8 @@ struct RankPage {
   Doorbell doorbell;
   AnnouncedCall call;
   std::array<AnnouncedWait, kWaits> waits;  // each written by the thread that has its ticket
+
+  SignOfLife sign;
 
   alignas(kLine) std::atomic<std::uint32_t> left;  // 1: gone in good order
 

@@ -21,7 +21,6 @@ class ModelledGroup final : public Group {
   }
 
   void announce(const Tag& /*tag*/) noexcept override {}
-  void examine(const Awaited* /*awaited*/, base::FunctionRef<bool()> /*ready*/) override {}
   int begin_waiting(const Awaited& /*awaited*/, int /*ticket*/) noexcept override { return 0; }
   void end_waiting(int /*ticket*/) noexcept override {}
 
@@ -36,6 +35,7 @@ class ModelledGroup final : public Group {
   }
 
  protected:
+  void examine_peers(const Awaited* /*awaited*/, base::FunctionRef<bool()> /*ready*/) override {}
   bool has_ended(End end) const noexcept override { return stage_->has_ended(end); }
   void end(End end, const Failure& failure) noexcept override { stage_->end(end, failure); }
   Failure record_of(End end) const override { return stage_->record_of(end); }

@@ -171,7 +171,8 @@ class Doorkeeper {
   void turn_away_the_late(const std::string& verdict) {
     for (const Guest& guest : std::exchange(heard_, {})) turn_away(guest, verdict);
     const Nanoseconds end = base::now() + kLinger;
-    while (!watch_ && !absent().empty() && base::now() < end) {
+    while (!seat_.in_group && !absent().empty() && base::now() < end) {
+      if (watch_) watch_(absent().front());
       for (Guest& guest : porch_.wait({}, end - base::now())) turn_away(guest, verdict);
     }
   }

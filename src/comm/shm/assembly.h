@@ -18,10 +18,12 @@ namespace plait::comm::shm {
 struct Seat {
   int rank;
   int world;
-  base::Nanoseconds timeout;
+  base::Nanoseconds timeout;           // for all to come
+  base::Nanoseconds call_timeout = 0;  // afterwards, in set-up calls of the group; 0: as long
+  bool in_group = false;               // those who meet are ranks of a group already
 };
 
-// As Rendezvous::Watch; empty where no group is there yet.
+// As Rendezvous::Watch.
 using Watch = std::function<void(int peer)>;
 
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is

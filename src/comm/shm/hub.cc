@@ -42,7 +42,7 @@ class PatientWatch {
   void look(int peer) {
     try {
       shm::look(watch_, peer);
-    } catch (...) {
+    } catch (const Error&) {
       const Nanoseconds now = base::now();
       if (refused_at_ == 0) refused_at_ = now;
       if (now - refused_at_ >= patience_) throw;
@@ -71,6 +71,7 @@ Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
     peers_[peer] = {.pidfd = std::move(everybody[peer].fd),
                     .pid = static_cast<pid_t>(base::parse_int(everybody[peer].bytes).value_or(0))};
   }
+  if (seat_.call_timeout > 0) seat_.timeout = seat_.call_timeout;
 }
 
 bool Hub::has_ended(int peer) const {
@@ -114,7 +115,8 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
   const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
   const Seat seat = {.rank = static_cast<int>(me),
                      .world = static_cast<int>(members.size()),
-                     .timeout = seat_.timeout};
+                     .timeout = seat_.timeout,
+                     .in_group = true};
   try {
     const Watch from_here = [&](int member) { look(watch, members[member]); };
     std::vector<Fd> sockets;
@@ -272,14 +274,14 @@ void Hub::refuse(Code code, int culprit, const std::string& reason) {
   throw Error(code, reason, culprit);
 }
 
-std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat) {
+std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat, const Watch& watch) {
   std::vector<Fd> sockets;
   if (seat.rank == 0) {
-    sockets = assemble(listen_as_leader(name), seat);
+    sockets = assemble(listen_as_leader(name), seat, watch);
   } else {
-    sockets.push_back(attend(name, seat));
+    sockets.push_back(attend(name, seat, watch));
   }
-  return std::make_unique<Hub>(seat, std::move(sockets));
+  return std::make_unique<Hub>(seat, std::move(sockets), watch);
 }
 
 }  // namespace plait::comm::shm

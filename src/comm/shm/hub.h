@@ -52,6 +52,7 @@ class Hub final : public Rendezvous {
 };
 
 // Rank 0 listens at `name` and the others call there.
-std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat);
+std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat,
+                                    const Watch& watch = {});
 
 }  // namespace plait::comm::shm

@@ -90,12 +90,15 @@ void check_one_host(const std::vector<Card>& cards) {
 }  // namespace
 
 std::unique_ptr<Transport> create(const Site& site) {
-  const Seat seat = {
-      .rank = site.place.rank, .world = site.place.world, .timeout = site.policy.timeout};
+  const Seat seat = {.rank = site.place.rank,
+                     .world = site.place.world,
+                     .timeout = site.policy.connect_timeout,
+                     .call_timeout = site.policy.timeout};
+  const Watch watch = watch_for_interruption(site.policy);
   if (!site.all_gather) {
     // Nobody looks for a rank that is alone, and others may be alone too.
     const std::string name = seat.world == 1 ? make_secret_name() : name_of_job(site.place.job);
-    return make_mapped_transport(meet_at(name, seat), site.policy);
+    return make_mapped_transport(meet_at(name, seat, watch), site.policy);
   }
   // The caller's own store carries a name that nobody else can guess.
   const std::string name = seat.rank == 0 ? make_secret_name() : "";
@@ -106,11 +109,11 @@ std::unique_ptr<Transport> create(const Site& site) {
   check_one_host(cards);
   std::vector<base::Fd> sockets;
   if (seat.rank == 0) {
-    sockets = assemble(std::move(listener), seat);
+    sockets = assemble(std::move(listener), seat, watch);
   } else {
-    sockets.push_back(attend(cards[0].name, seat));
+    sockets.push_back(attend(cards[0].name, seat, watch));
   }
-  return make_mapped_transport(std::make_unique<Hub>(seat, std::move(sockets)), site.policy);
+  return make_mapped_transport(std::make_unique<Hub>(seat, std::move(sockets), watch), site.policy);
 }
 
 }  // namespace plait::comm::shm

@@ -119,8 +119,13 @@ namespace {
 
 class Seat final : public Rendezvous {
  public:
-  Seat(std::shared_ptr<Room> room, int rank, base::Nanoseconds timeout)
-      : room_(std::move(room)), rank_(rank), timeout_(timeout) {
+  struct Patience {
+    base::Nanoseconds at_first;  // until all have met once
+    base::Nanoseconds later;
+  };
+
+  Seat(std::shared_ptr<Room> room, int rank, const Patience& patience)
+      : room_(std::move(room)), rank_(rank), patience_(patience) {
     room_->enter(rank);
   }
   ~Seat() override { room_->leave(rank_); }
@@ -130,15 +135,13 @@ class Seat final : public Rendezvous {
 
   std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override {
     std::vector<std::string> all;
-    for (Room::Gift& gift : room_->meet(rank_, {mine, {}}, timeout_, watch))
-      all.push_back(std::move(gift.bytes));
+    for (Room::Gift& gift : meet({mine, {}}, watch)) all.push_back(std::move(gift.bytes));
     return all;
   }
 
   std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
                                   const Watch& watch) override {
-    const auto gifts =
-        room_->meet(rank_, {purpose, base::Region::allocate(bytes)}, timeout_, watch);
+    const auto gifts = meet({purpose, base::Region::allocate(bytes)}, watch);
     std::vector<base::Region> regions;
     for (int peer = 0; peer < world(); ++peer) {
       if (watch && gifts[peer].bytes != purpose) watch(rank_);  // it may know which calls these are
@@ -152,14 +155,15 @@ class Seat final : public Rendezvous {
                                        const Watch& watch) override {
     // Two meetings: after the first all agree on its number, and nobody goes on to another before
     // the second, when every room has been found.
-    room_->meet(rank_, {}, timeout_, watch);
+    meet({}, watch);
     const auto room = members.empty()
                           ? nullptr
                           : room_->side_room(members.front(), static_cast<int>(members.size()));
-    room_->meet(rank_, {}, timeout_, watch);
+    meet({}, watch);
     if (room == nullptr) return nullptr;
     const auto me = std::find(members.begin(), members.end(), rank_);
-    return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()), timeout_);
+    return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()),
+                                  Patience{.at_first = patience_.later, .later = patience_.later});
   }
 
   bool has_ended(int /*peer*/) const override {
@@ -168,16 +172,24 @@ class Seat final : public Rendezvous {
   std::string describe(int /*peer*/) const override { return "a thread of this process"; }
 
  private:
+  std::vector<Room::Gift> meet(Room::Gift mine, const Watch& watch) {
+    auto gifts = room_->meet(rank_, std::move(mine), patience_.at_first, watch);
+    patience_.at_first = patience_.later;
+    return gifts;
+  }
+
   std::shared_ptr<Room> room_;
   int rank_;
-  base::Nanoseconds timeout_;
+  Patience patience_;
 };
 
 }  // namespace
 
 std::unique_ptr<Rendezvous> sit_down(std::shared_ptr<Room> room, int rank,
-                                     base::Nanoseconds timeout) {
-  return std::make_unique<Seat>(std::move(room), rank, timeout);
+                                     const WaitPolicy& policy) {
+  return std::make_unique<Seat>(
+      std::move(room), rank,
+      Seat::Patience{.at_first = policy.connect_timeout, .later = policy.timeout});
 }
 
 }  // namespace plait::comm::threads

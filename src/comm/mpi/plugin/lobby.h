@@ -13,7 +13,7 @@ class Lobby {
 
   // Collective over all processes. One that fails ends the lobby: nobody could tell any more who
   // meets whom.
-  std::unique_ptr<Transport> connect(WaitPolicy policy);
+  std::unique_ptr<Transport> connect(const WaitPolicy& policy);
 
  private:
   std::unique_ptr<Transport> meet(WaitPolicy policy);

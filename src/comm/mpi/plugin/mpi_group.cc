@@ -173,7 +173,7 @@ void MpiGroup::end(End end, const Failure& failure) noexcept {
 }
 
 void MpiGroup::leave() noexcept {
-  if (!failed()) tell_all({.kind = Notice::Kind::farewell});
+  if (!failed() && mpi_is_usable()) tell_all({.kind = Notice::Kind::farewell});
 }
 
 void MpiGroup::say_closed(int mailbox) noexcept {
@@ -207,7 +207,7 @@ Failure MpiGroup::record_of(End end) const {
   return records_[static_cast<std::size_t>(end)];
 }
 
-void MpiGroup::examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   look_around(awaited);
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNobody) return;

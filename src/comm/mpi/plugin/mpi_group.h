@@ -68,13 +68,13 @@ class MpiGroup final : public Group {
 
   // Nobody could see it: tags travel with the chunks.
   void announce(const Tag& /*tag*/) noexcept override {}
-  void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
  protected:
+  void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override {
     // Pairs with adopt(): the record is complete.
     return ended_[static_cast<std::size_t>(end)].load(std::memory_order_acquire);

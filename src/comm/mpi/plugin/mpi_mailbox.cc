@@ -37,15 +37,20 @@ MpiMailbox::~MpiMailbox() {
 // while its sender calls MPI. Peers have a receive ready for every chunk, so this takes no longer
 // than the peers are away from MPI; it ends early where they are gone.
 void MpiMailbox::finish_sends() noexcept try {
-  const Nanoseconds deadline = base::now() + group_->policy().timeout;
+  const Nanoseconds deadline = base::now() + group_->policy().connect_timeout;
+  Nanoseconds ask_at = 0;
   for (int peer = 0; peer < group_->world(); ++peer) {
     while (!channels_->all_taken(peer) && !group_->failed() && !group_->has_left(peer) &&
            base::now() < deadline) {
       group_->listen();
+      if (base::now() >= ask_at) {
+        group_->interrupt_if_asked(nullptr);
+        ask_at = base::now() + 10 * base::kMillisecond;
+      }
       ::usleep(20);
     }
   }
-} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): destructors never throw
+} catch (...) {  // NOLINT(bugprone-empty-catch): destructors never throw
 }
 
 bool MpiMailbox::vacant(int peer, int slot) {

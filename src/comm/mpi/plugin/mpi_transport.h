@@ -7,6 +7,7 @@
 
 #include "comm/mpi/plugin/members.h"
 #include "comm/mpi/plugin/mpi_group.h"
+#include "comm/mpi/plugin/session.h"
 #include "comm/transport.h"
 
 namespace plait::comm::mpi {
@@ -24,14 +25,17 @@ class MpiTransport final : public Transport {
   void leave() noexcept override { group_->leave(); }
 
   // As subgroup() and all_gather(), but not with this group's own policy.
-  std::unique_ptr<MpiTransport> form(const std::vector<int>& members,
-                                     std::shared_ptr<const Neighbours> neighbours,
-                                     const WaitPolicy& policy);
-  std::vector<std::string> all_gather_within(Nanoseconds timeout, const std::string& mine);
+  struct Form {
+    std::shared_ptr<const Neighbours> neighbours;
+    WaitPolicy policy;
+    Meeting meeting;
+  };
+  std::unique_ptr<MpiTransport> form(const std::vector<int>& members, Form form);
+  std::vector<std::string> all_gather_within(const Meeting& meeting, const std::string& mine);
 
  private:
   // Reserves `count` tags, and learns what the others have reserved for the same purpose.
-  Members agree(int count, const std::string& purpose, Nanoseconds timeout);
+  Members agree(int count, const std::string& purpose, const Meeting& meeting);
   void refuse_for_leavers(const std::vector<int>& missing) const;
 
   std::shared_ptr<MpiGroup> group_;

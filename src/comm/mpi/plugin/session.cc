@@ -16,6 +16,7 @@ namespace {
 
 using base::Nanoseconds;
 
+constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
 constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
 constexpr Nanoseconds kFinalMeetingAfterFailure = 5 * base::kSecond;
 
@@ -72,8 +73,14 @@ void end_mpi() {
 }
 
 // How many threads MPI allows, once it has started.
-int start_library(Nanoseconds timeout) {
-  const auto started = Lifetime::instance().start(timeout);
+int start_library(const Meeting& meeting) {
+  const Nanoseconds timeout = meeting.timeout;
+  const Nanoseconds deadline = base::now() + timeout;
+  auto started = Lifetime::instance().start(kBetweenQuestions);
+  while (!started && base::now() < deadline) {
+    if (meeting.interrupted) meeting.interrupted();
+    started = Lifetime::instance().start(kBetweenQuestions);
+  }
   if (!started) {
     throw Error(
         Code::timeout,
@@ -86,7 +93,7 @@ int start_library(Nanoseconds timeout) {
   return started->provided;
 }
 
-void initialise(Nanoseconds timeout) {
+void initialise(const Meeting& meeting) {
   int started = 0;
   MPI_Initialized(&started);
   int provided = 0;
@@ -95,7 +102,7 @@ void initialise(Nanoseconds timeout) {
     check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
   } else {
     library().started_here = true;
-    provided = start_library(timeout);
+    provided = start_library(meeting);
   }
   PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED,
               "this MPI library was started for one thread only");
@@ -143,16 +150,22 @@ void check_mpi(int result, const char* what) {
   base::fail(Code::system, what, ": ", text.data());
 }
 
-void start_mpi(Nanoseconds timeout) {
+void start_mpi(const Meeting& meeting) {
   PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
               "this process was forked from one that uses MPI, and cannot use it itself");
+  const Nanoseconds timeout = meeting.timeout;
   const Nanoseconds deadline = base::now() + timeout;
   {
     const auto held = hold_mpi();
     PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
-    if (library().pid == 0) initialise(timeout);
+    if (library().pid == 0) initialise(meeting);
   }
+  Nanoseconds ask_at = 0;
   while (library().made < kCarriers && !has_all_carriers()) {
+    if (meeting.interrupted && base::now() >= ask_at) {
+      meeting.interrupted();
+      ask_at = base::now() + kBetweenQuestions;
+    }
     if (base::now() >= deadline) {
       throw Error(Code::timeout, base::sentence("not all processes of MPI_COMM_WORLD have asked "
                                                 "for the mpi transport within ",

@@ -5,16 +5,24 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <mutex>
 
 #include "base/clock.h"
 
 namespace plait::comm::mpi {
 
+// How long all processes may take to come, and CommunicatorOptions::interrupted, where there is no
+// group yet that has it.
+struct Meeting {
+  base::Nanoseconds timeout;
+  std::function<void()> interrupted = {};
+};
+
 // MPI is one per process, whoever uses it; so is all of this. The first to ask starts it, unless
 // the program has; what it started ends with the process. Collective over all processes of
 // MPI_COMM_WORLD the first time; called by one thread at a time.
-void start_mpi(base::Nanoseconds timeout);
+void start_mpi(const Meeting& meeting);
 
 // False when MPI has ended, and in a process that was forked from the one that started it: then
 // nothing may be asked of it any more.

@@ -1,0 +1,37 @@
+// The communicators of this process that have not been destroyed, for the moment at which it ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plait/communicator.h"
+
+namespace plait::comm {
+
+class Living {
+ public:
+  // This process's; a forked child has its own, without those of its parent. Never destroyed:
+  // communicators in static variables end after everything else.
+  static Living& here();
+
+  void add(Communicator::State& state, const std::string& transport);
+  void remove(const Communicator::State& state) noexcept;
+
+  // Where another thread is destroying one at this moment, one waits for the other.
+  void leave_all() noexcept;
+
+ private:
+  Living(pid_t pid, const Living* before) : pid_(pid), before_(before) {}
+
+  pid_t pid_;
+  const Living* before_;  // the parent's, which is not to be looked at: the child lacks its threads
+  std::mutex mutex_;
+  std::vector<Communicator::State*> states_;  // the newest last
+  std::set<std::string> transports_;          // of those that were ever added
+};
+
+}  // namespace plait::comm

@@ -1,0 +1,141 @@
+// One communicator serves one thread at a time, and says so.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "comm/milestones.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+
+// Rank 1 comes to the barrier when `beside` has run beside rank 0, which waits there.
+void run_beside_a_barrier(const std::function<void(Communicator& comm)>& beside) {
+  const auto body = [&](Communicator& comm, Milestones& done) {
+    if (comm.rank() == 1) {
+      done.await(0);
+      return barrier(comm);
+    }
+    const std::jthread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      beside(comm);
+      done.reach(0);
+    });
+    barrier(comm);
+  };
+  for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+    Milestones done;
+    runner(2, [&](Communicator& comm) { body(comm, done); }, {});
+  }
+}
+
+TEST(TwoThreads, AreToldSoWhereTheyMeet) {
+  run_beside_a_barrier([](Communicator& comm) {
+    float sum = 1;
+    const std::pair<const char*, std::function<void()>> calls[] = {
+        {"barrier", [&] { barrier(comm); }},
+        {"all_reduce", [&] { all_reduce({&sum, 1}, comm); }},
+        {"start_barrier", [&] { start_barrier(comm).wait(); }},
+        {"split", [&] { comm.split(0, 0); }},
+        {"with_link", [&] { comm.with_link(std::nullopt); }},
+        {"make_mailbox", [&] { comm.make_mailbox({.slots = 1, .slot_bytes = 8}); }},
+        {"cached_mailbox", [&] { comm.cached_mailbox({.slots = 1, .slot_bytes = 8}); }}};
+    for (const auto& [name, call] : calls) {
+      SCOPED_TRACE(name);
+      const Error error = expect_error(Code::invalid_argument, call);
+      EXPECT_TRUE(contains(error.what(), "two threads use this communicator (rank 0 of 2) at once"))
+          << error.what();
+      EXPECT_EQ(error.culprit(), Error::kNobody);
+    }
+  });
+}
+
+TEST(TwoThreads, OneMayPollNothingWhileTheOtherCalls) {
+  Milestones done;
+  conformance::run_as_threads(
+      2,
+      [&](Communicator& comm) {
+        if (comm.rank() == 1) {
+          done.await(0);
+          return barrier(comm), barrier(comm);
+        }
+        Pending pending = start_barrier(comm);
+        {
+          const std::jthread other([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            const Error error = expect_error(Code::invalid_argument, [&] { pending.progress(); });
+            EXPECT_TRUE(contains(error.what(), "two threads")) << error.what();
+            done.reach(0);
+          });
+          barrier(comm);
+        }
+        EXPECT_TRUE(pending.done());
+      },
+      {});
+}
+
+TEST(TwoThreads, OneMayAbortWhatTheOtherWaitsFor) {
+  conformance::run_as_threads(2,
+                              [](Communicator& comm) {
+                                const std::jthread other([&] {
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                  if (comm.rank() == 0) comm.abort("enough");
+                                });
+                                if (comm.rank() == 1)
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                                expect_error(Code::peer_lost,
+                                             [&] { barrier(comm), barrier(comm); });
+                              },
+                              {});
+}
+
+// What a thread was refused leaves nothing behind, and whoever comes later is welcome.
+TEST(TwoThreads, OneMayComeAfterTheOther) {
+  conformance::run_as_threads(2,
+                              [](Communicator& comm) {
+                                for (int round = 0; round < 20; ++round) {
+                                  std::jthread([&] { barrier(comm); }).join();
+                                  barrier(comm);
+                                }
+                              },
+                              {});
+}
+
+// In a child forked meanwhile no other thread is left that could use it.
+TEST(TwoThreads, AreNotBlamedInAForkedChild) {
+  Milestones done;
+  conformance::run_in_processes(
+      2,
+      [&](Communicator& comm) {
+        if (comm.rank() == 1) {
+          done.await(0);
+          return barrier(comm);
+        }
+        const std::jthread other([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          const pid_t child = ::fork();
+          if (child == 0) {
+            const Error error = expect_error(Code::invalid_argument, [&] { barrier(comm); });
+            EXPECT_TRUE(contains(error.what(), "was forked from rank 0")) << error.what();
+            ::_exit(testing::Test::HasFailure() ? 1 : 0);
+          }
+          int status = 1;
+          ::waitpid(child, &status, 0);
+          EXPECT_EQ(status, 0);
+          done.reach(0);
+        });
+        barrier(comm);
+      },
+      {});
+}
+
+}  // namespace
+}  // namespace plait
