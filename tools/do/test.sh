@@ -33,7 +33,9 @@ run_tests() {
   tools/do/count_tests.py --failed "$report"
   # Something went wrong that is no test: ctest itself, or there were no tests at all.
   [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
-  while IFS= read -r line; do skipped+=("$1${PLAIT_ISA:+ $PLAIT_ISA}: $line"); done < <(tools/do/count_tests.py --skipped "$report")
+  while IFS= read -r line; do
+    skipped+=("${name#tests }: $line")
+  done < <(tools/do/count_tests.py --skipped "$report")
   if [[ -n ${CI:-} ]]; then
     while IFS= read -r line; do
       say "--- skipped itself for a reason that tools/do/expected_skips.txt lacks: $line"

@@ -45,7 +45,8 @@ double ProductMemory::workspace(std::int64_t rows, std::int64_t columns) const {
   std::int64_t elements = at_once * panels * gemm::kPanelColumns;  // f32 sums
   const gemm::Storage storage =
       desc_.quant ? gemm::storage_of(*desc_.quant) : gemm::storage_of(desc_.weight);
-  if (!is_operand(storage, kernel_->operand())) elements += 2 * blocking.k * gemm::kPanelColumns;
+  if (!is_operand(storage, kernel_->operand()))
+    elements += std::int64_t{2} * blocking.k * gemm::kPanelColumns;
   return static_cast<double>(sizeof(float)) *
          static_cast<double>(threads_ * elements + columns);  // and the bias
 }
