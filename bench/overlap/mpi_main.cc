@@ -84,7 +84,10 @@ struct Result {
   std::vector<cli::Times> plans;
   std::optional<cli::Times> rival;  // none, where it has no such product
 
-  double over_rival(std::size_t plan) const { return rival->median / plans[plan].median; }
+  std::optional<double> over_rival(std::size_t plan) const {
+    if (!rival) return std::nullopt;
+    return rival->median / plans[plan].median;
+  }
 };
 
 Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
@@ -112,6 +115,14 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   return {.size = size, .plans = {times.begin(), times.end() - 1}, .rival = times.back()};
 }
 
+std::string show(const std::optional<double>& value) {
+  return value ? fmt::format("{:.3f}", *value) : "";
+}
+
+nlohmann::ordered_json json_of(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
 std::string show_text(const cli::OpBenchOptions& options, const std::vector<Result>& results) {
   std::vector<std::string> head = {"m x n x k", "rival, ms"};
   for (const Plan& plan : options.plans)
@@ -122,8 +133,8 @@ std::string show_text(const cli::OpBenchOptions& options, const std::vector<Resu
         fmt::format("{} x {} x {}", one.size.m, one.size.n, one.size.k),
         one.rival ? fmt::format("{:.3f}", one.rival->median * 1e-6) : "none"};
     for (std::size_t i = 0; i < one.plans.size(); ++i) {
-      row.insert(row.end(), {fmt::format("{:.3f}", one.plans[i].median * 1e-6),
-                             one.rival ? fmt::format("{:.3f}", one.over_rival(i)) : ""});
+      row.insert(row.end(),
+                 {fmt::format("{:.3f}", one.plans[i].median * 1e-6), show(one.over_rival(i))});
     }
     table.add(row);
   }
@@ -142,7 +153,7 @@ nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
     for (std::size_t i = 0; i < one.plans.size(); ++i) {
       plans.push_back({{"plan", name(options.plans[i])},
                        {"median_ms", one.plans[i].median * 1e-6},
-                       {"over_rival", one.rival ? Json(one.over_rival(i)) : Json()}});
+                       {"over_rival", json_of(one.over_rival(i))}});
     }
     list.push_back({{"op", name(options.op)},
                     {"m", one.size.m},
