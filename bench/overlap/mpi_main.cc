@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,9 +82,12 @@ tensor::Allowed allowed_between(const ConstTensorView& a, const ConstTensorView&
 struct Result {
   cli::OpSize size;
   std::vector<cli::Times> plans;
-  cli::Times rival;
+  std::optional<cli::Times> rival;  // none, where it has no such product
 
-  double over_rival(std::size_t plan) const { return rival.median / plans[plan].median; }
+  std::optional<double> over_rival(std::size_t plan) const {
+    if (!rival) return std::nullopt;
+    return rival->median / plans[plan].median;
+  }
 };
 
 Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
@@ -93,6 +97,8 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
   for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });
+  if (!refusal_of_rival(options.op, options.x).empty())
+    return {.size = size, .plans = runoff.run(), .rival = std::nullopt};
 
   const ConstTensorView ours = one.out();
   const Buffer place = Buffer::for_tensor(ours.dtype, ours.rows, ours.cols, {.huge_pages = true});
@@ -109,33 +115,45 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   return {.size = size, .plans = {times.begin(), times.end() - 1}, .rival = times.back()};
 }
 
+std::string show(const std::optional<double>& value) {
+  return value ? fmt::format("{:.3f}", *value) : "";
+}
+
+nlohmann::ordered_json json_of(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
 std::string show_text(const cli::OpBenchOptions& options, const std::vector<Result>& results) {
   std::vector<std::string> head = {"m x n x k", "rival, ms"};
   for (const Plan& plan : options.plans)
     head.insert(head.end(), {name(plan) + ", ms", "faster by"});
   cli::Table table(head, /*left=*/1);
   for (const Result& one : results) {
-    std::vector<std::string> row = {fmt::format("{} x {} x {}", one.size.m, one.size.n, one.size.k),
-                                    fmt::format("{:.3f}", one.rival.median * 1e-6)};
+    std::vector<std::string> row = {
+        fmt::format("{} x {} x {}", one.size.m, one.size.n, one.size.k),
+        one.rival ? fmt::format("{:.3f}", one.rival->median * 1e-6) : "none"};
     for (std::size_t i = 0; i < one.plans.size(); ++i) {
-      row.insert(row.end(), {fmt::format("{:.3f}", one.plans[i].median * 1e-6),
-                             fmt::format("{:.3f}", one.over_rival(i))});
+      row.insert(row.end(),
+                 {fmt::format("{:.3f}", one.plans[i].median * 1e-6), show(one.over_rival(i))});
     }
     table.add(row);
   }
-  return fmt::format("{}, {}; the rival is {}\n\n{}", name(options.op), name(options.x),
-                     rival_name(), table.text());
+  const std::string refusal = refusal_of_rival(options.op, options.x);
+  return fmt::format("{}, {}; the rival is {}{}\n\n{}", name(options.op), name(options.x),
+                     rival_name(), refusal.empty() ? "" : "; " + refusal, table.text());
 }
 
 nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
                                  const std::vector<Result>& results, const Communicator& comm) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  using Json = nlohmann::ordered_json;
+  const std::string refusal = refusal_of_rival(options.op, options.x);
+  Json list = Json::array();
   for (const Result& one : results) {
-    nlohmann::ordered_json plans = nlohmann::ordered_json::array();
+    Json plans = Json::array();
     for (std::size_t i = 0; i < one.plans.size(); ++i) {
       plans.push_back({{"plan", name(options.plans[i])},
                        {"median_ms", one.plans[i].median * 1e-6},
-                       {"over_rival", one.over_rival(i)}});
+                       {"over_rival", json_of(one.over_rival(i))}});
     }
     list.push_back({{"op", name(options.op)},
                     {"m", one.size.m},
@@ -145,7 +163,8 @@ nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
                     {"dtype", name(options.x)},
                     {"transport", comm.transport()},
                     {"rival", rival_name()},
-                    {"rival_ms", one.rival.median * 1e-6},
+                    {"rival_ms", one.rival ? Json(one.rival->median * 1e-6) : Json()},
+                    {"rival_refusal", refusal.empty() ? Json() : Json(refusal)},
                     {"plans", std::move(plans)},
                     {"machine", base::read_processor().model}});
   }

@@ -118,6 +118,7 @@ class Results:
         lines = [f"{who} over shared memory, `./do bench overlap`{''.join(f', beside {one}' for one in rivals)}. "
                  "Links are emulated."]
         lines += [f"- {when}: {', '.join(what)}" for when, what in sorted(self.measured.items())]
+        lines += [f"- {why}." for why in sorted({one.get("rival_refusal") for one in self.rival} - {None})]
         return "\n".join([lines[0], "", *lines[1:]] if len(lines) > 1 else lines)
 
     def rows(self) -> dict:
@@ -149,8 +150,8 @@ class Results:
                 limit = mean([1 + one["t_comm_ms"] / one["t_gemm_ms"] for one in self.alone if one["kind"] == kind])
                 rows.append(["bf16, no link: what the collective leaves to gain: (product + collective) / product, "
                              "geometric mean", shown(limit, 3), "", ""])
-        if self.rival:
-            found = [plan_of(one, "fused")["over_rival"] for one in self.rival]
+        found = [plan_of(one, "fused")["over_rival"] for one in self.rival if one["rival_ms"] is not None]
+        if found:
             add(f"no link: fused over oneDNN and MPI, lowest of {count_of(found, 'rival')}", min(found), 1.0)
             add("no link: fused over oneDNN and MPI, geometric mean", mean(found), 1.10)
         found = [statistics.median(runs) for runs in self.rows().values()]
@@ -172,7 +173,7 @@ class Results:
                     shown(one["schedules"][0]["median_ms"], 3),
                     *(shown(speedup(one, plan), 3) for plan in plans)]
                    for one in self.alone]
-        beside = [[f"{one['op']}, {one['kind']}", shape_of(one), shown(one["rival_ms"], 3),
+        beside = [[f"{one['op']}, {one['kind']}", shape_of(one), shown(one["rival_ms"], 3) or "none",
                    *(shown(plan_of(one, plan)["median_ms"], 3) for plan in ("serial", "fused")),
                    *(shown(plan_of(one, plan)["over_rival"], 3) for plan in ("serial", "fused"))]
                   for one in self.rival]

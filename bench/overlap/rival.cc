@@ -127,6 +127,19 @@ void check_has_rival(Operator op) {
               "all_gather_matmul have one");
 }
 
+std::string refusal_of_rival(Operator op, Dtype dtype) {
+  constexpr memory::dim kSide = 64;
+  const auto square = [](Dtype of) {
+    return memory::desc({kSide, kSide}, type_of(of), memory::format_tag::ab);
+  };
+  const Dtype out = op == Operator::all_gather_matmul ? dtype : Dtype::f32;
+  const matmul::primitive_desc way(matmul::desc(square(dtype), square(dtype), square(out)),
+                                   dnnl::engine(dnnl::engine::kind::cpu, 0), /*allow_empty=*/true);
+  if (way.get(/*allow_empty=*/true) != nullptr) return "";
+  return base::sentence("oneDNN ", version_of_onednn(), " has no product of ", name(dtype),
+                        " on this processor");
+}
+
 std::function<void()> make_rival(const RivalProblem& problem, const Communicator& comm) {
   check_has_rival(problem.op);
   const bool gathers = problem.op == Operator::all_gather_matmul;

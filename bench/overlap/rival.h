@@ -22,6 +22,10 @@ struct RivalProblem {
 // Throws where nobody would put it together so.
 void check_has_rival(Operator op);
 
+// Why the rival has no such product on this processor, in words; empty: it has one. Partial sums of
+// X and a weight of a dtype are f32, other products are of their dtype.
+std::string refusal_of_rival(Operator op, Dtype dtype);
+
 // What runs it once, on all ranks together. Borrows the problem's matrices.
 std::function<void()> make_rival(const RivalProblem& problem, const Communicator& comm);
 

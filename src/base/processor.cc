@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/instruction_set.h"
 #include "base/text.h"
 
 namespace plait::base {
@@ -88,7 +89,9 @@ Processor read_processor() {
   uname(&names);
   std::ifstream cpuinfo("/proc/cpuinfo");
   const std::string text(std::istreambuf_iterator<char>(cpuinfo), {});
-  return parse_processor(text, names.machine);
+  Processor processor = parse_processor(text, names.machine);
+  processor.model += instruction_limit_note();
+  return processor;
 }
 
 }  // namespace plait::base

@@ -132,7 +132,7 @@ void finish(const Finish& how, const float* sums, const TensorView& out) {
 }
 
 constexpr Loops kPortable = {.name = "portable",
-                             .usable = [] { return true; },
+                             .needs = base::InstructionSet::sse2,
                              .transpose = transpose,
                              .interleave = interleave,
                              .widen_bf16 = widen<Bf16>,
@@ -150,7 +150,7 @@ const Loops& portable_loops() { return kPortable; }
 
 const Loops& loops() {
   for (const Loops* set : loop_sets()) {
-    if (set->usable()) return *set;
+    if (base::may_use(set->needs)) return *set;
   }
   return kPortable;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/instruction_set.h"
 #include "gemm/kernel.h"
 #include "plait/tensor_view.h"
 
@@ -35,7 +36,7 @@ enum class Stores : std::uint8_t { cached, streamed };
 
 struct Loops {
   const char* name;
-  bool (*usable)();
+  base::InstructionSet needs;
 
   // to[j * to_stride + i] = from[i][j]
   void (*transpose)(const Words& from, std::uint32_t* to, std::int64_t to_stride, Stores stores);

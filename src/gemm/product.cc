@@ -10,10 +10,6 @@
 namespace plait::gemm {
 namespace {
 
-// So many rows of X are packed at once: enough that a panel which was made ready is used often,
-// few enough that a transposed X is never copied as a whole.
-constexpr std::int64_t kSuperblockRows = 1024;
-
 // So much of a view is packed before it is multiplied: enough that memory is read in long runs, and
 // little enough that it is still at hand when it is used.
 constexpr std::size_t kPackedAtOnce = 128 * 1024;
@@ -48,6 +44,13 @@ FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
 }
 
 }  // namespace
+
+std::int64_t panels_of_job(const Blocking& blocking, std::int64_t rows) {
+  std::int64_t panels = blocking.panels;
+  while (panels > 1 && rows * panels > std::int64_t{2} * blocking.rows * blocking.panels)
+    panels /= 2;
+  return panels;
+}
 
 Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspace)
     : kernel_(kernel),
@@ -147,10 +150,7 @@ void Product::pack_superblock(Range rows) {
 const std::vector<Job>& Product::jobs_of(Range rows) const {
   const bool takes_all = packs() || !is_operand(storage_, kernel_.operand());
   const std::int64_t row_step = takes_all ? size(rows) : blocking_.rows;
-  std::int64_t panel_step = blocking_.panels;
-  while (panel_step > 1 &&
-         row_step * panel_step > std::int64_t{2} * blocking_.rows * blocking_.panels)
-    panel_step /= 2;
+  std::int64_t panel_step = panels_of_job(blocking_, row_step);
   if (packs()) panel_step = std::min(panel_step, panels_at_once(size(rows)));
   const std::int64_t fair = ceil_div(size(panels_), 2 * std::int64_t{task_.threads});
   if (task_.threads > 1) panel_step = std::clamp<std::int64_t>(fair, 1, panel_step);

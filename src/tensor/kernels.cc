@@ -63,7 +63,7 @@ constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In
                                            sum<In, std::int8_t>};
 
 constexpr Kernels kSet = {.name = "portable",
-                          .usable = [] { return true; },
+                          .needs = base::InstructionSet::sse2,
                           .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
 
 }  // namespace
@@ -72,7 +72,7 @@ const Kernels& portable_kernels() { return kSet; }
 
 const Kernels& kernels() {
   for (const Kernels* set : kernel_sets()) {
-    if (set->usable()) return *set;
+    if (base::may_use(set->needs)) return *set;
   }
   return kSet;
 }

@@ -1,13 +1,14 @@
 // The loops over elements, once for every kind of processor that deserves its own.
 //
 // All sets give the same bits; they differ in speed only. A set is a constant: choosing one reads
-// the processor's features and costs a few nanoseconds.
+// which instructions may be used and costs a few nanoseconds.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <span>
 
+#include "base/instruction_set.h"
 #include "plait/dtype.h"
 
 namespace plait::tensor {
@@ -28,7 +29,7 @@ using SumTable = std::array<std::array<Sum, kDtypes>, kDtypes>;  // [in][out]
 
 struct Kernels {
   const char* name;
-  bool (*usable)();
+  base::InstructionSet needs;
   SumTable sums;
   StreamedSum streamed_sum = nullptr;  // null: no faster than a sum and a copy
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 PLAIT = os.environ["PLAIT_COMMAND"]
 FULL = "/dev/full"  # every write to it fails: no space left on device
-PATIENCE = 30  # seconds after which something is taken to hang
+PATIENCE = 180  # seconds after which something is taken to hang: an instrumented command on a busy core is slow
 
 
 def plait(*words, **options):
@@ -26,6 +26,14 @@ def is_alive(pid):
     except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def name_of(pid):
+    """Of the process's program; None where the process has gone since it was listed."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def wait_until(condition, what):

@@ -11,6 +11,9 @@ from pathlib import Path
 from command import CommandTest
 
 
+SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # of instructions; each has those before it
+
+
 class InfoCase(CommandTest):
     def setUp(self):
         super().setUp()
@@ -34,7 +37,7 @@ class InfoTest(InfoCase):
                                        "settings", "unknown_settings", "refused_settings", "transports", "backends"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
-                         ["model", "packages", "cores", "cpus", "features", "caches"])
+                         ["model", "packages", "cores", "cpus", "features", "instruction_set", "caches"])
         self.assertEqual(list(found["memory"]),
                          ["bytes", "available_bytes", "page_bytes", "huge_pages",
                           "transparent_huge_pages", "shared_memory_huge_pages", "numa_nodes"])
@@ -98,6 +101,7 @@ class InfoTest(InfoCase):
             ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, mpi"),
             ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
             ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
+            ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"),
         ]:
             self.environment[name] = value
             self.assertIn(f"{name}={value}\n              refused: {sentence}", self.plait("info").stdout)
@@ -108,6 +112,34 @@ class InfoTest(InfoCase):
         self.assertEqual(self.json()["settings"], {"PLAIT_LINK": "1gbit,5us", "PLAIT_TIMEOUT": "5s"})
         self.assertIn("\nSettings    PLAIT_LINK=1gbit,5us\n            PLAIT_TIMEOUT=5s\n",
                       self.plait("info").stdout)
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "this processor has no x86 instructions")
+    def test_kernels_use_no_more_than_they_may(self):
+        self.environment.pop("PLAIT_ISA", None)
+        usual = self.json()
+        best = SETS.index(usual["processor"]["instruction_set"])
+        self.assertNotIn("PLAIT_ISA", usual["processor"]["model"])
+        for i, name in enumerate(SETS):
+            with self.subTest(name):
+                self.environment["PLAIT_ISA"] = name
+                found = self.json()
+                self.assertEqual(found["processor"]["instruction_set"], SETS[min(i, best)])
+                model = usual["processor"]["model"] + (f", PLAIT_ISA={name}" if i < best else "")
+                self.assertEqual(found["processor"]["model"], model)
+                self.assertIn(f"\n  uses      {SETS[min(i, best)]}\n", self.plait("info").stdout)
+                left_out = [reason for one in found["backends"] for reason in one["refusals"].values()
+                            if reason.startswith("PLAIT_ISA leaves out ")]
+                self.assertEqual(bool(left_out), i < min(best, SETS.index("avx512-bf16")) or i < best == 4)
+                if i < SETS.index("avx512-bf16"):
+                    able = {operand for one in found["backends"] for operand in one["operands"]}
+                    self.assertEqual(able, {"f32"})
+
+    def test_an_unknown_limit_of_kernels_stops_what_multiplies(self):
+        self.environment["PLAIT_ISA"] = "avx"
+        self.assertIsNone(self.json()["processor"]["instruction_set"])
+        result = self.plait("bench", "matmul", "--m", 1, "--n", 64, "--k", 64, "--repeat", 1)
+        sentence = "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"
+        self.assert_says(result, 2, f"plait bench: {sentence}")
 
     def test_people_get_lines_that_fit_and_no_colours(self):
         page = self.plait("info").stdout

@@ -5,9 +5,8 @@ import re
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
-from command import CommandTest, wait_until
+from command import PATIENCE, CommandTest, name_of, wait_until
 
 # Writes numbered lines of many lengths in pieces that have nothing to do with lines.
 FLOOD = """
@@ -78,7 +77,7 @@ class PrefixTest(CommandTest):
         process = self.start("run", "-n", 2, "-p", "yes", stderr=subprocess.DEVNULL)
         self.assertIn("] y\n", process.stdout.readline())
         process.stdout.close()
-        self.assertEqual(process.wait(30), 128 + 13)
+        self.assertEqual(process.wait(PATIENCE), 128 + 13)
         self.assertEqual(self.marked(), [])
 
     def test_a_reader_that_does_not_read_holds_up_no_signal(self):
@@ -87,12 +86,11 @@ class PrefixTest(CommandTest):
         process.terminate()
         # The ranks go although nobody takes their output, which plait run keeps for the reader.
         wait_until(lambda: not self.running("yes"), "the ranks end")
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + 15)
 
     def running(self, name):
-        line = name + "\n"
-        return [pid for pid in self.marked() if Path(f"/proc/{pid}/comm").read_text() == line]
+        return [pid for pid in self.marked() if name_of(pid) == name]
 
     def test_own_sentences_are_lines_too(self):
         code = "import os, sys; sys.stderr.write('no end'); sys.stderr.flush(); os._exit(3)"

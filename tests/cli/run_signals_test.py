@@ -6,7 +6,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from command import CommandTest, wait_until
+from command import PATIENCE, CommandTest, name_of, wait_until
 
 # Says that it is ready, then what it got.
 LISTENER = """
@@ -33,7 +33,7 @@ class SignalsTest(CommandTest):
             with self.subTest(number.name):
                 process = self.start_listeners(3)
                 process.send_signal(number)
-                out, err = process.communicate(timeout=30)
+                out, err = process.communicate(timeout=PATIENCE)
                 got = [f"{rank} got {number.name}" for rank in range(3)]
                 self.assertEqual(sorted(out.splitlines()), got)
                 self.assertEqual(process.returncode, 128 + number)
@@ -48,7 +48,7 @@ class SignalsTest(CommandTest):
         self.assertEqual(lines, ["0 got SIGUSR1\n", "1 got SIGUSR1\n"])
         self.assertIsNone(process.poll())
         process.terminate()
-        self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGTERM)
 
     def test_a_signal_reaches_what_a_shell_script_started(self):
         self.environment["LISTENER"] = LISTENER
@@ -56,7 +56,7 @@ class SignalsTest(CommandTest):
         for _ in range(2):
             self.assertEqual(process.stdout.readline(), "ready\n")
         process.terminate()
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=PATIENCE)
         self.assertEqual(sorted(out.splitlines()), ["0 got SIGTERM", "1 got SIGTERM"])
         self.assertEqual(self.marked(), [])
 
@@ -70,7 +70,7 @@ class SignalsTest(CommandTest):
     def test_ranks_that_ignore_a_signal_are_killed_after_the_grace(self):
         process = self.stubborn("--grace", "300ms")
         process.terminate()
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
         self.assertIn("plait run: killing ranks 0 and 1, still there after SIGTERM", err)
         self.assertEqual(self.marked(), [])
@@ -94,7 +94,7 @@ class SignalsTest(CommandTest):
             if pid != process.pid:
                 os.kill(pid, signal.SIGSTOP)
         process.terminate()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(sorted(out.splitlines()), ["0 got SIGTERM", "1 got SIGTERM"], err)
 
     def test_stopping_it_stops_the_ranks_and_continuing_continues_them(self):
@@ -103,11 +103,8 @@ class SignalsTest(CommandTest):
 
         def states():
             ranks = [pid for pid in self.marked() if os.getpgid(pid) == pid != process.pid]
-            stats = [Path(f"/proc/{pid}/stat").read_text() for pid in ranks if is_rank(pid)]
+            stats = [Path(f"/proc/{pid}/stat").read_text() for pid in ranks if name_of(pid) != "run-guard"]
             return sorted(stat.rpartition(")")[2].split()[0] for stat in stats)
-
-        def is_rank(pid):
-            return Path(f"/proc/{pid}/comm").read_text() != "run-guard\n"
 
         process.send_signal(signal.SIGTSTP)
         self.assertTrue(os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1]))
@@ -115,7 +112,7 @@ class SignalsTest(CommandTest):
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: states() == ["S", "S"], "the ranks go on")
         process.terminate()
-        self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGTERM)
 
     def test_a_signal_that_was_ignored_stays_ignored(self):
         # As nohup does it.
@@ -126,7 +123,7 @@ class SignalsTest(CommandTest):
         self.assertEqual(process.stdout.readline(), "ready\n")
         process.send_signal(signal.SIGHUP)
         self.assertEqual(process.stdout.readline(), "alive\n")
-        process.communicate("go on\n", timeout=30)
+        process.communicate("go on\n", timeout=PATIENCE)
         self.assertEqual(process.returncode, 5)
 
     def test_nothing_outlives_a_launcher_that_was_killed(self):
@@ -139,18 +136,16 @@ class SignalsTest(CommandTest):
                     self.assertIn("ready", process.stdout.readline())
                 wait_until(lambda: len(self.marked()) >= 10, "all have started")
                 process.kill()
-                process.wait(30)
+                process.wait(PATIENCE)
                 self.assert_nothing_left()
 
     def test_ranks_die_with_their_launcher_even_if_its_guard_is_killed_first(self):
         process = self.start_listeners(2)
-        guards = [
-            pid for pid in self.marked() if Path(f"/proc/{pid}/comm").read_text() == "run-guard\n"
-        ]
+        guards = [pid for pid in self.marked() if name_of(pid) == "run-guard"]
         self.assertEqual(len(guards), 1)
         os.kill(guards[0], signal.SIGKILL)
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE)
         self.assert_nothing_left()
 
 

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from command import CommandTest
+from command import PATIENCE, CommandTest
 
 PRINT_ENVIRONMENT = "import os, json; print(json.dumps(dict(os.environ)))"
 # The descriptor by which the list is read is in it, and closed by the time it is printed.
@@ -109,7 +109,7 @@ class RunTest(CommandTest):
             code = f"open({file.name!r}, 'a').write('here')"
             result = subprocess.run(
                 [os.environ["PLAIT_COMMAND"], "run", "-n", "2", "-p", sys.executable, "-c", code],
-                preexec_fn=close_all, close_fds=False, timeout=30,
+                preexec_fn=close_all, close_fds=False, timeout=PATIENCE,
             )
             self.assertEqual((result.returncode, file.read()), (0, "herehere"))
 

@@ -6,7 +6,7 @@ import signal
 import unittest
 from pathlib import Path
 
-from command import CommandTest, wait_until
+from command import PATIENCE, CommandTest, wait_until
 
 
 class VerifyTest(CommandTest):
@@ -52,7 +52,7 @@ class VerifyTest(CommandTest):
     def test_one_that_is_told_to_end_says_how_far_it_was(self):
         process = self.start_many()
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
         self.assertRegex(out, r"^[1-9]\d* passed, 0 failed, and the others were not tried\n$")
         self.assertEqual((process.returncode, err.count("\n")), (128 + signal.SIGTERM, 1), err)
 
@@ -60,19 +60,19 @@ class VerifyTest(CommandTest):
         """What started the first world's ranks has given back what it took of the signals."""
         for transport, ranks, later in [("shm", "1,2", 2), ("shm,threads", "1", 0)]:
             with self.subTest(transport):
-                process = self.start("verify", "--cases", 300, "--seed", 3, "--ranks", ranks, "--transport", transport)
+                process = self.start("verify", "--cases", 60, "--seed", 3, "--ranks", ranks, "--transport", transport)
                 children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
                 wait_until(lambda: children.read_text().split(), "a rank of the first world")
                 wait_until(lambda: len(children.read_text().split()) == later, "the second world")
                 process.send_signal(signal.SIGTERM)
-                _, err = process.communicate(timeout=30)
+                _, err = process.communicate(timeout=PATIENCE)
                 self.assertIn(process.returncode, (128 + signal.SIGTERM, -signal.SIGTERM), err)
                 self.assertNotIn("killing", err)
 
     def test_a_rank_that_is_lost_has_failed_one_problem(self):
         process = self.start_many()
         os.kill(self.ranks()[0], signal.SIGKILL)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
         self.assertRegex(out, r"^[1-9]\d* passed, 1 failed\n$")
         self.assertRegex(err, r"plait verify: again: plait verify --seed 3 --only [\d,]+ --ranks 2 --transport shm\n")
         self.assertEqual(process.returncode, 3)

@@ -19,6 +19,16 @@ inline bool backend_can(const std::string& backend, const GemmDesc& desc) {
   });
 }
 
+// Why a kernel such as "amx bf16", or all of a backend, can't be had, in the backend's words.
+inline std::string refusal_of(const std::string& kernel) {
+  std::string refusal = kernel + " takes no such product";
+  for (const GemmChoice& choice : explain_gemm({.m = 1, .n = 1, .k = 1})) {
+    const std::string one = choice.backend + ' ' + std::string(name(choice.operand));
+    if (one.starts_with(kernel) && !choice.refusal.empty()) refusal = choice.refusal;
+  }
+  return refusal;
+}
+
 inline auto all_backends() { return testing::Values("amx", "vector", "xsmm", "reference"); }
 
 // A backend, and what its kernel multiplies.

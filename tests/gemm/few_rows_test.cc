@@ -23,7 +23,7 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, int>> {
  protected:
   void SetUp() override {
     const Maker& maker = std::get<0>(GetParam());
-    if (const char* reason = maker.refusal()) GTEST_SKIP() << maker.name << ": " << reason;
+    if (const char* reason = maker.refusal()) GTEST_SKIP() << reason;
     kernel_ = maker.create();
     few_ = kernel_->few_rows(bits());
     if (few_.max_rows == 0) GTEST_SKIP() << maker.name << " expands the panel for few rows too";

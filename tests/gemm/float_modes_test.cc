@@ -119,7 +119,7 @@ TEST_P(FloatModes, OfTheCallerChangeNoBit) {
       }
     }
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, FloatModes, all_backends());

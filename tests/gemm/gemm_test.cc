@@ -89,7 +89,7 @@ TEST_P(Products, AreRightForAllDtypesAndLayouts) {
       }
     }
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 // Without k there is nothing but the bias, and what was there if it is added to.
@@ -198,7 +198,7 @@ TEST_P(ProductsOfKernels, TakeManyRows) {
                            .x = dtype(),
                            .weight = dtype(),
                            .out = Dtype::f32};
-    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
     const Problem p(desc, WeightLayout::in_out, transposed);
     Matrix y(Dtype::f32, desc.m, desc.n, 5);
     select(desc, 2).run({.x = p.input(), .weight = p.weight(), .out = y.view});
@@ -209,7 +209,7 @@ TEST_P(ProductsOfKernels, TakeManyRows) {
 TEST_P(ProductsOfKernels, TellOfEveryTileOnce) {
   const GemmDesc desc = {
       .m = 70, .n = 200, .k = 33, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   const Problem p(desc);
   Matrix y(Dtype::f32, 60, 180, 5);
   Matrix whole(Dtype::f32, desc.m, desc.n, 5);
@@ -236,7 +236,7 @@ TEST_P(ProductsOfKernels, TellOfEveryTileOnce) {
 TEST_P(ProductsOfKernels, WriteNothingBesideTheirPlace) {
   for (const Dtype out : kFloats) {
     const GemmDesc desc = {.m = 21, .n = 90, .k = 33, .x = dtype(), .weight = dtype(), .out = out};
-    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
     const Problem p(desc);
     Matrix place(out, 30, 120, 5);
     const Matrix before(out, 30, 120, 5);

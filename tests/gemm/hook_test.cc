@@ -55,7 +55,7 @@ class Hooks : public BackendTest {
     // The reference takes its time, above all under a sanitizer.
     const std::int64_t columns = backend() == "reference" ? 80 : 400;
     desc_ = {.m = 100, .n = columns, .k = 70, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
-    if (!can(desc_)) GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!can(desc_)) GTEST_SKIP() << refusal_of(GetParam());
     x_ = std::make_unique<Matrix>(dtype(), desc_.m, desc_.k, 1);
     w_ = std::make_unique<Matrix>(dtype(), desc_.n, desc_.k, 2);
     whole_ = std::make_unique<Matrix>(Dtype::f32, desc_.m, desc_.n);

@@ -29,7 +29,7 @@ class Kept : public BackendTest {
 TEST_P(Kept, PanelsChangeNoBits) {
   for (int round = 0; round < 6; ++round) {
     const GemmDesc desc = desc_of(1 + below(90), 1 + below(400), 1 + below(300));
-    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
     const Matrix x(desc.x, desc.m, desc.k, 1);
     const bool by_outputs = round % 2 == 0;
     const Matrix w(desc.weight, by_outputs ? desc.n : desc.k, by_outputs ? desc.k : desc.n, 2);
@@ -77,7 +77,7 @@ struct Problem {
 // More rows than are packed at once, before and after some panels were kept.
 TEST_P(Kept, PanelsAreThereForManyRows) {
   const GemmDesc desc = desc_of(1100, 200, 24);
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   if (!keeps()) return;
   const Problem problem(desc);
   Gemm gemm = select(desc, 2);
@@ -98,7 +98,7 @@ TEST_P(Kept, PanelsAreThereForManyRows) {
 // That they are kept at all shows where the weight changes and nobody was told.
 TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
   const GemmDesc desc = desc_of(5, 70, 16);
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   const Problem problem(desc);
   Gemm gemm = select(desc);
   Matrix before(desc.out, desc.m, desc.n, 3);
@@ -115,7 +115,7 @@ TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
 
 TEST_P(Kept, PanelsAreOfOneWeightOnly) {
   const GemmDesc desc = desc_of(6, 9, 6);
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   if (!keeps()) return;
   const Problem problem(desc);
   const Matrix twin(desc.weight, desc.n, desc.k, 2);

@@ -29,8 +29,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
   static constexpr std::int64_t kDepth = 288;
 
   void SetUp() override {
-    if (const char* reason = GetParam().refusal())
-      GTEST_SKIP() << GetParam().name << ": " << reason;
+    if (const char* reason = GetParam().refusal()) GTEST_SKIP() << reason;
     kernel_ = GetParam().create();
     kernel_->begin();
     fill(1);

@@ -55,7 +55,7 @@ inline std::vector<Maker> kernels() {
     std::string name = set.name;
     std::replace(name.begin(), name.end(), '-', '_');
     all.push_back({.name = name,
-                   .refusal = [set] { return set.usable() ? nullptr : "not on this processor"; },
+                   .refusal = [set] { return base::refusal(set.needs); },
                    .create = [set] { return vector::create(set); },
                    .add = set.fused ? fused : rounded,
                    .pairs = set.operand == Dtype::bf16});

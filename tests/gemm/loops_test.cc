@@ -20,7 +20,7 @@ namespace {
 class Loop : public testing::TestWithParam<const Loops*> {
  protected:
   void SetUp() override {
-    if (!GetParam()->usable()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
+    if (const char* reason = base::refusal(GetParam()->needs)) GTEST_SKIP() << reason;
   }
   const Loops& set() const { return *GetParam(); }
 

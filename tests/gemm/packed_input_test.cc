@@ -17,7 +17,7 @@ using PackedRows = BackendTest;
 TEST_P(PackedRows, AreOfTheirXOnly) {
   const GemmDesc desc = {
       .m = 6, .n = 9, .k = 6, .x = dtype(), .weight = dtype(), .out = Dtype::f32};
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   const Matrix x(desc.x, desc.m, desc.k, 1);
   const Matrix twin(desc.x, desc.m, desc.k, 1);  // the same elements elsewhere
   const Matrix w(desc.weight, desc.n, desc.k, 2);

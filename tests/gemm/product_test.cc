@@ -111,7 +111,7 @@ TEST_P(ProductParts, WindowsTakeTheirOwnBiasAndWhatIsThere) {
       }
     }
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 // The rows of a window in places of their own, cut where no tile ends, some of them empty.
@@ -152,7 +152,7 @@ TEST_P(ProductParts, RowsMayGoToSeveralPlaces) {
                    "matmul: the 6 outs have 116 rows together but the window has 117");
     }
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 // A view is packed in chunks of k for few rows, as a whole for some, and once for more than a
@@ -193,7 +193,7 @@ TEST_P(ProductParts, ViewsOfAWeightGiveTheBitsOfAPackedOne) {
       }
     }
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProductParts, all_backends());

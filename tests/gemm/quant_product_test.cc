@@ -182,7 +182,7 @@ TEST_P(QuantProducts, HaveTheBitsOfTheirPartsPutTogether) {
     select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
     ASSERT_TRUE(tensor::same_bits(y.view, composed(p).view)) << name(desc);
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 // |computed - exact| <= gamma_terms · sum of |x · w|; of each group's sum a product with its scale
@@ -241,7 +241,7 @@ TEST_P(QuantProducts, HaveTheSameBitsHoweverTheyAreCut) {
           << name(desc) << " rows " << row << " + " << rows << " columns " << col << " + " << cols;
     }
   }
-  if (done == 0) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
 // More rows than are packed at once, and blocks of panels that are expanded in turns.
@@ -250,7 +250,7 @@ TEST_P(QuantProducts, TakeManyRows) {
   for (const char* scheme : {"s8:channel:offsets", "s4:group=48:offsets", "s8:group=600"}) {
     const GemmDesc desc = {
         .m = 1030, .n = 330, .k = 700, .out = Dtype::f32, .quant = parse_quant_scheme(scheme)};
-    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
     const Problem p(desc, 7);
     const Matrix y(desc.out, desc.m, desc.n);
     select(desc, 2).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
@@ -263,7 +263,7 @@ TEST_P(QuantProducts, TakeXTransposed) {
   for (const char* scheme : {"s8", "s8:group=33", "s4:group=64:offsets"}) {
     const GemmDesc desc = {
         .m = 21, .n = 70, .k = 150, .out = Dtype::f32, .quant = parse_quant_scheme(scheme)};
-    if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+    if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
     const Problem p(desc, 3);
     const Matrix turned(desc.x, desc.k, desc.m);
     for (std::int64_t i = 0; i < desc.m; ++i) {
@@ -300,7 +300,7 @@ TEST_P(QuantProducts, OfNothingAreTheBias) {
 TEST_P(QuantProducts, AddToWhatIsThere) {
   const GemmDesc desc = {
       .m = 5, .n = 70, .k = 90, .out = Dtype::f32, .quant = parse_quant_scheme("s8:group=32")};
-  if (!can(desc)) GTEST_SKIP() << "this machine has no " << GetParam();
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   const Problem p(desc, 2);
   const Matrix once(desc.out, desc.m, desc.n);
   select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = once.view});

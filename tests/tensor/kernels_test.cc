@@ -106,7 +106,7 @@ std::vector<const void*> places(const std::vector<Bytes>& parts) {
 class KernelSet : public testing::TestWithParam<const Kernels*> {
  protected:
   void SetUp() override {
-    if (!GetParam()->usable()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
+    if (const char* reason = base::refusal(GetParam()->needs)) GTEST_SKIP() << reason;
   }
 
   // Sums into a place `shift` bytes off alignment, and looks at the bytes around it too.
@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(All, KernelSet, testing::ValuesIn(all_sets()),
 
 TEST(Kernels, StreamTheSameSumToTwoPlaces) {
   for (const Kernels* set : kernel_sets()) {
-    if (!set->usable() || set->streamed_sum == nullptr) continue;
+    if (!base::may_use(set->needs) || set->streamed_sum == nullptr) continue;
     for (const std::size_t n : {1U, 15U, 16U, 79U, 80U, 500U, 1037U}) {
       // At the beginning of an element of a line, and of none.
       for (const std::size_t shift : {0U, 4U, 16U, 60U, 3U}) {
@@ -264,11 +264,11 @@ TEST(Kernels, StreamTheSameSumToTwoPlaces) {
 }
 
 TEST(Kernels, TheChosenSetIsTheFirstUsableOne) {
-  EXPECT_TRUE(kernels().usable());
+  EXPECT_TRUE(base::may_use(kernels().needs));
   EXPECT_EQ(kernel_sets().back(), &portable_kernels());
   for (const Kernels* set : kernel_sets()) {
     if (set == &kernels()) break;
-    EXPECT_FALSE(set->usable()) << set->name;
+    EXPECT_FALSE(base::may_use(set->needs)) << set->name;
   }
 }
 

@@ -12,7 +12,20 @@ REPORT = """<testsuite>
   <testcase name="good" status="run"/>
   <testcase name="better" status="run"/>
   <testcase name="bad" status="fail" time="1.5"><system-out>expected 1, got 2</system-out></testcase>
-  <testcase name="idle" status="notrun"><skipped message="no GPU"/></testcase>
+  <testcase name="idle" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>
+[ RUN      ] idle
+../../tests/gemm/kernel_test.cc:33: Skipped
+this processor has no AMX tiles for bf16
+[  SKIPPED ] idle (0 ms)</system-out></testcase>
+  <testcase name="cli.some" status="run"><system-out>
+test_one (__main__.OneTest.test_one) ... ok
+test_two (__main__.OneTest.test_two)
+What it is about. ... skipped 'the mpi transport is not built'
+test_three (__main__.OneTest.test_three) ... skipped "it's late"
+----------------------------------------------------------------------
+Ran 3 tests in 0.010s
+
+OK (skipped=3)</system-out></testcase>
 </testsuite>"""
 
 
@@ -77,6 +90,28 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(ran.returncode, 0)
         self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
 
+    def test_what_was_not_run_is_listed_by_its_reason(self):
+        ran = self.run_steps("""skipped=('release: this processor has no AMX (3)' 'asan: no network (1)')
+                                check one true; summary""")
+        self.assertEqual(ran.stdout.splitlines()[-5:], [
+            "not run on this processor:", "  release: this processor has no AMX (3)",
+            "not run, for the reason that each gives:", "  asan: no network (1)", "1 passed, 0 failed"])
+
+    def run_report(self, script):
+        """As if ctest had written REPORT."""
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "report.xml").write_text(REPORT.replace('status="fail"', 'status="run"'))
+            source = f"""set -euo pipefail; cd {folder}; mkdir -p tools; ln -s {ROOT}/tools/do tools/do
+                         source tools/do/step.sh; source tools/do/test.sh; personality=()
+                         ctest_preset() {{ cp report.xml "$2"; }}; {script}"""
+            return run("bash", "-c", source)
+
+    def test_an_unexpected_skip_fails_in_ci_alone(self):
+        for ci, status, counts in (("", 0, "4 passed, 0 failed"), ("true", 1, "4 passed, 3 failed")):
+            ran = self.run_report(f"CI={ci}; run_tests release; summary")
+            self.assertEqual((ran.returncode, ran.stdout.splitlines()[-1]), (status, counts), ran.stdout)
+        self.assertIn("lacks: cli.some.test_three: it's late", ran.stdout)
+
     def test_failure_shows_its_log_and_where_it_is(self):
         ran = self.run_steps("step 'break it' bash -c 'echo the reason; exit 3'; echo went on")
         self.assertEqual(ran.returncode, 1)
@@ -109,8 +144,16 @@ class CountTestsTest(unittest.TestCase):
             return run(ROOT / "tools/do/count_tests.py", *flags, report.name).stdout
 
     def test_skipped_tests_did_not_pass(self):
-        self.assertEqual(self.count(), "2 1\n")
-        self.assertEqual(self.count("--skipped"), "idle\n")
+        self.assertEqual(self.count(), "3 1\n")
+        self.assertEqual(self.count("--skipped").splitlines(), [
+            "this processor has no AMX tiles for bf16 (1)", "the mpi transport is not built (1)", "it's late (1)",
+            "no reason given (1)"])
+
+    def test_a_reason_is_expected_or_named_with_its_test(self):
+        unknown = ["cli.some.test_three: it's late", "cli.some: no reason given"]
+        without_mpi = "cli.some.test_two: the mpi transport is not built"
+        self.assertEqual(self.count("--unexpected=release").splitlines(), [without_mpi, *unknown])
+        self.assertEqual(self.count("--unexpected=tsan").splitlines(), unknown)
 
     def test_failed_tests_show_their_output(self):
         self.assertEqual(self.count("--failed"), "--- bad failed after 1.5 s:\nexpected 1, got 2\n")

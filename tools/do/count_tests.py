@@ -1,35 +1,69 @@
 #!/usr/bin/env python3
 """Reads what `ctest --output-junit` wrote.
 
-count_tests.py REPORT            prints "PASSED FAILED", without the tests that skipped themselves
-count_tests.py --skipped REPORT  prints the latter, one a line
-count_tests.py --failed REPORT   prints what each test that failed wrote last
+count_tests.py REPORT              prints "PASSED FAILED", without the tests that skipped themselves
+count_tests.py --skipped REPORT    prints why tests skipped themselves, and how many for each reason, one a line
+count_tests.py --failed REPORT     prints what each test that failed wrote last
+count_tests.py --unexpected=PRESET REPORT
+                                   prints the tests whose reason tools/do/expected_skips.txt does not have
 """
 
+import collections
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 LINES = 60  # of a failed test's output
+EXPECTED = Path(__file__).with_name("expected_skips.txt")
+NO_REASON = "no reason given"
+
+
+def output_of(case) -> str:
+    return case.findtext("system-out") or ""
+
+
+def skips_of(case) -> list[tuple[str, str]]:
+    """What skipped itself and why: a gtest case, or some of the tests of a Python file that ran."""
+    if case.get("status") == "fail":
+        return []
+    name, output = case.get("name"), output_of(case)
+    if case.get("status") != "run":
+        reason = re.search(r": Skipped\n(.+)", output)
+        return [(name, reason[1].strip() if reason else NO_REASON)]
+    # unittest -v writes "test_name (__main__.Class.test_name) ... skipped 'reason'", with the first line of the test's
+    # description before the dots where it has one, and "OK (skipped=1)" in the end.
+    found = re.findall(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", output, re.MULTILINE)
+    count = re.search(r"^OK \(.*\bskipped=(\d+)", output, re.MULTILINE)
+    unread = max(0, int(count[1]) - len(found)) if count else 0
+    return [(f"{name}.{test}", reason) for test, _, reason in found] + unread * [(name, NO_REASON)]
+
+
+def is_expected(reason: str, preset: str) -> bool:
+    lines = EXPECTED.read_text(encoding="utf-8").splitlines()
+    texts = (reason, f"{preset}: {reason}")
+    return any(re.fullmatch(line, text) for line in lines if line and line[0] != "#" for text in texts)
 
 
 def main() -> int:
     *flags, report = sys.argv[1:]
     cases = ElementTree.parse(report).getroot().findall("testcase") if Path(report).exists() else []
-    passed = [case for case in cases if case.get("status") == "run"]
+    skips = [skip for case in cases for skip in skips_of(case)]
     failed = [case for case in cases if case.get("status") == "fail"]
     if "--skipped" in flags:
-        for case in cases:
-            if case not in passed and case not in failed:
-                print(case.get("name"))
+        for reason, count in collections.Counter(reason for _, reason in skips).most_common():
+            print(f"{reason} ({count})")
+    elif flags and flags[0].startswith("--unexpected="):
+        for name, reason in skips:
+            if not is_expected(reason, preset=flags[0].partition("=")[2]):
+                print(f"{name}: {reason}")
     elif "--failed" in flags:
         for case in failed:
-            output = (case.findtext("system-out") or "").splitlines()
             # How long it took tells a test that was ended at its deadline from one that found something.
-            print(f"--- {case.get('name')} failed after {float(case.get('time', 0)):.1f} s:", *output[-LINES:],
-                  sep="\n")
+            print(f"--- {case.get('name')} failed after {float(case.get('time', 0)):.1f} s:",
+                  *output_of(case).splitlines()[-LINES:], sep="\n")
     else:
-        print(len(passed), len(failed))
+        print(sum(case.get("status") == "run" for case in cases), len(failed))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/bench/product_memory.h"
 #include "cli/host/memory.h"
 #include "plan/split.h"
 
@@ -13,17 +14,29 @@ double bytes_of(std::int64_t rows, std::int64_t columns, Dtype dtype) {
          static_cast<double>(size_of(dtype));
 }
 
+// The product of a key's operator. Whether the weight is packed before each call changes nothing
+// of what multiplies it.
+GemmDesc product_of(const PlanKey& key) {
+  const std::string weight = key.weight.substr(0, key.weight.find(":plain"));
+  return parse_gemm(
+      base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " x=", name(key.x), " w=", weight));
+}
+
 // Of one plan on one rank: the sums that leave its product, and x in panels; or the rows that come
 // before the product, and of them in panels what may be all.
 double kept_by_a_plan(const PlanKey& key) {
+  const ProductMemory product(product_of(key), key.backend, key.threads);
   const std::int64_t share = (key.m + key.world - 1) / key.world;
   if (!is_compute_first(key.op)) {
     const std::int64_t rows = key.op == Operator::reduce_scatter_matmul ? share : key.m;
-    return 2 * bytes_of(rows, key.k, key.x);
+    return bytes_of(rows, key.k, key.x) + product.ready_rows(rows, key.k) +
+           product.workspace(rows, key.n);
   }
-  if (!sums_over_ranks(key.op)) return bytes_of(share, key.k, key.x);
+  if (!sums_over_ranks(key.op))
+    return product.ready_rows(share, key.k) + product.workspace(share, key.n);
   return bytes_of(key.m, key.n, key.wire) +
-         bytes_of(key.m, (key.k + key.world - 1) / key.world, key.x);
+         product.ready_rows(key.m, (key.k + key.world - 1) / key.world) +
+         product.workspace(key.m, key.n);
 }
 
 }  // namespace

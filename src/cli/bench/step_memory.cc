@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "base/parallel.h"
 #include "base/text.h"
+#include "cli/bench/product_memory.h"
 #include "cli/host/memory.h"
 #include "nn/rows.h"
 #include "ops/shapes.h"
@@ -18,9 +18,6 @@ namespace {
 // What a communicator's prepared operators, and its products, may take together before those that
 // were used for longest ago go (plait/linear.h).
 constexpr double kKept = 1 << 30;
-
-// Panels of a weight that a thread multiplies by.
-constexpr double kPanels = 256 * 1024;
 
 // A layer as a rank has it: all of the one side, and its share of the other.
 struct Sides {
@@ -48,6 +45,11 @@ class Cached {
   double largest_ = 0;
 };
 
+// The dtypes of a step's products.
+GemmDesc product_of(const StepOptions& options) {
+  return {.m = options.tokens, .n = 1, .k = 1, .x = options.dtype, .weight = options.dtype};
+}
+
 class OfOneRank {
  public:
   OfOneRank(const StepOptions& options, int world)
@@ -56,7 +58,8 @@ class OfOneRank {
         shards_(options.sequence_parallel && world > 1),
         rows_(static_cast<double>(options.tokens)),
         dtype_(static_cast<double>(size_of(options.dtype))),
-        wire_(static_cast<double>(size_of(options.wire))) {}
+        wire_(static_cast<double>(size_of(options.wire))),
+        product_(product_of(options), "", options.threads) {}
 
   // Gathered rows and partial sums are as large as the largest layer's, products are kept.
   double kept_by_a_plan(const Plan& plan) const {
@@ -67,14 +70,13 @@ class OfOneRank {
     for (const LinearLayer& layer : options_.linears) {
       const auto whole =
           static_cast<double>(nn::spaced(options_.dtype, sides_of(layer, world_).whole));
-      const double share = static_cast<double>(sides_of(layer, world_).share);
+      const std::int64_t share = sides_of(layer, world_).share;
       const bool row = layer.kind == LinearKind::row;
-      const double panels = kPanels * base::thread_count(options_.threads);
       // x in panels, there and back; what column layers gather, and what is summed in an operator.
-      operators.add(rows_ * whole * dtype_ * (shards_ && !row ? 2 : 1) + panels);
-      operators.add(rows_ * share * dtype_ + panels +
-                    (row || options_.column_backward ? rows_ * whole * wire_ : 0));
-      products.add(rows_ * (row ? whole : share) * dtype_ + panels);
+      operators.add(packed(sides_of(layer, world_).whole) +
+                    (shards_ && !row ? rows_ * whole * dtype_ : 0));
+      operators.add(packed(share) + (row || options_.column_backward ? rows_ * whole * wire_ : 0));
+      products.add(packed(row ? sides_of(layer, world_).whole : share, /*transposed=*/true));
       if (shards_) gathered = std::max(gathered, rows_ * whole * dtype_);
       if (!row && !options_.column_backward) partial = std::max(partial, rows_ * whole * wire_);
     }
@@ -90,6 +92,12 @@ class OfOneRank {
   }
 
  private:
+  // Rows of so many elements, and what they are multiplied in.
+  double packed(std::int64_t width, bool transposed = false) const {
+    return product_.ready_rows(options_.tokens, width, transposed) +
+           product_.workspace(std::max(options_.tokens, width), width);
+  }
+
   // Bytes of the largest chunk: of sums, or of the result, or of gathered rows, which stay whole.
   std::uint64_t slot(const Plan& plan) const {
     const auto dtype = static_cast<std::int64_t>(size_of(options_.dtype));
@@ -119,6 +127,7 @@ class OfOneRank {
   double rows_;
   double dtype_;
   double wire_;
+  ProductMemory product_;
 };
 
 }  // namespace

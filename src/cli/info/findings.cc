@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/env.h"
+#include "base/instruction_set.h"
 #include "cli/info/variables.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
@@ -44,13 +45,26 @@ std::vector<BackendFinding> find_backends() {
   return backends;
 }
 
-// What programs would hear that read the settings and connect.
+// What kernels may use; none can be chosen where PLAIT_ISA is refused.
+void find_kernels(Findings& findings) {
+  try {
+    const base::InstructionSet set =
+        std::min(base::processor_instruction_set(), base::instruction_set_limit());
+    if (findings.machine == "x86_64") findings.instruction_set = name(set);
+    findings.backends = find_backends();
+  } catch (const Error&) {
+    findings.backends.clear();  // why_refused() says it
+  }
+}
+
+// What programs would hear that read the settings, connect and multiply.
 std::string why_refused() {
   try {
     plan::load(plan::process_environment());
     check_transport(base::env("PLAIT_TRANSPORT").value_or(""));
     comm::link_from_environment();
     comm::wait_policy_from_environment();
+    base::instruction_set_limit();
   } catch (const Error& error) {
     return error.what();
   }
@@ -82,7 +96,7 @@ Findings find_out() {
     findings.transports.push_back(
         {.name = entry.name, .summary = entry.summary, .refusal = entry.available().refusal});
   }
-  findings.backends = find_backends();
+  find_kernels(findings);
   return findings;
 }
 

@@ -31,6 +31,7 @@ struct Findings {
   std::string kernel;
   std::string machine;  // "x86_64"
   base::Processor processor;
+  std::string instruction_set;  // that kernels may use; empty: no x86, or PLAIT_ISA is refused
   Topology topology;
   Memory memory;
   CgroupLimits limits;

@@ -26,9 +26,11 @@ Json processor_json(const Findings& findings) {
                       {"count", cache.count},
                       {"cores_each", cache.cores_each}});
   }
-  return {{"model", findings.processor.model}, {"packages", topology.packages},
-          {"cores", topology.host_cores},      {"cpus", topology.host_cpus},
-          {"features", std::move(features)},   {"caches", std::move(caches)}};
+  return {
+      {"model", findings.processor.model}, {"packages", topology.packages},
+      {"cores", topology.host_cores},      {"cpus", topology.host_cpus},
+      {"features", std::move(features)},   {"instruction_set", or_null(findings.instruction_set)},
+      {"caches", std::move(caches)}};
 }
 
 Json memory_json(const Findings& findings) {

@@ -55,7 +55,7 @@ void remark_on_backend(SettingFindings& findings, const plan::Loaded& loaded) {
 SettingFindings find_settings() {
   const plan::Loaded loaded = plan::load(plan::process_environment());
   SettingFindings findings = {
-      .file = loaded.file, .settings = {}, .of_communicators = {}, .remarks = loaded.remarks};
+      .file = loaded.file, .settings = {}, .of_environment = {}, .remarks = loaded.remarks};
   for (const plan::Setting& setting : plan::all_settings()) {
     findings.settings.push_back({.name = std::string(setting.name),
                                  .value = setting.show(loaded.settings),
@@ -63,12 +63,12 @@ SettingFindings find_settings() {
                                  .variable = std::string(setting.variable)});
   }
   remark_on_backend(findings, loaded);
-  for (const CommunicatorSetting& setting : communicator_settings()) {
+  for (const EnvironmentSetting& setting : environment_settings()) {
     const auto value = base::env(setting.variable.c_str());
-    findings.of_communicators.push_back({.name = setting.name,
-                                         .value = value.value_or(setting.usual),
-                                         .origin = value ? setting.variable : "default",
-                                         .variable = setting.variable});
+    findings.of_environment.push_back({.name = setting.name,
+                                       .value = value.value_or(setting.usual),
+                                       .origin = value ? setting.variable : "default",
+                                       .variable = setting.variable});
   }
   return findings;
 }
@@ -78,7 +78,7 @@ std::string show_text(const SettingFindings& findings) {
                          ? std::string("PLAIT_CONFIG names no file.\n\n")
                          : "Settings from " + findings.file + " and the environment.\n\n";
   text += lines_of(findings.settings, "setting") + '\n';
-  text += lines_of(findings.of_communicators, "of communicators");
+  text += lines_of(findings.of_environment, "environment only");
   for (const std::string& remark : findings.remarks) text += '\n' + remark + '\n';
   return text;
 }
@@ -86,7 +86,7 @@ std::string show_text(const SettingFindings& findings) {
 nlohmann::ordered_json show_json(const SettingFindings& findings) {
   using Json = nlohmann::ordered_json;
   Json settings = Json::array();
-  for (const auto* group : {&findings.settings, &findings.of_communicators}) {
+  for (const auto* group : {&findings.settings, &findings.of_environment}) {
     for (const SettingFinding& setting : *group) {
       settings.push_back({{"name", setting.name},
                           {"value", setting.value},

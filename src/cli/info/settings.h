@@ -17,11 +17,11 @@ struct SettingFinding {
 struct SettingFindings {
   std::string file;  // that PLAIT_CONFIG names; empty: none
   std::vector<SettingFinding> settings;
-  std::vector<SettingFinding> of_communicators;
+  std::vector<SettingFinding> of_environment;
   std::vector<std::string> remarks;
 };
 
-// As load_settings() finds them, which may refuse them, and connect().
+// As load_settings() finds them, which may refuse them, and connect(), and the kernels.
 SettingFindings find_settings();
 
 std::string show_text(const SettingFindings& findings);

@@ -153,6 +153,7 @@ std::string show_text(const Findings& findings) {
                                    show_count(topology.host_cpus, "hardware thread")));
   text += labelled("  has", show_features(findings.processor, true));
   text += labelled("  lacks", show_features(findings.processor, false));
+  if (!findings.instruction_set.empty()) text += labelled("  uses", findings.instruction_set);
   text += labelled("Caches", show_caches(topology));
   text += labelled("NUMA", show_nodes(topology));
   text +=

@@ -25,7 +25,7 @@ bool is_ours(std::string_view variable) {
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> names(std::begin(kOthers), std::end(kOthers));
-  for (const CommunicatorSetting& setting : communicator_settings())
+  for (const EnvironmentSetting& setting : environment_settings())
     names.push_back(setting.variable);
   for (const plan::Setting& setting : plan::all_settings()) names.emplace_back(setting.variable);
   for (const plan::CocVariable& one : plan::kCocVariables) names.emplace_back(one.variable);
@@ -34,7 +34,7 @@ std::vector<std::string> known_variables() {
 
 }  // namespace
 
-std::vector<CommunicatorSetting> communicator_settings() {
+std::vector<EnvironmentSetting> environment_settings() {
   const comm::WaitPolicy policy;
   return {{"transport", "PLAIT_TRANSPORT", "auto"},
           {"link", "PLAIT_LINK", "none"},
@@ -42,7 +42,8 @@ std::vector<CommunicatorSetting> communicator_settings() {
           {"wait", "PLAIT_WAIT",
            fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
                        policy.yield / base::kMicrosecond)},
-          {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"}};
+          {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"},
+          {"isa", "PLAIT_ISA", "auto"}};
 }
 
 std::map<std::string, std::string> find_variables() {

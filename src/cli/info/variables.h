@@ -7,14 +7,14 @@
 
 namespace plait::cli {
 
-// What a communicator reads from the environment alone.
-struct CommunicatorSetting {
+// What communicators and kernels read from the environment alone.
+struct EnvironmentSetting {
   std::string name;
   std::string variable;
   std::string usual;  // the value where the variable is not set
 };
 
-std::vector<CommunicatorSetting> communicator_settings();
+std::vector<EnvironmentSetting> environment_settings();
 
 // Those that are set, of plait's and of MindSpeed CoC's.
 std::map<std::string, std::string> find_variables();

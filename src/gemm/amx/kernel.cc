@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cpuid.h>
 #include <array>
 
+#include "base/instruction_set.h"
 #include "gemm/amx/stored.h"
 #include "gemm/amx/tiles.h"
 #include "gemm/few_rows.h"
@@ -173,19 +173,6 @@ class AmxKernel final : public TileKernel {
   }
 };
 
-bool processor_has_tiles() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  constexpr unsigned kBf16 = 1U << 22;
-  constexpr unsigned kTile = 1U << 24;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
-         (edx & kTile) != 0 && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bf16");
-}
-
 // Linux gives a process the tiles' 8 KiB of state when it asks for them, once for all its threads.
 bool may_use_tiles() {
   constexpr int kTileData = 18;
@@ -196,7 +183,7 @@ bool may_use_tiles() {
 
 const char* refusal(Dtype operand) {
   if (operand != Dtype::bf16) return "AMX multiplies bf16 only";
-  if (!processor_has_tiles()) return "this processor has no AMX tiles for bf16";
+  if (const char* reason = base::refusal(base::InstructionSet::amx)) return reason;
   if (!may_use_tiles()) return "the system does not let this process use AMX tiles";
   return nullptr;
 }

@@ -40,9 +40,18 @@ class VectorKernel final : public TileKernel {
 const Set* best_set(Dtype operand) {
   const std::span<const Set> all = sets();
   const auto best = std::find_if(all.begin(), all.end(), [&](const Set& set) {
-    return set.operand == operand && set.usable();
+    return set.operand == operand && base::may_use(set.needs);
   });
   return best == all.end() ? nullptr : &*best;
+}
+
+// Why not even the set that needs least may be used.
+const char* refusal_of_last(Dtype operand) {
+  const char* reason = "the compiler knows no vectors of bf16 for this kind of processor";
+  for (const Set& set : sets()) {
+    if (set.operand == operand) reason = base::refusal(set.needs);
+  }
+  return reason;
 }
 
 }  // namespace
@@ -50,7 +59,7 @@ const Set* best_set(Dtype operand) {
 const char* refusal(Dtype operand) {
   if (operand != Dtype::f32 && operand != Dtype::bf16)
     return "the vector kernel multiplies f32 and bf16";
-  return best_set(operand) == nullptr ? "this processor has no vectors of bf16" : nullptr;
+  return best_set(operand) == nullptr ? refusal_of_last(operand) : nullptr;
 }
 
 std::unique_ptr<TileKernel> create(const Set& set) { return std::make_unique<VectorKernel>(set); }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array<Set, 1> kSets = {
     Set{.name = "vector",
-        .usable = [] { return true; },
+        .needs = base::InstructionSet::sse2,
         .multiply = multiply_portable,
         .operand = Dtype::f32,
         .fused = true,

@@ -4,13 +4,14 @@
 #include <memory>
 #include <span>
 
+#include "base/instruction_set.h"
 #include "gemm/kernel.h"
 
 namespace plait::gemm::vector {
 
 struct Set {
   const char* name;
-  bool (*usable)();
+  base::InstructionSet needs;
   void (*multiply)(const TileCall& call);
   Dtype operand;
   bool fused;   // a product is not rounded before it is added

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/instruction_set.h"
 #include "gemm/few_rows.h"
 #include "gemm/x86/stored_rows.h"
 
@@ -265,20 +266,15 @@ template <int Bits>
   _mm_setcsr(before);
 }
 
-bool usable() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-
 }  // namespace
 
 FewRows few_rows_in_sequence(int bits) {
-  if (!usable()) return {};
+  if (!base::may_use(base::InstructionSet::avx512)) return {};
   return {.max_rows = 2 * kRowsAtOnce, .multiply = bits == 8 ? in_sequence<8> : in_sequence<4>};
 }
 
 FewRows few_rows_in_chains(int bits) {
-  if (!usable()) return {};
+  if (!base::may_use(base::InstructionSet::avx512)) return {};
   return {.max_rows = 1, .multiply = bits == 8 ? in_chains<8> : in_chains<4>};
 }
 

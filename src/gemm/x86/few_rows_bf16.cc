@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/instruction_set.h"
 #include "gemm/few_rows.h"
 #include "gemm/x86/stored_rows.h"
 
@@ -298,10 +299,9 @@ void multiply_s4(const StoredTileCall& call) {
   (call.offsets == nullptr ? multiply<S4<false>> : multiply<S4<true>>)(call);
 }
 
+// One generation of processors multiplies bf16 and can't look bytes up.
 bool looks_bytes_up() {
-  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq");
+  return base::may_use(base::InstructionSet::avx512_bf16) && __builtin_cpu_supports("avx512vbmi");
 }
 
 }  // namespace

@@ -147,12 +147,10 @@ template <Stores stores>
   }
 }
 
-bool usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
-
 Loops make() {
   Loops made = portable_loops();
   made.name = "avx2";
-  made.usable = usable;
+  made.needs = base::InstructionSet::avx2;
   made.transpose = transpose;
   made.interleave = interleave;
   made.widen_bf16 = widen_bf16;

@@ -321,13 +321,8 @@ template <Dtype dtype>
   }
 }
 
-bool usable() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-
 constexpr Loops kAvx512 = {.name = "avx512",
-                           .usable = usable,
+                           .needs = base::InstructionSet::avx512,
                            .transpose = transpose,
                            .interleave = interleave,
                            .widen_bf16 = widen_bf16,

@@ -13,6 +13,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/instruction_set.h"
 #include "gemm/few_rows.h"
 #include "gemm/second_cache.h"
 #include "gemm/xsmm/code.h"
@@ -32,15 +33,17 @@ constexpr std::size_t kLine = 64;
 using Function = void (*)(const std::byte* panel, const std::byte* rows, float* sums,
                           const unsigned long long* steps);
 
-// libxsmm's number for the best instruction set that it can use here; 0: there is none.
+using base::InstructionSet;
+
+// The least that a kernel of libxsmm's which sums as the others do can be made of.
+InstructionSet needed(Dtype operand) {
+  return operand == Dtype::bf16 ? InstructionSet::avx512_bf16 : InstructionSet::avx2;
+}
+
+// libxsmm's number for the best instruction set that it may use.
 unsigned int instruction_set(Dtype operand) {
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (operand == Dtype::bf16) {
-    return avx512 && __builtin_cpu_supports("avx512bf16") ? LIBXSMM_X86_AVX512_CPX : 0;
-  }
-  if (avx512) return LIBXSMM_X86_AVX512_CORE;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? LIBXSMM_X86_AVX2 : 0;
+  if (operand == Dtype::bf16) return LIBXSMM_X86_AVX512_CPX;
+  return base::may_use(InstructionSet::avx512) ? LIBXSMM_X86_AVX512_CORE : LIBXSMM_X86_AVX2;
 }
 
 // libxsmm stores matrices by columns. Its A is one step of the panel, 64 x 32, its B one step of X,
@@ -126,10 +129,7 @@ class XsmmKernel final : public TileKernel {
 
 const char* refusal(Dtype operand) {
   if (operand == Dtype::f16 || operand == Dtype::s8) return "libxsmm multiplies f32 and bf16";
-  if (instruction_set(operand) == 0) {
-    return operand == Dtype::bf16 ? "libxsmm has no bf16 kernel for this processor"
-                                  : "libxsmm has no f32 kernel for this processor";
-  }
+  if (const char* reason = base::refusal(needed(operand))) return reason;
   if (!CodeMemory::is_allowed()) return "this process may not create executable memory";
   return nullptr;
 }

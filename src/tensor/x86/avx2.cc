@@ -175,14 +175,12 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
   sum_from<In, Out, false>(out, sources, count, done, n);
 }
 
-bool usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
-
 template <Element In>
 constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
                                            sum<In, std::int8_t>};
 
 constexpr Kernels kSet = {.name = "avx2",
-                          .usable = usable,
+                          .needs = base::InstructionSet::avx2,
                           .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
 
 }  // namespace

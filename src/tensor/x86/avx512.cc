@@ -237,17 +237,12 @@ void sum_and_copy(void* out, void* kept, const void* const* sources, int count, 
   sum_and_copy(out, kept, sources, count, i, n);
 }
 
-bool usable() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
 template <Element In>
 constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
                                            sum<In, std::int8_t>};
 
 constexpr Kernels kSet = {.name = "avx512",
-                          .usable = usable,
+                          .needs = base::InstructionSet::avx512,
                           .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>},
                           .streamed_sum = streamed_sum};
 

@@ -111,6 +111,15 @@ class ReportTest(unittest.TestCase):
         self.assertIn("f32, no link: fused over serial, lowest of 27",
                       self.bars(**{"alone_matmul-all-reduce_f32": rows}))
 
+    def test_a_rival_without_such_a_product(self):
+        why = "oneDNN 2.6.3 has no product of bf16 on this processor"
+        rival = {**PROBLEM, "rival": "B", "rival_ms": None, "rival_refusal": why,
+                 "plans": [{"plan": plan, "median_ms": 12, "over_rival": None} for plan in ("serial", "fused")]}
+        results = self.results(**{"rival_matmul-all-reduce_bf16": [rival]})
+        self.assertIn(f"\n- {why}.", results.conditions())
+        self.assertEqual(results.tables()[3][2][0][2:], ["none", "12.000", "12.000", "", ""])
+        self.assertEqual(results.bars(), [])
+
     def test_rivals_and_worlds(self):
         rival = {**PROBLEM, "rival": "B", "rival_ms": 12,
                  "plans": [{"plan": "serial", "median_ms": 12, "over_rival": 1},

@@ -18,7 +18,8 @@ PlanKey key_of(const OpProblem& problem, std::int64_t k, bool plain) {
           .n = split == ops::Split::n ? 2 * problem.n : problem.n,
           .k = split == ops::Split::k ? 2 * k : k,
           .weight = plain ? "bf16:plain" : "bf16",
-          .world = 2};
+          .world = 2,
+          .threads = 1};
 }
 
 // What plans hold that were prepared together and have run is counted, each of them, and not many

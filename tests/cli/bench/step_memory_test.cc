@@ -43,10 +43,10 @@ TEST(StepMemory, CountsNothingKeptWhereNothingIsGathered) {
 // times over.
 TEST(StepMemory, CountsWhatEveryPlansCommunicatorHolds) {
   StepOptions options = two_layers();
-  options.linears = {{.name = "up", .kind = LinearKind::column, .in = 1024, .out = 4096},
-                     {.name = "down", .kind = LinearKind::row, .in = 4096, .out = 1024}};
+  options.linears = {{.name = "up", .kind = LinearKind::column, .in = 256, .out = 1024},
+                     {.name = "down", .kind = LinearKind::row, .in = 1024, .out = 256}};
   options.layers = 1;
-  options.tokens = 2048;
+  options.tokens = 512;
   options.threads = 1;
   for (const char* plan :
        {"serial", "pipelined parts=2", "pipelined parts=8", "fused", "fused chunk=1024"}) {

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/instruction_set.h"
 #include "gemm/amx/factory.h"
 
 namespace plait::cli {
@@ -14,9 +15,12 @@ namespace {
 constexpr int kFewSums = 12;
 constexpr int kSums = 16;
 
-bool avx2_usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-bool avx512_usable() { return __builtin_cpu_supports("avx512f"); }
-bool bf16_usable() { return avx512_usable() && __builtin_cpu_supports("avx512bf16"); }
+using base::InstructionSet;
+using base::may_use;
+
+bool avx2_usable() { return may_use(InstructionSet::avx2); }
+bool avx512_usable() { return may_use(InstructionSet::avx512); }
+bool bf16_usable() { return may_use(InstructionSet::avx512_bf16); }
 bool amx_usable() { return gemm::amx::refusal(Dtype::bf16) == nullptr; }
 
 [[gnu::target("avx2,fma")]] double run_avx2(std::int64_t rounds) {

@@ -7,33 +7,29 @@
 namespace plait::gemm::vector {
 namespace {
 
-bool avx512_usable() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-}
-bool avx512_bf16_usable() { return avx512_usable() && __builtin_cpu_supports("avx512bf16"); }
-bool avx2_usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+using base::InstructionSet;
 
 constexpr std::array<Set, 4> kSets = {
     Set{.name = "vector-avx512-bf16",
-        .usable = avx512_bf16_usable,
+        .needs = InstructionSet::avx512_bf16,
         .multiply = multiply_avx512_bf16,
         .operand = Dtype::bf16,
         .fused = true,
         .rounds = true},
     Set{.name = "vector-avx512",
-        .usable = avx512_usable,
+        .needs = InstructionSet::avx512,
         .multiply = multiply_avx512,
         .operand = Dtype::f32,
         .fused = true,
         .rounds = true},
     Set{.name = "vector-avx2",
-        .usable = avx2_usable,
+        .needs = InstructionSet::avx2,
         .multiply = multiply_avx2,
         .operand = Dtype::f32,
         .fused = true,
         .rounds = false},
     Set{.name = "vector-sse2",
-        .usable = [] { return true; },
+        .needs = InstructionSet::sse2,
         .multiply = multiply_portable,
         .operand = Dtype::f32,
         .fused = false,

@@ -1,0 +1,74 @@
+#include "base/instruction_set.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/processor.h"
+#include "plait/error.h"
+
+namespace plait::base {
+namespace {
+
+constexpr InstructionSet kSets[] = {InstructionSet::sse2, InstructionSet::avx2,
+                                    InstructionSet::avx512, InstructionSet::avx512_bf16,
+                                    InstructionSet::amx};
+
+TEST(InstructionSet, IsReadAsItIsWritten) {
+  for (const InstructionSet set : kSets) EXPECT_EQ(parse_instruction_set(name(set)), set);
+}
+
+TEST(InstructionSet, AnUnknownOneIsRefusedWithThoseThereAre) {
+  for (const char* text : {"avx", "AVX2", "avx512_bf16", ""}) {
+    try {
+      parse_instruction_set(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      EXPECT_EQ(error.what(), "PLAIT_ISA=" + std::string(text) +
+                                  " is none of sse2, avx2, avx512, avx512-bf16 and amx");
+    }
+  }
+}
+
+TEST(InstructionSet, MayBeUsedUpToTheProcessorsAndTheLimit) {
+  for (const InstructionSet set : kSets) {
+    const bool may = set <= processor_instruction_set() && set <= instruction_set_limit();
+    EXPECT_EQ(may_use(set), may) << name(set);
+    if (may) continue;
+    const std::string reason = refusal(set);
+    EXPECT_TRUE(reason.starts_with(set > processor_instruction_set() ? "this processor has no "
+                                                                     : "PLAIT_ISA leaves out "))
+        << reason;
+  }
+}
+
+// In a process of its own: the variable is read once.
+class InstructionSetDeathTest : public testing::TestWithParam<InstructionSet> {};
+
+TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItLeavesSomethingOut) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto check = [] {
+    ::setenv("PLAIT_ISA", std::string(name(GetParam())).c_str(), 1);
+    const bool leaves_out = GetParam() < processor_instruction_set();
+    for (const InstructionSet set : kSets) {
+      if (may_use(set) != (set <= GetParam() && set <= processor_instruction_set())) std::exit(1);
+    }
+    const std::string note = ", PLAIT_ISA=" + std::string(name(GetParam()));
+    if (read_processor().model.ends_with(note) != leaves_out) std::exit(2);
+    std::exit(0);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InstructionSetDeathTest, testing::ValuesIn(kSets),
+                         [](const auto& one) {
+                           std::string text(name(one.param));
+                           const auto hyphen = text.find('-');
+                           if (hyphen != std::string::npos) text[hyphen] = '_';
+                           return text;
+                         });
+
+}  // namespace
+}  // namespace plait::base
