@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/default_floats.h"
 #include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
@@ -34,8 +35,12 @@ class Pending::Task {
   // output there to be read.
   virtual void begin() {}
 
-  // True when all is done, and from then on.
-  virtual bool step() = 0;
+  // True when all is done, and from then on. Here alone a collective computes: with default
+  // floats, so that no bit of a sum depends on which rank adds it up, nor in which call.
+  bool step() {
+    const base::DefaultFloats floats;
+    return advance();
+  }
 
   // Whom it waits for.
   virtual comm::Awaited awaited() const = 0;
@@ -62,6 +67,9 @@ class Pending::Task {
     trace_->flight(Lane::comm, label_, {.begin = started_at_, .end = base::now()},
                    {.bytes = bytes_});
   }
+
+ protected:
+  virtual bool advance() = 0;
 
  private:
   Tag tag_;
