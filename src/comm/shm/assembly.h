@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "comm/build_name.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {
@@ -19,13 +20,14 @@ struct Seat {
   int rank;
   int world;
   base::Nanoseconds timeout;
+  std::string build = std::string(build_name());  // only of its own kind does it meet others
 };
 
 // As Rendezvous::Watch; empty where no group is there yet.
 using Watch = std::function<void(int peer)>;
 
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
-// missing at the deadline, claimed twice, or sees another world.
+// missing at the deadline, claimed twice, sees another world, or is of another build.
 std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat, const Watch& watch = {});
 
 // The others: one socket, to rank 0.
