@@ -90,7 +90,7 @@ class Communicator::State {
   State& operator=(const State&) = delete;
   ~State();
 
-  // Collective: makes the mailbox that the collectives use.
+  // Collective: counts the hosts, and makes the mailbox that the collectives use.
   void open(std::optional<comm::LinkView> link);
 
   comm::Group& group() { return transport_->group(); }
@@ -107,13 +107,10 @@ class Communicator::State {
     trace_ = trace;
     group().set_trace(trace);
   }
-  // That its ranks are on. Only a launcher knows how many those of the first group are; a group
-  // that is split off looks where its members are.
+  // That its ranks are on, as they have told one another: the same number on all of them.
   int hosts() const { return hosts_; }
-  void set_hosts(int hosts, std::string mine = base::boot_id()) {
-    hosts_ = hosts;
-    host_ = std::move(mine);
-  }
+  // What this rank tells in groups that are split off; empty: it doesn't know.
+  void set_host(std::string name) { host_ = std::move(name); }
   bool shares_clock() const { return transport_->shares_clock(); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
@@ -176,13 +173,13 @@ class Communicator::State {
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
-  int hosts_of(const std::vector<std::string>& claims, const std::vector<int>& members) const;
+  int count_hosts();
 
   std::string transport_name_;
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   int hosts_ = 1;
-  std::string host_ = {};  // this rank's; empty: it can't be told
+  std::string host_ = base::boot_id();
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
