@@ -42,7 +42,7 @@ struct Place {
   int world;
   std::string job = {};       // the same text in all ranks of this start, and in no other
   std::string launcher = {};  // who said so, for people: "plait run", "torchrun", ...
-  int hosts = 1;
+  int hosts = 1;  // as the launcher has it, by which transports that can't join them are refused
   int local_rank = 0;  // among the ranks of its host: which device is its own
 };
 

@@ -21,8 +21,9 @@
 //     grad_weight     of what that has gathered              of grad_out
 //
 // The numbers are those of the operators (see ops.h): the same bits whatever the plan, whatever is
-// kept or gathered again, and wherever a reduction runs. Gradients of weight and bias are sums over
-// rows in f32, rounded once, to what they accumulate into.
+// kept or gathered again, wherever a reduction runs, and however a rank's threads round and treat
+// denormals. Gradients of weight and bias are sums over rows in f32, rounded once, to what they
+// accumulate into.
 //
 // All ranks make the same calls, with the same gradients asked for. What is refused has written
 // nothing, but a forward forgets what its state has first; after a lost peer outputs are undefined.

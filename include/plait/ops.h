@@ -17,7 +17,8 @@
 //
 // Partial products are summed over k in f32, rounded to the wire, summed over ranks 0, 1, ... in
 // f32, a bias is added, and the result is rounded once. So every plan, every transport, every
-// number of threads and every run gives the same bits, on every rank.
+// number of threads and every run gives the same bits, on every rank, in whatever mode of rounding
+// and of denormals its threads are.
 //
 // Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. Operands
 // that are refused (Error{invalid_argument}) have had nothing written; a call that fails in what
@@ -59,7 +60,8 @@ struct OpOptions {
 
 // What else is to be looked after while a call multiplies and waits: the progress of a collective
 // of another communicator, for one. Called now and then by the thread that made the call; what it
-// throws fails the call. It calls no operator of the same communicator.
+// throws fails the call. It calls no operator of the same communicator. It runs with default floats
+// (to nearest, with denormals), whatever the caller has set, and what it sets is undone.
 using Beside = std::function<void()>;
 
 // What one call adds to its operands.

@@ -41,14 +41,17 @@ constexpr Options::About kAbout = {
     .verb = "verify",
     .usage = "[OPTIONS]",
     .purpose =
-        "Runs the operators on random problems: odd, tiny and empty sizes, all dtypes and "
-        "weights,\n"
-        "emulated links, ranks that come late. Every plan runs twice, with two x. Its results are\n"
-        "compared byte by byte with the serial ones on every rank; the serial ones byte by byte "
-        "with\n"
-        "what the rank makes alone, step by step, in the order of ranks, and with sums in f64\n"
-        "within a derived bound. Nothing around the results may have been written. A case that\n"
-        "fails is printed with the command that runs it again.\n\n"
+        "Runs the operators on random problems: odd, tiny and empty sizes, long sums, all dtypes "
+        "and\n"
+        "weights, denormals, infinities and NaNs, emulated links, ranks that come late, or whose\n"
+        "threads round otherwise or flush denormals, and a sum of another communicator beside a "
+        "call.\n"
+        "Every plan runs twice, with two x. Its results are compared byte by byte with the serial\n"
+        "ones on every rank; the serial ones byte by byte with what the rank makes alone, step by\n"
+        "step, in the order of ranks, and with sums in f64 within a derived bound. Nothing around\n"
+        "the results may have been written. A case that fails is printed with the command that "
+        "runs\n"
+        "it again.\n\n"
         "With --layers: column- and row-parallel layers, forward and backward, with sequence\n"
         "parallelism and without, whatever is kept or gathered again: outputs and gradients.",
     .examples =

@@ -50,12 +50,6 @@ std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
   return view;
 }
 
-// One clock tells both ends when a chunk arrives.
-void check_one_host(const char* who, const std::optional<Link>& link, int hosts) {
-  PLAIT_CHECK(!link || hosts == 1, who, ": an emulated link needs the ranks on one host, not ",
-              hosts);
-}
-
 comm::Site site_of(const CommunicatorOptions& options) {
   comm::Site site = {.place = options.place ? *options.place : place_from_environment(),
                      .all_gather = options.all_gather,
@@ -73,12 +67,10 @@ comm::Site site_of(const CommunicatorOptions& options) {
 Communicator Communicator::connect(const CommunicatorOptions& options) {
   const comm::Site site = site_of(options);
   const auto link = wanted_link(options);
-  check_one_host("connect", link, site.place.hosts);
   const std::string wanted =
       options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
   const comm::TransportEntry& transport = comm::select_transport(wanted, site);
   auto state = std::make_unique<State>(transport.name, transport.create(site), options.trace);
-  state->set_hosts(site.place.hosts);
   state->open(whole_view(link, site.place.world));
   return Communicator(std::move(state));
 }
@@ -108,7 +100,8 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 
 Communicator Communicator::with_link(const std::optional<Link>& link) {
   if (link) comm::check_link(*link);
-  check_one_host("with_link", link, state().hosts());
+  PLAIT_CHECK(!link || state().hosts() == 1,
+              "with_link: an emulated link needs the ranks on one host, not ", state().hosts());
   return Communicator(state().split(0, rank(), whole_view(link, world())));
 }
 

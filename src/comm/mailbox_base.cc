@@ -55,6 +55,14 @@ void MailboxBase::refuse_tag(int source, const Tag& came, const Tag& expected) {
                                         source, " disagree on ", difference(expected, came))});
 }
 
+void MailboxBase::refuse_size(int source, const Tag& tag, std::size_t came, std::size_t expected) {
+  const int rank = group_.rank();
+  group_.fail_and_raise(
+      {Code::mismatch, source,
+       base::sentence(name(tag.operation), ": rank ", rank, " and rank ", source,
+                      " disagree on the size of a chunk: ", expected, " and ", came, " bytes")});
+}
+
 void MailboxBase::check_not_forked(const char* what) const {
   PLAIT_CHECK(!group_.in_child(), what, ": this process was forked from rank ", group_.rank(),
               ", whose mailboxes it cannot use");

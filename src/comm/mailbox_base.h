@@ -41,6 +41,15 @@ class MailboxBase : public Mailbox {
   virtual std::byte* answer_box(int source, int slot);
   virtual const std::byte* answer(int peer, int slot);
 
+  // Refuses a chunk that has arrived and is not of the expected size. Which part of a call it is
+  // follows from sizes that no tag carries: ranks that cut differently are not to take one part for
+  // another.
+  void check_size(int source, int slot, const Tag& tag, std::size_t expected) {
+    const std::size_t came = inbox_bytes(source, slot);
+    if (came != expected) [[unlikely]]
+      refuse_size(source, tag, came, expected);
+  }
+
   // For a call that ends without a chunk from `source`: refuses the next one where it is here, and
   // of the same call with another tag. Where ranks see each other's calls that is not needed.
   virtual void check_next(int /*source*/, int /*slot*/, const Tag& /*tag*/) {}
@@ -101,6 +110,7 @@ class MailboxBase : public Mailbox {
   [[noreturn]] void refuse_channel(const char* what, int peer, int slot) const;
   [[noreturn]] void refuse_too_early(const char* what, int source, int slot) const;
   [[noreturn]] void refuse_bytes(int slot, std::size_t bytes) const;
+  [[noreturn]] void refuse_size(int source, const Tag& tag, std::size_t came, std::size_t expected);
 
   Group& group_;
   MailboxDesc desc_;

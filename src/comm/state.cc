@@ -57,6 +57,10 @@ void Communicator::State::leave() noexcept {
 }
 
 void Communicator::State::open(std::optional<comm::LinkView> link) {
+  hosts_ = count_hosts();
+  // One clock tells both ends when a chunk arrives.
+  PLAIT_CHECK(!link || hosts_ == 1, "connect: an emulated link needs the ranks on one host, not ",
+              hosts_);
   link_ = std::move(link);
   cursors_.resize(group().world());
   collective_mailbox_ = build_mailbox(comm::room_for(group().world()).mailbox());
@@ -141,7 +145,6 @@ namespace {
 struct Claim {
   std::int32_t color;
   std::int32_t key;
-  std::array<char, 40> host;  // a boot's id: 36 characters
 };
 
 Claim claim_in(const std::string& bytes) {
@@ -164,13 +167,21 @@ std::vector<int> Communicator::State::members_of(const std::vector<std::string>&
   return members;
 }
 
-// No more than there are ranks, and no fewer where somebody does not know.
-int Communicator::State::hosts_of(const std::vector<std::string>& claims,
-                                  const std::vector<int>& members) const {
-  std::set<std::array<char, 40>> hosts;
-  for (const int member : members) hosts.insert(claim_in(claims[member]).host);
-  const bool are_known = !hosts.contains({});
-  return std::min(hosts_, static_cast<int>(are_known ? hosts.size() : members.size()));
+// A rank that doesn't know its host is on one of its own, but where all have one clock.
+int Communicator::State::count_hosts() try {
+  std::set<std::string> known;
+  int unknown = 0;
+  for (std::string& host : transport_->all_gather(host_)) {
+    if (host.empty()) {
+      ++unknown;
+    } else {
+      known.insert(std::move(host));
+    }
+  }
+  if (unknown > 0 && shares_clock()) return 1;
+  return static_cast<int>(known.size()) + unknown;
+} catch (const Error& error) {
+  group().fail_and_raise(comm::failure_of(error));
 }
 
 std::unique_ptr<Communicator::State> Communicator::State::split(int color, int key) {
@@ -184,8 +195,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
   drain();
   announce({.operation = Operation::split, .call = ++calls_});
   try {
-    Claim mine = {.color = color, .key = key, .host = {}};
-    host_.copy(mine.host.data(), mine.host.size());
+    const Claim mine = {.color = color, .key = key};
     std::string bytes(sizeof(mine), '\0');
     std::memcpy(bytes.data(), &mine, sizeof(mine));
     const auto claims = transport_->all_gather(bytes);
@@ -204,7 +214,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);
-    state->set_hosts(hosts_of(claims, members), host_);
+    state->set_host(host_);
     open_part(*state, std::move(view), members);
     return state;
   } catch (const Error& error) {

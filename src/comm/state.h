@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/default_floats.h"
 #include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
@@ -34,8 +35,12 @@ class Pending::Task {
   // output there to be read.
   virtual void begin() {}
 
-  // True when all is done, and from then on.
-  virtual bool step() = 0;
+  // True when all is done, and from then on. Here alone a collective computes: with default
+  // floats, so that no bit of a sum depends on which rank adds it up, nor in which call.
+  bool step() {
+    const base::DefaultFloats floats;
+    return advance();
+  }
 
   // Whom it waits for.
   virtual comm::Awaited awaited() const = 0;
@@ -63,6 +68,9 @@ class Pending::Task {
                    {.bytes = bytes_});
   }
 
+ protected:
+  virtual bool advance() = 0;
+
  private:
   Tag tag_;
   Fate fate_ = Fate::under_way;
@@ -82,7 +90,7 @@ class Communicator::State {
   State& operator=(const State&) = delete;
   ~State();
 
-  // Collective: makes the mailbox that the collectives use.
+  // Collective: counts the hosts, and makes the mailbox that the collectives use.
   void open(std::optional<comm::LinkView> link);
 
   comm::Group& group() { return transport_->group(); }
@@ -99,13 +107,10 @@ class Communicator::State {
     trace_ = trace;
     group().set_trace(trace);
   }
-  // That its ranks are on. Only a launcher knows how many those of the first group are; a group
-  // that is split off looks where its members are.
+  // That its ranks are on, as they have told one another: the same number on all of them.
   int hosts() const { return hosts_; }
-  void set_hosts(int hosts, std::string mine = base::boot_id()) {
-    hosts_ = hosts;
-    host_ = std::move(mine);
-  }
+  // What this rank tells in groups that are split off; empty: it doesn't know.
+  void set_host(std::string name) { host_ = std::move(name); }
   bool shares_clock() const { return transport_->shares_clock(); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
@@ -217,13 +222,13 @@ class Communicator::State {
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
-  int hosts_of(const std::vector<std::string>& claims, const std::vector<int>& members) const;
+  int count_hosts();
 
   std::string transport_name_;
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   int hosts_ = 1;
-  std::string host_ = {};  // this rank's; empty: it can't be told
+  std::string host_ = base::boot_id();
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);

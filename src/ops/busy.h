@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/check.h"
+#include "base/default_floats.h"
 #include "comm/state.h"
 #include "plait/operator.h"
 
@@ -14,7 +15,8 @@ inline void refuse_beside_another(const Communicator::State& state, Operator op)
       ": called by what looks after something beside another operator of this communicator");
 }
 
-// An operator is under way while it lives.
+// An operator is under way while it lives: one of its communicator, and with default floats, which
+// products and sums have wherever they run, and the caller's `beside` has with them.
 class Busy {
  public:
   Busy(Communicator::State& state, Operator op) : state_(state), use_(state) {
@@ -28,6 +30,7 @@ class Busy {
  private:
   Communicator::State& state_;
   Communicator::State::Use use_;
+  base::DefaultFloats floats_;
 };
 
 }  // namespace plait::ops

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "base/default_floats.h"
 #include "comm/state.h"
 #include "ops/busy.h"
 #include "ops/checks.h"
@@ -33,7 +34,10 @@ void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
 
 void Kept::ask(const PlanSource& plans, const PlanKey& key,
                base::FunctionRef<void(const Plan& plan)> call) {
-  const Plan plan = checked(key.op, plans.next(key));
+  const Plan plan = [&] {
+    const base::DefaultFloats floats;  // predictions decide it, which ranks must agree upon
+    return checked(key.op, plans.next(key));
+  }();
   call(plan);
   plans.took(key, plan, last_);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/default_floats.h"
 #include "base/parallel.h"
 #include "comm/state.h"
 #include "ops/busy.h"
@@ -81,6 +82,7 @@ Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
               const OpOptions& options) {
   if (options.plan) return *options.plan;
   if (options.plans == nullptr) return default_plan(desc.op);
+  const base::DefaultFloats floats;  // predictions decide it, which ranks must agree upon
   return checked(desc.op, options.plans->find(key_of(desc, weight, comm, options)));
 }
 
@@ -178,7 +180,10 @@ namespace {
 
 // A mismatch of what runs beside the operator is none of the operator's: its words must not be
 // taken for such, on whichever rank they are heard.
-void look_beside(Operator op, const Beside& beside) try { beside(); } catch (const Error& error) {
+void look_beside(Operator op, const Beside& beside) try {
+  const base::DefaultFloats floats;  // also afterwards, whatever it sets
+  beside();
+} catch (const Error& error) {
   if (error.code() != Code::mismatch) throw;
   throw Error(error.code(), base::sentence("beside ", name(op), ": ", error.what()),
               error.culprit());

@@ -55,8 +55,11 @@ class Exchange {
   bool arrived(Way way, int source) const {
     return mailbox_->arrived(source, slot(way, in(way, source)), tag_of(in(way, source)));
   }
-  const std::byte* inbox(Way way, int source) const {
-    return mailbox_->inbox(source, slot(way, in(way, source)));
+  // The chunk that has arrived, which must be as large as this rank has cut it.
+  const std::byte* inbox(Way way, int source, std::size_t bytes) const {
+    const std::uint32_t chunk = in(way, source);
+    mailbox_->check_size(source, slot(way, chunk), tag_of(chunk), bytes);
+    return mailbox_->inbox(source, slot(way, chunk));
   }
   void release(Way way, int source);
 

@@ -42,11 +42,12 @@ bool Spread::send_next(int peer) {
 bool Spread::receive_next(int peer) {
   const std::uint32_t chunk = exchange_.taken(way_, peer);
   if (chunk >= cut_.chunks() || !exchange_.arrived(way_, peer)) return false;
+  const std::byte* const came = exchange_.inbox(way_, peer, bytes(chunk, peer));
   const auto size = static_cast<std::int64_t>(bytes(chunk, peer));
   const SpanArgs args = {.bytes = size, .peer = peer, .chunk = static_cast<std::int32_t>(chunk)};
   const Span span(exchange_.trace(), Lane::comm, "take", args);
   if (!exchange_.is_played({.label = "take", .read = size, .written = size, .args = args}))
-    copy_block(exchange_.inbox(way_, peer), block_of(what_.all, cut_.block(chunk, peer), 0));
+    copy_block(came, block_of(what_.all, cut_.block(chunk, peer), 0));
   exchange_.release(way_, peer);
   return true;
 }

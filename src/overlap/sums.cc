@@ -89,6 +89,9 @@ bool Sums::sum_next() {
   for (const int peer : exchange_.peers()) {
     if (!exchange_.arrived(Way::out, peer)) return false;
   }
+  const std::size_t bytes = wire_bytes(summed_, exchange_.rank());
+  for (const int peer : exchange_.peers())
+    parts_[static_cast<std::size_t>(peer)] = exchange_.inbox(Way::out, peer, bytes);
   sum_chunk();
   for (const int peer : exchange_.peers()) exchange_.release(Way::out, peer);
   ++summed_;
@@ -107,8 +110,6 @@ void Sums::sum_chunk() {
   if (exchange_.is_played(
           {.label = "sum", .read = size * exchange_.world(), .written = written, .args = args}))
     return;
-  for (const int peer : exchange_.peers())
-    parts_[static_cast<std::size_t>(peer)] = exchange_.inbox(Way::out, peer);
   const ConstTensorView own = source(summed_, rank);
   const std::int64_t shares = std::clamp<std::int64_t>(block.elements() / kLeastPerThread, 1,
                                                        std::min<std::int64_t>(rows, threads_));

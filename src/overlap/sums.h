@@ -72,7 +72,7 @@ class Sums {
   Result result_;
   std::vector<ConstTensorView> own_;      // by part: this rank's block
   std::vector<ConstTensorView> sources_;  // [part][rank], where blocks are made to be sent
-  std::vector<const std::byte*> parts_;   // of the chunk that is summed, by rank
+  std::vector<const std::byte*> parts_;   // of the chunk that is summed, by rank: what has come
   std::vector<const void*> places_;       // in them, [thread][rank]
   std::uint32_t made_ = 0;                // chunks that can be read
   std::uint32_t summed_ = 0;

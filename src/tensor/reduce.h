@@ -12,8 +12,8 @@ namespace plait::tensor {
 
 // out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...): added in f32, rounded
 // once. The bits depend on the sources' values alone, not on n, on alignment or on the processor; a
-// sum of two or more that is not a number is always the same NaN. (The additions themselves obey
-// the thread's rounding mode and denormal flags, as every product does.)
+// sum of two or more that is not a number is always the same NaN. The additions obey the thread's
+// rounding mode and denormal flags: a caller sets them, see base::DefaultFloats.
 //
 // Takes one source or more. `out` may be one of the sources where its elements are no wider than
 // theirs; otherwise it must not overlap them. No alignment is needed.

@@ -26,18 +26,40 @@ std::string way_of(const VerifyCase& one, int world) {
   return first ? "gathered first" : "gathered as they come";
 }
 
-TEST(RandomCases, TakeEveryWayOften) {
+constexpr int kWorld = 2;
+constexpr int kCases = 120;  // as few as a sanitizer runs
+
+std::vector<Operator> all_operators() {
   std::vector<Operator> ops;
   ops.reserve(kOperators);
   for (int op = 0; op < kOperators; ++op) ops.push_back(static_cast<Operator>(op));
-  constexpr int kWorld = 2;
-  constexpr int kCases = 120;  // as few as a sanitizer runs
+  return ops;
+}
+
+TEST(RandomCases, TakeEveryWayOften) {
+  const std::vector<Operator> ops = all_operators();
   std::map<std::string, int> ways;
   for (int number = 0; number < kCases; ++number)
     ++ways[way_of(random_case(/*seed=*/1, number, kWorld, ops), kWorld)];
   for (const char* way : {"written into slots", "copied, one step", "copied", "gathered first"})
     EXPECT_GE(ways[way], 5) << way;
   EXPECT_GE(ways["gathered as they come"], 1);
+}
+
+TEST(RandomCases, AreOfAllKindsOfNumbersAndModes) {
+  const std::vector<Operator> ops = all_operators();
+  std::map<std::string, int> kinds;
+  for (int number = 0; number < kCases; ++number) {
+    const VerifyCase one = random_case(/*seed=*/1, number, kWorld, ops);
+    ++kinds[std::string(name(one.numbers))];
+    if (one.modes) ++kinds["modes"];
+    if (one.two_groups) ++kinds["two_groups"];
+    if (one.k.front() > 1500) ++kinds["deep"];
+    if (one.numbers != Numbers::usual && one.wire == Dtype::f16) ++kinds["overflow"];
+  }
+  for (const char* kind : {"wide", "broken", "modes", "two_groups"}) EXPECT_GE(kinds[kind], 10);
+  EXPECT_GE(kinds["overflow"], 1);
+  EXPECT_GE(kinds["deep"], 1);
 }
 
 }  // namespace

@@ -82,6 +82,35 @@ TEST(VerifyCheck, FindsABytePastTheEndOfARow) {
   }
 }
 
+// A sum of them is none, whatever all plans make of it.
+TEST(VerifyCheck, FindsANumberWhereThereIsNone) {
+  VerifyCase one = some_case();
+  one.numbers = Numbers::broken;
+  one.modes = true;
+  one.two_groups = true;
+  one.k = {400, 400};
+  one.m = 3;
+  one.n = {60, 60};
+  one.gathered = false;
+  const auto run = [&](const Spoil& spoil) {
+    std::array<std::string, kRanks> all;
+    run_in_threads(kRanks, [&](Communicator& comm) {
+      all[static_cast<std::size_t>(comm.rank())] = failure_of(one, comm, spoil);
+    });
+    return all;
+  };
+  EXPECT_EQ(run({})[0], "");
+  const auto all = run([&](std::size_t, const TensorView& out, const TensorView&) {
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      auto* bits = static_cast<std::uint16_t*>(out.row(row));
+      for (std::int64_t col = 0; col < out.cols; ++col) {
+        if ((bits[col] & 0x7fff) > 0x7f80) bits[col] = 0;
+      }
+    }
+  });
+  EXPECT_TRUE(contains(all[0], "] is 0 but the sum is not a number")) << all[0];
+}
+
 TEST(VerifyCheck, FindsAWrongGatheredX) {
   for (const std::size_t spoilt : {0, 1}) {
     const auto all = found([&](std::size_t plan, const TensorView&, const TensorView& gathered) {

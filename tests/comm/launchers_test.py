@@ -11,6 +11,8 @@ PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC") or shutil.which("mpirun")
 HAS_MPI = os.environ.get("PLAIT_HAS_MPI")
+OTHER_PROGRAM = os.environ["PLAIT_OTHER_PROGRAM"]  # of another build
+OTHER_PLUGINS = os.environ.get("PLAIT_OTHER_PLUGINS")
 PATIENCE = 50  # seconds after which a rank is taken to hang
 
 LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|TORCHELASTIC_|MASTER_|RANK$|WORLD_SIZE$|LOCAL_WORLD_SIZE$)")
@@ -31,11 +33,12 @@ class LaunchersTest(unittest.TestCase):
         return subprocess.run(words, env={**BARE, **variables}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=PATIENCE)
 
-    def start_by_hand(self, places):
+    def start_by_hand(self, places, programs=None):
         """What a launcher does: a process for every place, and their output together."""
-        ranks = [subprocess.Popen([PROGRAM], env={**BARE, **place}, stdin=subprocess.DEVNULL,
+        places = list(places)
+        ranks = [subprocess.Popen([program], env={**BARE, **place}, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                 for place in places]
+                 for program, place in zip(programs or len(places) * [PROGRAM], places)]
         try:
             said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
         finally:
@@ -109,6 +112,34 @@ class LaunchersTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("timeout: MPI_Init_thread has not ended within 1 s", result.stderr)
         self.assertIn("PLAIT_TIMEOUT", result.stderr)
+
+    def test_ranks_of_different_builds_are_refused(self):
+        out, err, codes = self.start_by_hand(self.torchrun_places(),
+                                             [PROGRAM, OTHER_PROGRAM, PROGRAM])
+        self.assertEqual((codes, out), ([2, 2, 2], ""))
+        lines = set(err.splitlines())
+        self.assertEqual(len(lines), 1, err)
+        self.assertRegex(lines.pop(), r"^mismatch: rank 1 \(pid \d+\) runs plait 0\.0\.9\+0123456789ab, rank 0 "
+                                      r"\(pid \d+\) plait \d+\.\d+\.\d+\+[0-9a-f]{12}: all ranks must run "
+                                      r"the same build$")
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_processes_of_different_builds_are_refused_over_mpi(self):
+        options = ["--oversubscribe", "--allow-run-as-root"]
+        result = self.run_to_end(MPIEXEC, *options, "-np", "2", PROGRAM, ":", "-np", "1", "env",
+                                 f"PLAIT_PLUGIN_PATH={OTHER_PLUGINS}", OTHER_PROGRAM,
+                                 PLAIT_TRANSPORT="mpi", **LEAKY)
+        self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+        self.assertRegex(result.stderr, r"mismatch: rank 2 runs plait 0\.0\.9\+0123456789ab, rank 0 plait "
+                                        r"\d+\.\d+\.\d+\+[0-9a-f]{12}: all ranks must run the same build\n")
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_a_plugin_of_another_build_is_refused(self):
+        result = self.run_to_end(MPIEXEC, "-np", "1", "--allow-run-as-root", PROGRAM,
+                                 PLAIT_TRANSPORT="mpi", PLAIT_PLUGIN_PATH=OTHER_PLUGINS)
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertRegex(result.stderr, r"mpi: its plugin is of plait 0\.0\.9\+0123456789ab, this is "
+                                        r"\d+\.\d+\.\d+\+[0-9a-f]{12}\n")
 
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_mpi_starts_and_ends(self):

@@ -181,10 +181,12 @@ TEST(ModelledWorld, ARankThatThrowsEndsTheOthersToo) {
   int ended = 0;
   try {
     world.run([&](Communicator& comm) {
-      const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
-      if (comm.rank() == 1) throw Error(Code::system, "no more paper");
+      if (comm.rank() == 1) {
+        comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+        throw Error(Code::system, "no more paper");
+      }
       try {
-        mailbox->wait_arrived(1, 0, {});
+        comm.make_mailbox({.slots = 1, .slot_bytes = kBytes})->wait_arrived(1, 0, {});
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::peer_lost) << error.what();
         ++ended;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/state.h"
 #include "conformance/mailbox.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
@@ -110,6 +111,24 @@ TEST(MpiGroups, BringTheLastWordsOfARankThatLeaves) {
     }
     barrier(comm);
   });
+}
+
+// A launcher divides by the ranks of its own host, which differ where those have uneven numbers.
+TEST(MpiGroups, CountTheirHostsThemselves) {
+  CommunicatorOptions options = {.place = place_from_environment()};
+  const int world = options.place->world;
+  options.place->hosts = options.place->rank + 1;
+  options.link = parse_link("10gbit,5us");  // needs one host
+  run_under_mpi(
+      world,
+      [](Communicator& comm) {
+        EXPECT_EQ(comm.state().hosts(), 1);
+        comm.state().set_host(comm.rank() == 0 ? "one" : "other");
+        EXPECT_EQ(comm.with_link({}).state().hosts(), comm.world() == 1 ? 1 : 2);
+        comm.state().set_host("");
+        EXPECT_EQ(comm.with_link({}).state().hosts(), comm.world());
+      },
+      options);
 }
 
 TEST(MpiGroups, RefuseChunksThatMpiCannotCount) {

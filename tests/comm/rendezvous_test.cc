@@ -11,6 +11,7 @@
 #include "base/socket.h"
 #include "comm/milestones.h"
 #include "comm/shm/assembly.h"
+#include "comm/shm/porch.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -78,7 +79,8 @@ Fd call(const std::string& job) {
 }
 
 std::string hello(int rank, int world) {
-  return base::sentence("plait-1 ", rank, ' ', world, ' ', ::getpid());
+  return comm::shm::write(
+      {.rank = rank, .world = world, .pid = ::getpid(), .build = std::string(comm::build_name())});
 }
 
 // Processes that are not ranks 0, 1, 2, ... in this order.
@@ -98,6 +100,38 @@ TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
     EXPECT_TRUE(contains(error.what(), ") was started in a world of 5, rank 0 in one of 4"))
         << error.what();
   });
+}
+
+// Whoever greets as another build does, and what all are told then. One is from before builds had
+// names; tests/comm/launchers_test.py has whole programs of another build.
+TEST(Rendezvous, RanksOfAnotherBuildAreRefused) {
+  const std::pair<std::string, std::string> kOthers[] = {
+      {"plait-2 1 3 77 0.0.9+0123456789ab", "rank 1 (pid 77) runs plait 0.0.9+0123456789ab, "},
+      {"plait-1 1 3 77", "rank 1 (pid 77) runs plait of an older build, "}};
+  for (const auto& [greeting, said] : kOthers) {
+    const std::string job = fresh_job();
+    const std::string ending =
+        base::sentence(") plait ", comm::build_name(), ": all ranks must run the same build");
+    std::vector<std::function<void()>> processes;
+    for (const int rank : {0, 2}) {
+      processes.emplace_back([&, rank] {
+        const Error error = error_of(options_for({.rank = rank, .world = 3, .job = job}, kLong));
+        EXPECT_EQ(error.code(), Code::mismatch);
+        EXPECT_EQ(error.culprit(), 1);
+        EXPECT_TRUE(std::string(error.what()).starts_with(said)) << error.what();
+        EXPECT_TRUE(std::string(error.what()).ends_with(ending)) << error.what();
+      });
+    }
+    processes.emplace_back([&] {
+      const Fd socket = call(job);
+      EXPECT_EQ(base::send_message(socket, greeting, Fd()), base::Delivery::done);
+      base::Message verdict;
+      base::wait_readable({&socket}, 30 * base::kSecond);
+      EXPECT_EQ(base::receive_message(socket, verdict), base::Delivery::done);
+      EXPECT_TRUE(contains(verdict.bytes, said)) << verdict.bytes;
+    });
+    fork_all(processes);
+  }
 }
 
 TEST(Rendezvous, TwoProcessesThatClaimOneRankAreRefused) {
@@ -257,9 +291,9 @@ TEST(Rendezvous, NonsenseAndSilenceDoNotKeepAGroupFromAssembling) {
     for (const std::string& text :
          {std::string("GET / HTTP/1.1\r\n"), nothing, std::string(base::kLongestMessage, 'x'),
           std::string("plait-1"), std::string("plait-1 1"), std::string("plait-1 one two three"),
-          std::string("plait-2 1 2 3"), std::string("plait-1 1 2 3 4"), std::string("!0 1 failed"),
-          std::string("welcome"), std::string("plait-1  1 2 3"),
-          std::string("plait-1 99999999999999999999 2 3")}) {
+          std::string("plait-2 1 2 3"), std::string("plait-1 1 2 3 4"),
+          std::string("plait-3 1 2 3 4"), std::string("!0 1 failed"), std::string("welcome"),
+          std::string("plait-1  1 2 3"), std::string("plait-1 99999999999999999999 2 3")}) {
       sockets.push_back(call(job));
       base::send_message(sockets.back(), text, Fd(::dup(STDIN_FILENO)));
       call(job);  // and away again, without a word

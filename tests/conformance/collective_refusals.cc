@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/collectives/reducer.h"
+#include "comm/state.h"
+#include "comm/wait.h"
 #include "conformance/collectives.h"
 #include "plait/collectives.h"
 
@@ -62,6 +65,41 @@ TEST_P(CollectivesConformance, RefusesWhatTheCpuCannotReach) {
     }
     barrier(comm);
     EXPECT_EQ(data, std::vector<float>(100, 1.0F));
+  });
+}
+
+// Ranks that make the same call and cut it differently, as different builds might.
+TEST_P(CollectivesConformance, RefuseChunksOfOtherSizesThanTheirOwn) {
+  run([&](Communicator& comm) {
+    if (world() == 1) return;
+    constexpr std::size_t kCount = 30'000;
+    comm::Channels channels = comm.state().channels();
+    if (comm.rank() == 0) channels.room.chunk_bytes /= 2;
+    const comm::Pieces pieces(kCount, Dtype::f32, channels.room);
+    const std::vector<float> mine(kCount, 1.0F);
+    std::vector<float> all(kCount);
+    comm::Senders senders;
+    for (const int peer : comm::peers_of(comm.state().group()))
+      senders.emplace_back(channels, peer, mine.data(), pieces);
+    comm::Reducer reducer(channels, {mine.data(), kCount}, {all.data(), kCount}, pieces);
+    const Error error = expect_error(Code::mismatch, [&] {
+      const Tag tag = comm.state().begin_call({.operation = Operation::all_reduce});
+      const auto step = [&] {
+        for (comm::Sender& sender : senders) sender.send_next(tag);
+        while (reducer.reduce_next(tag)) continue;
+        channels.mailbox.help();
+        return reducer.done() && comm::all_done(senders);
+      };
+      comm::wait_until(
+          comm.state().group(), step, [&] { return channels.mailbox.take_due(); },
+          [&] { return comm::first_awaited(tag, reducer.receivers(), senders); });
+    });
+    const std::string larger = std::to_string(pieces.bytes(0) << (comm.rank() == 0 ? 1 : 0));
+    const std::string smaller = std::to_string(pieces.bytes(0) >> (comm.rank() == 0 ? 0 : 1));
+    const std::string said = error.what();
+    EXPECT_TRUE(contains(said, "all_reduce: rank ")) << said;
+    EXPECT_TRUE(contains(said, " disagree on the size of a chunk: ")) << said;
+    EXPECT_TRUE(contains(said, larger) && contains(said, smaller)) << said;
   });
 }
 

@@ -1,9 +1,13 @@
-// Sums that are rounded to another dtype than their parts have.
+// Sums that are rounded to another dtype than their parts have, and sums of ranks whose threads
+// compute in modes of their own.
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "conformance/collectives.h"
 #include "conformance/contributions.h"
 #include "plait/collectives.h"
+#include "tensor/float_modes.h"
 
 namespace plait::conformance {
 
@@ -25,6 +29,66 @@ TEST_P(CollectivesConformance, SumsMayBeOfAnotherDtypeThanTheirParts) {
         reduce_scatter({mine.data(), count, in}, {part.data(), shard.count, out}, comm);
         EXPECT_TRUE(part.contents() == slice(sum, shard.offset, shard.count, out))
             << name(in) << " to " << name(out) << " " << count << " in shards";
+      }
+    }
+  });
+}
+
+namespace {
+
+// Thirds, whose sums round; every fifth is so small that it and its sums are denormal.
+std::vector<float> thirds(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto whole = static_cast<float>((i + static_cast<std::size_t>(rank)) % 7 + 1);
+    values[i] = whole / 3 * (i % 5 == 0 ? 0x1p-130F : 1);
+  }
+  return values;
+}
+
+std::vector<float> sum_of_thirds(int world, std::size_t count) {
+  std::vector<float> sum = thirds(0, count);
+  for (int rank = 1; rank < world; ++rank) {
+    const std::vector<float> part = thirds(rank, count);
+    for (std::size_t i = 0; i < count; ++i) sum[i] += part[i];
+  }
+  return sum;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST_P(CollectivesConformance, GiveTheSameBitsInWhateverModesTheRanksCompute) {
+  run([&](Communicator& comm) {
+    for (const std::size_t count : {std::size_t{4}, std::size_t{1000}, std::size_t{40003}}) {
+      const std::vector<float> mine = thirds(comm.rank(), count);
+      const std::vector<float> sum = sum_of_thirds(world(), count);
+      const Shard shard = balanced_shard(count, comm.rank(), world());
+      const std::vector<float> own(
+          sum.begin() + static_cast<std::ptrdiff_t>(shard.offset),
+          sum.begin() + static_cast<std::ptrdiff_t>(shard.offset + shard.count));
+      for (const FloatMode& mode : float_modes()) {
+        for (const int odd_one : {-1, 0, world() - 1}) {  // in the mode alone; -1: all are
+          std::vector<float> all(count);
+          std::vector<float> later(count);
+          std::vector<float> part(shard.count);
+          const bool enters = odd_one < 0 || odd_one == comm.rank();
+          if (enters) mode.enter();
+          const unsigned before = float_control();
+          all_reduce({mine.data(), count}, {all.data(), count}, comm);
+          reduce_scatter({mine.data(), count}, {part.data(), shard.count}, comm);
+          Pending pending = start_all_reduce({mine.data(), count}, {later.data(), count}, comm);
+          while (!pending.done()) pending.progress();
+          const unsigned after = float_control();
+          if (enters) mode.leave();
+          EXPECT_EQ(before, after) << mode.name;
+          EXPECT_TRUE(same_bits(all, sum)) << mode.name << ", rank " << odd_one << ", " << count;
+          EXPECT_TRUE(same_bits(later, sum)) << mode.name << ", rank " << odd_one << ", " << count;
+          EXPECT_TRUE(same_bits(part, own)) << mode.name << ", rank " << odd_one << ", " << count;
+        }
       }
     }
   });

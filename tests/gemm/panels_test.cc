@@ -71,7 +71,7 @@ void pack_plainly(const FencedWeight& weight, const PanelPart& part, std::byte* 
 class PackedPanels : public testing::TestWithParam<const Loops*> {
  protected:
   void SetUp() override {
-    if (!GetParam()->usable()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
+    if (const char* reason = base::refusal(GetParam()->needs)) GTEST_SKIP() << reason;
   }
 
   // The last panel, written in both ways, and not a byte more.

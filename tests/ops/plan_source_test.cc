@@ -90,28 +90,28 @@ int hosts_asked_for(Communicator& comm) {
 }
 
 // What is tuned on one host is meant for a group of ranks on one host, also where it is a part of
-// a job on several.
+// a job on several. How many ranks a host has may differ.
 TEST(APlanSource, HearsOfTheHostsThatAGroupIsOn) {
-  run_as_threads(4,
+  run_as_threads(5,
                  [](Communicator& comm) {
-                   comm.state().set_hosts(2, comm.rank() < 2 ? "one" : "other");
-                   EXPECT_EQ(hosts_asked_for(comm), 2);
-                   std::optional<Communicator> within = comm.split(comm.rank() / 2, comm.rank());
-                   std::optional<Communicator> across = comm.split(comm.rank() % 2, comm.rank());
+                   comm.state().set_host(comm.rank() < 3 ? "one" : "other");
+                   std::optional<Communicator> all = comm.split(0, comm.rank());
+                   EXPECT_EQ(hosts_asked_for(*all), 2);
+                   std::optional<Communicator> within = all->split(comm.rank() / 3, comm.rank());
+                   std::optional<Communicator> across = all->split(comm.rank() % 2, comm.rank());
                    EXPECT_EQ(hosts_asked_for(*within), 1);
                    EXPECT_EQ(hosts_asked_for(*across), 2);
                  },
                  {});
 }
 
-// Where nobody knows, each rank of a group that was on several may have its own; never more than
-// that, since a problem on more hosts than ranks could not be read again.
-TEST(APlanSource, HearsOfNoMoreHostsThanRanks) {
+// Threads have one clock, and so one host.
+TEST(APlanSource, HearsOfOneHostWhereRanksDoNotKnowTheirs) {
   run_as_threads(4,
                  [](Communicator& comm) {
-                   comm.state().set_hosts(4, "");
+                   comm.state().set_host("");
                    std::optional<Communicator> pair = comm.split(comm.rank() / 2, comm.rank());
-                   EXPECT_EQ(hosts_asked_for(*pair), 2);
+                   EXPECT_EQ(hosts_asked_for(*pair), 1);
                  },
                  {});
 }

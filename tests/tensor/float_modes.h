@@ -31,4 +31,13 @@ inline std::vector<FloatMode> float_modes() {
   return modes;
 }
 
+// What a mode sets: to see that it still holds.
+inline unsigned float_control() {
+#if defined(__x86_64__)
+  return _mm_getcsr() & ~0x3FU;  // but for the exceptions that there were
+#else
+  return static_cast<unsigned>(std::fegetround());
+#endif
+}
+
 }  // namespace plait

@@ -8,6 +8,19 @@
 
 namespace plait::cli {
 
+namespace {
+
+// Sums of many products: of few rows and columns, or they would take long.
+void make_deep(Dice& dice, VerifyCase& one) {
+  constexpr std::int64_t kDeepest = 20'000;
+  const std::int64_t more = dice.between(1500, kDeepest);
+  one.m = dice.between(1, 12);
+  for (std::int64_t& n : one.n) n = n % 70 + 1;
+  for (std::int64_t& k : one.k) k += more;
+}
+
+}  // namespace
+
 VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
                        const std::vector<Operator>& ops) {
   Dice dice(seed, static_cast<std::uint64_t>(number) * 64 + static_cast<std::uint64_t>(world));
@@ -53,6 +66,10 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
     one.threads.push_back(dice.one_in(4) ? 2 : 1);
   one.delays = dice.one_in(8);
   one.prepared = dice.one_in(2);
+  one.numbers = random_numbers(dice);
+  one.modes = dice.one_in(2);
+  one.two_groups = dice.one_in(6);
+  if (dice.one_in(40)) make_deep(dice, one);
   return one;
 }
 
@@ -84,6 +101,9 @@ std::string describe(const VerifyCase& one) {
   if (one.gathered) text += " gathered";
   if (one.delays) text += " delays";
   if (one.prepared) text += " prepared";
+  if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
+  if (one.modes) text += " modes";
+  if (one.two_groups) text += " two_groups";
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/verify/dice.h"
 #include "plait/link.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"
@@ -34,6 +35,9 @@ struct VerifyCase {
   std::vector<int> threads;
   bool delays = false;    // ranks come late, and fall behind within calls, at random
   bool prepared = false;  // and run, or blocking calls
+  Numbers numbers = Numbers::usual;
+  bool modes = false;       // each rank makes each call in a float mode of its own
+  bool two_groups = false;  // a collective of another communicator runs beside each call
 };
 
 // `ops`: of which one is chosen.

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
+#include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "cli/verify/dice.h"
+#include "cli/verify/exact.h"
+#include "cli/verify/float_mode.h"
 #include "cli/verify/operands.h"
 #include "cli/verify/steps.h"
 #include "ops/shapes.h"
@@ -21,11 +25,54 @@
 namespace plait::cli {
 namespace {
 
-// Elements of a result that are compared with sums in f64: all of a small one.
+// Elements of a result that are compared with sums in f64: all of a small one. Fewer where they are
+// sums of many products.
 constexpr std::int64_t kMostSamples = 200;
+constexpr std::int64_t kMostProducts = 400'000;
 
 // A rank that comes late also falls behind within a call, so often at most.
 constexpr int kNaps = 4;
+
+// A sum over the ranks of another communicator, while an operator runs.
+class OtherSum {
+ public:
+  OtherSum(Communicator& comm, std::uint64_t seed) : comm_(comm), seed_(seed) {
+    mine_ = values_of(comm.rank());
+    sum_.resize(mine_.size());
+  }
+  void start() {
+    pending_.emplace(
+        start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
+  }
+  void progress() { pending_->progress(); }
+  void wait() { pending_->wait(); }
+
+  bool is_right() const {
+    std::vector<float> want = values_of(0);
+    for (int rank = 1; rank < comm_.world(); ++rank) {
+      const std::vector<float> part = values_of(rank);
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] += part[i];
+    }
+    return std::memcmp(sum_.data(), want.data(), want.size() * sizeof(float)) == 0;
+  }
+
+ private:
+  std::vector<float> values_of(int rank) const {
+    Dice dice(seed_, 0);
+    std::vector<float> values(static_cast<std::size_t>(dice.between(1, 20'000)));
+    const auto count = static_cast<std::int64_t>(values.size());
+    fill(
+        {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},
+        Numbers::wide, seed_ * 64 + static_cast<std::uint64_t>(rank));
+    return values;
+  }
+
+  Communicator& comm_;
+  std::uint64_t seed_;
+  std::vector<float> mine_;
+  std::vector<float> sum_;
+  std::optional<Pending> pending_;
+};
 
 class Check {
  public:
@@ -36,7 +83,9 @@ class Check {
         rank_(static_cast<std::size_t>(comm.rank())),
         mine_(one, comm.rank(), comm.world()),
         out_rows_(ops::count(ops::shapes_of(one.op).out, one.m, comm.rank(), comm.world())),
-        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {}
+        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
+    if (one.two_groups) others_ = comm.split(0, -comm.rank());
+  }
 
   std::string run() {
     std::string failure;
@@ -53,6 +102,7 @@ class Check {
       for (std::size_t run = 0; run < results.size(); ++run)
         note(failure, difference(results[run], serial[run]), place_of(case_.plans[i], run));
     }
+    note(failure, aside_);
     return failure;
   }
 
@@ -94,22 +144,35 @@ class Check {
     }
     Results results = {empty(), empty()};
     int naps = 0;
-    const Beside nap = [&] {
-      if (naps < kNaps && random_() % 4 == 0) delay(300), ++naps;
+    std::optional<OtherSum> other;
+    const Beside beside = [&] {
+      if (other) other->progress();
+      if (case_.delays && naps < kNaps && random_() % 4 == 0) delay(300), ++naps;
     };
     for (std::size_t run = 0; run < results.size(); ++run) {
       if (case_.delays) delay(3000);
       naps = 0;
+      const FloatMode mode =
+          case_.modes ? kFloatModes[random_() % kFloatModes.size()] : FloatMode{};
+      if (others_) other.emplace(*others_, case_.seed + 2 * number + run);
       const OpCall call = {.x = run == 0 ? mine_.other_x() : mine_.x(),
                            .out = results[run].out.view(),
                            .bias = mine_.bias(),
                            .gathered = case_.gathered ? results[run].gathered.view() : TensorView{},
-                           .beside = case_.delays ? &nap : nullptr};
-      if (op) {
-        op->run(call);
-      } else {
-        block(call, weight, options);
+                           .beside = case_.delays || others_ ? &beside : nullptr};
+      {
+        const InFloatMode in_mode(mode);
+        if (other) other->start();
+        if (op) {
+          op->run(call);
+        } else {
+          block(call, weight, options);
+        }
+        if (other) other->wait();
+        if (!InFloatMode::holds(mode)) note(aside_, "a call has left another float mode");
       }
+      if (other && !other->is_right()) note(aside_, "the sum of another communicator is wrong");
+      other.reset();
       if (spoil_) spoil_(number, results[run].out.view(), results[run].gathered.view());
     }
     return results;
@@ -165,7 +228,7 @@ class Check {
   std::string against_reference(const Result& result) {
     const ConstTensorView out = result.out.view();
     const std::int64_t elements = out.rows * out.cols;
-    const std::int64_t samples = std::min(elements, kMostSamples);
+    const std::int64_t samples = std::min(elements, most_samples());
     for (std::int64_t i = 0; i < samples; ++i) {
       const std::int64_t at =
           samples == elements
@@ -173,14 +236,15 @@ class Check {
               : static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(elements));
       const std::int64_t row = at / out.cols;
       const std::int64_t col = at % out.cols;
-      const Exact want = exact(row, col);
-      const double got = element(out, row, col);
-      if (!(std::abs(got - want.value) <= want.allowed)) {
-        return base::sentence("out[", row, ", ", col, "] is ", got, " but the sum is ", want.value,
-                              " and it may be off by ", want.allowed);
-      }
+      const std::string wrong = what_is_wrong_with(element(out, row, col), row, col);
+      if (!wrong.empty()) return base::sentence("out[", row, ", ", col, "] ", wrong);
     }
     return case_.gathered ? against_shards(result.gathered.view()) : std::string();
+  }
+
+  std::int64_t most_samples() const {
+    const std::int64_t products = std::accumulate(case_.k.begin(), case_.k.end(), std::int64_t{1});
+    return std::clamp<std::int64_t>(kMostProducts / products, 1, kMostSamples);
   }
 
   std::string against_shards(const ConstTensorView& gathered) {
@@ -194,44 +258,33 @@ class Check {
     return {};
   }
 
-  struct Exact {
-    double value;
-    double allowed;
-  };
-
   // Of this rank's element (row, col).
-  Exact exact(std::int64_t row, std::int64_t col) const {
+  std::string what_is_wrong_with(double got, std::int64_t row, std::int64_t col) const {
     const int world = comm_.world();
     const std::int64_t row_of_m =
         ops::shapes_of(case_.op).out == ops::Rows::all ? row : row + first_row_of(comm_.rank());
-    double value = 0;
-    double magnitude = 0;
+    Exact sum;
     std::int64_t terms = 0;
-    const auto add = [&](double x, double w) {
-      value += x * w;
-      magnitude += std::abs(x * w);
-    };
     const bool sums_products = sums_over_ranks(case_.op) && is_compute_first(case_.op);
     for (std::size_t rank = 0; sums_products && rank < all_.size(); ++rank) {
       for (std::int64_t k = 0; k < case_.k[rank]; ++k)
-        add(all_[rank]->x_at(row_of_m, k), all_[rank]->weight_at(k, col));
+        sum.add(all_[rank]->x_at(row_of_m, k), all_[rank]->weight_at(k, col));
       terms = std::max(terms, case_.k[rank]);
     }
     if (!sums_products) {
       const std::size_t maker = maker_of(row_of_m);
       for (std::int64_t k = 0; k < case_.k[rank_]; ++k)
-        add(multiplied_x(row_of_m, k), all_[maker]->weight_at(k, col));
+        sum.add(multiplied_x(row_of_m, k), all_[maker]->weight_at(k, col));
       terms = case_.k[rank_];
     }
-    value += mine_.bias_at(col);
-    magnitude += std::abs(mine_.bias_at(col));
+    sum.add(mine_.bias_at(col), 1);
     const std::int64_t groups =
         case_.scheme && case_.scheme->per == QuantPer::group ? terms / case_.scheme->group + 1 : 1;
     const tensor::Roundings way = {.terms = terms + (case_.scheme ? 2 * groups + 2 : 0),
                                    .world = sums_products ? world : 1,
                                    .wire = sums_products ? case_.wire : Dtype::f32,
                                    .out = case_.out};
-    return {.value = value, .allowed = tensor::tolerance(way, magnitude)};
+    return sum.what_is_wrong_with(got, way);
   }
 
   std::int64_t first_row_of(int rank) const {
@@ -274,6 +327,8 @@ class Check {
   std::int64_t out_rows_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<VerifyOperands>> all_;
+  std::optional<Communicator> others_;  // the same ranks in another order
+  std::string aside_;                   // what is wrong beside the results
 };
 
 }  // namespace

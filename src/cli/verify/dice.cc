@@ -6,6 +6,23 @@ namespace plait::cli {
 
 Dtype random_dtype(Dice& dice) { return dice.of<Dtype>({Dtype::f32, Dtype::bf16, Dtype::f16}); }
 
+Numbers random_numbers(Dice& dice) {
+  return dice.of<Numbers>(
+      {Numbers::usual, Numbers::usual, Numbers::usual, Numbers::wide, Numbers::broken});
+}
+
+std::string_view name(Numbers numbers) {
+  switch (numbers) {
+    case Numbers::usual:
+      return "usual";
+    case Numbers::wide:
+      return "wide";
+    case Numbers::broken:
+      return "broken";
+  }
+  return "";
+}
+
 std::int64_t random_size(Dice& dice, std::int64_t most) {
   switch (dice.below(10)) {
     case 0:

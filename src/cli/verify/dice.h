@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "plait/dtype.h"
@@ -33,6 +34,13 @@ class Dice {
 };
 
 Dtype random_dtype(Dice& dice);
+
+// What numbers operands hold: `wide` are denormal, tiny and large ones beside the usual, so that
+// sums underflow, or overflow on an f16 wire; `broken` have a few infinities and NaNs among them.
+enum class Numbers : std::uint8_t { usual, wide, broken };
+
+Numbers random_numbers(Dice& dice);
+std::string_view name(Numbers numbers);
 
 // Tiny, odd, round and larger ones, and sometimes none.
 std::int64_t random_size(Dice& dice, std::int64_t most);

@@ -53,6 +53,8 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
   const Operator op = one.row ? Operator::matmul_all_reduce : Operator::all_gather_matmul;
   for (int i = 0; i < 3; ++i) one.variants.push_back(random_variant(dice, op));
   one.variants.push_back({.plan = {}});
+  one.numbers = random_numbers(dice);
+  one.modes = dice.one_in(2);
   return one;
 }
 
@@ -76,6 +78,8 @@ std::string describe(const LayerCase& one) {
   say(one.asks_bias, " grad_bias");
   say(one.accumulate, " accumulate");
   say(one.delays, " delays");
+  say(one.modes, " modes");
+  if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
   return text;
 }
 

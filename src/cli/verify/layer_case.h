@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/verify/dice.h"
 #include "plait/linear.h"
 
 namespace plait::cli {
@@ -43,6 +44,8 @@ struct LayerCase {
   bool accumulate = false;
   int in_flight = 1;  // forwards before the first backward
   bool delays = false;
+  Numbers numbers = Numbers::usual;
+  bool modes = false;                  // each rank makes each call in a float mode of its own
   std::vector<LayerVariant> variants;  // each is compared with the serial one
 };
 

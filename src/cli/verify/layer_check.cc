@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "cli/verify/exact.h"
+#include "cli/verify/float_mode.h"
 #include "cli/verify/layer_operands.h"
 #include "cli/verify/operands.h"
 #include "plait/packed_weight.h"
@@ -40,21 +41,6 @@ struct Result {
   }
 };
 
-// An element, and how far from it a result may be.
-class Exact {
- public:
-  void add(double a, double b) {
-    value_ += a * b;
-    magnitude_ += std::abs(a * b);
-  }
-  double value() const { return value_; }
-  double allowed(const tensor::Roundings& way) const { return tensor::tolerance(way, magnitude_); }
-
- private:
-  double value_ = 0;
-  double magnitude_ = 0;
-};
-
 class Check {
  public:
   Check(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil)
@@ -83,6 +69,7 @@ class Check {
       for (int i = 0; i < case_.in_flight; ++i) note(found, difference(results[i], serial[i]));
       if (!found.empty()) note(failure, describe(variant) + found);
     }
+    if (!keeps_modes_) note(failure, "a call has left the thread in another float mode");
     return failure;
   }
 
@@ -127,6 +114,14 @@ class Check {
     if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
   }
 
+  template <class Call>
+  void in_some_mode(const Call& call) {
+    const FloatMode mode = case_.modes ? kFloatModes[random_() % kFloatModes.size()] : FloatMode{};
+    const InFloatMode in_mode(mode);
+    call();
+    keeps_modes_ = keeps_modes_ && InFloatMode::holds(mode);
+  }
+
   template <class Layer>
   std::vector<Result> run_layer(Layer&& layer) {
     std::vector<Result> results;
@@ -134,18 +129,21 @@ class Check {
     for (int i = 0; i < case_.in_flight; ++i) {
       results.push_back(empty(i));
       come_late();
-      layer.forward({.x = whole_.x(i), .out = results[i].out.view(), .bias = whole_.bias()},
-                    &states[i]);
+      in_some_mode([&] {
+        layer.forward({.x = whole_.x(i), .out = results[i].out.view(), .bias = whole_.bias()},
+                      &states[i]);
+      });
     }
     for (int i = 0; i < case_.in_flight; ++i) {
       const Result& result = results[i];
       come_late();
-      layer.backward({.grad_out = whole_.grad_out(i),
-                      .grad_x = case_.asks_x ? result.grad_x.view() : TensorView{},
-                      .grad_weight = case_.asks_weight ? result.grad_weight.view() : TensorView{},
-                      .grad_bias = case_.asks_bias ? result.grad_bias.view() : TensorView{},
-                      .accumulate = case_.accumulate},
-                     states[i]);
+      const LinearBackward call = {
+          .grad_out = whole_.grad_out(i),
+          .grad_x = case_.asks_x ? result.grad_x.view() : TensorView{},
+          .grad_weight = case_.asks_weight ? result.grad_weight.view() : TensorView{},
+          .grad_bias = case_.asks_bias ? result.grad_bias.view() : TensorView{},
+          .accumulate = case_.accumulate};
+      in_some_mode([&] { layer.backward(call, states[i]); });
     }
     return results;
   }
@@ -214,8 +212,8 @@ class Check {
   }
 
   struct Wanted {
-    double value;
-    double allowed;
+    Exact sum;
+    tensor::Roundings roundings;
   };
 
   template <class At>
@@ -230,11 +228,8 @@ class Check {
       const std::int64_t row = one / got.cols;
       const std::int64_t col = one % got.cols;
       const Wanted want = at(row, col);
-      const double value = element(got, row, col);
-      if (!(std::abs(value - want.value) <= want.allowed)) {
-        return base::sentence(what, '[', row, ", ", col, "] is ", value, " but the sum is ",
-                              want.value, " and it may be off by ", want.allowed);
-      }
+      const std::string wrong = want.sum.what_is_wrong_with(element(got, row, col), want.roundings);
+      if (!wrong.empty()) return base::sentence(what, '[', row, ", ", col, "] ", wrong);
     }
     return {};
   }
@@ -254,7 +249,7 @@ class Check {
       sum.add(whole_.x_at(i, whole_.out_rows().begin + row, k), whole_.weight_at(output, k));
     sum.add(whole_.bias_at(output), 1);
     const tensor::Roundings alone = {.terms = whole_.inputs(), .out = case_.out};
-    return {sum.value(), sum.allowed(case_.row ? shared(case_.out) : alone)};
+    return {sum, case_.row ? shared(case_.out) : alone};
   }
 
   Wanted grad_x_at(int i, std::int64_t row, std::int64_t col) const {
@@ -263,7 +258,7 @@ class Check {
     for (std::int64_t n = 0; n < whole_.outputs(); ++n)
       sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n), whole_.weight_at(n, input));
     const tensor::Roundings alone = {.terms = whole_.outputs(), .out = case_.grad_x};
-    return {sum.value(), sum.allowed(case_.row ? alone : shared(case_.grad_x))};
+    return {sum, case_.row ? alone : shared(case_.grad_x)};
   }
 
   Wanted grad_weight_at(int i, std::int64_t row, std::int64_t col, tensor::Origin place) const {
@@ -272,7 +267,7 @@ class Check {
       sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + row),
               whole_.x_at(i, m, whole_.own_inputs().begin + col));
     sum.add(before(place), 1);
-    return {sum.value(), sum.allowed({.terms = case_.m + 1, .out = case_.grad_weight})};
+    return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
   }
 
   Wanted grad_bias_at(int i, std::int64_t col) const {
@@ -280,7 +275,7 @@ class Check {
     for (std::int64_t m = 0; m < case_.m; ++m)
       sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + col), 1);
     sum.add(before({.row = 0, .col = col}), 1);
-    return {sum.value(), sum.allowed({.terms = case_.m + 1, .out = case_.grad_weight})};
+    return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
   }
 
   // What a gradient held before.
@@ -297,6 +292,7 @@ class Check {
   const SpoilLayer& spoil_;
   LayerOperands whole_;
   std::mt19937_64 random_;
+  bool keeps_modes_ = true;
   std::optional<PackedWeight> packed_;
   std::optional<PackedWeight> turned_;
 };

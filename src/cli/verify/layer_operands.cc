@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "plait/collectives.h"
-#include "tensor/fill.h"
 
 namespace plait::cli {
 namespace {
@@ -81,7 +80,7 @@ Range LayerOperands::rows_of(int rank) const {
 Guarded LayerOperands::made(Dtype dtype, std::int64_t rows, std::int64_t cols,
                             std::uint64_t which) const {
   Guarded matrix(dtype, rows, cols, case_.gap);
-  tensor::fill_random(matrix.view(), case_.seed * 16 + which);
+  fill(matrix.view(), case_.numbers, case_.seed * 16 + which);
   return matrix;
 }
 

@@ -1,10 +1,11 @@
 #include "cli/verify/operands.h"
 
+#include <bit>
 #include <cstring>
+#include <vector>
 
 #include "ops/shapes.h"
 #include "plait/collectives.h"
-#include "tensor/fill.h"
 
 namespace plait::cli {
 namespace {
@@ -18,6 +19,42 @@ constexpr std::uint64_t kSeedOfWeight = 2;
 constexpr std::uint64_t kSeedOfBias = 3;
 
 }  // namespace
+
+namespace {
+
+// Of a row, which all of its numbers are multiplied by: f16 has no numbers as small as f32's.
+float random_scale(Dice& dice, Dtype dtype) {
+  if (dtype == Dtype::f16) return dice.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
+  return dice.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
+}
+
+// NaNs of two payloads, which stay quiet and apart in every dtype.
+float random_special(Dice& dice) {
+  return std::bit_cast<float>(
+      dice.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
+}
+
+constexpr std::int64_t kNumbersPerZero = 16;
+constexpr std::int64_t kNumbersPerSpecial = 600;
+
+}  // namespace
+
+void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::Origin origin) {
+  tensor::fill_random(view, seed, origin);
+  if (numbers == Numbers::usual || view.bytes() == 0) return;
+  std::vector<float> values(static_cast<std::size_t>(view.cols));
+  for (std::int64_t row = 0; row < view.rows; ++row) {
+    Dice dice(seed, static_cast<std::uint64_t>(origin.row + row));
+    const float scale = random_scale(dice, view.dtype);
+    convert(view.row(row), view.dtype, values.data(), Dtype::f32, values.size());
+    for (float& value : values) {
+      value *= dice.one_in(kNumbersPerZero) ? 0 : scale;
+      if (numbers == Numbers::broken && dice.one_in(kNumbersPerSpecial))
+        value = random_special(dice);
+    }
+    convert(values.data(), Dtype::f32, view.row(row), view.dtype, values.size());
+  }
+}
 
 Guarded::Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap)
     : whole_rows_(rows + 2 * kAround),
@@ -83,7 +120,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
   const auto random_x = [&](std::uint64_t which) {
     Guarded x(one.x, ops::count(rows, one.m, rank, world), k);
-    tensor::fill_random(x.view(), seed + which, {.row = first});
+    fill(x.view(), one.numbers, seed + which, {.row = first});
     return x;
   };
   x_ = random_x(kSeedOfX);
@@ -91,7 +128,9 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
   const bool out_in = one.layout == WeightLayout::out_in;
   weight_ = Guarded(dtype, out_in ? n : k, out_in ? k : n);
-  tensor::fill_random(weight_.view(), one.seed * 16 + index * 4 + kSeedOfWeight);
+  // What is quantised must be numbers, of which few would be left where some are far larger.
+  fill(weight_.view(), one.scheme ? Numbers::usual : one.numbers,
+       one.seed * 16 + index * 4 + kSeedOfWeight);
   const WeightView view = {.view = weight_.view(), .layout = one.layout};
   if (one.scheme) {
     quantized_ = quantize(view, *one.scheme);
@@ -101,7 +140,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   }
   if (!one.bias) return;
   bias_ = Guarded(one.bias_dtype, 1, n);
-  tensor::fill_random(bias_.view(), one.seed * 16 + kSeedOfBias);
+  fill(bias_.view(), one.numbers, one.seed * 16 + kSeedOfBias);
 }
 
 ConstTensorView VerifyOperands::bias() const {

@@ -8,6 +8,7 @@
 #include "cli/verify/case.h"
 #include "plait/buffer.h"
 #include "plait/packed_weight.h"
+#include "tensor/fill.h"
 
 namespace plait::cli {
 
@@ -29,6 +30,9 @@ class Guarded {
   Buffer memory_;
   TensorView view_;
 };
+
+// Random numbers that depend on the seed, row and column alone (see tensor/fill.h).
+void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::Origin origin = {});
 
 // Of one rank.
 class VerifyOperands {

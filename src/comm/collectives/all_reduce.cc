@@ -55,7 +55,7 @@ class OneStep final : public Task {
     }
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = false;
       for (Sender& sender : senders_) moved |= sender.send_next(tag());
@@ -97,7 +97,7 @@ class TwoSteps final : public Task {
     }
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = false;
       for (Sender& sender : senders_) moved |= sender.send_next(tag());
@@ -144,7 +144,7 @@ class Answered final : public Task {
     }
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = false;
       for (Asker& asker : askers_) moved |= asker.send_next(tag());

@@ -36,7 +36,7 @@ class AllToAll final : public Task {
     if (bytes_to_self_ > 0) std::memcpy(to_self_, from_self_, bytes_to_self_);
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t i = 0; i < senders_.size(); ++i) {

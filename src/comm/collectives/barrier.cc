@@ -10,7 +10,7 @@ class Barrier final : public Task {
   explicit Barrier(Communicator::State& state)
       : Task({.operation = Operation::barrier}), mailbox_(state.mailbox()) {}
 
-  bool step() override {
+  bool advance() override {
     const int world = mailbox_.group().world();
     while (distance_ < world) {
       if (!told_) {

@@ -23,7 +23,7 @@ class Broadcast final : public Task {
       senders_.emplace_back(channels_, peer, data.data, pieces);
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = false;
       for (Sender& sender : senders_) moved |= sender.send_next(tag());

@@ -64,7 +64,7 @@ bool Sender::send_next(const Tag& tag) {
 
 bool Receiver::receive_next(const Tag& tag, std::byte* out) {
   if (!arrived(tag)) return false;
-  copy_in(out, data(), next_);
+  copy_in(out, data(tag), next_);
   take();
   return true;
 }

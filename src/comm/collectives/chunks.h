@@ -197,11 +197,15 @@ class Receiver : public Stream {
     position_ = &channels.cursors[peer].received[static_cast<int>(way)];
   }
 
-  // Whether the next chunk is here; then its data, until take() gives it back.
+  // Whether the next chunk is here; then data(), until take() gives it back.
   bool arrived(const Tag& tag) const {
     return !done() && mailbox_->arrived(peer_, slot(), numbered(tag));
   }
-  const std::byte* data() const { return mailbox_->inbox(peer_, slot()); }
+  // The data of the chunk that is here, which must be as large as this rank has cut it.
+  const std::byte* data(const Tag& tag) const {
+    mailbox_->check_size(peer_, slot(), tag, pieces_.bytes(next_));
+    return mailbox_->inbox(peer_, slot());
+  }
   // Where the sender, an Asker, reads the answer after take().
   std::byte* answer_box() const { return mailbox_->answer_box(peer_, slot()); }
   void take() {

@@ -75,7 +75,7 @@ class Reducer {
     for (const Receiver& receiver : receivers_) {
       if (!receiver.arrived(tag)) return false;
     }
-    for (const Receiver& receiver : receivers_) parts_[receiver.peer()] = receiver.data();
+    for (const Receiver& receiver : receivers_) parts_[receiver.peer()] = receiver.data(tag);
     parts_[rank_] = mine_ + pieces_.offset_bytes(next_);
     return true;
   }

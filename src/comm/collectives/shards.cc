@@ -58,7 +58,7 @@ class AllGather final : public Task {
       std::memcpy(own_, mine_, bytes_);
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = false;
       for (Sender& sender : senders_) moved |= sender.send_next(tag());
@@ -95,7 +95,7 @@ class ReduceScatter final : public Task {
     }
   }
 
-  bool step() override {
+  bool advance() override {
     for (bool moved = true; moved;) {
       moved = reducer_.reduce_next(tag());
       for (Sender& sender : senders_) moved |= sender.send_next(tag());

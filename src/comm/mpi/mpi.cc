@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "comm/build_name.h"
 #include "comm/mpi/factory.h"
 #include "comm/mpi/plugin.h"
-#include "plait/version.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -56,9 +56,9 @@ Loaded load() {
     if (entry == nullptr)
       return {.refusal = base::sentence(file.string(), " is no plugin of plait")};
     const Plugin* plugin = entry();
-    if (std::string_view(plugin->version) != kVersion) {
-      return {.refusal = base::sentence("its plugin is of plait ", plugin->version, ", this is ",
-                                        kVersion)};
+    if (plugin->build != build_name()) {
+      return {.refusal = base::sentence("its plugin is of plait ", plugin->build, ", this is ",
+                                        build_name())};
     }
     return {.plugin = plugin};
   }

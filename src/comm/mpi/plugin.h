@@ -8,7 +8,7 @@
 namespace plait::comm::mpi {
 
 struct Plugin {
-  const char* version;  // of plait; core and plugin share C++ types, so they must be of one build
+  const char* build;    // as build_name(): core and plugin share C++ types
   const char* library;  // the MPI library it was built for, for people
   std::unique_ptr<Transport> (*create)(const Site& site);
 };

@@ -108,6 +108,12 @@ class Doorkeeper {
 
   void seat_guest(Guest& guest) {
     const Hello& said = guest.said;
+    if (said.build != seat_.build) {
+      refuse(guest, Code::mismatch,
+             sentence("rank ", said.rank, " (pid ", said.pid, ") runs plait ", said.build,
+                      ", rank 0 (pid ", pids_[0], ") plait ", seat_.build,
+                      ": all ranks must run the same build"));
+    }
     if (said.world != seat_.world) {
       refuse(guest, Code::mismatch,
              sentence("rank ", said.rank, " (pid ", said.pid, ") was started in a world of ",
@@ -222,7 +228,7 @@ Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
                host.uid, ", and not by one of user ", ::geteuid(), ": not talking to it");
   }
   const Nanoseconds deadline = base::now() + seat.timeout + kGrace;
-  base::send_message(leader, write(Hello{seat.rank, seat.world, ::getpid()}), Fd());
+  base::send_message(leader, write(Hello{seat.rank, seat.world, ::getpid(), seat.build}), Fd());
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(leader, message);

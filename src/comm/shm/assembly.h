@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "comm/build_name.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {
@@ -21,13 +22,14 @@ struct Seat {
   base::Nanoseconds timeout;           // for all to come
   base::Nanoseconds call_timeout = 0;  // afterwards, in set-up calls of the group; 0: as long
   bool in_group = false;               // those who meet are ranks of a group already
+  std::string build = std::string(build_name());  // only of its own kind does it meet others
 };
 
 // As Rendezvous::Watch.
 using Watch = std::function<void(int peer)>;
 
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
-// missing at the deadline, claimed twice, or sees another world.
+// missing at the deadline, claimed twice, sees another world, or is of another build.
 std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat, const Watch& watch = {});
 
 // The others: one socket, to rank 0.

@@ -19,7 +19,10 @@ using base::Nanoseconds;
 
 namespace {
 
-constexpr const char* kGreeting = "plait-1";  // changes with the set-up's protocol
+constexpr std::string_view kGreeting = "plait-2";
+
+// Those that don't say which build they are: other builds, then.
+constexpr std::string_view kFormerGreeting = "plait-1";
 
 // Whoever calls says who it is at once. Of those who don't, so many are borne at a time, and where
 // there are more, each so long.
@@ -30,7 +33,8 @@ constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 
 std::optional<Hello> read(const std::string& text) {
   const auto words = base::split(text, ' ');
-  if (words.size() != 4 || words[0] != kGreeting) return std::nullopt;
+  const bool is_former = words.size() == 4 && words[0] == kFormerGreeting;
+  if (!is_former && (words.size() != 5 || words[0] != kGreeting)) return std::nullopt;
   const auto rank = base::parse_int(words[1]);
   const auto world = base::parse_int(words[2]);
   const auto pid = base::parse_int(words[3]);
@@ -38,13 +42,17 @@ std::optional<Hello> read(const std::string& text) {
   if (!rank || !world || !pid || *rank < -kMost || *rank > kMost || *world > kMost) {
     return std::nullopt;
   }
-  return Hello{.rank = static_cast<int>(*rank), .world = static_cast<int>(*world), .pid = *pid};
+  return Hello{.rank = static_cast<int>(*rank),
+               .world = static_cast<int>(*world),
+               .pid = *pid,
+               .build = is_former ? "of an older build" : std::string(words[4])};
 }
 
 }  // namespace
 
 std::string write(const Hello& hello) {
-  return base::sentence(kGreeting, ' ', hello.rank, ' ', hello.world, ' ', hello.pid);
+  return base::sentence(kGreeting, ' ', hello.rank, ' ', hello.world, ' ', hello.pid, ' ',
+                        hello.build);
 }
 
 Porch::Porch(Fd listener)

@@ -15,6 +15,7 @@ struct Hello {
   int rank;
   int world;
   long pid;
+  std::string build;  // see build_name.h
 };
 std::string write(const Hello& hello);
 

@@ -1,10 +1,10 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "comm/build_name.h"
 #include "comm/mpi/plugin.h"
 #include "comm/mpi/plugin/lobby.h"
 #include "comm/mpi/plugin/session.h"
-#include "plait/version.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -33,9 +33,10 @@ std::unique_ptr<Transport> create(const Site& site) {
 }  // namespace plait::comm::mpi
 
 extern "C" PLAIT_EXPORT const plait::comm::mpi::Plugin* plait_mpi_plugin() {
-  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
-  static constexpr const char* kVersion = plait::kVersion.data();
-  static constexpr plait::comm::mpi::Plugin kPlugin = {
-      .version = kVersion, .library = "Open MPI", .create = plait::comm::mpi::create};
+  static const plait::comm::mpi::Plugin kPlugin = {
+      // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
+      .build = plait::comm::build_name().data(),
+      .library = "Open MPI",
+      .create = plait::comm::mpi::create};
   return &kPlugin;
 }

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -11,11 +12,13 @@
 #include "base/cpus.h"
 #include "base/host.h"
 #include "base/process.h"
+#include "comm/build_name.h"
 
 namespace plait::comm::mpi {
 namespace {
 
 struct Card {
+  std::array<char, kLongestBuildName + 1> build;  // first, so that every other build can read it
   pid_t pid;
   std::array<char, 100> realm;
   cpu_set_t cpus;
@@ -29,12 +32,31 @@ std::string realm_of_pids() {
   return boot.empty() || space.empty() ? "" : boot + ' ' + space;
 }
 
+// What the process runs, as far as its card can be read.
+std::string build_in(const std::string& bytes) {
+  const std::string build = bytes.substr(0, std::min(bytes.find('\0'), kLongestBuildName));
+  const bool is_a_word =
+      std::all_of(build.begin(), build.end(), [](unsigned char c) { return c > ' ' && c < 0x7f; });
+  return build.empty() || !is_a_word ? "of another build" : build;
+}
+
+// All processes read the same cards, and find the same.
+void check_builds(const std::vector<std::string>& cards) {
+  for (std::size_t process = 1; process < cards.size(); ++process) {
+    const std::string first = build_in(cards[0]);
+    const std::string one = build_in(cards[process]);
+    if (one == first && cards[process].size() == sizeof(Card)) continue;
+    throw Error(Code::mismatch,
+                base::sentence("rank ", process, " runs plait ", one, ", rank 0 plait ", first,
+                               ": all ranks must run the same build"),
+                static_cast<int>(process));
+  }
+}
+
 Card parse(const std::string& bytes) {
   Card card = {};
-  if (bytes.size() != sizeof(card)) {
-    base::fail(Code::mismatch, "a process introduces itself by ", bytes.size(),
-               " bytes instead of ", sizeof(card), ": do all run the same plait?");
-  }
+  PLAIT_CHECK(bytes.size() == sizeof(card), "a process introduces itself by ", bytes.size(),
+              " bytes instead of ", sizeof(card));
   std::memcpy(&card, bytes.data(), sizeof(card));
   card.realm.back() = '\0';
   return card;
@@ -43,13 +65,15 @@ Card parse(const std::string& bytes) {
 }  // namespace
 
 std::string Neighbours::card() {
-  Card card = {.pid = ::getpid(), .realm = {}, .cpus = base::allowed_cpus()};
+  Card card = {.build = {}, .pid = ::getpid(), .realm = {}, .cpus = base::allowed_cpus()};
+  build_name().copy(card.build.data(), kLongestBuildName);
   const std::string realm = realm_of_pids();
   if (realm.size() < card.realm.size()) std::memcpy(card.realm.data(), realm.data(), realm.size());
   return {reinterpret_cast<const char*>(&card), sizeof(card)};
 }
 
 Neighbours::Neighbours(const std::vector<std::string>& cards) {
+  check_builds(cards);
   const Card mine = parse(card());
   const std::string realm = mine.realm.data();
   cpu_set_t cpus = mine.cpus;

@@ -1,0 +1,104 @@
+// What ranks that cut one call differently find, where its chunks are taken.
+#include "overlap/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/state.h"
+#include "conformance/ranks.h"
+#include "gemm/matrix.h"
+#include "overlap/spread.h"
+#include "overlap/sums.h"
+
+namespace plait::overlap {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::run_as_threads;
+using conformance::run_in_processes;
+
+constexpr int kWorld = 3;
+constexpr std::int64_t kRows = 12;
+constexpr std::int64_t kColumns = 600;
+
+// Rank 0 cuts columns in two where the others cut them in three.
+Cut cut_of(int rank) {
+  const std::int64_t width = rank == 0 ? 300 : 200;
+  std::vector<Range> columns;
+  for (std::int64_t begin = 0; begin < kColumns; begin += width)
+    columns.push_back({begin, begin + width});
+  return Cut::by_columns(Ownership::sharded(kRows, kColumns, kWorld), columns);
+}
+
+// The mailbox is the same on all, and so is the tag.
+struct Lanes {
+  explicit Lanes(Communicator& comm)
+      : cut(cut_of(comm.rank())),
+        exchange(comm.state().operator_mailbox(Exchange::mailbox_for(1, 1 << 16), {}), 1) {
+    exchange.begin(comm.state().begin_call({.operation = Operation::matmul_all_reduce}));
+  }
+
+  template <class Flow>
+  void run(Flow& flow) {
+    exchange.wait(
+        [&] {
+          flow.step();
+          return flow.done();
+        },
+        [&] { return flow.awaited(); });
+  }
+
+  Cut cut;
+  Exchange exchange;
+};
+
+void spread(Communicator& comm) {
+  Lanes lanes(comm);
+  const Matrix own(Dtype::f32, kRows / kWorld, kColumns);
+  const Matrix all(Dtype::f32, kRows, kColumns);
+  Spread spread(lanes.exchange, lanes.cut, Way::out, Dtype::f32);
+  spread.begin({.own = own.view, .first_row = comm.rank() * kRows / kWorld, .all = all.view});
+  spread.made(lanes.cut.chunks());
+  lanes.run(spread);
+}
+
+void sum(Communicator& comm) {
+  Lanes lanes(comm);
+  const Matrix parts(Dtype::f32, kRows, kColumns);
+  const Matrix out(Dtype::f32, kRows / kWorld, kColumns);
+  Sums sums(lanes.exchange, lanes.cut, Dtype::f32, 1);
+  sums.begin({.out = out.view, .first_row = comm.rank() * kRows / kWorld});
+  for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part) {
+    std::vector<ConstTensorView> blocks;
+    for (const Range& rows : lanes.cut.parts()[part].rows()) {
+      const Range& columns = lanes.cut.parts()[part].columns;
+      blocks.emplace_back(
+          parts.view.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end));
+    }
+    sums.made(static_cast<int>(part), blocks);
+  }
+  lanes.run(sums);
+}
+
+// Wherever a rank is when another has found it.
+void expect_refusal(Communicator& comm, void (*call)(Communicator& comm)) {
+  const Error error = expect_error(Code::mismatch, [&] { call(comm); });
+  EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank ")) << error.what();
+  EXPECT_TRUE(contains(error.what(), " disagree on the size of a chunk: ")) << error.what();
+  EXPECT_TRUE(contains(error.what(), "4800") && contains(error.what(), "3200")) << error.what();
+}
+
+TEST(Chunks, OfOtherSizesAreRefusedOnEveryRank) {
+  for (const auto& runner : {run_as_threads, run_in_processes}) {
+    runner(kWorld, [](Communicator& comm) { expect_refusal(comm, spread); }, {});
+    runner(kWorld, [](Communicator& comm) { expect_refusal(comm, sum); }, {});
+    runner(kWorld, [](Communicator& comm) { expect_refusal(comm, sum); },
+           {.link = parse_link("10gbit,20us")});
+  }
+}
+
+}  // namespace
+}  // namespace plait::overlap
