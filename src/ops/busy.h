@@ -7,18 +7,17 @@
 
 namespace plait::ops {
 
-inline void refuse_beside_another(const Communicator::State& state, Operator op) {
+inline void refuse_within_another(const Communicator::State& state, Operator op) {
   state.check_not_forked();  // the parent may have been in an operator
-  PLAIT_CHECK(
-      !state.is_in_operator(), name(op),
-      ": called by what looks after something beside another operator of this communicator");
+  PLAIT_CHECK(!state.is_in_operator(), name(op),
+              ": called from the poll hook of another operator of this communicator");
 }
 
 // An operator is under way while it lives.
 class Busy {
  public:
   Busy(Communicator::State& state, Operator op) : state_(state) {
-    refuse_beside_another(state, op);
+    refuse_within_another(state, op);
     state_.set_in_operator(true);
   }
   ~Busy() { state_.set_in_operator(false); }

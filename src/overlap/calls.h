@@ -29,7 +29,7 @@ void run_call(Communicator::State& state, const Tag& tag, Body&& body) {
     state.group().fail_and_raise(comm::failure_of(error));
   } catch (const std::exception& error) {
     fail(error.what());
-  } catch (...) {  // whatever a caller's `beside` throws
+  } catch (...) {  // what a caller's poll hook may throw
     fail("something was thrown that is no exception");
   }
 }
