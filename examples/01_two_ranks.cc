@@ -10,12 +10,10 @@ int main() try {
   plait::Communicator comm = plait::Communicator::connect();
   std::vector<float> x(tokens * inputs, 0.5F), y(tokens * outputs);
   std::vector<float> w(outputs * inputs, comm.rank() == 0 ? 1.0F : 2.0F);
-  const plait::PackedWeight weight(
-      {.view = {.data = w.data(), .rows = outputs, .cols = inputs, .row_stride = inputs},
-       .layout = plait::WeightLayout::out_in});
-  plait::matmul_all_reduce(
-      {.data = x.data(), .rows = tokens, .cols = inputs, .row_stride = inputs}, weight,
-      {.data = y.data(), .rows = tokens, .cols = outputs, .row_stride = outputs}, comm);
+  const plait::PackedWeight weight({.view = plait::TensorView::of(w.data(), outputs, inputs),
+                                    .layout = plait::WeightLayout::out_in});
+  plait::matmul_all_reduce(plait::TensorView::of(x.data(), tokens, inputs), weight,
+                           plait::TensorView::of(y.data(), tokens, outputs), comm);
   std::printf("rank %d of %d: y[2][3] = %g\n", comm.rank(), comm.world(), y[2 * outputs + 3]);
 } catch (const plait::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

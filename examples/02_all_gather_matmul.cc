@@ -49,9 +49,13 @@ int main() try {
   const plait::PackedWeight gate = make_weight(2 * comm.rank() + 1);
 
   // Prepared once, run for every batch: a call negotiates and allocates nothing.
-  const plait::OpDesc desc = {
-      .op = plait::Operator::all_gather_matmul, .m = kTokens, .gathered = true};
-  plait::Op gather_and_multiply = plait::prepare(desc, up, comm);
+  plait::Op gather_and_multiply = plait::prepare({.op = plait::Operator::all_gather_matmul,
+                                                  .m = kTokens,
+                                                  .n = kOutputs,
+                                                  .k = kInputs,
+                                                  .weight = plait::Weight(up).kind(),
+                                                  .gathered = true},
+                                                 comm);
 
   Matrix x(count, kInputs);
   Matrix all(kTokens, kInputs);
@@ -62,7 +66,7 @@ int main() try {
       for (std::int64_t i = 0; i < kInputs; ++i)
         x.row(token)[i] = plait::Bf16(static_cast<float>((i + batch) % (first + token + 2)));
     }
-    gather_and_multiply.run({.x = x.view(), .out = u.view(), .gathered = all.view()});
+    gather_and_multiply.run({.x = x.view(), .weight = up, .out = u.view(), .gathered = all.view()});
     plait::matmul(all.view(), gate, g.view(), comm);  // gathered already: nobody is waited for
     std::printf("batch %d: rank %d of %d brought tokens %d to %d, and made %g and %g of token %d\n",
                 batch, comm.rank(), comm.world(), static_cast<int>(first),

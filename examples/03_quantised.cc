@@ -42,7 +42,7 @@ std::vector<float> noise(std::int64_t count, std::uint32_t seed) {
 }
 
 plait::TensorView matrix(std::vector<float>& values, std::int64_t rows, std::int64_t cols) {
-  return {.data = values.data(), .rows = rows, .cols = cols, .row_stride = cols};
+  return plait::TensorView::of(values.data(), rows, cols);
 }
 
 // In percent of what is wanted, both as the root of a mean square.

@@ -63,9 +63,13 @@ bool see(plait::Communicator& comm) {
   bool same = true;
   std::vector<std::byte> serial;
   for (const char* plan : {"serial", "pipelined parts=4", "fused"}) {
-    const plait::OpDesc what = {.op = plait::Operator::matmul_all_reduce, .m = kRows};
-    plait::Op op = plait::prepare(what, weight, comm, {.plan = plait::parse_plan(plan)});
-    measure(plan, comm, [&] { op.run({.x = rows, .out = out}); });
+    const plait::OpDesc what = {.op = plait::Operator::matmul_all_reduce,
+                                .m = kRows,
+                                .n = kColumns,
+                                .k = kDepth,
+                                .weight = plait::Weight(weight).kind()};
+    plait::Op op = plait::prepare(what, comm, {.plan = plait::parse_plan(plan)});
+    measure(plan, comm, [&] { op.run({.x = rows, .weight = weight, .out = out}); });
     if (serial.empty()) serial.assign(y.data(), y.data() + y.bytes());
     same &= std::memcmp(serial.data(), y.data(), y.bytes()) == 0;
   }

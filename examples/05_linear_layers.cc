@@ -22,9 +22,7 @@ class Matrix {
  public:
   Matrix(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols), data_(rows * cols) {}
 
-  plait::TensorView view() {
-    return {.data = data_.data(), .rows = rows_, .cols = cols_, .row_stride = cols_};
-  }
+  plait::TensorView view() { return plait::TensorView::of(data_.data(), rows_, cols_); }
   float& at(std::int64_t row, std::int64_t col) { return data_[row * cols_ + col]; }
   std::vector<float>& data() { return data_; }
 
@@ -44,9 +42,9 @@ class Matrix {
   std::vector<float> data_;
 };
 
-plait::LinearWeight weight_of(Matrix& w) {
-  return {.weight = plait::WeightView{.view = w.view(), .layout = plait::WeightLayout::out_in}};
-}
+constexpr auto kLayout = plait::WeightLayout::out_in;
+
+plait::WeightView weight_of(Matrix& w) { return {.view = w.view(), .layout = kLayout}; }
 
 void descend(Matrix& w, Matrix& gradient) {
   for (std::size_t i = 0; i < w.data().size(); ++i) w.data()[i] -= kRate * gradient.data()[i];
@@ -69,17 +67,20 @@ int main(int argc, char** argv) try {
   w1.fill(0.4, static_cast<std::int64_t>(hidden.offset), 0);
   w2.fill(0.05, 0, static_cast<std::int64_t>(hidden.offset));
   x.fill(1, static_cast<std::int64_t>(tokens.offset), 0);
-  plait::ColumnParallelLinear up(weight_of(w1), comm, options);
-  plait::RowParallelLinear down(weight_of(w2), comm, options);
+  const plait::WeightKind f32 = {.dtype = plait::Dtype::f32};
+  plait::ColumnParallelLinear up(
+      {.inputs = kInputs, .outputs = own_hidden, .layout = kLayout, .weight = f32}, comm, options);
+  plait::RowParallelLinear down(
+      {.inputs = own_hidden, .outputs = kOutputs, .layout = kLayout, .weight = f32}, comm, options);
 
   // Inside the layers a rank has its features of all tokens, outside all features of its tokens.
   Matrix h(kTokens, own_hidden), grad_h(kTokens, own_hidden), grad_w1(own_hidden, kInputs);
   Matrix y(own_tokens, kOutputs), grad_y(own_tokens, kOutputs), grad_w2(kOutputs, own_hidden);
   plait::LinearState up_state, down_state;
   for (int step = 0; step < 12; ++step) {
-    up.forward({.x = x.view(), .out = h.view()}, &up_state);
+    up.forward({.x = x.view(), .weight = weight_of(w1), .out = h.view()}, &up_state);
     for (float& value : h.data()) value = std::max(value, 0.0F);
-    down.forward({.x = h.view(), .out = y.view()}, &down_state);
+    down.forward({.x = h.view(), .weight = weight_of(w2), .out = y.view()}, &down_state);
 
     float loss = 0;  // the mean of (y - target)²
     for (std::int64_t i = 0; i < own_tokens; ++i) {
@@ -90,12 +91,17 @@ int main(int argc, char** argv) try {
       }
     }
 
-    down.backward(
-        {.grad_out = grad_y.view(), .grad_x = grad_h.view(), .grad_weight = grad_w2.view()},
-        down_state);
+    down.backward({.x = h.view(),
+                   .weight = weight_of(w2),
+                   .grad_out = grad_y.view(),
+                   .grad_x = grad_h.view(),
+                   .grad_weight = grad_w2.view()},
+                  &down_state);
     for (std::size_t i = 0; i < h.data().size(); ++i)
       grad_h.data()[i] *= h.data()[i] > 0 ? 1.0F : 0.0F;
-    up.backward({.grad_out = grad_h.view(), .grad_weight = grad_w1.view()}, up_state);  // no grad_x
+    // No grad_x, and so no weight.
+    up.backward({.x = x.view(), .grad_out = grad_h.view(), .grad_weight = grad_w1.view()},
+                &up_state);
     descend(w1, grad_w1);
     descend(w2, grad_w2);
 

@@ -15,22 +15,23 @@ int main(int argc, char** argv) try {
   const auto plans = plait::automatic_plans(comm, options);
 
   std::vector<float> x(tokens * inputs, 0.5F), y(tokens * outputs), w(outputs * inputs, 2.0F);
-  const plait::PackedWeight weight(
-      {.view = {.data = w.data(), .rows = outputs, .cols = inputs, .row_stride = inputs},
-       .layout = plait::WeightLayout::out_in});
+  const plait::PackedWeight weight({.view = plait::TensorView::of(w.data(), outputs, inputs),
+                                    .layout = plait::WeightLayout::out_in});
   for (int call = 0; call < calls; ++call) {
-    plait::matmul_all_reduce(
-        {.data = x.data(), .rows = tokens, .cols = inputs, .row_stride = inputs}, weight,
-        {.data = y.data(), .rows = tokens, .cols = outputs, .row_stride = outputs}, comm,
-        {.options = {.plans = plans.get()}});
+    plait::matmul_all_reduce(plait::TensorView::of(x.data(), tokens, inputs), weight,
+                             plait::TensorView::of(y.data(), tokens, outputs), comm,
+                             {.plans = plans.get()});
   }
 
   // What an operator that is prepared would follow now.
   const plait::Op op = plait::prepare({.op = plait::Operator::matmul_all_reduce,
                                        .m = tokens,
+                                       .n = outputs,
+                                       .k = inputs,
                                        .x = plait::Dtype::f32,
+                                       .weight = plait::Weight(weight).kind(),
                                        .out = plait::Dtype::f32},
-                                      weight, comm, {.plans = plans.get()});
+                                      comm, {.plans = plans.get()});
   std::printf("rank %d of %d: after %d calls the plan is \"%s\"; y[2][3] = %g\n", comm.rank(),
               comm.world(), calls, plait::name(op.plan()).c_str(), y[2 * outputs + 3]);
 } catch (const plait::Error& error) {

@@ -64,7 +64,7 @@ class Plait {
   std::function<void()> packed_product(const Case& one, const std::string& weight,
                                        int threads = 0) {
     GemmCall call = call_of(one);
-    call.weight = std::cref(packed(one, weight));
+    call.weight = packed(one, weight);
     return running(desc_of(one, weight), {call}, threads);
   }
 
@@ -80,7 +80,7 @@ class Plait {
     for (std::int64_t begin = 0; begin < n; begin += kWindow) {
       const std::int64_t end = std::min(begin + kWindow, n);
       GemmCall call = call_of(one);
-      call.weight = std::cref(packed(one, weight));
+      call.weight = packed(one, weight);
       call.window.columns = {begin, end};
       call.out.data = static_cast<std::byte*>(call.out.data) +
                       one.rows * begin * static_cast<std::int64_t>(size_of(one.dtype));
@@ -101,7 +101,7 @@ class Plait {
   std::function<void()> hooked(const Case& one) {
     const std::string weight(name(one.dtype));
     GemmCall call = call_of(one);
-    call.weight = std::cref(packed(one, weight));
+    call.weight = packed(one, weight);
     call.on_tile = [out = call.out](const Tile& tile) { read(out, tile); };
     return running(desc_of(one, weight), {call});
   }

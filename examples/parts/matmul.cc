@@ -25,11 +25,7 @@ std::vector<float> noise(std::int64_t count, double seed) {
 
 template <class T>
 auto matrix(std::vector<T>& values, std::int64_t rows, std::int64_t cols) {
-  return plait::TensorView{.data = values.data(),
-                           .dtype = plait::Dtype::f32,
-                           .rows = rows,
-                           .cols = cols,
-                           .row_stride = cols};
+  return plait::TensorView::of(values.data(), rows, cols);
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ namespace plait {
 
 enum class Dtype : std::uint8_t { f32, bf16, f16, s8 };
 
+// What a view has until it is told: no element has it.
+inline constexpr Dtype kNoDtype = static_cast<Dtype>(0xff);
+
 PLAIT_EXPORT std::string_view name(Dtype dtype);
 
 // The inverse of name(); nullopt for any other text.

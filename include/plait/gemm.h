@@ -28,14 +28,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "plait/export.h"
 #include "plait/kept_panels.h"
 #include "plait/packed_input.h"
 #include "plait/packed_weight.h"
-#include "plait/quantized.h"
+#include "plait/quant_scheme.h"
 #include "plait/tensor_view.h"
 #include "plait/weight.h"
 
@@ -90,7 +89,7 @@ struct Tile {
 
 struct GemmCall {
   Input x;
-  std::variant<WeightView, std::reference_wrapper<const PackedWeight>> weight;
+  Weight weight;
   TensorView out = {};  // [rows, columns] of the window
   Window window = {};
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding

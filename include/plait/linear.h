@@ -1,10 +1,14 @@
 // The two linear layers of tensor parallelism, forward and backward, each with its communication
 // hidden behind a product.
 //
-//   plait::ColumnParallelLinear up({.weight = plait::WeightView{w, WeightLayout::out_in}}, comm);
-//   plait::LinearState state;                       // of one micro-batch; the caller's
-//   up.forward({.x = x, .out = y}, &state);
-//   up.backward({.grad_out = dy, .grad_x = dx, .grad_weight = dw}, state);
+//   plait::ColumnParallelLinear up(
+//       {.inputs = 4096, .outputs = 8192, .layout = WeightLayout::out_in}, comm);
+//   up.forward({.x = x, .weight = w, .out = y});
+//   up.backward({.x = x, .weight = w, .grad_out = dy, .grad_x = dx, .grad_weight = dw});
+//
+// A layer keeps sizes and settings, and nothing of what its calls are given: the weight may lie
+// elsewhere in the next call, and the x of a backward may be another tensor than forward saw, with
+// the same elements.
 //
 // The outputs of a column layer are shared out over the ranks, the inputs of a row layer: each rank
 // has its share of the weight. With sequence parallelism the other side of the layer is cut in
@@ -43,13 +47,17 @@
 
 namespace plait {
 
-// This rank's share of the weight, borrowed for as long as the layer lives; its values may change
-// from call to call. A view serves both directions. A packed weight, which may be quantised, serves
-// one: where grad_x is asked for, `backward` is the same weight with inputs and outputs exchanged.
-// It has no gradient of its own.
-struct LinearWeight {
-  OpWeight weight;
-  std::optional<OpWeight> backward = {};
+// What a layer is made for. Each call brings weights of these sizes and kinds.
+struct LinearDesc {
+  std::int64_t inputs;   // of this rank's share of the weight
+  std::int64_t outputs;  // the same
+  WeightLayout layout;   // in which grad_weight lies
+
+  WeightKind weight = {};  // plait::Weight(w).kind()
+
+  // A plain weight serves both directions. A packed one, which may be quantised, serves one: grad_x
+  // then takes a packed weight of this kind, whose inputs and outputs are exchanged.
+  std::optional<WeightKind> turned = {};
 };
 
 struct LinearOptions {
@@ -66,15 +74,16 @@ struct LinearOptions {
   // where it is kept, lies in rows of whole cache lines. No bit depends on it.
   bool aligned_packing = true;
 
-  OpOptions operators = {};  // wire, plan or plans, threads, backend
+  OpOptions operators = {};  // wire, plan or plans, threads, backend: nothing of one call
 };
 
 // As the settings say (see settings.h), which say nothing of sequence parallelism. `plans` is asked
 // as long as there are layers: SettingsPlans of the same settings, or a source that goes before it.
 PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSource& plans);
 
-// What a backward of the same layer needs of its forward. Any number may be in flight. It borrows
-// x, which must stay as it is until then; used again, it keeps its memory.
+// What a backward may take over from its forward: the gathered x, where recompute_all_gather is
+// off, and the number of rows, which is compared. Any number may be in flight; used again, a state
+// keeps its memory. A backward without one gathers what it needs.
 class LinearState {
  public:
   // 0, or where the gathered x is kept as much as the largest so far, with the gaps in it.
@@ -83,7 +92,6 @@ class LinearState {
  private:
   friend class Linear;
 
-  ConstTensorView x_;
   Buffer gathered_;
   ConstTensorView all_;
   std::int64_t rows_ = -1;  // of all ranks; -1: there was no forward
@@ -92,22 +100,30 @@ class LinearState {
 
 struct LinearForward {
   ConstTensorView x;
+  Weight weight;
   TensorView out;
 
-  // [1, outputs]: this rank's of a column layer, all of a row layer. None: whoever is told to skip
-  // the bias adds it later.
+  // [1, outputs]: this rank's of a column layer, all of a row layer. None: a caller that skips the
+  // bias adds it later.
   ConstTensorView bias = {};
 };
 
-// What is left empty is not asked for. A rank that has no rows, or no columns, asks with the other
-// size alone. A backward may come in parts, grad_x first and grad_weight later: each part that
-// needs what other ranks have gathers it anew.
+// A gradient that is left empty is not asked for. A rank that has no rows, or no columns, asks with
+// the other size alone. A backward may come in parts, grad_x first and grad_weight later: each part
+// that needs what other ranks have gathers it anew.
 struct LinearBackward {
+  ConstTensorView x = {};             // for grad_weight, unless the state has kept all of it
+  std::optional<Weight> weight = {};  // for grad_x: plain, as forward has it
+  std::optional<Weight> turned = {};  // for grad_x in place of `weight`, as LinearDesc says
   ConstTensorView grad_out;
   TensorView grad_x = {};       // none: the input needs no gradient
-  TensorView grad_weight = {};  // lies as the weight does; none: the weight is frozen
+  TensorView grad_weight = {};  // in the layer's layout; none: the weight is frozen
   TensorView grad_bias = {};    // [1, outputs]
   bool accumulate = false;      // adds to what grad_weight and grad_bias hold
+
+  // Of all ranks together. A row layer with sequence parallelism must be told where the call has
+  // neither x, nor grad_x, nor a state; elsewhere it is compared with what they say.
+  std::int64_t rows = -1;
 };
 
 class Linear;
@@ -115,15 +131,15 @@ class Linear;
 class PLAIT_EXPORT ColumnParallelLinear {
  public:
   // Collective: ranks tell one another their shares. The communicator must outlive the layer.
-  ColumnParallelLinear(const LinearWeight& weight, Communicator& comm,
+  ColumnParallelLinear(const LinearDesc& desc, Communicator& comm,
                        const LinearOptions& options = {});
   ColumnParallelLinear(ColumnParallelLinear&&) noexcept;
   ColumnParallelLinear& operator=(ColumnParallelLinear&&) noexcept;
   ~ColumnParallelLinear();
 
-  // Collective, one layer of a communicator at a time. Without a state no backward will follow.
+  // Collective, one layer of a communicator at a time. With or without a state on all ranks alike.
   void forward(const LinearForward& call, LinearState* state = nullptr);
-  void backward(const LinearBackward& call, const LinearState& state);
+  void backward(const LinearBackward& call, const LinearState* state = nullptr);
 
  private:
   std::unique_ptr<Linear> linear_;
@@ -131,14 +147,13 @@ class PLAIT_EXPORT ColumnParallelLinear {
 
 class PLAIT_EXPORT RowParallelLinear {
  public:
-  RowParallelLinear(const LinearWeight& weight, Communicator& comm,
-                    const LinearOptions& options = {});
+  RowParallelLinear(const LinearDesc& desc, Communicator& comm, const LinearOptions& options = {});
   RowParallelLinear(RowParallelLinear&&) noexcept;
   RowParallelLinear& operator=(RowParallelLinear&&) noexcept;
   ~RowParallelLinear();
 
   void forward(const LinearForward& call, LinearState* state = nullptr);
-  void backward(const LinearBackward& call, const LinearState& state);
+  void backward(const LinearBackward& call, const LinearState* state = nullptr);
 
  private:
   std::unique_ptr<Linear> linear_;

@@ -30,21 +30,27 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 
 #include "plait/communicator.h"
 #include "plait/export.h"
 #include "plait/operator.h"
 #include "plait/packed_weight.h"
 #include "plait/plan.h"
+#include "plait/stream.h"
 #include "plait/tensor_view.h"
 #include "plait/weight.h"
 
 namespace plait {
 
-using OpWeight = std::variant<WeightView, std::reference_wrapper<const PackedWeight>>;
+// What a call looks after while it multiplies and waits: another communicator's collective, or
+// whether the user wants it to end. Called now and then by the thread that made the call; what it
+// throws fails the call. It calls no operator of the same communicator. It runs with default floats
+// (to nearest, with denormals), whatever the caller has set, and what it sets is undone.
+using PollHook = std::function<void()>;
 
 struct OpOptions {
+  // How the operator works. The same on all ranks, but for threads and backend.
+
   // f32, bf16 or f16: in what partial products travel. Narrower is less to send, and rounds each
   // once more. Sums that come first travel as X is.
   Dtype wire = Dtype::f32;
@@ -56,72 +62,72 @@ struct OpOptions {
 
   int threads = 0;           // 0: as many as OpenMP would use
   std::string backend = {};  // of the product; empty: the best
-};
 
-// What else is to be looked after while a call multiplies and waits: the progress of a collective
-// of another communicator, for one. Called now and then by the thread that made the call; what it
-// throws fails the call. It calls no operator of the same communicator. It runs with default floats
-// (to nearest, with denormals), whatever the caller has set, and what it sets is undone.
-using Beside = std::function<void()>;
+  // What one call adds to its operands. prepare() refuses these: Op::run() takes them.
 
-// What one call adds to its operands.
-struct OpExtras {
   // [1, n], of all ranks or of none, the same where they have the same n. Where each has a share of
   // it, in all_gather_matmul, it is the rank's own.
   ConstTensorView bias = {};
   TensorView gathered = {};  // all_gather_matmul: takes X [m, k]
-  OpOptions options = {};
-  Beside beside = {};
+  Stream stream = {};        // where operands are a device's memory
+  PollHook poll = {};
 };
 
 // Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
 // 64 kinds, and at most 1 GiB (but always the last one). What was not used for longest goes first.
 // Mailboxes stay, two at most for each power of two of a slot's bytes, of sums that come back and
 // of all else: Communicator::mailbox_bytes().
-PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const OpWeight& weight,
+PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
-                                    const OpExtras& extras = {});
-PLAIT_EXPORT void matmul_reduce_scatter(const ConstTensorView& x, const OpWeight& weight,
+                                    const OpOptions& options = {});
+PLAIT_EXPORT void matmul_reduce_scatter(const ConstTensorView& x, const Weight& weight,
                                         const TensorView& out, Communicator& comm,
-                                        const OpExtras& extras = {});
-PLAIT_EXPORT void matmul_all_gather(const ConstTensorView& x, const OpWeight& weight,
+                                        const OpOptions& options = {});
+PLAIT_EXPORT void matmul_all_gather(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
-                                    const OpExtras& extras = {});
-PLAIT_EXPORT void all_gather_matmul(const ConstTensorView& x, const OpWeight& weight,
+                                    const OpOptions& options = {});
+PLAIT_EXPORT void all_gather_matmul(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
-                                    const OpExtras& extras = {});
-PLAIT_EXPORT void reduce_scatter_matmul(const ConstTensorView& x, const OpWeight& weight,
+                                    const OpOptions& options = {});
+PLAIT_EXPORT void reduce_scatter_matmul(const ConstTensorView& x, const Weight& weight,
                                         const TensorView& out, Communicator& comm,
-                                        const OpExtras& extras = {});
-PLAIT_EXPORT void all_reduce_matmul(const ConstTensorView& x, const OpWeight& weight,
+                                        const OpOptions& options = {});
+PLAIT_EXPORT void all_reduce_matmul(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
-                                    const OpExtras& extras = {});
+                                    const OpOptions& options = {});
 
 // The same product without communication: what the others are compared with.
-PLAIT_EXPORT void matmul(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                         Communicator& comm, const OpExtras& extras = {});
+PLAIT_EXPORT void matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                         Communicator& comm, const OpOptions& options = {});
 
 // What is known of an operator before its operands are.
 struct OpDesc {
   Operator op;
   std::int64_t m;  // rows of all ranks together
+  std::int64_t n;  // of this rank's weight
+  std::int64_t k;
   Dtype x = Dtype::bf16;
+  WeightKind weight = {};  // plait::Weight(w).kind()
   Dtype out = Dtype::bf16;
   bool gathered = false;  // all_gather_matmul: X is asked for too
 
   bool operator==(const OpDesc&) const = default;
 };
 
+// One run. What is optional is as in OpOptions.
 struct OpCall {
   ConstTensorView x;
+  Weight weight;
   TensorView out;
   ConstTensorView bias = {};
   TensorView gathered = {};
-  const Beside* beside = nullptr;
+  Stream stream = {};
+  PollHook poll = {};
 };
 
 // An operator ready to run many times: with its memory, its mailbox and its plan, so that a call
-// negotiates nothing. Must not outlive its communicator, nor the weight that it was prepared with.
+// negotiates nothing. Must not outlive its communicator. Each run brings its weight, which may be
+// another one of the sizes and kind in the description.
 class PLAIT_EXPORT Op {
  public:
   class State;
@@ -146,8 +152,7 @@ class PLAIT_EXPORT Op {
   std::unique_ptr<State> state_;
 };
 
-// Collective. The weight is borrowed; its values may change from call to call.
-PLAIT_EXPORT Op prepare(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-                        const OpOptions& options = {});
+// Collective.
+PLAIT_EXPORT Op prepare(const OpDesc& desc, Communicator& comm, const OpOptions& options = {});
 
 }  // namespace plait

@@ -1,7 +1,7 @@
 // How an operator's product and its communication interleave. It changes the time, never a bit.
 //
 //   plait::Plan plan = plait::parse_plan("pipelined parts=8 axis=columns");
-//   plait::matmul_all_reduce(x, w, y, comm, {.options = {.plan = plan}});
+//   plait::matmul_all_reduce(x, w, y, comm, {.plan = plan});
 //
 // serial     the whole product, then the whole collective (or the other way round)
 // pipelined  the product in parts: a part's collective runs beside the next part's product

@@ -2,8 +2,7 @@
 //
 //   const plait::Settings settings = plait::load_settings();
 //   const plait::SettingsPlans plans(settings);
-//   plait::matmul_all_reduce(x, w, y, comm,
-//                            {.options = {.wire = settings.wire, .plans = &plans}});
+//   plait::matmul_all_reduce(x, w, y, comm, {.wire = settings.wire, .plans = &plans});
 //
 // The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on go before what it
 // says. Names that MindSpeed CoC knows are understood too. What is misspelt in the file, can't be

@@ -1,11 +1,11 @@
 // Matrices that belong to somebody else.
 //
-//   plait::TensorView x{.data = x_data, .dtype = Dtype::bf16, .rows = 512, .cols = 4096,
-//                       .row_stride = 4096};
-//   plait::TensorView block = x.row_range(64, 128).column_range(0, 1024);   // no copy
+//   const auto x = plait::ConstTensorView::of(numbers, 512, 4096);   // float* → f32
+//   plait::TensorView y{.data = memory, .dtype = Dtype::bf16, .rows = 512, .cols = 4096};
+//   plait::TensorView block = y.row_range(64, 128).column_range(0, 1024);   // no copy
 //
 // A view is a few words: pass it by value, and keep it no longer than the call it was made for.
-// Rows are row_stride elements apart. The memory is the device's: before reading it, code that runs
+// Rows are row_stride elements apart, without gaps where none is given. The memory is the device's: before reading it, code that runs
 // on the CPU asks whether device is kCpu.
 #pragma once
 
@@ -42,15 +42,23 @@ PLAIT_EXPORT std::string name(Device device);
 // The inverse of name(); "cuda" alone is the first GPU; nullopt for any other text.
 PLAIT_EXPORT std::optional<Device> parse_device(std::string_view text);
 
-// Data is void* or const void*. Sizes are in elements.
+// Data is void* or const void*. Sizes are in elements. A view with elements must say their dtype:
+// whatever takes it refuses kNoDtype.
 template <class Data>
 struct BasicTensorView {
   Data data = nullptr;
-  Dtype dtype = Dtype::f32;
+  Dtype dtype = kNoDtype;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::int64_t row_stride = 0;
+  std::int64_t row_stride = cols;
   Device device = kCpu;
+
+  // Rows without gaps. The pointer says the dtype.
+  template <class T>
+    requires Element<std::remove_const_t<T>> && std::convertible_to<T*, Data>
+  static constexpr BasicTensorView of(T* data, std::int64_t rows, std::int64_t cols) {
+    return {.data = data, .dtype = kDtypeOf<std::remove_const_t<T>>, .rows = rows, .cols = cols};
+  }
 
   // Of the elements alone, without what lies between the rows.
   std::size_t bytes() const { return static_cast<std::size_t>(rows) * row_bytes(); }

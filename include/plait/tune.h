@@ -3,7 +3,7 @@
 //
 //   plait::Communicator comm = plait::Communicator::connect();
 //   const auto plans = plait::automatic_plans(comm);
-//   plait::matmul_all_reduce(x, w, y, comm, {.options = {.plans = plans.get()}});
+//   plait::matmul_all_reduce(x, w, y, comm, {.plans = plans.get()});
 //
 // Where each rank has a share of n or k, a blocking call that asks a source waits for a small
 // all-gather of the shares first, every time; what is prepared (prepare(), a linear layer) has them

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <variant>
 
 #include "base/check.h"
 #include "gemm/places.h"
@@ -69,38 +68,33 @@ void check_bias(const GemmDesc& desc, const ConstTensorView& bias) {
               bias.cols, " but the product has ", desc.n, " columns");
 }
 
-std::string kind_of(const PackedWeight& weight) {
-  const std::optional<QuantScheme>& scheme = weight.scheme();
-  return scheme ? name(*scheme) : std::string(name(weight.dtype()));
-}
-
 void check_weight(const GemmDesc& desc, const GemmCall& call) {
-  if (const auto* plain = std::get_if<WeightView>(&call.weight)) {
-    tensor::validate_on_cpu(plain->view, "matmul: weight");
-    quant::check_layout(plain->layout, "matmul: the weight");
-    PLAIT_CHECK(plain->view.dtype != Dtype::s8, "matmul: weight is an s8 view of ",
-                plain->view.rows, " x ", plain->view.cols,
-                ", which needs scales: QuantizedWeight::from_parts() takes both");
-    PLAIT_CHECK(!desc.quant, "matmul: weight is ", name(plain->view.dtype),
-                " but the product was made for ", name(*desc.quant),
-                "; a quantised weight comes as a PackedWeight");
-    check_dtype(plain->view.dtype, desc.weight, "weight");
-    PLAIT_CHECK(plain->n() == desc.n && plain->k() == desc.k, "matmul: weight is ",
-                plain->view.rows, " x ", plain->view.cols, " (", name(plain->layout),
-                ") but the product was made for n=", desc.n, " k=", desc.k);
-    check_apart(call, plain->view, "weight");
+  const Weight& weight = call.weight;
+  if (weight.is_packed()) {
+    PLAIT_CHECK(weight.packed().bytes() > 0 || weight.n() == 0 || weight.k() == 0,
+                "matmul: weight has been moved to another PackedWeight");
+    PLAIT_CHECK(weight.scheme() == desc.quant, "matmul: weight is ", name(weight.kind()),
+                " but the product was made for ",
+                desc.quant ? name(*desc.quant) : std::string(name(desc.weight)));
+    if (!desc.quant) check_dtype(weight.dtype(), desc.weight, "weight");
+    PLAIT_CHECK(weight.n() == desc.n && weight.k() == desc.k, "matmul: weight has n=", weight.n(),
+                " k=", weight.k(), " but the product was made for n=", desc.n, " k=", desc.k);
     return;
   }
-  const PackedWeight& packed =
-      std::get<std::reference_wrapper<const PackedWeight>>(call.weight).get();
-  PLAIT_CHECK(packed.bytes() > 0 || packed.n() == 0 || packed.k() == 0,
-              "matmul: weight has been moved to another PackedWeight");
-  PLAIT_CHECK(packed.scheme() == desc.quant, "matmul: weight is ", kind_of(packed),
-              " but the product was made for ",
-              desc.quant ? name(*desc.quant) : std::string(name(desc.weight)));
-  if (!desc.quant) check_dtype(packed.dtype(), desc.weight, "weight");
-  PLAIT_CHECK(packed.n() == desc.n && packed.k() == desc.k, "matmul: weight has n=", packed.n(),
-              " k=", packed.k(), " but the product was made for n=", desc.n, " k=", desc.k);
+  const WeightView& plain = weight.view();
+  tensor::validate_on_cpu(plain.view, "matmul: weight");
+  quant::check_layout(plain.layout, "matmul: the weight");
+  PLAIT_CHECK(plain.view.dtype != Dtype::s8, "matmul: weight is an s8 view of ", plain.view.rows,
+              " x ", plain.view.cols,
+              ", which needs scales: QuantizedWeight::from_parts() takes both");
+  PLAIT_CHECK(!desc.quant, "matmul: weight is ", name(plain.view.dtype),
+              " but the product was made for ", name(*desc.quant),
+              "; a quantised weight comes as a PackedWeight");
+  check_dtype(plain.view.dtype, desc.weight, "weight");
+  PLAIT_CHECK(plain.n() == desc.n && plain.k() == desc.k, "matmul: weight is ", plain.view.rows,
+              " x ", plain.view.cols, " (", name(plain.layout),
+              ") but the product was made for n=", desc.n, " k=", desc.k);
+  check_apart(call, plain.view, "weight");
 }
 
 }  // namespace

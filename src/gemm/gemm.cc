@@ -34,7 +34,7 @@ class Gemm::State {
     const gemm::Depth depth = gemm::depth_of(desc_);
     if (call.packed_x != nullptr) call.packed_x->state().check(call.x, depth, kernel_.get());
     KeptPanels::State* const kept = kept_for(call);
-    if (kept != nullptr) kept->check(std::get<WeightView>(call.weight), depth.padded());
+    if (kept != nullptr) kept->check(call.weight.view(), depth.padded());
     const gemm::Task task = {.call = call,
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
                              .columns = gemm::resolved(call.window.columns, desc_.n),
@@ -76,7 +76,7 @@ class Gemm::State {
 
   // Those who read a weight in place pack nothing, and a packed one is packed.
   KeptPanels::State* kept_for(const GemmCall& call) const {
-    const bool packs = kernel_ != nullptr && std::holds_alternative<WeightView>(call.weight);
+    const bool packs = kernel_ != nullptr && !call.weight.is_packed();
     return packs && call.kept_panels != nullptr ? &call.kept_panels->state() : nullptr;
   }
 

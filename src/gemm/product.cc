@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <variant>
 
 #include "base/parallel.h"
 #include "gemm/quant_panels.h"
@@ -22,20 +21,9 @@ constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 constexpr std::int64_t kFewPanels = 8;
 constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 
-const WeightView* plain_weight(const GemmCall& call) {
-  return std::get_if<WeightView>(&call.weight);
-}
-
-const PackedWeight* packed_weight(const GemmCall& call) {
-  const auto* packed = std::get_if<std::reference_wrapper<const PackedWeight>>(&call.weight);
-  return packed == nullptr ? nullptr : &packed->get();
-}
-
-Storage storage_of_weight(const GemmCall& call) {
-  if (const WeightView* plain = plain_weight(call)) return storage_of(plain->view.dtype);
-  const PackedWeight& packed = *packed_weight(call);
-  const std::optional<QuantScheme>& scheme = packed.scheme();
-  return scheme ? storage_of(*scheme) : storage_of(packed.dtype());
+Storage storage_of_weight(const Weight& weight) {
+  const auto scheme = weight.scheme();
+  return scheme ? storage_of(*scheme) : storage_of(weight.dtype());
 }
 
 FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
@@ -58,14 +46,14 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
       workspace_(workspace),
       blocking_(kernel.blocking()),
       panels_{task.columns.begin / kPanelColumns, ceil_div(task.columns.end, kPanelColumns)},
-      packed_(packed_weight(task.call)),
-      storage_(storage_of_weight(task.call)),
+      packed_(task.call.weight.is_packed() ? &task.call.weight.packed() : nullptr),
+      storage_(storage_of_weight(task.call.weight)),
       few_(few_rows_of(kernel, storage_)),
       results_(task, kernel, packed_) {
   const std::int64_t k = task.depth.padded();
   if (packed_ != nullptr) return;
   if (task.kept != nullptr) {
-    task.kept->prepare(*plain_weight(task.call), k);
+    task.kept->prepare(task.call.weight.view(), k);
     panels_of_view_ = {.data = task.kept->data(), .first = 0};
     has_panels_ = has_all_panels();
   } else if (size(task.rows) > kSuperblockRows) {
@@ -224,7 +212,7 @@ void Product::pack_missing(Range panels) const {
 void Product::pack_view(Range panels, Range k, std::byte* to) const {
   const std::int64_t length = std::min(k.end, task_.depth.k) - k.begin;
   for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-    pack_panel(*plain_weight(task_.call), {.panel = panel, .begin = k.begin, .length = length}, to);
+    pack_panel(task_.call.weight.view(), {.panel = panel, .begin = k.begin, .length = length}, to);
     to += panel_bytes(storage_, size(k));
   }
 }

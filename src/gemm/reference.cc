@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <variant>
 
 #include "base/default_floats.h"
 #include "gemm/places.h"
@@ -42,23 +41,15 @@ float read(const PackedWeight& weight, const Depth& depth, std::int64_t column, 
   return value;
 }
 
-struct ReadWeight {
-  const Depth& depth;
-  std::int64_t column;
-  std::int64_t k;
-
-  float operator()(const WeightView& weight) const {
-    return weight.layout == WeightLayout::out_in ? read(weight.view, column, k)
-                                                 : read(weight.view, k, column);
-  }
-  float operator()(const PackedWeight& weight) const { return read(weight, depth, column, k); }
-};
+float read(const WeightView& weight, std::int64_t column, std::int64_t k) {
+  return weight.layout == WeightLayout::out_in ? read(weight.view, column, k)
+                                               : read(weight.view, k, column);
+}
 
 // The scale of a column in a group, and of those after it; nullptr: the weight is not quantised.
 const float* scales_of(const GemmCall& call, std::int64_t group, std::int64_t column) {
-  const auto* packed = std::get_if<std::reference_wrapper<const PackedWeight>>(&call.weight);
-  if (packed == nullptr || !packed->get().scheme()) return nullptr;
-  return packed->get().scales(group, column / kPanelColumns) + column % kPanelColumns;
+  if (!call.weight.scheme()) return nullptr;
+  return call.weight.packed().scales(group, column / kPanelColumns) + column % kPanelColumns;
 }
 
 // Of one group, without its scale.
@@ -68,7 +59,8 @@ float part(const Task& task, std::int64_t row, std::int64_t column, std::int64_t
   float total = 0;
   for (std::int64_t k = begin; k < begin + task.depth.length(group); ++k) {
     const float x = call.x.transposed ? read(call.x.view, k, row) : read(call.x.view, row, k);
-    total += x * std::visit(ReadWeight{task.depth, column, k}, call.weight);
+    total += x * (call.weight.is_packed() ? read(call.weight.packed(), task.depth, column, k)
+                                          : read(call.weight.view(), column, k));
   }
   return total;
 }

@@ -13,9 +13,9 @@ Linear& usable(const std::unique_ptr<Linear>& linear, const char* who) {
 
 }  // namespace
 
-ColumnParallelLinear::ColumnParallelLinear(const LinearWeight& weight, Communicator& comm,
+ColumnParallelLinear::ColumnParallelLinear(const LinearDesc& desc, Communicator& comm,
                                            const LinearOptions& options)
-    : linear_(make_column(weight, comm, options)) {}
+    : linear_(make_column(desc, comm, options)) {}
 ColumnParallelLinear::ColumnParallelLinear(ColumnParallelLinear&&) noexcept = default;
 ColumnParallelLinear& ColumnParallelLinear::operator=(ColumnParallelLinear&&) noexcept = default;
 ColumnParallelLinear::~ColumnParallelLinear() = default;
@@ -23,13 +23,13 @@ ColumnParallelLinear::~ColumnParallelLinear() = default;
 void ColumnParallelLinear::forward(const LinearForward& call, LinearState* state) {
   usable(linear_, "ColumnParallelLinear").forward(call, state);
 }
-void ColumnParallelLinear::backward(const LinearBackward& call, const LinearState& state) {
+void ColumnParallelLinear::backward(const LinearBackward& call, const LinearState* state) {
   usable(linear_, "ColumnParallelLinear").backward(call, state);
 }
 
-RowParallelLinear::RowParallelLinear(const LinearWeight& weight, Communicator& comm,
+RowParallelLinear::RowParallelLinear(const LinearDesc& desc, Communicator& comm,
                                      const LinearOptions& options)
-    : linear_(make_row(weight, comm, options)) {}
+    : linear_(make_row(desc, comm, options)) {}
 RowParallelLinear::RowParallelLinear(RowParallelLinear&&) noexcept = default;
 RowParallelLinear& RowParallelLinear::operator=(RowParallelLinear&&) noexcept = default;
 RowParallelLinear::~RowParallelLinear() = default;
@@ -37,7 +37,7 @@ RowParallelLinear::~RowParallelLinear() = default;
 void RowParallelLinear::forward(const LinearForward& call, LinearState* state) {
   usable(linear_, "RowParallelLinear").forward(call, state);
 }
-void RowParallelLinear::backward(const LinearBackward& call, const LinearState& state) {
+void RowParallelLinear::backward(const LinearBackward& call, const LinearState* state) {
   usable(linear_, "RowParallelLinear").backward(call, state);
 }
 

@@ -1,10 +1,9 @@
 #include "nn/checks.h"
 
+#include <optional>
 #include <string>
-#include <variant>
 
 #include "base/check.h"
-#include "ops/checks.h"
 #include "tensor/apart.h"
 #include "tensor/validate.h"
 
@@ -37,46 +36,44 @@ void check_apart(std::string_view who, const Named& one, const Named& other) {
               other.name);
 }
 
-// Of a packed one nothing can be written over.
-ConstTensorView view_of(const OpWeight* weight) {
-  const auto* plain = std::get_if<WeightView>(weight);
-  return plain == nullptr ? ConstTensorView{} : plain->view;
+// Nothing can be written over a packed one.
+ConstTensorView view_of(const std::optional<Weight>& weight) {
+  return !weight || weight->is_packed() ? ConstTensorView{} : weight->view().view;
 }
 
 }  // namespace
 
-void check_weight(std::string_view who, const LinearWeight& weight, const Sizes& sizes) {
-  if (!weight.backward) return;
-  const std::int64_t n = ops::n_of(*weight.backward);
-  const std::int64_t k = ops::k_of(*weight.backward);
-  PLAIT_CHECK(n == sizes.inputs && k == sizes.outputs, who, ": the weight for backward takes ", k,
-              " inputs to ", n, " outputs, but the layer takes ", sizes.inputs, " to ",
-              sizes.outputs, ", which backward goes the other way");
+void check_weight(std::string_view who, const Weight& weight, const WantedWeight& wanted) {
+  const bool fits =
+      weight.n() == wanted.n && weight.k() == wanted.k && weight.kind() == wanted.kind;
+  PLAIT_CHECK(fits, who, ": ", wanted.what, " takes ", weight.k(), " inputs to ", weight.n(),
+              " outputs and is ", name(weight.kind()),
+              ", but the layer was made for one that takes ", wanted.k, " to ", wanted.n,
+              " and is ", name(wanted.kind));
 }
 
 void check_backward(std::string_view who, const LinearBackward& call, const Wanted& wanted) {
   const auto [outputs, inputs] = wanted.sizes;
-  PLAIT_CHECK(wanted.x.rows == wanted.x_rows && wanted.x.cols == inputs, who,
-              ": backward was given the state of another layer, whose x is ", wanted.x.rows, " x ",
-              wanted.x.cols, ", not ", wanted.x_rows, " x ", inputs);
+  const Named x = {"x", call.x};
   const Named grad_out = {"grad_out", call.grad_out};
   const Named grad_x = {"grad_x", call.grad_x};
   const Named grad_weight = {"grad_weight", call.grad_weight};
   const Named grad_bias = {"grad_bias", call.grad_bias};
   check_matrix(who, grad_out, wanted.grad_out_rows, outputs);
-  if (is_asked(call.grad_x)) check_matrix(who, grad_x, wanted.x.rows, inputs);
+  const bool has_x = is_asked(call.x) || call.x.dtype != kNoDtype;
+  PLAIT_CHECK(has_x || !wanted.needs_x, who, ": grad_weight takes x, and the call has none");
+  if (has_x) check_matrix(who, x, wanted.x_rows, inputs);
+  if (is_asked(call.grad_x)) check_matrix(who, grad_x, wanted.x_rows, inputs);
   if (is_asked(call.grad_weight)) {
     const bool out_in = wanted.layout == WeightLayout::out_in;
     check_matrix(who, grad_weight, out_in ? outputs : inputs, out_in ? inputs : outputs);
   }
   if (is_asked(call.grad_bias)) check_matrix(who, grad_bias, 1, outputs);
-  const Named x = {"x", wanted.x};
   for (const Named& out : {grad_x, grad_weight, grad_bias}) {
     check_apart(who, out, grad_out);
     check_apart(who, out, x);
-    check_apart(who, out, {"the weight", view_of(&wanted.weight.weight)});
-    if (wanted.weight.backward)
-      check_apart(who, out, {"the weight for backward", view_of(&*wanted.weight.backward)});
+    check_apart(who, out, {"the weight", view_of(call.weight)});
+    check_apart(who, out, {"the turned weight", view_of(call.turned)});
   }
   check_apart(who, grad_x, grad_weight);
   check_apart(who, grad_x, grad_bias);

@@ -19,17 +19,22 @@ inline bool is_asked(const ConstTensorView& gradient) {
   return gradient.data != nullptr || gradient.rows != 0 || gradient.cols != 0;
 }
 
-// Refuses a backward weight that is not the weight with inputs and outputs exchanged.
-void check_weight(std::string_view who, const LinearWeight& weight, const Sizes& sizes);
+// What a weight of the layer is to be, whatever call brings it.
+struct WantedWeight {
+  const char* what;  // "weight"
+  std::int64_t n;
+  std::int64_t k;
+  WeightKind kind;
+};
+void check_weight(std::string_view who, const Weight& weight, const WantedWeight& wanted);
 
-// What backward is to find, in a call that follows a forward with so many rows.
+// What backward is to find.
 struct Wanted {
   std::int64_t grad_out_rows;
   std::int64_t x_rows;
-  ConstTensorView x;  // of the forward
+  bool needs_x;
   Sizes sizes;
   WeightLayout layout;
-  const LinearWeight& weight;
 };
 void check_backward(std::string_view who, const LinearBackward& call, const Wanted& wanted);
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/check.h"
@@ -16,6 +15,7 @@
 #include "ops/prepared.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
+#include "quant/scheme.h"
 
 namespace plait {
 namespace {
@@ -31,8 +31,8 @@ struct Share {
   std::int64_t sequence_parallel;
   std::int64_t column_backward;
   std::int64_t recompute;
-  std::array<char, 32> weight;    // its kind, as a text
-  std::array<char, 32> backward;  // the same of that for grad_x; empty: there is none
+  std::array<char, 32> weight;  // its kind, as a text
+  std::array<char, 32> turned;  // the same of that for grad_x; empty: there is none
 };
 
 std::vector<Share> shares_of(const Share& own, Communicator& comm) {
@@ -44,15 +44,20 @@ std::vector<Share> shares_of(const Share& own, Communicator& comm) {
 
 }  // namespace
 
-Linear::Linear(Shared shared, const LinearWeight& weight, Communicator& comm, LinearOptions options)
-    : shared_(shared),
-      weight_(weight),
-      comm_(comm),
-      options_(std::move(options)),
-      sizes_{.outputs = ops::n_of(weight.weight), .inputs = ops::k_of(weight.weight)} {
-  nn::check_weight(who(), weight, sizes_);
+Linear::Linear(Shared shared, const LinearDesc& desc, Communicator& comm, LinearOptions options)
+    : shared_(shared), desc_(desc), comm_(comm), options_(std::move(options)) {
+  check_sizes();
   check_operators();
   agree();
+}
+
+void Linear::check_sizes() const {
+  for (const auto& [size, what] :
+       {std::pair{desc_.inputs, "inputs"}, std::pair{desc_.outputs, "outputs"}}) {
+    PLAIT_CHECK(size >= 0 && size <= std::int64_t{1} << 42, who(), ": ", what, "=", size,
+                " is not between 0 and 2^42");
+  }
+  quant::check_layout(desc_.layout, base::sentence(who(), ": grad_weight"));
 }
 
 // What its operators would refuse, in its own name, and before ranks wait for one another.
@@ -65,11 +70,17 @@ void Linear::check_operators() const try {
   });
   PLAIT_CHECK(is_known || options.backend.empty(), who(), ": there is no backend ",
               options.backend);
-  const OpDesc any = {.op = Operator::matmul, .m = 0};
+  ops::check_prepares(who(), options);
+  OpDesc any = {.op = Operator::matmul,
+                .m = 0,
+                .n = desc_.outputs,
+                .k = desc_.inputs,
+                .weight = desc_.weight};
   OpOptions usable = options;
   usable.plan = {};
-  ops::check(any, weight_.weight, usable);
-  if (weight_.backward) ops::check(any, *weight_.backward, usable);
+  ops::check(any, usable);
+  any.weight = desc_.turned.value_or(desc_.weight);
+  ops::check(any, usable);
   if (options.plan) plait::check(*options.plan, who());
 } catch (const Error& error) {
   throw ops::in_words_of(who(), error);
@@ -79,18 +90,16 @@ std::string_view Linear::who() const { return shared_ == Shared::outputs ? kColu
 
 // Ranks that make different layers notice here, and not in the middle of a step.
 void Linear::agree() {
-  Share own = {.outputs = sizes_.outputs,
-               .inputs = sizes_.inputs,
+  Share own = {.outputs = desc_.outputs,
+               .inputs = desc_.inputs,
                .row = shared_ == Shared::inputs ? 1 : 0,
                .sequence_parallel = options_.sequence_parallel ? 1 : 0,
                .column_backward = options_.column_backward ? 1 : 0,
                .recompute = options_.recompute_all_gather ? 1 : 0,
                .weight = {},
-               .backward = {}};
-  const std::string kind = ops::kind_of(weight_.weight);
-  kind.copy(own.weight.data(), own.weight.size() - 1);
-  const std::string turned = weight_.backward ? ops::kind_of(*weight_.backward) : "";
-  turned.copy(own.backward.data(), own.backward.size() - 1);
+               .turned = {}};
+  name(desc_.weight).copy(own.weight.data(), own.weight.size() - 1);
+  if (desc_.turned) name(*desc_.turned).copy(own.turned.data(), own.turned.size() - 1);
   const std::vector<Share> shares = shares_of(own, comm_);
   const Share& first = shares.front();
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
@@ -108,11 +117,11 @@ void Linear::agree() {
       base::fail(Code::mismatch, who(), ": rank ", rank, " has a weight of ", one.weight.data(),
                  " and rank 0 of ", first.weight.data());
     }
-    if (one.backward != first.backward) {
+    if (one.turned != first.turned) {
       const auto said = [](const Share& share) {
-        return share.backward[0] == 0 ? "none" : share.backward.data();
+        return share.turned[0] == 0 ? "none" : share.turned.data();
       };
-      base::fail(Code::mismatch, who(), ": rank ", rank, " has as backward weight: ", said(one),
+      base::fail(Code::mismatch, who(), ": rank ", rank, " has as turned weight: ", said(one),
                  "; and rank 0: ", said(first));
     }
     if (shared_ == Shared::outputs) agree_on("inputs", &Share::inputs);
@@ -121,32 +130,39 @@ void Linear::agree() {
     whole_.inputs += one.inputs;
   }
   (shared_ == Shared::outputs ? whole_.inputs : whole_.outputs) =
-      shared_ == Shared::outputs ? sizes_.inputs : sizes_.outputs;
+      shared_ == Shared::outputs ? desc_.inputs : desc_.outputs;
 }
 
-WeightLayout Linear::layout() const {
-  const auto* view = std::get_if<WeightView>(&weight_.weight);
-  return view == nullptr ? WeightLayout::out_in : view->layout;
-}
-
-OpWeight Linear::backward_weight() const {
-  if (weight_.backward) return *weight_.backward;
-  const auto* view = std::get_if<WeightView>(&weight_.weight);
-  PLAIT_CHECK(view != nullptr, who(),
+Weight Linear::backward_weight(const LinearBackward& call) const {
+  if (desc_.turned) {
+    PLAIT_CHECK(call.turned, who(), ": grad_x takes a turned weight of ", name(*desc_.turned),
+                ", and the call has none");
+    return *call.turned;
+  }
+  PLAIT_CHECK(call.weight, who(), ": grad_x takes the weight, and the call has none");
+  PLAIT_CHECK(!call.weight->is_packed(), who(),
               ": grad_x takes the weight the other way round, and a packed one can't be turned: "
-              "give a packed `backward` weight too");
-  return WeightView{
-      .view = view->view,
-      .layout = view->layout == WeightLayout::out_in ? WeightLayout::in_out : WeightLayout::out_in};
+              "make the layer for a `turned` weight, and give it too");
+  return call.weight->view().turned();
 }
 
-bool Linear::has_gathered(const LinearState& state) const {
+bool Linear::has_gathered(const LinearState* state) const {
   const bool shards_x = shared_ == Shared::outputs && options_.sequence_parallel;
-  return !shards_x || comm_.world() == 1 || state.keeps_;
+  return !shards_x || comm_.world() == 1 || (state != nullptr && state->keeps_);
 }
 
-ConstTensorView Linear::gathered_of(const LinearState& state) const {
-  return state.keeps_ ? state.all_ : state.x_;
+ConstTensorView Linear::gathered_of(const LinearBackward& call, const LinearState* state) {
+  return state != nullptr && state->keeps_ ? state->all_ : call.x;
+}
+
+OpDesc Linear::desc_of(Operator op, std::int64_t rows, const Operands& operands) {
+  return {.op = op,
+          .m = rows,
+          .n = operands.weight.n(),
+          .k = operands.weight.k(),
+          .x = operands.x.dtype,
+          .weight = operands.weight.kind(),
+          .out = operands.out.dtype};
 }
 
 std::int64_t Linear::stride_of(Dtype dtype, std::int64_t cols) const {
@@ -154,7 +170,7 @@ std::int64_t Linear::stride_of(Dtype dtype, std::int64_t cols) const {
 }
 
 TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const {
-  const std::int64_t inputs = sizes_.inputs;
+  const std::int64_t inputs = desc_.inputs;
   const TensorView all = nn::room_in(
       state.gathered_,
       {.dtype = dtype, .rows = rows, .cols = inputs, .row_stride = stride_of(dtype, inputs)});
@@ -163,48 +179,93 @@ TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64
   return all;
 }
 
-void Linear::check(const LinearBackward& call, const LinearState& state) const {
-  PLAIT_CHECK(state.rows_ >= 0, who(), ": backward was given a state of no forward");
-  PLAIT_CHECK(!state.keeps_ || state.gathered_.data() == state.all_.data, who(),
-              ": backward was given a state that was moved to another");
-  const Range shard = nn::shard_of(state.rows_, comm_);
-  const std::int64_t own = is_sharded() ? shard.end - shard.begin : state.rows_;
+void Linear::check_weight(const Weight& weight, const nn::WantedWeight& wanted) const try {
+  ops::check_usable(Operator::matmul, weight);
+  nn::check_weight(who(), weight, wanted);
+} catch (const Error& error) {
+  throw ops::in_words_of(who(), error);
+}
+
+void Linear::check(const LinearForward& call) const {
+  check_weight(call.weight,
+               {.what = "weight", .n = desc_.outputs, .k = desc_.inputs, .kind = desc_.weight});
+}
+
+// Of all ranks together: as the state or the call says, or the operands that have all of them.
+std::int64_t Linear::rows_of(const LinearBackward& call, const LinearState* state) const {
+  PLAIT_CHECK(call.rows >= -1, who(), ": backward has rows=", call.rows);
+  if (state != nullptr) {
+    PLAIT_CHECK(state->rows_ >= 0, who(), ": backward was given a state of no forward");
+    PLAIT_CHECK(!state->keeps_ || state->gathered_.data() == state->all_.data, who(),
+                ": backward was given a state that was moved to another");
+    PLAIT_CHECK(call.rows == -1 || call.rows == state->rows_, who(),
+                ": backward has rows=", call.rows, " but its forward had ", state->rows_);
+    return state->rows_;
+  }
+  if (call.rows >= 0) return call.rows;
+  if (shared_ == Shared::outputs || !options_.sequence_parallel) return call.grad_out.rows;
+  if (nn::is_asked(call.x)) return call.x.rows;
+  PLAIT_CHECK(nn::is_asked(call.grad_x), who(),
+              ": backward can't tell how many rows all ranks have together: its grad_out is a "
+              "shard, and there is neither x, nor grad_x, nor rows, nor a state");
+  return call.grad_x.rows;
+}
+
+std::int64_t Linear::check(const LinearBackward& call, const LinearState* state) const {
+  const std::int64_t rows = rows_of(call, state);
+  PLAIT_CHECK(rows >= 0, who(), ": backward has ", rows, " rows");
+  const Range shard = nn::shard_of(rows, comm_);
+  const std::int64_t own = is_sharded() ? shard.end - shard.begin : rows;
   const bool column = shared_ == Shared::outputs;
+  const auto [inputs, outputs] = std::pair{desc_.inputs, desc_.outputs};
+  const bool has_kept = state != nullptr && state->keeps_;
+  PLAIT_CHECK(!has_kept || state->all_.cols == inputs, who(),
+              ": backward was given the state of another layer, whose x has ", state->all_.cols,
+              " columns, not ", inputs);
+  if (call.weight) {
+    check_weight(*call.weight, {.what = "weight", .n = outputs, .k = inputs, .kind = desc_.weight});
+  }
+  if (call.turned) {
+    PLAIT_CHECK(desc_.turned, who(), ": a turned weight was given to a layer made for none");
+    check_weight(*call.turned,
+                 {.what = "turned", .n = inputs, .k = outputs, .kind = *desc_.turned});
+  }
   nn::check_backward(who(), call,
-                     {.grad_out_rows = column ? state.rows_ : own,
-                      .x_rows = column ? own : state.rows_,
-                      .x = state.x_,
-                      .sizes = sizes_,
-                      .layout = layout(),
-                      .weight = weight_});
-  if (nn::is_asked(call.grad_x)) static_cast<void>(backward_weight());
-  if (!options_.operators.backend.empty()) check_backend(call, state);
+                     {.grad_out_rows = column ? rows : own,
+                      .x_rows = column ? own : rows,
+                      .needs_x = makes_weight(call) && !has_kept,
+                      .sizes = {.outputs = outputs, .inputs = inputs},
+                      .layout = desc_.layout});
+  if (nn::is_asked(call.grad_x)) static_cast<void>(backward_weight(call));
+  if (!options_.operators.backend.empty()) check_backend(call, state, rows);
+  return rows;
 }
 
 // Backward's products may have other dtypes than forward's, and not every backend takes them. What
 // is found stays at hand.
-void Linear::check_backend(const LinearBackward& call, const LinearState& state) const {
+void Linear::check_backend(const LinearBackward& call, const LinearState* state,
+                           std::int64_t rows) const {
   const GemmOptions options = {.backend = options_.operators.backend,
                                .threads = options_.operators.threads};
   if (nn::is_asked(call.grad_x)) {
-    const OpWeight weight = backward_weight();
-    const auto scheme = ops::scheme_of(weight);
-    workspace().gemm({.m = state.rows_,
-                      .n = sizes_.inputs,
-                      .k = sizes_.outputs,
+    const WeightKind kind = backward_weight(call).kind();
+    workspace().gemm({.m = rows,
+                      .n = desc_.inputs,
+                      .k = desc_.outputs,
                       .x = call.grad_out.dtype,
-                      .weight = scheme ? Dtype::bf16 : ops::dtype_of(weight),
+                      .weight = kind.scheme ? Dtype::bf16 : kind.dtype,
                       .out = call.grad_x.dtype,
-                      .quant = scheme},
+                      .quant = kind.scheme},
                      options);
   }
   if (nn::is_asked(call.grad_weight)) {
-    const bool out_in = layout() == WeightLayout::out_in;
+    const bool out_in = desc_.layout == WeightLayout::out_in;
+    const Dtype x = gathered_of(call, state).dtype;
     workspace().gemm({.m = call.grad_weight.rows,
                       .n = call.grad_weight.cols,
-                      .k = state.rows_,
-                      .x = out_in ? call.grad_out.dtype : state.x_.dtype,
-                      .weight = out_in ? state.x_.dtype : call.grad_out.dtype,
+                      .k = rows,
+                      .x = out_in ? call.grad_out.dtype : x,
+                      .weight = out_in ? x : call.grad_out.dtype,
                       .out = call.grad_weight.dtype},
                      options);
   }
@@ -221,8 +282,7 @@ PlanKey Linear::key_of(const OpDesc& desc, Direction direction) const {
   const bool back = direction == Direction::backward;
   const ops::WholeSizes whole = {.n = back ? whole_.inputs : whole_.outputs,
                                  .k = back ? whole_.outputs : whole_.inputs};
-  return ops::key_of(desc, ops::plan_kind_of(back ? backward_weight() : weight()), whole,
-                     {.comm = comm_, .options = options_.operators});
+  return ops::key_of(desc, whole, {.comm = comm_, .options = options_.operators});
 }
 
 void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall call) const {
@@ -242,7 +302,7 @@ void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorVi
   nn::run({.grad_out = grad_out,
            .x = x,
            .to = call.grad_weight,
-           .layout = layout(),
+           .layout = desc_.layout,
            .accumulate = call.accumulate},
           workspace(),
           {.gemm = {.backend = operators.backend, .threads = operators.threads},

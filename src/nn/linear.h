@@ -1,4 +1,4 @@
-// What both layers have: a weight, ranks to share it with, and a plan for each operator.
+// What both layers have: sizes, ranks to share a weight with, and a plan for each operator.
 #pragma once
 
 #include <exception>
@@ -20,26 +20,24 @@ class Linear {
   virtual ~Linear() = default;
 
   virtual void forward(const LinearForward& call, LinearState* state) = 0;
-  virtual void backward(const LinearBackward& call, const LinearState& state) = 0;
+  virtual void backward(const LinearBackward& call, const LinearState* state) = 0;
 
  protected:
   // Which size of the weight the ranks share out.
   enum class Shared { outputs, inputs };
 
-  Linear(Shared shared, const LinearWeight& weight, Communicator& comm, LinearOptions options);
+  Linear(Shared shared, const LinearDesc& desc, Communicator& comm, LinearOptions options);
 
   Communicator& comm() const { return comm_; }
   const LinearOptions& options() const { return options_; }
-  const OpWeight& weight() const { return weight_.weight; }
-  const nn::Sizes& sizes() const { return sizes_; }
+  const LinearDesc& desc() const { return desc_; }
   nn::Workspace& workspace() const { return nn::Workspace::of(comm_); }
 
   // Whether rows are shared out on the side of the layer where the weight is not.
   bool is_sharded() const { return options_.sequence_parallel; }
-  static std::int64_t rows_of(const LinearState& state) { return state.rows_; }
   // All rows of x, where backward has them without gathering; otherwise this rank's.
-  bool has_gathered(const LinearState& state) const;
-  ConstTensorView gathered_of(const LinearState& state) const;
+  bool has_gathered(const LinearState* state) const;
+  static ConstTensorView gathered_of(const LinearBackward& call, const LinearState* state);
   TensorView room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const;
   // Of rows that an operator gathers.
   std::int64_t stride_of(Dtype dtype, std::int64_t cols) const;
@@ -47,15 +45,12 @@ class Linear {
     state.rows_ = -1;
     state.keeps_ = false;
   }
-  static void remember(LinearState& state, const ConstTensorView& x, std::int64_t rows) {
-    state.x_ = x;
-    state.rows_ = rows;
-  }
+  static void remember(LinearState& state, std::int64_t rows) { state.rows_ = rows; }
 
-  // What is made for a call. Where all ranks together have nothing of it there is nothing to ask
-  // for: a rank could not tell its own empty share from none.
-  bool makes_x(const LinearBackward& call, const LinearState& state) const {
-    return nn::is_asked(call.grad_x) && state.rows_ > 0 && whole_.inputs > 0;
+  // What is made for a call of so many rows. Where all ranks together have nothing of it there is
+  // nothing to ask for: a rank could not tell its own empty share from none.
+  bool makes_x(const LinearBackward& call, std::int64_t rows) const {
+    return nn::is_asked(call.grad_x) && rows > 0 && whole_.inputs > 0;
   }
   bool makes_weight(const LinearBackward& call) const {
     return nn::is_asked(call.grad_weight) && whole_.outputs > 0 && whole_.inputs > 0;
@@ -63,15 +58,24 @@ class Linear {
   static bool makes_bias(const LinearBackward& call) { return nn::is_asked(call.grad_bias); }
 
   // For a product of grad_out with the weight; refuses where there is none that could be taken.
-  OpWeight backward_weight() const;
+  Weight backward_weight(const LinearBackward& call) const;
 
-  // Refuses what can't be done, before anything is.
-  void check(const LinearBackward& call, const LinearState& state) const;
+  // Refuse what can't be done, before anything is. A backward's gives the rows of all ranks.
+  void check(const LinearForward& call) const;
+  std::int64_t check(const LinearBackward& call, const LinearState* state) const;
 
-  // Calls an operator in the plan that these sizes get, in the direction in which the weight is
-  // multiplied; a source that measures hears how long it has taken.
+  // What an operator of a call is, in the direction in which it multiplies.
   enum class Direction { forward, backward };
-  using OperatorCall = base::FunctionRef<void(const OpOptions& options)>;
+  struct Operands {
+    ConstTensorView x;
+    Weight weight;
+    TensorView out;
+  };
+  static OpDesc desc_of(Operator op, std::int64_t rows, const Operands& operands);
+
+  // Calls an operator in the plan that these sizes get; a source that measures hears how long it
+  // has taken.
+  using OperatorCall = base::FunctionRef<void(OpOptions& options)>;
   void call_operator(const OpDesc& desc, Direction direction, OperatorCall call) const;
   OpOptions product_options() const;
 
@@ -93,22 +97,23 @@ class Linear {
  private:
   std::string_view who() const;
   PlanKey key_of(const OpDesc& desc, Direction direction) const;
-  WeightLayout layout() const;
+  std::int64_t rows_of(const LinearBackward& call, const LinearState* state) const;
+  void check_weight(const Weight& weight, const nn::WantedWeight& wanted) const;
+  void check_sizes() const;
   void check_operators() const;
   void agree();
-  void check_backend(const LinearBackward& call, const LinearState& state) const;
+  void check_backend(const LinearBackward& call, const LinearState* state, std::int64_t rows) const;
 
   Shared shared_;
-  LinearWeight weight_;
+  LinearDesc desc_;
   Communicator& comm_;
   LinearOptions options_;
-  nn::Sizes sizes_;
   nn::Sizes whole_ = {};  // of all ranks together
 };
 
-std::unique_ptr<Linear> make_column(const LinearWeight& weight, Communicator& comm,
+std::unique_ptr<Linear> make_column(const LinearDesc& desc, Communicator& comm,
                                     const LinearOptions& options);
-std::unique_ptr<Linear> make_row(const LinearWeight& weight, Communicator& comm,
+std::unique_ptr<Linear> make_row(const LinearDesc& desc, Communicator& comm,
                                  const LinearOptions& options);
 
 }  // namespace plait

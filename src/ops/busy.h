@@ -8,19 +8,18 @@
 
 namespace plait::ops {
 
-inline void refuse_beside_another(const Communicator::State& state, Operator op) {
+inline void refuse_within_another(const Communicator::State& state, Operator op) {
   state.check_not_forked();  // the parent may have been in an operator
-  PLAIT_CHECK(
-      !state.is_in_operator(), name(op),
-      ": called by what looks after something beside another operator of this communicator");
+  PLAIT_CHECK(!state.is_in_operator(), name(op),
+              ": called from the poll hook of another operator of this communicator");
 }
 
 // An operator is under way while it lives: one of its communicator, and with default floats, which
-// products and sums have wherever they run, and the caller's `beside` has with them.
+// products and sums have wherever they run, and the caller's poll hook has with them.
 class Busy {
  public:
   Busy(Communicator::State& state, Operator op) : state_(state), use_(state) {
-    refuse_beside_another(state, op);
+    refuse_within_another(state, op);
     state_.set_in_operator(true);
   }
   ~Busy() { state_.set_in_operator(false); }

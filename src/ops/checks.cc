@@ -4,25 +4,16 @@
 #include <array>
 #include <cstdio>
 #include <string_view>
-#include <variant>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "ops/shapes.h"
-#include "plan/weight_kind.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"
 #include "tensor/validate.h"
 
 namespace plait::ops {
 namespace {
-
-const PackedWeight* packed(const OpWeight& weight) {
-  const auto* reference = std::get_if<std::reference_wrapper<const PackedWeight>>(&weight);
-  return reference == nullptr ? nullptr : &reference->get();
-}
-
-const WeightView& plain(const OpWeight& weight) { return std::get<WeightView>(weight); }
 
 bool is_float(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16;
@@ -43,6 +34,8 @@ class Subject {
  private:
   std::array<char, 64> text_;
 };
+
+bool is_given(const ConstTensorView& view) { return view.data != nullptr || view.rows != 0; }
 
 // Far beyond any memory, and small enough that bytes and chunks can be counted.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 42;
@@ -69,30 +62,6 @@ void check_apart(Operator op, const char* what, const TensorView& out, const cha
 
 }  // namespace
 
-std::int64_t n_of(const OpWeight& weight) {
-  const PackedWeight* ready = packed(weight);
-  return ready == nullptr ? plain(weight).n() : ready->n();
-}
-std::int64_t k_of(const OpWeight& weight) {
-  const PackedWeight* ready = packed(weight);
-  return ready == nullptr ? plain(weight).k() : ready->k();
-}
-Dtype dtype_of(const OpWeight& weight) {
-  const PackedWeight* ready = packed(weight);
-  return ready == nullptr ? plain(weight).view.dtype : ready->dtype();
-}
-std::optional<QuantScheme> scheme_of(const OpWeight& weight) {
-  const PackedWeight* ready = packed(weight);
-  return ready == nullptr ? std::nullopt : ready->scheme();
-}
-std::string kind_of(const OpWeight& weight) {
-  const auto scheme = scheme_of(weight);
-  return scheme ? name(*scheme) : std::string(name(dtype_of(weight)));
-}
-std::string plan_kind_of(const OpWeight& weight) {
-  return packed(weight) == nullptr ? plain_weight(dtype_of(weight)) : kind_of(weight);
-}
-
 void check_plan(Operator op, const Plan& plan) {
   check(plan, name(op));
   PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), ": there is no ", name(plan.schedule),
@@ -103,18 +72,17 @@ void check_plan(Operator op, const Plan& plan) {
               ": axis=columns would cut the k of a product; what comes first here is cut in rows");
 }
 
-void check_usable(Operator op, const OpWeight& weight) {
-  if (const PackedWeight* ready = packed(weight)) {
-    PLAIT_CHECK(ready->bytes() > 0 || ready->n() == 0 || ready->k() == 0, name(op),
+void check_usable(Operator op, const Weight& weight) {
+  if (weight.is_packed()) {
+    PLAIT_CHECK(weight.packed().bytes() > 0 || weight.n() == 0 || weight.k() == 0, name(op),
                 ": weight has been moved to another PackedWeight");
     return;
   }
-  const WeightView& view = plain(weight);
-  quant::check_layout(view.layout, Subject(op, "the weight"));
-  tensor::validate_on_cpu(view.view, Subject(op, "weight"));
-  PLAIT_CHECK(is_float(view.view.dtype), name(op), ": weight is an s8 view of ", view.view.rows,
-              " x ", view.view.cols,
-              ", which needs scales: QuantizedWeight::from_parts() takes both");
+  const ConstTensorView& view = weight.view().view;
+  quant::check_layout(weight.layout(), Subject(op, "the weight"));
+  tensor::validate_on_cpu(view, Subject(op, "weight"));
+  PLAIT_CHECK(is_float(view.dtype), name(op), ": weight is an s8 view of ", view.rows, " x ",
+              view.cols, ", which needs scales: QuantizedWeight::from_parts() takes both");
 }
 
 namespace {
@@ -140,53 +108,86 @@ Error in_words_of(std::string_view who, const Error& error) {
   return {error.code(), base::sentence(who, ": ", text), error.culprit()};
 }
 
-void check(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {
-  PLAIT_CHECK(static_cast<int>(desc.op) < kOperators, "there is no operator ",
-              static_cast<int>(desc.op));
-  PLAIT_CHECK(desc.m >= 0 && desc.m <= std::int64_t{1} << 48, name(desc.op), ": m=", desc.m,
-              " is not between 0 and 2^48");
-  for (const auto& [dtype, what] :
-       {std::pair{desc.x, "x"}, std::pair{desc.out, "out"}, std::pair{options.wire, "the wire"}}) {
-    PLAIT_CHECK(is_float(dtype), name(desc.op), ": ", what, " is ", name(dtype),
-                "; there are f32, bf16 and f16");
-  }
-  const std::int64_t widest = std::max({n_of(weight), k_of(weight), std::int64_t{1}});
-  PLAIT_CHECK(desc.m <= kMostElements / widest, name(desc.op), ": m=", desc.m,
-              " by n=", n_of(weight), " k=", k_of(weight), " is more than memory can hold");
-  PLAIT_CHECK(!desc.gathered || desc.op == Operator::all_gather_matmul, name(desc.op),
-              ": gathers no x; all_gather_matmul does");
-  check_usable(desc.op, weight);
-  if (options.plan) check_plan(desc.op, *options.plan);
+void check_prepares(std::string_view who, const OpOptions& options) {
+  const char* what = nullptr;
+  if (is_given(options.bias)) what = "a bias";
+  if (is_given(options.gathered)) what = "a place for the gathered x";
+  if (options.stream) what = "a stream";
+  if (options.poll) what = "a poll hook";
+  PLAIT_CHECK(what == nullptr, who, ": ", what,
+              " belongs to a single call, and is not among the options of what is prepared");
 }
 
-void check(const OpDesc& desc, const OpWeight& weight, const OpCall& call, Standing standing) {
+void check(const OpDesc& desc, const OpOptions& options) {
+  const Operator op = desc.op;
+  PLAIT_CHECK(static_cast<int>(op) < kOperators, "there is no operator ", static_cast<int>(op));
+  for (const auto& [size, what] :
+       {std::pair{desc.m, "m"}, std::pair{desc.n, "n"}, std::pair{desc.k, "k"}}) {
+    PLAIT_CHECK(size >= 0 && size <= std::int64_t{1} << 48, name(op), ": ", what, "=", size,
+                " is not between 0 and 2^48");
+  }
+  const Dtype weight = desc.weight.scheme ? Dtype::bf16 : desc.weight.dtype;
+  for (const auto& [dtype, what] :
+       {std::pair{desc.x, "x"}, std::pair{weight, "the weight"}, std::pair{desc.out, "out"},
+        std::pair{options.wire, "the wire"}}) {
+    PLAIT_CHECK(dtype != kNoDtype, name(op), ": ", what, " has no dtype");
+    PLAIT_CHECK(is_float(dtype), name(op), ": ", what, " is ", name(dtype),
+                "; there are f32, bf16 and f16");
+  }
+  if (desc.weight.scheme) {
+    quant::check_scheme(*desc.weight.scheme, name(op));
+    PLAIT_CHECK(desc.weight.is_packed, name(op), ": a weight of ", name(*desc.weight.scheme),
+                " is always packed");
+  }
+  const std::int64_t widest = std::max({desc.n, desc.k, std::int64_t{1}});
+  PLAIT_CHECK(desc.m <= kMostElements / widest, name(op), ": m=", desc.m, " by n=", desc.n,
+              " k=", desc.k, " is more than memory can hold");
+  PLAIT_CHECK(!desc.gathered || op == Operator::all_gather_matmul, name(op),
+              ": gathers no x; all_gather_matmul does");
+  if (options.plan) check_plan(op, *options.plan);
+}
+
+namespace {
+
+void check_weight(const OpDesc& desc, const Weight& weight) {
+  check_usable(desc.op, weight);
+  PLAIT_CHECK(weight.n() == desc.n && weight.k() == desc.k && weight.kind() == desc.weight,
+              name(desc.op), ": weight has n=", weight.n(), " k=", weight.k(), " and is ",
+              name(weight.kind()), " but the operator was prepared for n=", desc.n, " k=", desc.k,
+              " and ", name(desc.weight));
+}
+
+}  // namespace
+
+void check(const OpDesc& desc, const OpCall& call, Standing standing) {
   const Operator op = desc.op;
   const Shapes shapes = shapes_of(op);
-  const std::int64_t n = n_of(weight);
-  const std::int64_t k = k_of(weight);
   const auto [rank, world] = standing;
+  check_weight(desc, call.weight);
   check_matrix(op, "x", call.x,
-               {.rows = count(shapes.x, desc.m, rank, world), .cols = k, .dtype = desc.x});
+               {.rows = count(shapes.x, desc.m, rank, world), .cols = desc.k, .dtype = desc.x});
   check_matrix(op, "out", call.out,
-               {.rows = count(shapes.out, desc.m, rank, world), .cols = n, .dtype = desc.out});
-  const bool has_bias = call.bias.data != nullptr || call.bias.rows != 0;
+               {.rows = count(shapes.out, desc.m, rank, world), .cols = desc.n, .dtype = desc.out});
+  PLAIT_CHECK(!call.stream, name(op), ": a stream was given for operands on the ", name(kCpu),
+              ", which has none");
+  const bool has_bias = is_given(call.bias);
   if (has_bias) {
     PLAIT_CHECK(is_float(call.bias.dtype), name(op), ": bias is ", name(call.bias.dtype),
                 "; there are f32, bf16 and f16");
-    check_matrix(op, "bias", call.bias, {.rows = 1, .cols = n, .dtype = call.bias.dtype});
+    check_matrix(op, "bias", call.bias, {.rows = 1, .cols = desc.n, .dtype = call.bias.dtype});
     check_apart(op, "out", call.out, "bias", call.bias);
   }
   check_apart(op, "out", call.out, "x", call.x);
-  if (packed(weight) == nullptr) check_apart(op, "out", call.out, "weight", plain(weight).view);
+  const bool is_plain = !call.weight.is_packed();
+  if (is_plain) check_apart(op, "out", call.out, "weight", call.weight.view().view);
   PLAIT_CHECK(desc.gathered || call.gathered.data == nullptr, name(op),
               ": was not prepared to gather x");
   if (!desc.gathered) return;
-  check_matrix(op, "gathered", call.gathered, {.rows = desc.m, .cols = k, .dtype = desc.x});
+  check_matrix(op, "gathered", call.gathered, {.rows = desc.m, .cols = desc.k, .dtype = desc.x});
   check_apart(op, "gathered", call.gathered, "x", call.x);
   check_apart(op, "gathered", call.gathered, "out", call.out);
   if (has_bias) check_apart(op, "gathered", call.gathered, "bias", call.bias);
-  if (packed(weight) == nullptr)
-    check_apart(op, "gathered", call.gathered, "weight", plain(weight).view);
+  if (is_plain) check_apart(op, "gathered", call.gathered, "weight", call.weight.view().view);
 }
 
 }  // namespace plait::ops

@@ -16,19 +16,19 @@ Kept& Kept::of(Communicator& comm) {
   return *static_cast<Kept*>(kept.get());
 }
 
-void Kept::run(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-               const OpOptions& options, const OpCall& call) {
+void Kept::run(const OpDesc& desc, Communicator& comm, const OpOptions& options,
+               const OpCall& call) {
   const Communicator::State::Use use(comm.state());
-  refuse_beside_another(comm.state(), desc.op);  // find() might throw out what is running
+  refuse_within_another(comm.state(), desc.op);  // find() might throw out what is running
   const auto follow = [&](const Plan& plan) {
     OpOptions settled = options;
     settled.plan = plan;
-    run(find(desc, weight, comm, settled), weight, call);
+    run(find(desc, comm, settled), call);
   };
   if (options.plan || options.plans == nullptr) {
-    follow(plan_for(desc, weight, comm, options));
+    follow(plan_for(desc, comm, options));
   } else {
-    ask(*options.plans, key_of(desc, weight, comm, options), follow);
+    ask(*options.plans, key_of(desc, comm, options), follow);
   }
 }
 
@@ -42,9 +42,9 @@ void Kept::ask(const PlanSource& plans, const PlanKey& key,
   plans.took(key, plan, last_);
 }
 
-void Kept::run(One& one, const OpWeight& weight, const OpCall& call) {
+void Kept::run(One& one, const OpCall& call) {
   const base::Nanoseconds begin = base::now();
-  one.prepared->run(weight, call);
+  one.prepared->run(call);
   last_ = base::now() - begin;
   // What a product works in comes with its first run.
   const std::size_t bytes = one.prepared->held_bytes();
@@ -53,28 +53,22 @@ void Kept::run(One& one, const OpWeight& weight, const OpCall& call) {
   make_room();
 }
 
-Kept::Kind Kept::kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options) {
+Kept::Kind Kept::kind_of(const OpDesc& desc, const OpOptions& options) {
   return {.desc = desc,
-          .n = n_of(weight),
-          .k = k_of(weight),
-          .weight = dtype_of(weight),
-          .scheme = scheme_of(weight),
-          .packed = !std::holds_alternative<WeightView>(weight),
           .wire = options.wire,
           .plan = options.plan,
           .threads = options.threads,
           .backend = options.backend};
 }
 
-Kept::One& Kept::find(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-                      const OpOptions& options) {
-  Kind kind = kind_of(desc, weight, options);
+Kept::One& Kept::find(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
+  Kind kind = kind_of(desc, options);
   const auto found =
       std::find_if(kept_.begin(), kept_.end(), [&](const One& one) { return one.kind == kind; });
   if (found != kept_.end()) {
     std::rotate(found, found + 1, kept_.end());
   } else {
-    auto prepared = std::make_unique<Prepared>(desc, weight, comm, options);
+    auto prepared = std::make_unique<Prepared>(desc, comm, options);
     kept_.push_back({.kind = std::move(kind), .prepared = std::move(prepared)});
     make_room();
   }

@@ -29,8 +29,7 @@ class Kept {
   explicit Kept(const Limits& limits) : limits_(limits) {}
 
   // Collective. The call has been checked.
-  void run(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options,
-           const OpCall& call);
+  void run(const OpDesc& desc, Communicator& comm, const OpOptions& options, const OpCall& call);
 
   // Asks a source for the plan of a problem, has it followed by a call of run(), and tells the
   // source how long that has taken, without what was prepared for it.
@@ -44,11 +43,6 @@ class Kept {
   // All that Prepared depends on.
   struct Kind {
     OpDesc desc;
-    std::int64_t n;
-    std::int64_t k;
-    Dtype weight;
-    std::optional<QuantScheme> scheme;
-    bool packed;  // as timelines say
     Dtype wire;
     std::optional<Plan> plan;
     int threads;
@@ -62,11 +56,10 @@ class Kept {
     std::size_t bytes = 0;
   };
 
-  void run(One& one, const OpWeight& weight, const OpCall& call);
+  void run(One& one, const OpCall& call);
 
-  static Kind kind_of(const OpDesc& desc, const OpWeight& weight, const OpOptions& options);
-  One& find(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-            const OpOptions& options);
+  static Kind kind_of(const OpDesc& desc, const OpOptions& options);
+  One& find(const OpDesc& desc, Communicator& comm, const OpOptions& options);
   void make_room();
 
   Limits limits_;

@@ -37,16 +37,16 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
-// What a weight's shares come to. Whoever made the call knows of no collective before it.
-ops::WholeSizes whole_sizes(Operator op, const OpWeight& weight, Communicator& comm) try {
-  ops::WholeSizes whole = {.n = ops::n_of(weight), .k = ops::k_of(weight)};
-  const ops::Split split = ops::split_of(op);
+// What a weight's shares come to. The caller knows of no collective before the operator.
+ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
+  ops::WholeSizes whole = {.n = desc.n, .k = desc.k};
+  const ops::Split split = ops::split_of(desc.op);
   if (split == ops::Split::n) whole.n = sum_of_shares(whole.n, comm);
   if (split == ops::Split::k) whole.k = sum_of_shares(whole.k, comm);
   return whole;
 } catch (const Error& error) {
   throw ops::in_words_of(
-      base::sentence(name(op), ": where ranks add up their shares, which a plan depends on"),
+      base::sentence(name(desc.op), ": where ranks add up their shares, which a plan depends on"),
       error);
 }
 
@@ -54,14 +54,13 @@ ops::WholeSizes whole_sizes(Operator op, const OpWeight& weight, Communicator& c
 
 namespace ops {
 
-PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& whole,
-               const KeyPlace& place) {
+PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& place) {
   return {.op = desc.op,
           .m = desc.m,
           .n = whole.n,
           .k = whole.k,
           .x = desc.x,
-          .weight = weight,
+          .weight = name(desc.weight),
           .out = desc.out,
           .wire = wire_of(desc.op, desc.x, place.options.wire),
           .world = place.comm.world(),
@@ -72,18 +71,15 @@ PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& 
           .link = place.comm.link()};
 }
 
-PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-               const OpOptions& options) {
-  return key_of(desc, plan_kind_of(weight), whole_sizes(desc.op, weight, comm),
-                {.comm = comm, .options = options});
+PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
+  return key_of(desc, whole_sizes(desc, comm), {.comm = comm, .options = options});
 }
 
-Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-              const OpOptions& options) {
+Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
   if (options.plan) return *options.plan;
   if (options.plans == nullptr) return default_plan(desc.op);
   const base::DefaultFloats floats;  // predictions decide it, which ranks must agree upon
-  return checked(desc.op, options.plans->find(key_of(desc, weight, comm, options)));
+  return checked(desc.op, options.plans->find(key_of(desc, comm, options)));
 }
 
 Plan checked(Operator op, const std::optional<Plan>& found) {
@@ -119,16 +115,12 @@ View counted(View view) {
 
 }  // namespace
 
-Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-                   const OpOptions& options)
+Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options)
     : desc_(desc),
-      plan_(plan_for(desc, weight, comm, options)),
+      plan_(plan_for(desc, comm, options)),
       state_(comm.state()),
       problem_("call " +
-               name(key_of(desc, plan_kind_of(weight), {.n = n_of(weight), .k = k_of(weight)},
-                           {.comm = comm, .options = options}))) {
-  const std::int64_t n = n_of(weight);
-  const std::int64_t k = k_of(weight);
+               name(key_of(desc, {.n = desc.n, .k = desc.k}, {.comm = comm, .options = options}))) {
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);
   const Rows rows = is_compute_first(desc.op) ? shapes_of(desc.op).x : shapes_of(desc.op).out;
   const bool alone = needs_nobody(desc, wire, comm);
@@ -136,18 +128,18 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   const Dtype product = makes_partial_sums(desc.op) && !alone ? wire : desc.out;
   Gemm gemm = select_for(desc.op,
                          {.m = count(rows, desc.m, comm.rank(), comm.world()),
-                          .n = n,
-                          .k = k,
+                          .n = desc.n,
+                          .k = desc.k,
                           .x = desc.x,
-                          .weight = scheme_of(weight) ? Dtype::bf16 : dtype_of(weight),
+                          .weight = desc.weight.scheme ? Dtype::bf16 : desc.weight.dtype,
                           .out = product,
-                          .quant = scheme_of(weight)},
+                          .quant = desc.weight.scheme},
                          {.backend = options.backend, .threads = options.threads});
   overlap::Setting setting = {
       .problem = {.op = desc.op,
                   .m = desc.m,
-                  .n = n,
-                  .k = k,
+                  .n = desc.n,
+                  .k = desc.k,
                   .x = desc.x,
                   .wire = wire,
                   .out = desc.out,
@@ -160,7 +152,7 @@ Prepared::Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& com
   try {
     operation_ =
         alone ? overlap::make_plain(std::move(setting)) : make_operation(std::move(setting), comm);
-    bias_ = Buffer(static_cast<std::size_t>(n) * sizeof(float));
+    bias_ = Buffer(static_cast<std::size_t>(desc.n) * sizeof(float));
   } catch (const Error& error) {
     tell_shortage(desc.op, error, comm);
     throw in_words_of(name(desc.op), error);
@@ -178,20 +170,20 @@ void Prepared::mark_call() {
 
 namespace {
 
-// A mismatch of what runs beside the operator is none of the operator's: its words must not be
-// taken for such, on whichever rank they are heard.
-void look_beside(Operator op, const Beside& beside) try {
+// A mismatch that a poll hook meets is none of the operator's: its words must not be taken for
+// such, on whichever rank they are heard.
+void look_after(Operator op, const PollHook& poll) try {
   const base::DefaultFloats floats;  // also afterwards, whatever it sets
-  beside();
+  poll();
 } catch (const Error& error) {
   if (error.code() != Code::mismatch) throw;
-  throw Error(error.code(), base::sentence("beside ", name(op), ": ", error.what()),
+  throw Error(error.code(), base::sentence("poll hook of ", name(op), ": ", error.what()),
               error.culprit());
 }
 
 }  // namespace
 
-void Prepared::run(const OpWeight& weight, const OpCall& call) try {
+void Prepared::run(const OpCall& call) try {
   const Busy busy(state_, desc_.op);
   mark_call();
   const float* bias = nullptr;
@@ -200,15 +192,15 @@ void Prepared::run(const OpWeight& weight, const OpCall& call) try {
             static_cast<std::size_t>(call.bias.cols));
     bias = reinterpret_cast<const float*>(bias_.data());
   }
-  const Beside look = [&] { look_beside(desc_.op, *call.beside); };
-  operation_->run({.operands = {.x = counted(call.x), .weight = weight, .bias = call.bias},
+  const PollHook poll = [&] { look_after(desc_.op, call.poll); };
+  operation_->run({.operands = {.x = counted(call.x), .weight = call.weight, .bias = call.bias},
                    .out = counted(call.out),
                    .bias = bias,
                    .gathered = counted(call.gathered),
-                   .beside = call.beside != nullptr ? &look : nullptr});
+                   .poll = call.poll ? &poll : nullptr});
 } catch (const Error& error) {
   // Of ranks in different calls all hear of the call of the one that has noticed. Whatever else
-  // fails has this operator's name, or is of what runs beside it.
+  // fails has this operator's name, or is of its poll hook.
   if (error.code() != Code::mismatch) throw;
   throw in_words_of(name(desc_.op), error);
 }
@@ -217,38 +209,17 @@ void Prepared::run(const OpWeight& weight, const OpCall& call) try {
 
 class Op::State {
  public:
-  State(const OpDesc& desc, const OpWeight& weight, Communicator& comm, const OpOptions& options)
-      : weight_(weight),
-        n_(ops::n_of(weight)),
-        k_(ops::k_of(weight)),
-        kind_(ops::scheme_of(weight), ops::dtype_of(weight)),
-        prepared_(desc, weight_, comm, options),
-        standing_{comm.rank(), comm.world()} {}
+  State(const OpDesc& desc, Communicator& comm, const OpOptions& options)
+      : prepared_(desc, comm, options), standing_{comm.rank(), comm.world()} {}
 
   const ops::Prepared& prepared() const { return prepared_; }
 
   void run(const OpCall& call) {
-    check_weight();
-    ops::check(prepared_.desc(), weight_, call, standing_);
-    prepared_.run(weight_, call);
+    ops::check(prepared_.desc(), call, standing_);
+    prepared_.run(call);
   }
 
  private:
-  // It is borrowed: what the reference leads to may have become another weight.
-  void check_weight() const {
-    ops::check_usable(prepared_.desc().op, weight_);
-    const bool same = n_ == ops::n_of(weight_) && k_ == ops::k_of(weight_) &&
-                      kind_ == std::pair(ops::scheme_of(weight_), ops::dtype_of(weight_));
-    PLAIT_CHECK(same, name(prepared_.desc().op), ": weight has n=", ops::n_of(weight_),
-                " k=", ops::k_of(weight_), " and is ", ops::kind_of(weight_),
-                " but the operator was prepared for n=", n_, " k=", k_,
-                " or another kind of weight");
-  }
-
-  OpWeight weight_;
-  std::int64_t n_;
-  std::int64_t k_;
-  std::pair<std::optional<QuantScheme>, Dtype> kind_;
   ops::Prepared prepared_;
   ops::Standing standing_;
 };
@@ -268,10 +239,10 @@ const Plan& Op::plan() const { return state().prepared().plan(); }
 std::size_t Op::held_bytes() const { return state().prepared().held_bytes(); }
 void Op::run(const OpCall& call) { state().run(call); }
 
-Op prepare(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-           const OpOptions& options) {
-  ops::check(desc, weight, options);
-  return Op(std::make_unique<Op::State>(desc, weight, comm, options));
+Op prepare(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
+  ops::check(desc, options);
+  ops::check_prepares(name(desc.op), options);
+  return Op(std::make_unique<Op::State>(desc, comm, options));
 }
 
 }  // namespace plait

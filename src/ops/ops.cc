@@ -8,56 +8,62 @@ namespace {
 
 struct Operands {
   const ConstTensorView& x;
-  const OpWeight& weight;
+  const Weight& weight;
   const TensorView& out;
 };
 
-void run(Operator op, const Operands& operands, Communicator& comm, const OpExtras& extras) {
+void run(Operator op, const Operands& operands, Communicator& comm, const OpOptions& options) {
+  ops::check_usable(op, operands.weight);
   const bool has_all_rows = ops::shapes_of(op).x == ops::Rows::all;
   const OpDesc desc = {.op = op,
                        .m = has_all_rows ? operands.x.rows : operands.out.rows,
+                       .n = operands.weight.n(),
+                       .k = operands.weight.k(),
                        .x = operands.x.dtype,
+                       .weight = operands.weight.kind(),
                        .out = operands.out.dtype,
-                       .gathered = extras.gathered.data != nullptr || extras.gathered.rows > 0};
+                       .gathered = options.gathered.data != nullptr || options.gathered.rows > 0};
   const OpCall call = {.x = operands.x,
+                       .weight = operands.weight,
                        .out = operands.out,
-                       .bias = extras.bias,
-                       .gathered = extras.gathered,
-                       .beside = extras.beside ? &extras.beside : nullptr};
-  ops::check(desc, operands.weight, extras.options);
-  ops::check(desc, operands.weight, call, {comm.rank(), comm.world()});
-  ops::Kept::of(comm).run(desc, operands.weight, comm, extras.options, call);
+                       .bias = options.bias,
+                       .gathered = options.gathered,
+                       .stream = options.stream,
+                       .poll = options.poll};
+  ops::check(desc, options);
+  ops::check(desc, call, {comm.rank(), comm.world()});
+  ops::Kept::of(comm).run(desc, comm, options, call);
 }
 
 }  // namespace
 
-void matmul(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-            Communicator& comm, const OpExtras& extras) {
-  run(Operator::matmul, {x, weight, out}, comm, extras);
+void matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+            Communicator& comm, const OpOptions& options) {
+  run(Operator::matmul, {x, weight, out}, comm, options);
 }
-void matmul_all_reduce(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                       Communicator& comm, const OpExtras& extras) {
-  run(Operator::matmul_all_reduce, {x, weight, out}, comm, extras);
+void matmul_all_reduce(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                       Communicator& comm, const OpOptions& options) {
+  run(Operator::matmul_all_reduce, {x, weight, out}, comm, options);
 }
-void matmul_reduce_scatter(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                           Communicator& comm, const OpExtras& extras) {
-  run(Operator::matmul_reduce_scatter, {x, weight, out}, comm, extras);
+void matmul_reduce_scatter(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                           Communicator& comm, const OpOptions& options) {
+  run(Operator::matmul_reduce_scatter, {x, weight, out}, comm, options);
 }
-void matmul_all_gather(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                       Communicator& comm, const OpExtras& extras) {
-  run(Operator::matmul_all_gather, {x, weight, out}, comm, extras);
+void matmul_all_gather(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                       Communicator& comm, const OpOptions& options) {
+  run(Operator::matmul_all_gather, {x, weight, out}, comm, options);
 }
-void all_gather_matmul(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                       Communicator& comm, const OpExtras& extras) {
-  run(Operator::all_gather_matmul, {x, weight, out}, comm, extras);
+void all_gather_matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                       Communicator& comm, const OpOptions& options) {
+  run(Operator::all_gather_matmul, {x, weight, out}, comm, options);
 }
-void reduce_scatter_matmul(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                           Communicator& comm, const OpExtras& extras) {
-  run(Operator::reduce_scatter_matmul, {x, weight, out}, comm, extras);
+void reduce_scatter_matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                           Communicator& comm, const OpOptions& options) {
+  run(Operator::reduce_scatter_matmul, {x, weight, out}, comm, options);
 }
-void all_reduce_matmul(const ConstTensorView& x, const OpWeight& weight, const TensorView& out,
-                       Communicator& comm, const OpExtras& extras) {
-  run(Operator::all_reduce_matmul, {x, weight, out}, comm, extras);
+void all_reduce_matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
+                       Communicator& comm, const OpOptions& options) {
+  run(Operator::all_reduce_matmul, {x, weight, out}, comm, options);
 }
 
 }  // namespace plait

@@ -23,33 +23,28 @@ struct KeyPlace {
   const OpOptions& options;
 };
 
-// By which a source knows the problem: the same on all ranks. `weight`: its kind.
-PlanKey key_of(const OpDesc& desc, const std::string& weight, const WholeSizes& whole,
-               const KeyPlace& place);
+// By which a source knows the problem: the same on all ranks.
+PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& place);
 
-// The same of one operator's weight. Collective where each rank has a share of it: they add up
-// their shares.
-PlanKey key_of(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-               const OpOptions& options);
+// Collective where each rank has a share of the weight: they add up their shares.
+PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
 // What a source has found, or the nearest that the operator can follow; or else the default.
 Plan checked(Operator op, const std::optional<Plan>& found);
 
 // What the options say, or their source knows, or the default. Collective as key_of() is.
-Plan plan_for(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-              const OpOptions& options);
+Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
 class Prepared {
  public:
-  Prepared(const OpDesc& desc, const OpWeight& weight, Communicator& comm,
-           const OpOptions& options);
+  Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
   const OpDesc& desc() const { return desc_; }
   const Plan& plan() const { return plan_; }
   std::size_t held_bytes() const { return operation_->held_bytes() + bias_.bytes(); }
 
   // The call has been checked.
-  void run(const OpWeight& weight, const OpCall& call);
+  void run(const OpCall& call);
 
  private:
   void mark_call();

@@ -31,7 +31,7 @@ void run_call(Communicator::State& state, const Tag& tag, Body&& body) {
   } catch (const std::exception& error) {
     if (state.group().was_interrupted()) throw;
     fail(error.what());
-  } catch (...) {  // whatever a caller's `beside` throws
+  } catch (...) {  // what a caller's poll hook may throw
     if (state.group().was_interrupted()) throw;
     fail("something was thrown that is no exception");
   }

@@ -75,7 +75,7 @@ class CommFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    flows_.beside = call.beside;
+    flows_.poll = call.poll;
     multiplier_.begin(call.operands, {.fused = takes_what_is_there_, .rows_in_turns = has_turns()});
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.

@@ -129,7 +129,7 @@ class ComputeFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    flows_.beside = call.beside;
+    flows_.poll = call.poll;
     std::fill(kept_until_.begin(), kept_until_.end(), 0U);
     Operands operands = call.operands;
     if (reduces()) {

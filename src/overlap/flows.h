@@ -20,8 +20,8 @@ class Flows {
   std::unique_ptr<Sums> sums;      // where partial sums travel
   std::unique_ptr<Spread> spread;  // where everybody gets everything
 
-  // What the caller wants looked after too; null: nothing.
-  const std::function<void()>* beside = nullptr;
+  // The caller's poll hook; null: none.
+  const std::function<void()>* poll = nullptr;
 
   // Does what can be done now beside the product.
   void step() {
@@ -33,14 +33,14 @@ class Flows {
   // The same in a wait.
   void wait_step() {
     step();
-    if (beside != nullptr) (*beside)();
+    if (poll != nullptr) (*poll)();
   }
 
   // The same between two tiles, where the transport may need help and a peer may be lost.
   void look() {
     step();
     exchange_.look_after();
-    if (beside != nullptr) (*beside)();
+    if (poll != nullptr) (*poll)();
   }
 
   bool finish() {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <span>
 #include <utility>
-#include <variant>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
@@ -20,7 +19,7 @@ namespace plait::overlap {
 // What a product is made of, for one call.
 struct Operands {
   ConstTensorView x;
-  std::variant<WeightView, std::reference_wrapper<const PackedWeight>> weight;
+  Weight weight;
   ConstTensorView bias = {};
 };
 

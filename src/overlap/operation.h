@@ -27,9 +27,9 @@ struct Problem {
 struct Call {
   Operands operands;
   TensorView out;
-  const float* bias = nullptr;                    // the operands' bias in f32
-  TensorView gathered = {};                       // [m, k]; no data: not asked for
-  const std::function<void()>* beside = nullptr;  // to be called now and then
+  const float* bias = nullptr;                  // the operands' bias in f32
+  TensorView gathered = {};                     // [m, k]; no data: not asked for
+  const std::function<void()>* poll = nullptr;  // to be called now and then
 };
 
 class Operation {

@@ -13,7 +13,7 @@ class Plain final : public Operation {
   void run(const Call& call) override {
     multiplier_.begin(call.operands);
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
-      if (call.beside != nullptr) (*call.beside)();
+      if (call.poll != nullptr) (*call.poll)();
     });
     if (!multiplier_.is_played()) copy_rows(call.operands.x, call.gathered);
   }

@@ -77,8 +77,13 @@ class LayerPlay {
     const auto view = [&](const Nowhere& of, std::int64_t rows, std::int64_t cols) {
       return of.view(problem_.dtype, rows, cols);
     };
-    Layer layer({.weight = WeightView{.view = view(matrices_.weight, outputs, inputs),
-                                      .layout = WeightLayout::out_in}},
+    const WeightView weight = {.view = view(matrices_.weight, outputs, inputs),
+                               .layout = WeightLayout::out_in};
+    const TensorView x = view(matrices_.x, rows_in, inputs);
+    Layer layer({.inputs = inputs,
+                 .outputs = outputs,
+                 .layout = weight.layout,
+                 .weight = {.dtype = problem_.dtype}},
                 comm, options_);
     const auto at = [&](base::Nanoseconds& moment) {
       clock.settle();
@@ -86,14 +91,15 @@ class LayerPlay {
     };
     at(moments.begin);
     LinearState state;
-    layer.forward(
-        {.x = view(matrices_.x, rows_in, inputs), .out = view(matrices_.out, rows_out, outputs)},
-        &state);
+    layer.forward({.x = x, .weight = weight, .out = view(matrices_.out, rows_out, outputs)},
+                  &state);
     at(moments.forward);
-    layer.backward({.grad_out = view(matrices_.grad_out, rows_out, outputs),
+    layer.backward({.x = x,
+                    .weight = weight,
+                    .grad_out = view(matrices_.grad_out, rows_out, outputs),
                     .grad_x = view(matrices_.grad_x, rows_in, inputs),
                     .grad_weight = view(matrices_.grad_weight, outputs, inputs)},
-                   state);
+                   &state);
     at(moments.backward);
   }
 

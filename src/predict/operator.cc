@@ -76,18 +76,19 @@ class RankPlay {
   void run(const Plan& plan, const Play& play, Communicator& comm) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     const Shares shares(problem_, comm.rank(), comm.world());
-    const OpWeight weight = WeightView{.view = nowhere_.view(problem_.x, shares.n, shares.k),
-                                       .layout = WeightLayout::out_in};
     ops::Prepared prepared({.op = problem_.op,
                             .m = problem_.m,
+                            .n = shares.n,
+                            .k = shares.k,
                             .x = problem_.x,
+                            .weight = {.dtype = problem_.x},
                             .out = problem_.out,
                             .gathered = problem_.gathered},
-                           weight, comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
+                           comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
     ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
     if (!play.product) product.leave_out();
     const comm::StoodInFor stood_in(comm.state().group(), product);
-    prepared.run(weight, call(shares, comm));
+    prepared.run(call(shares, comm));
     clock.settle();
   }
 
@@ -98,6 +99,8 @@ class RankPlay {
       return ops::count(which, problem_.m, comm.rank(), comm.world());
     };
     OpCall call = {.x = nowhere_.view(problem_.x, rows(shapes.x), shares.k),
+                   .weight = WeightView{.view = nowhere_.view(problem_.x, shares.n, shares.k),
+                                        .layout = WeightLayout::out_in},
                    .out = nowhere_.view(problem_.out, rows(shapes.out), shares.n)};
     if (problem_.gathered) call.gathered = nowhere_.view(problem_.x, problem_.m, shares.k);
     return call;

@@ -18,10 +18,12 @@ bool addressable(std::int64_t rows, std::int64_t stride, Dtype dtype) {
 }  // namespace
 
 std::size_t checked_bytes(const ConstTensorView& shape, std::string_view who) {
-  PLAIT_CHECK(shape.dtype <= Dtype::s8, who, " has the unknown dtype ",
+  PLAIT_CHECK(shape.dtype <= Dtype::s8 || shape.dtype == kNoDtype, who, " has the unknown dtype ",
               static_cast<int>(shape.dtype));
   PLAIT_CHECK(shape.rows >= 0 && shape.cols >= 0, who, " is ", shape.rows, " x ", shape.cols,
               ": sizes must not be negative");
+  PLAIT_CHECK(shape.dtype != kNoDtype || shape.rows == 0 || shape.cols == 0, who, " is ",
+              shape.rows, " x ", shape.cols, " and has no dtype");
   PLAIT_CHECK(addressable(shape.rows, shape.cols, shape.dtype), who, " is ", shape.rows, " x ",
               shape.cols, " ", name(shape.dtype), ": more than memory can hold");
   return shape.bytes();

@@ -62,8 +62,8 @@ WeightView OpCase::as_it_lies() const {
   return {.view = weight_.view(dtype_, out_in ? n_ : k_, out_in ? k_ : n_), .layout = layout_};
 }
 
-OpWeight OpCase::weight() const {
-  if (packed_) return std::cref(*packed_);
+Weight OpCase::weight() const {
+  if (packed_) return *packed_;
   return as_it_lies();
 }
 
@@ -119,23 +119,25 @@ ConstTensorView OpCase::out() const { return out_of(key_.op); }
 
 OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm)
     : group_(comm.state().group()),
-      weight_(one.weight()),
-      call_({.x = one.x_of(op), .out = one.out_of(op)}),
+      call_({.x = one.x_of(op), .weight = one.weight(), .out = one.out_of(op)}),
       prepared_({.op = op,
                  .m = op == Operator::matmul ? one.multiplied_rows() : one.key_.m,
+                 .n = call_.weight.n(),
+                 .k = call_.weight.k(),
                  .x = one.key_.x,
+                 .weight = call_.weight.kind(),
                  .out = one.key_.out},
-                weight_, comm,
+                comm,
                 {.wire = one.key_.wire,
                  .plan = plan,
                  .threads = one.key_.threads,
                  .backend = one.key_.backend}) {}
 
 void OpCase::Runner::run(comm::Pace pace) {
-  if (!pace) return prepared_.run(weight_, call_);
+  if (!pace) return prepared_.run(call_);
   comm::TimedProduct product(*pace);
   const comm::StoodInFor stood_in(group_, product);
-  prepared_.run(weight_, call_);
+  prepared_.run(call_);
 }
 
 std::unique_ptr<OpCase::Runner> OpCase::product(Communicator& comm) const {

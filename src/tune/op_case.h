@@ -37,7 +37,6 @@ class OpCase {
 
    private:
     comm::Group& group_;
-    const OpWeight weight_;
     OpCall call_;
     ops::Prepared prepared_;
   };
@@ -59,7 +58,7 @@ class OpCase {
 
  private:
   WeightView as_it_lies() const;
-  OpWeight weight() const;
+  Weight weight() const;
   std::int64_t multiplied_rows() const;
   TensorView x_of(Operator op) const;
   TensorView out_of(Operator op) const;

@@ -40,11 +40,14 @@ Buffer filled(std::int64_t rows, std::int64_t cols, float value) {
 Product::Problem Product::make_problem(Random& shared) {
   const Operator op = kOps[shared.below(kOps.size())];
   const bool large = shared.one_in(3);
-  return {
-      .desc = {.op = op, .m = shared.below(large ? 250 : 20), .x = Dtype::f32, .out = Dtype::f32},
-      .n = 1 + shared.below(large ? 400 : 100),
-      .k = 1 + shared.below(large ? 120 : 50),
-      .plan = random_plan(op, shared)};
+  return {.desc = {.op = op,
+                   .m = shared.below(large ? 250 : 20),
+                   .n = 1 + shared.below(large ? 400 : 100),
+                   .k = 1 + shared.below(large ? 120 : 50),
+                   .x = Dtype::f32,
+                   .weight = {.dtype = Dtype::f32},
+                   .out = Dtype::f32},
+          .plan = random_plan(op, shared)};
 }
 
 Product::Product(Communicator& comm, Random& shared) : Product(comm, make_problem(shared)) {}
@@ -54,14 +57,11 @@ Product::Product(Communicator& comm, const Problem& problem)
     : rank_(comm.rank()),
       world_(comm.world()),
       problem_(problem),
-      x_(filled(count(ops::shapes_of(problem.desc.op).x), problem.k,
+      x_(filled(count(ops::shapes_of(problem.desc.op).x), problem.desc.k,
                 static_cast<float>(rank_ + 1))),
-      weight_(filled(problem.n, problem.k, 1)),
-      out_(filled(count(ops::shapes_of(problem.desc.op).out), problem.n, 0)),
-      op_(prepare(problem.desc,
-                  WeightView{.view = weight_.view(Dtype::f32, problem.n, problem.k),
-                             .layout = WeightLayout::out_in},
-                  comm, {.plan = problem.plan, .threads = 1})) {}
+      weight_(filled(problem.desc.n, problem.desc.k, 1)),
+      out_(filled(count(ops::shapes_of(problem.desc.op).out), problem.desc.n, 0)),
+      op_(prepare(problem.desc, comm, {.plan = problem.plan, .threads = 1})) {}
 
 std::int64_t Product::count(ops::Rows rows) const {
   return ops::count(rows, problem_.desc.m, rank_, world_);
@@ -75,14 +75,17 @@ float Product::expected(std::int64_t row) const {
     const bool owns = row >= begin && row < begin + static_cast<std::int64_t>(shard.count);
     if (sums_over_ranks(op()) || owns) ranks += rank + 1;
   }
-  return static_cast<float>(ranks * problem_.k);
+  return static_cast<float>(ranks * problem_.desc.k);
 }
 
 void Product::run() {
   const ops::Shapes shapes = ops::shapes_of(op());
   fill(out_, -1);
-  const TensorView out = out_.view(Dtype::f32, count(shapes.out), problem_.n);
-  op_.run({.x = x_.view(Dtype::f32, count(shapes.x), problem_.k), .out = out});
+  const TensorView out = out_.view(Dtype::f32, count(shapes.out), problem_.desc.n);
+  op_.run({.x = x_.view(Dtype::f32, count(shapes.x), problem_.desc.k),
+           .weight = WeightView{.view = weight_.view(Dtype::f32, problem_.desc.n, problem_.desc.k),
+                                .layout = WeightLayout::out_in},
+           .out = out});
   for (std::int64_t row = 0; row < out.rows; ++row) {
     const float wanted = expected(row);
     const std::span found(static_cast<const float*>(out.row(row)),

@@ -22,7 +22,6 @@ class Product {
  private:
   struct Problem {
     OpDesc desc;
-    std::int64_t n, k;
     Plan plan;
   };
   static Problem make_problem(Random& shared);

@@ -7,9 +7,8 @@
 TEST(QuantExample, MultipliesAQuantisedLayer) {
   // [n = 2, k = 4]: a row per output.
   const std::array<float, 8> weight = {0.50F, -1.27F, 0.00F, 1.00F, 2.54F, 1.00F, -2.00F, 0.02F};
-  const plait::WeightView view = {
-      .view = {.data = weight.data(), .rows = 2, .cols = 4, .row_stride = 4},
-      .layout = plait::WeightLayout::out_in};
+  const plait::WeightView view = {.view = plait::ConstTensorView::of(weight.data(), 2, 4),
+                                  .layout = plait::WeightLayout::out_in};
   const plait::QuantizedWeight q = plait::quantize(view, *plait::parse_quant_scheme("s8:channel"));
 
   // Packed once; the product is made for the scheme.
@@ -22,9 +21,9 @@ TEST(QuantExample, MultipliesAQuantisedLayer) {
                                          .quant = q.scheme()});
   const std::array<float, 4> x = {1, 2, 3, 4};
   std::array<float, 2> y = {};
-  gemm.run({.x = {{.data = x.data(), .rows = 1, .cols = 4, .row_stride = 4}},
+  gemm.run({.x = {plait::ConstTensorView::of(x.data(), 1, 4)},
             .weight = packed,
-            .out = {.data = y.data(), .rows = 1, .cols = 2, .row_stride = 2}});
+            .out = plait::TensorView::of(y.data(), 1, 2)});
   EXPECT_FLOAT_EQ(y[0], 1.96F);   // 0.50 - 2.54 + 4
   EXPECT_FLOAT_EQ(y[1], -1.38F);  // 2.54 + 2 - 6 + 0.08
 }

@@ -22,21 +22,21 @@ class LayerEdges : public testing::TestWithParam<LayerKind> {
 
   // Calls `body` with the layer of this kind.
   template <class Body>
-  static void with_layer(const LinearWeight& weight, Communicator& comm,
-                         const LinearOptions& options, const Body& body) {
+  static void with_layer(const LinearDesc& desc, Communicator& comm, const LinearOptions& options,
+                         const Body& body) {
     if (is_column()) {
-      body(ColumnParallelLinear(weight, comm, options));
+      body(ColumnParallelLinear(desc, comm, options));
     } else {
-      body(RowParallelLinear(weight, comm, options));
+      body(RowParallelLinear(desc, comm, options));
     }
   }
 
   static void step(Communicator& comm, const LinearOptions& options, const LayerProblem& problem,
                    const LinearBackward& call) {
-    with_layer(problem.weight(), comm, options, [&](auto layer) {
+    with_layer(problem.desc(), comm, options, [&](auto layer) {
       LinearState state;
       layer.forward(problem.forward(), &state);
-      layer.backward(call, state);
+      layer.backward(call, &state);
     });
   }
 };
@@ -65,12 +65,12 @@ TEST_P(LayerEdges, StepsOfDifferentSizesInFlightAreThoseOfEachAlone) {
                      got.reserve(sizes.size());
                      for (const std::int64_t m : sizes)
                        got.push_back(std::make_unique<LayerProblem>(GetParam(), m, comm));
-                     with_layer(got[0]->weight(), comm, options, [&](auto layer) {
+                     with_layer(got[0]->desc(), comm, options, [&](auto layer) {
                        for (std::size_t i = 0; i < sizes.size(); ++i)
                          layer.forward(got[i]->forward(), &states[i]);
                        // Neither in the order of the forwards nor in the other.
                        for (const std::size_t i : {1U, 4U, 0U, 2U, 3U})
-                         layer.backward(got[i]->backward(), states[i]);
+                         layer.backward(got[i]->backward(), &states[i]);
                      });
                      for (std::size_t i = 0; i < sizes.size(); ++i) {
                        const LayerProblem alone(GetParam(), sizes[i], comm);
@@ -91,19 +91,20 @@ TEST_P(LayerEdges, BackwardInHalvesIsTheSame) {
                      const LayerProblem whole(GetParam(), 33, comm, sequence_parallel);
                      step(comm, options, whole, whole.backward());
                      const LayerProblem halves(GetParam(), 33, comm, sequence_parallel);
-                     with_layer(halves.weight(), comm, options, [&](auto layer) {
+                     with_layer(halves.desc(), comm, options, [&](auto layer) {
                        LinearState state;
                        layer.forward(halves.forward(), &state);
-                       LinearBackward first = {.grad_out = halves.grad_out(),
+                       LinearBackward first = {.weight = halves.weight(),
+                                               .grad_out = halves.grad_out(),
                                                .grad_x = halves.grad_x.view};
-                       layer.backward(first, state);
+                       layer.backward(first, &state);
                        LinearBackward rest = halves.backward();
                        rest.grad_x = {};
                        rest.grad_bias = {};
-                       layer.backward(rest, state);
+                       layer.backward(rest, &state);
                        rest.grad_weight = {};
                        rest.grad_bias = halves.grad_bias.view;
-                       layer.backward(rest, state);
+                       layer.backward(rest, &state);
                      });
                      expect_same(halves, whole, sequence_parallel ? "sharded" : "all rows");
                    },
@@ -204,17 +205,23 @@ TEST_P(LayerEdges, ARankWithoutAShareNeedsNoMemory) {
             const Buffer out = memory(out_rows, outputs), dy = memory(out_rows, outputs);
             const Buffer dx = memory(x_rows, inputs), dw = memory(w_rows, w_cols);
             ASSERT_EQ(dw.data() == nullptr, comm.rank() == 1);
-            const LinearWeight weight = {
-                .weight = WeightView{.view = ones(w, w_rows, w_cols), .layout = layout}};
-            const LinearBackward call = {.grad_out = ones(dy, out_rows, outputs),
+            const WeightView weight = {.view = ones(w, w_rows, w_cols), .layout = layout};
+            const LinearDesc desc = {.inputs = inputs,
+                                     .outputs = outputs,
+                                     .layout = layout,
+                                     .weight = {.dtype = Dtype::f32}};
+            const LinearBackward call = {.x = x.view(Dtype::f32, x_rows, inputs),
+                                         .weight = weight,
+                                         .grad_out = ones(dy, out_rows, outputs),
                                          .grad_x = dx.view(Dtype::f32, x_rows, inputs),
                                          .grad_weight = dw.view(Dtype::f32, w_rows, w_cols)};
-            with_layer(weight, comm, {.column_backward = column_backward}, [&](auto layer) {
+            with_layer(desc, comm, {.column_backward = column_backward}, [&](auto layer) {
               LinearState state;
-              layer.forward(
-                  {.x = ones(x, x_rows, inputs), .out = out.view(Dtype::f32, out_rows, outputs)},
-                  &state);
-              layer.backward(call, state);
+              layer.forward({.x = ones(x, x_rows, inputs),
+                             .weight = weight,
+                             .out = out.view(Dtype::f32, out_rows, outputs)},
+                            &state);
+              layer.backward(call, &state);
             });
             // Of ones: each gradient is as large as it has terms.
             for (std::int64_t i = 0; i < x_rows * inputs; ++i)
@@ -239,22 +246,29 @@ TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
                      const std::int64_t x_rows = is_column() ? own : tokens;
                      const std::int64_t out_rows = is_column() ? tokens : own;
                      const auto empty = [](std::int64_t rows, std::int64_t cols) {
-                       return TensorView{.rows = rows, .cols = cols, .row_stride = cols};
+                       return TensorView{.dtype = Dtype::f32, .rows = rows, .cols = cols};
                      };
                      const Buffer x = Buffer::for_tensor(Dtype::f32, x_rows, inputs);
                      const Buffer out = Buffer::for_tensor(Dtype::f32, out_rows, outputs);
                      const Buffer grad_x = Buffer::for_tensor(Dtype::f32, x_rows, inputs);
                      const WeightView weight = {.view = empty(outputs, inputs),
                                                 .layout = WeightLayout::out_in};
-                     with_layer({.weight = weight}, comm, {}, [&](auto layer) {
+                     const LinearDesc desc = {.inputs = inputs,
+                                              .outputs = outputs,
+                                              .layout = weight.layout,
+                                              .weight = {.dtype = Dtype::f32}};
+                     with_layer(desc, comm, {}, [&](auto layer) {
                        LinearState state;
                        layer.forward({.x = x.view(Dtype::f32, x_rows, inputs),
+                                      .weight = weight,
                                       .out = out.view(Dtype::f32, out_rows, outputs)},
                                      &state);
-                       layer.backward({.grad_out = out.view(Dtype::f32, out_rows, outputs),
+                       layer.backward({.x = x.view(Dtype::f32, x_rows, inputs),
+                                       .weight = weight,
+                                       .grad_out = out.view(Dtype::f32, out_rows, outputs),
                                        .grad_x = grad_x.view(Dtype::f32, x_rows, inputs),
                                        .grad_weight = empty(outputs, inputs)},
-                                      state);
+                                      &state);
                      });
                      barrier(comm);  // nobody waits for another's collective
                    }
@@ -262,27 +276,25 @@ TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
                  {});
 }
 
-TEST_P(LayerEdges, RefusesTheStateOfAnotherLayer) {
-  run_as_threads(
-      1,
-      [](Communicator& comm) {
-        const LayerProblem problem(GetParam(), 5, comm);
-        const Matrix x(Dtype::bf16, 5, 7);
-        const Matrix w(Dtype::bf16, LayerProblem::kOutputs, 7);
-        const Matrix out(Dtype::bf16, 5, LayerProblem::kOutputs);
-        LinearState state;
-        with_layer({.weight = WeightView{.view = w.view, .layout = WeightLayout::out_in}}, comm, {},
-                   [&](auto layer) { layer.forward({.x = x.view, .out = out.view}, &state); });
-        with_layer(problem.weight(), comm, {}, [&](auto layer) {
-          std::string want(is_column() ? "ColumnParallelLinear" : "RowParallelLinear");
-          want += ": backward was given the state of another layer, whose x is 5 x 7, not 5 x 96";
-          EXPECT_EQ(sentence_of([&] { layer.backward(problem.backward(), state); }), want);
-          // Nothing was aborted.
-          layer.forward(problem.forward(), &state);
-          layer.backward(problem.backward(), state);
-        });
-      },
-      {});
+TEST_P(LayerEdges, RefusesTheStateOfAnotherForward) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const LayerProblem problem(GetParam(), 6, comm);
+                   const LayerProblem longer(GetParam(), 10, comm);
+                   LinearState state;
+                   with_layer(problem.desc(), comm, {}, [&](auto layer) {
+                     layer.forward(longer.forward(), &state);
+                     std::string want(is_column() ? "ColumnParallelLinear" : "RowParallelLinear");
+                     want += is_column() ? ": grad_out is 6 x 80, not 10 x 80"
+                                         : ": grad_out is 3 x 160, not 5 x 160";
+                     EXPECT_EQ(sentence_of([&] { layer.backward(problem.backward(), &state); }),
+                               want);
+                     // Nothing was aborted.
+                     layer.forward(problem.forward(), &state);
+                     layer.backward(problem.backward(), &state);
+                   });
+                 },
+                 {});
 }
 
 TEST_P(LayerEdges, RefusesGradientsOverTheWeight) {
@@ -291,12 +303,12 @@ TEST_P(LayerEdges, RefusesGradientsOverTheWeight) {
                    const LayerProblem problem(GetParam(), 160, comm);
                    LinearBackward call = problem.backward();
                    call.grad_x = problem.w();
-                   with_layer(problem.weight(), comm, {}, [&](auto layer) {
+                   with_layer(problem.desc(), comm, {}, [&](auto layer) {
                      LinearState state;
                      layer.forward(problem.forward(), &state);
                      std::string want(is_column() ? "ColumnParallelLinear" : "RowParallelLinear");
                      want += ": grad_x overlaps the weight";
-                     EXPECT_EQ(sentence_of([&] { layer.backward(call, state); }), want);
+                     EXPECT_EQ(sentence_of([&] { layer.backward(call, &state); }), want);
                    });
                  },
                  {});
@@ -312,18 +324,18 @@ TEST_P(LayerEdges, RefusesABackendThatCannotGoBackward) {
         LinearBackward call = problem.backward();
         call.grad_out = wide.view;
         LinearState state;
-        with_layer(problem.weight(), comm, {}, [&](auto layer) {
+        with_layer(problem.desc(), comm, {}, [&](auto layer) {
           layer.forward(problem.forward(), &state);
-          with_layer(problem.weight(), comm, {.operators = {.backend = "amx"}}, [&](auto other) {
+          with_layer(problem.desc(), comm, {.operators = {.backend = "amx"}}, [&](auto other) {
             for (const bool frozen : {false, true}) {
               if (frozen) call.grad_weight = {};
               const Error error =
-                  expect_error(Code::invalid_argument, [&] { other.backward(call, state); });
+                  expect_error(Code::invalid_argument, [&] { other.backward(call, &state); });
               EXPECT_TRUE(conformance::contains(error.what(), "backend amx can't do"))
                   << error.what();
             }
           });
-          layer.backward(problem.backward(), state);  // nothing was aborted
+          layer.backward(problem.backward(), &state);  // nothing was aborted
         });
       },
       {});
@@ -334,7 +346,7 @@ TEST(ColumnEdges, AWrongForwardThatWouldKeepItsGatherIsOnlyRefused) {
       2,
       [](Communicator& comm) {
         const LayerProblem problem(LayerKind::column, 12, comm);
-        ColumnParallelLinear layer(problem.weight(), comm, {.recompute_all_gather = false});
+        ColumnParallelLinear layer(problem.desc(), comm, {.recompute_all_gather = false});
         LinearState state;
         LinearForward wrong = problem.forward();
         wrong.out.rows = -3;
@@ -344,9 +356,31 @@ TEST(ColumnEdges, AWrongForwardThatWouldKeepItsGatherIsOnlyRefused) {
                   "all_gather_matmul: x is 6 x 96, not 500 x 96");
         EXPECT_EQ(state.held_bytes(), 0U);
         layer.forward(problem.forward(), &state);
-        layer.backward(problem.backward(), state);
+        layer.backward(problem.backward(), &state);
       },
       {});
+}
+
+TEST(ColumnEdges, RefusesAGatherThatAnotherLayerHasKept) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const LayerProblem problem(LayerKind::column, 12, comm);
+                   const LinearOptions options = {.recompute_all_gather = false};
+                   const Matrix x(Dtype::bf16, 6, 7);
+                   const Matrix w(Dtype::bf16, 80, 7);
+                   ColumnParallelLinear other(
+                       {.inputs = 7, .outputs = 80, .layout = WeightLayout::out_in}, comm, options);
+                   LinearState state;
+                   other.forward({.x = x.view,
+                                  .weight = WeightView{w.view, WeightLayout::out_in},
+                                  .out = problem.out.view},
+                                 &state);
+                   ColumnParallelLinear layer(problem.desc(), comm, options);
+                   EXPECT_EQ(sentence_of([&] { layer.backward(problem.backward(), &state); }),
+                             "ColumnParallelLinear: backward was given the state of another layer, "
+                             "whose x has 7 columns, not 96");
+                 },
+                 {});
 }
 
 TEST(ColumnEdges, AStateMovesWithWhatItKeeps) {
@@ -354,19 +388,19 @@ TEST(ColumnEdges, AStateMovesWithWhatItKeeps) {
                  [](Communicator& comm) {
                    const LayerProblem want(LayerKind::column, 12, comm);
                    const LayerProblem got(LayerKind::column, 12, comm);
-                   ColumnParallelLinear layer(want.weight(), comm, {.recompute_all_gather = false});
+                   ColumnParallelLinear layer(want.desc(), comm, {.recompute_all_gather = false});
                    LinearState state;
                    layer.forward(want.forward(), &state);
-                   layer.backward(want.backward(), state);
+                   layer.backward(want.backward(), &state);
                    layer.forward(got.forward(), &state);
                    const LinearState other = std::move(state);
                    // NOLINTNEXTLINE(bugprone-use-after-move): that is the mistake
                    EXPECT_EQ(sentence_of([&] {
-                               layer.backward(got.backward(), state);  // NOLINT: on purpose
+                               layer.backward(got.backward(), &state);  // NOLINT: on purpose
                              }),
                              "ColumnParallelLinear: backward was given a state that was moved to "
                              "another");
-                   layer.backward(got.backward(), other);
+                   layer.backward(got.backward(), &other);
                    expect_same(got, want, "moved");
                  },
                  {});
@@ -380,10 +414,10 @@ TEST_P(LayerEdges, RanksThatAskForDifferentGradientsDisagree) {
                    LinearBackward call = problem.backward();
                    if (comm.rank() == 1 && is_column()) call.grad_weight = {};
                    if (comm.rank() == 1 && !is_column()) call.grad_x = {};
-                   with_layer(problem.weight(), comm, {}, [&](auto layer) {
+                   with_layer(problem.desc(), comm, {}, [&](auto layer) {
                      LinearState state;
                      layer.forward(problem.forward(), &state);
-                     expect_error(Code::mismatch, [&] { layer.backward(call, state); });
+                     expect_error(Code::mismatch, [&] { layer.backward(call, &state); });
                    });
                  },
                  {});

@@ -43,12 +43,18 @@ struct LayerProblem {
   TensorView w() const { return part(all_w.view, outputs(), inputs()); }
   TensorView grad_out() const { return part(all_grad_out.view, out_rows(), outputs()); }
 
-  LinearWeight weight() const {
-    return {.weight = WeightView{.view = w(), .layout = WeightLayout::out_in}};
+  WeightView weight() const { return {.view = w(), .layout = WeightLayout::out_in}; }
+  LinearDesc desc() const {
+    return {.inputs = w().cols,
+            .outputs = w().rows,
+            .layout = WeightLayout::out_in,
+            .weight = {.dtype = w().dtype}};
   }
-  LinearForward forward() const { return {.x = x(), .out = out.view}; }
+  LinearForward forward() const { return {.x = x(), .weight = weight(), .out = out.view}; }
   LinearBackward backward() const {
-    return {.grad_out = grad_out(),
+    return {.x = x(),
+            .weight = weight(),
+            .grad_out = grad_out(),
             .grad_x = grad_x.view,
             .grad_weight = grad_weight.view,
             .grad_bias = grad_bias.view};

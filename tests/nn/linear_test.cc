@@ -32,13 +32,13 @@ void run_both(LayerKind kind, Communicator& comm, const LinearOptions& options,
               const LayerProblem& problem) {
   LinearState state;
   if (kind == LayerKind::column) {
-    ColumnParallelLinear layer(problem.weight(), comm, options);
+    ColumnParallelLinear layer(problem.desc(), comm, options);
     layer.forward(problem.forward(), &state);
-    layer.backward(problem.backward(), state);
+    layer.backward(problem.backward(), &state);
   } else {
-    RowParallelLinear layer(problem.weight(), comm, options);
+    RowParallelLinear layer(problem.desc(), comm, options);
     layer.forward(problem.forward(), &state);
-    layer.backward(problem.backward(), state);
+    layer.backward(problem.backward(), &state);
   }
 }
 
@@ -66,9 +66,9 @@ class Difference {
              const Matrix& bias)
       : comm_(comm), options_(options), problem_(problem), bias_(bias) {
     if (problem.kind == LayerKind::column) {
-      column_.emplace(problem.weight(), comm, options);
+      column_.emplace(problem.desc(), comm, options);
     } else {
-      row_.emplace(problem.weight(), comm, options);
+      row_.emplace(problem.desc(), comm, options);
     }
   }
 
@@ -260,19 +260,19 @@ TEST_P(EveryLayer, WorksInSeveralGroupsSideBySide) {
                    for (Communicator* group : groups)
                      got.push_back(std::make_unique<LayerProblem>(GetParam(), 30, *group));
                    if (GetParam() == LayerKind::column) {
-                     ColumnParallelLinear first(got[0]->weight(), *groups[0]);
-                     ColumnParallelLinear second(got[1]->weight(), *groups[1]);
+                     ColumnParallelLinear first(got[0]->desc(), *groups[0]);
+                     ColumnParallelLinear second(got[1]->desc(), *groups[1]);
                      first.forward(got[0]->forward(), states.data());
                      second.forward(got[1]->forward(), &states[1]);
-                     first.backward(got[0]->backward(), states[0]);
-                     second.backward(got[1]->backward(), states[1]);
+                     first.backward(got[0]->backward(), &states[0]);
+                     second.backward(got[1]->backward(), &states[1]);
                    } else {
-                     RowParallelLinear first(got[0]->weight(), *groups[0]);
-                     RowParallelLinear second(got[1]->weight(), *groups[1]);
+                     RowParallelLinear first(got[0]->desc(), *groups[0]);
+                     RowParallelLinear second(got[1]->desc(), *groups[1]);
                      first.forward(got[0]->forward(), states.data());
                      second.forward(got[1]->forward(), &states[1]);
-                     first.backward(got[0]->backward(), states[0]);
-                     second.backward(got[1]->backward(), states[1]);
+                     first.backward(got[0]->backward(), &states[0]);
+                     second.backward(got[1]->backward(), &states[1]);
                    }
                    EXPECT_TRUE(tensor::same_bits(got[0]->out.view, want.out.view));
                    EXPECT_TRUE(tensor::same_bits(got[0]->grad_x.view, want.grad_x.view));
@@ -324,52 +324,57 @@ TEST_P(EveryLayer, AsksASourceForEachOfItsOperators) {
 
 // An 8-bit weight is frozen; what flows through it backward takes it the other way round.
 TEST_P(EveryLayer, TakesAFrozenQuantisedWeight) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const LayerProblem problem(GetParam(), 20, comm);
-        const auto scheme = *parse_quant_scheme("s8:channel");
-        const QuantizedWeight quantized =
-            quantize({.view = problem.w(), .layout = WeightLayout::out_in}, scheme);
-        const PackedWeight packed(quantized);
-        const PackedWeight turned({.view = problem.w(), .layout = WeightLayout::in_out});
-        const LinearWeight weight = {.weight = std::cref(packed), .backward = std::cref(turned)};
-        const LinearBackward call = {.grad_out = problem.grad_out(), .grad_x = problem.grad_x.view};
-        const LayerProblem plain(GetParam(), 20, comm);
-        run_both(GetParam(), comm, {}, plain);
-        LinearState state;
-        if (GetParam() == LayerKind::column) {
-          ColumnParallelLinear layer(weight, comm);
-          layer.forward(problem.forward(), &state);
-          layer.backward(call, state);
-        } else {
-          RowParallelLinear layer(weight, comm);
-          layer.forward(problem.forward(), &state);
-          layer.backward(call, state);
-        }
-        EXPECT_TRUE(tensor::same_bits(problem.grad_x.view, plain.grad_x.view));
-        // A quantised weight is at most half a step of its column off: 1/254 of the largest.
-        for (std::int64_t i = 0; i < problem.out.view.rows; ++i) {
-          EXPECT_NEAR(at(problem.out.view, i, 0), at(plain.out.view, i, 0),
-                      LayerProblem::kInputs / 254.0 + 0.1);
-        }
-      },
-      {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const LayerProblem problem(GetParam(), 20, comm);
+                   const auto scheme = *parse_quant_scheme("s8:channel");
+                   const QuantizedWeight quantized =
+                       quantize({.view = problem.w(), .layout = WeightLayout::out_in}, scheme);
+                   const PackedWeight packed(quantized);
+                   const PackedWeight turned({.view = problem.w(), .layout = WeightLayout::in_out});
+                   LinearDesc desc = problem.desc();
+                   desc.weight = Weight(packed).kind();
+                   desc.turned = Weight(turned).kind();
+                   LinearForward forward = problem.forward();
+                   forward.weight = packed;
+                   const LinearBackward call = {.turned = turned,
+                                                .grad_out = problem.grad_out(),
+                                                .grad_x = problem.grad_x.view};
+                   const LayerProblem plain(GetParam(), 20, comm);
+                   run_both(GetParam(), comm, {}, plain);
+                   LinearState state;
+                   if (GetParam() == LayerKind::column) {
+                     ColumnParallelLinear layer(desc, comm);
+                     layer.forward(forward, &state);
+                     layer.backward(call, &state);
+                   } else {
+                     RowParallelLinear layer(desc, comm);
+                     layer.forward(forward, &state);
+                     layer.backward(call, &state);
+                   }
+                   EXPECT_TRUE(tensor::same_bits(problem.grad_x.view, plain.grad_x.view));
+                   // A quantised weight is at most half a step of its column off: 1/254 of the largest.
+                   for (std::int64_t i = 0; i < problem.out.view.rows; ++i) {
+                     EXPECT_NEAR(at(problem.out.view, i, 0), at(plain.out.view, i, 0),
+                                 LayerProblem::kInputs / 254.0 + 0.1);
+                   }
+                 },
+                 {});
 }
 
 TEST(LinearState, IsUsedAgainWithItsMemory) {
   run_as_threads(2,
                  [](Communicator& comm) {
                    const LayerProblem problem(LayerKind::column, 40, comm);
-                   ColumnParallelLinear layer(problem.weight(), comm,
+                   ColumnParallelLinear layer(problem.desc(), comm,
                                               {.recompute_all_gather = false});
                    LinearState state;
                    layer.forward(problem.forward(), &state);
-                   layer.backward(problem.backward(), state);
+                   layer.backward(problem.backward(), &state);
                    const std::size_t held = state.held_bytes();
                    const LayerProblem again(LayerKind::column, 40, comm);
                    layer.forward(again.forward(), &state);
-                   layer.backward(again.backward(), state);
+                   layer.backward(again.backward(), &state);
                    EXPECT_EQ(state.held_bytes(), held);
                    EXPECT_TRUE(tensor::same_bits(again.grad_weight.view, problem.grad_weight.view));
                  },

@@ -51,15 +51,15 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
       // Whoever is still in forward when another has noticed it hears of it there.
       const Error error = expect_error(Code::peer_lost, [&] {
         layer.forward(problem.forward(), &state);
-        layer.backward(problem.backward(), state);
+        layer.backward(problem.backward(), &state);
       });
       EXPECT_EQ(error.culprit(), 1) << error.what();
       EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
     };
     if (GetParam().kind == LayerKind::column) {
-      run(ColumnParallelLinear(problem.weight(), comm, GetParam().options));
+      run(ColumnParallelLinear(problem.desc(), comm, GetParam().options));
     } else {
-      run(RowParallelLinear(problem.weight(), comm, GetParam().options));
+      run(RowParallelLinear(problem.desc(), comm, GetParam().options));
     }
   });
 }

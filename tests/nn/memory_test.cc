@@ -58,12 +58,12 @@ Cost cost_of(bool recompute) {
       options.trace = &trace;
       Communicator comm = group.join(rank, options);
       const LayerProblem problem(LayerKind::column, kTokens, comm);
-      ColumnParallelLinear layer(problem.weight(), comm,
+      ColumnParallelLinear layer(problem.desc(), comm,
                                  {.recompute_all_gather = recompute, .operators = {.threads = 1}});
       LinearState state;
       layer.forward(problem.forward(), &state);
       const int before = gathers_in(trace);
-      layer.backward(problem.backward(), state);
+      layer.backward(problem.backward(), &state);
       if (rank == 0)
         cost = {.state = state.held_bytes(),
                 .workspace = linear_memory(comm).workspace,
@@ -105,26 +105,36 @@ TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
                                            .aligned_packing = aligned,
                                            .operators = {.threads = 1}};
             // Two layers that gather rows of `inputs`: x forward, and grad_out backward.
-            ColumnParallelLinear column(
-                {.weight = WeightView{.view = w.view, .layout = WeightLayout::out_in}}, comm,
-                options);
+            const WeightView own = {.view = w.view, .layout = WeightLayout::out_in};
+            ColumnParallelLinear column({.inputs = inputs,
+                                         .outputs = kOutputs,
+                                         .layout = own.layout,
+                                         .weight = {.dtype = Dtype::f32}},
+                                        comm, options);
             const Matrix out(Dtype::f32, kRows, kOutputs);
             gradients.emplace_back(Dtype::f32, kOutputs, inputs);
             LinearState state;
-            column.forward({.x = x.view, .out = out.view}, &state);
+            column.forward({.x = x.view, .weight = own, .out = out.view}, &state);
             EXPECT_EQ(state.held_bytes(), kRows * (aligned ? stride : inputs) * sizeof(float));
-            column.backward({.grad_out = grad_out.view, .grad_weight = gradients.back().view},
-                            state);
-            RowParallelLinear row(
-                {.weight = WeightView{.view = turned.view, .layout = WeightLayout::out_in}}, comm,
-                options);
+            column.backward(
+                {.x = x.view, .grad_out = grad_out.view, .grad_weight = gradients.back().view},
+                &state);
+            const WeightView other = {.view = turned.view, .layout = WeightLayout::out_in};
+            RowParallelLinear row({.inputs = kOutputs,
+                                   .outputs = inputs,
+                                   .layout = other.layout,
+                                   .weight = {.dtype = Dtype::f32}},
+                                  comm, options);
             const Matrix row_out(Dtype::f32, kRows / 2, inputs);
             const Matrix grad_x(Dtype::f32, kRows, kOutputs);
             gradients.emplace_back(Dtype::f32, inputs, kOutputs);
-            row.forward({.x = narrow.view, .out = row_out.view}, &state);
-            row.backward(
-                {.grad_out = x.view, .grad_x = grad_x.view, .grad_weight = gradients.back().view},
-                state);
+            row.forward({.x = narrow.view, .weight = other, .out = row_out.view}, &state);
+            row.backward({.x = narrow.view,
+                          .weight = other,
+                          .grad_out = x.view,
+                          .grad_x = grad_x.view,
+                          .grad_weight = gradients.back().view},
+                         &state);
           }
           EXPECT_TRUE(tensor::same_bits(gradients[0].view, gradients[2].view));
           EXPECT_TRUE(tensor::same_bits(gradients[1].view, gradients[3].view));
@@ -144,10 +154,10 @@ TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
         for (int i = 0; i < 5; ++i) {
           problems.push_back(std::make_unique<LayerProblem>(LayerKind::column, kTokens, comm));
           // With two threads it depends on chance how many come to work, and what they need.
-          layers.emplace_back(problems.back()->weight(), comm,
+          layers.emplace_back(problems.back()->desc(), comm,
                               LinearOptions{.operators = {.threads = 1}});
           layers.back().forward(problems.back()->forward(), &states[i]);
-          layers.back().backward(problems.back()->backward(), states[i]);
+          layers.back().backward(problems.back()->backward(), &states[i]);
           held.push_back(linear_memory(comm));
         }
         EXPECT_EQ(held.front().mailboxes, held.back().mailboxes);
@@ -169,18 +179,22 @@ void run_square(LayerKind kind, std::int64_t width, Communicator& comm) {
   const Matrix out(Dtype::bf16, row ? own_rows : kRows, w.view.rows, 3);
   const Matrix grad_x(Dtype::bf16, x.view.rows, x.view.cols);
   const Matrix grad_weight(Dtype::f32, w.view.rows, w.view.cols);
-  const LinearWeight weight = {.weight =
-                                   WeightView{.view = w.view, .layout = WeightLayout::out_in}};
+  const WeightView weight = {.view = w.view, .layout = WeightLayout::out_in};
+  const LinearDesc desc = {.inputs = w.view.cols, .outputs = w.view.rows, .layout = weight.layout};
   const auto run = [&](auto layer) {
     LinearState state;
-    layer.forward({.x = x.view, .out = out.view}, &state);
-    layer.backward({.grad_out = out.view, .grad_x = grad_x.view, .grad_weight = grad_weight.view},
-                   state);
+    layer.forward({.x = x.view, .weight = weight, .out = out.view}, &state);
+    layer.backward({.x = x.view,
+                    .weight = weight,
+                    .grad_out = out.view,
+                    .grad_x = grad_x.view,
+                    .grad_weight = grad_weight.view},
+                   &state);
   };
   if (row) {
-    run(RowParallelLinear(weight, comm));
+    run(RowParallelLinear(desc, comm));
   } else {
-    run(ColumnParallelLinear(weight, comm));
+    run(ColumnParallelLinear(desc, comm));
   }
 }
 
@@ -212,11 +226,11 @@ TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
   run_as_threads(2,
                  [](Communicator& comm) {
                    const LayerProblem problem(LayerKind::column, kTokens, comm);
-                   ColumnParallelLinear layer(problem.weight(), comm, {.column_backward = true});
+                   ColumnParallelLinear layer(problem.desc(), comm, {.column_backward = true});
                    LinearState state;
                    layer.forward(problem.forward(), &state);
                    EXPECT_EQ(linear_memory(comm).mailboxes, comm.mailbox_bytes());
-                   layer.backward(problem.backward(), state);
+                   layer.backward(problem.backward(), &state);
                    EXPECT_GT(linear_memory(comm).mailboxes, comm.mailbox_bytes());
                  },
                  {});

@@ -73,11 +73,12 @@ std::vector<std::pair<ProductShape, std::string>> heard_by(Communicator& comm,
   Matrix out(Dtype::bf16, sizes.out_rows, sizes.outputs);
   Matrix grad_x(Dtype::bf16, sizes.x_rows, sizes.inputs);
   const Witness witness(kByShape);
-  Layer layer({.weight = WeightView{.view = w.view, .layout = WeightLayout::out_in}}, comm,
+  const WeightView weight = {.view = w.view, .layout = WeightLayout::out_in};
+  Layer layer({.inputs = sizes.inputs, .outputs = sizes.outputs, .layout = weight.layout}, comm,
               linear_options(kByShape, witness));
   LinearState state;
-  layer.forward({.x = x.view, .out = out.view}, &state);
-  layer.backward({.grad_out = grad_out.view, .grad_x = grad_x.view}, state);
+  layer.forward({.x = x.view, .weight = weight, .out = out.view}, &state);
+  layer.backward({.weight = weight, .grad_out = grad_out.view, .grad_x = grad_x.view}, &state);
   return witness.heard;
 }
 

@@ -55,12 +55,12 @@ namespace plait {
 namespace {
 
 // In one run, the smallest of several: what a long wait does is another matter.
-int allocations_of(Op& ready, const OpProblem& problem) {
-  for (int run = 0; run < 3; ++run) ready.run(problem.call());
+int allocations_of(Op& ready, const OpCall& call) {
+  for (int run = 0; run < 3; ++run) ready.run(call);
   int least = 1000;
   for (int run = 0; run < 10; ++run) {
     const int before = allocations;
-    ready.run(problem.call());
+    ready.run(call);
     least = std::min(least, allocations - before);
   }
   return least;
@@ -89,11 +89,11 @@ TEST(PreparedOperators, AllocateNothingWhenTheyRun) {
             2,
             [&](Communicator& comm) {
               const OpProblem problem(op, m, comm);
-              Op packed = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
-              EXPECT_EQ(allocations_of(packed, problem), 0)
+              Op packed = prepare(problem.desc(), comm, {.plan = plan});
+              EXPECT_EQ(allocations_of(packed, problem.call()), 0)
                   << name(op) << ' ' << text << " m=" << m;
-              Op plain = prepare(problem.desc(), problem.plain(), comm, {.plan = plan});
-              EXPECT_EQ(allocations_of(plain, problem), 0)
+              Op plain = prepare(problem.plain_desc(), comm, {.plan = plan});
+              EXPECT_EQ(allocations_of(plain, problem.plain_call()), 0)
                   << name(op) << ' ' << text << " m=" << m << ", a plain weight";
             },
             {});

@@ -21,8 +21,7 @@ struct Call {
   OpProblem problem{Operator::matmul_all_reduce, kRows, comm, 200, kDepth};
 
   void run(Kept& kept, const char* plan) const {
-    kept.run(problem.desc(), problem.packed, comm, {.plan = parse_plan(plan), .threads = 1},
-             problem.call());
+    kept.run(problem.desc(), comm, {.plan = parse_plan(plan), .threads = 1}, problem.call());
   }
 };
 
@@ -45,8 +44,8 @@ TEST(Kept, TellsAPlainWeightFromAPackedOne) {
                    const Call call = {comm};
                    Kept kept;
                    call.run(kept, "fused");
-                   kept.run(call.problem.desc(), call.problem.plain(), comm,
-                            {.plan = parse_plan("fused"), .threads = 1}, call.problem.call());
+                   kept.run(call.problem.plain_desc(), comm,
+                            {.plan = parse_plan("fused"), .threads = 1}, call.problem.plain_call());
                    EXPECT_EQ(kept.kinds(), 2U);
                  },
                  {});
@@ -103,7 +102,7 @@ TEST(HeldBytes, CountAllThatAnOperatorKeeps) {
                  [](Communicator& comm) {
                    for (const char* plan : {"serial", "pipelined parts=2", "fused"}) {
                      const Call call = {comm};
-                     Op op = prepare(call.problem.desc(), call.problem.packed, comm,
+                     Op op = prepare(call.problem.desc(), comm,
                                      {.plan = parse_plan(plan), .threads = 1});
                      const std::size_t before = op.held_bytes();
                      op.run(call.problem.call());

@@ -49,7 +49,7 @@ class EveryPlan : public testing::TestWithParam<Scene> {
       const Place place = {.rank = rank, .world = 3, .job = job};
       Communicator comm = Communicator::connect({.transport = "shm", .place = place});
       const OpProblem problem(GetParam().op, kRows, comm, 700);
-      Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
+      Op op = prepare(problem.desc(), comm, {.plan = plan()});
       body(comm, op, problem);
     });
   }
@@ -106,7 +106,7 @@ TEST_P(EveryPlan, NoticesADeathBeforeItsFirstCall) {
     }
     const Error error = expect_error(Code::peer_lost, [&] {
       barrier(comm);
-      prepare(problem.desc(), problem.packed, comm, {.plan = plan()}).run(problem.call());
+      prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());
     });
     // Whoever is still in the barrier says that instead.
     EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))) ||
@@ -123,11 +123,11 @@ TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
     const int rank = comm.rank();
     OpCall call = problem.call();
     int looks = 0;
-    const Beside die = [&] {
+    const PollHook die = [&] {
       if (++looks == 3) ::_exit(0);  // as good as killed: nothing is destroyed
     };
     if (rank == 1) op.run(call);
-    if (rank == 1) call.beside = &die;
+    if (rank == 1) call.poll = die;
     // Where it had sent all of its own, the others find out in their next call.
     const Error error = expect_error(Code::peer_lost, [&] {
       for (;;) op.run(call);
@@ -143,7 +143,7 @@ TEST_P(EveryPlan, EndsAtTheDeadline) {
   run_as_threads(2,
                  [](Communicator& comm) {
                    const OpProblem problem(GetParam().op, kRows, comm);
-                   Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan()});
+                   Op op = prepare(problem.desc(), comm, {.plan = plan()});
                    op.run(problem.call());
                    if (comm.rank() == 1)
                      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
@@ -156,54 +156,53 @@ TEST_P(EveryPlan, EndsAtTheDeadline) {
 }
 
 TEST_P(EveryPlan, RefusesRanksThatDisagree) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        // Of the same cut, so that only what the chunks say tells them apart.
-        const OpProblem problem(GetParam().op, kRows + comm.rank(), comm);
-        const Error error = expect_error(Code::mismatch, [&] {
-          prepare(problem.desc(), problem.packed, comm, {.plan = plan()}).run(problem.call());
-        });
-        EXPECT_TRUE(contains(error.what(), "m: 300 and 301") ||
-                    contains(error.what(), "m: 301 and 300"))
-            << error.what();
-      },
-      {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   // Of the same cut, so that only what the chunks say tells them apart.
+                   const OpProblem problem(GetParam().op, kRows + comm.rank(), comm);
+                   const Error error = expect_error(Code::mismatch, [&] {
+                     prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());
+                   });
+                   EXPECT_TRUE(contains(error.what(), "m: 300 and 301") ||
+                               contains(error.what(), "m: 301 and 300"))
+                       << error.what();
+                 },
+                 {});
 }
 
 TEST(Disagreement, AboutTheResultsDtypeIsNoticed) {
   for (int i = static_cast<int>(Operator::matmul_all_reduce); i < kOperators; ++i) {
     const auto op = static_cast<Operator>(i);
-    run_as_threads(
-        2,
-        [&](Communicator& comm) {
-          const OpProblem problem(op, kRows, comm);
-          const Dtype dtype = comm.rank() == 0 ? Dtype::bf16 : Dtype::f32;
-          const Matrix out(dtype, problem.out.view.rows, problem.n);
-          const OpDesc desc = {.op = op, .m = kRows, .out = dtype};
-          const Error error = expect_error(Code::mismatch, [&] {
-            prepare(desc, problem.packed, comm).run({.x = problem.x.view, .out = out.view});
-          });
-          EXPECT_TRUE(contains(error.what(), "the dtype of out: bf16 and f32") ||
-                      contains(error.what(), "the dtype of out: f32 and bf16"))
-              << error.what();
-        },
-        {});
+    run_as_threads(2,
+                   [&](Communicator& comm) {
+                     const OpProblem problem(op, kRows, comm);
+                     const Dtype dtype = comm.rank() == 0 ? Dtype::bf16 : Dtype::f32;
+                     const Matrix out(dtype, problem.out.view.rows, problem.n);
+                     OpDesc desc = problem.desc();
+                     desc.out = dtype;
+                     const Error error = expect_error(Code::mismatch, [&] {
+                       prepare(desc, comm)
+                           .run({.x = problem.x.view, .weight = problem.packed, .out = out.view});
+                     });
+                     EXPECT_TRUE(contains(error.what(), "the dtype of out: bf16 and f32") ||
+                                 contains(error.what(), "the dtype of out: f32 and bf16"))
+                         << error.what();
+                   },
+                   {});
   }
 }
 
 TEST(Disagreement, AboutThePlanIsNoticed) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-        const Plan plan = parse_plan(comm.rank() == 0 ? "fused" : "fused poll=100");
-        const Error error = expect_error(Code::mismatch, [&] {
-          prepare(problem.desc(), problem.packed, comm, {.plan = plan}).run(problem.call());
-        });
-        EXPECT_TRUE(contains(error.what(), "the plan")) << error.what();
-      },
-      {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+                   const Plan plan = parse_plan(comm.rank() == 0 ? "fused" : "fused poll=100");
+                   const Error error = expect_error(Code::mismatch, [&] {
+                     prepare(problem.desc(), comm, {.plan = plan}).run(problem.call());
+                   });
+                   EXPECT_TRUE(contains(error.what(), "the plan")) << error.what();
+                 },
+                 {});
 }
 
 // Before the first chunk already: what they prepare would not fit together.
@@ -218,20 +217,19 @@ TEST(Disagreement, OfWhatWouldHaveOtherMailboxesIsSaidInWordsOfTheOperator) {
        {Case{Operator::matmul_all_reduce, 3000, "fused", "disagree on m: "},
         Case{Operator::matmul_reduce_scatter, kRows, "fused", "disagree on the operator: "},
         Case{Operator::matmul_all_reduce, kRows, "pipelined parts=3", "disagree on the plan"}}) {
-    run_as_threads(
-        2,
-        [&](Communicator& comm) {
-          const bool first = comm.rank() == 0;
-          const Operator op = first ? Operator::matmul_all_reduce : one.other;
-          const OpProblem problem(op, first ? kRows : one.m, comm);
-          const Plan plan = parse_plan(first ? "fused" : one.plan);
-          const Error error = expect_error(Code::mismatch, [&] {
-            prepare(problem.desc(), problem.packed, comm, {.plan = plan}).run(problem.call());
-          });
-          EXPECT_TRUE(contains(error.what(), one.field)) << error.what();
-          EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
-        },
-        {});
+    run_as_threads(2,
+                   [&](Communicator& comm) {
+                     const bool first = comm.rank() == 0;
+                     const Operator op = first ? Operator::matmul_all_reduce : one.other;
+                     const OpProblem problem(op, first ? kRows : one.m, comm);
+                     const Plan plan = parse_plan(first ? "fused" : one.plan);
+                     const Error error = expect_error(Code::mismatch, [&] {
+                       prepare(problem.desc(), comm, {.plan = plan}).run(problem.call());
+                     });
+                     EXPECT_TRUE(contains(error.what(), one.field)) << error.what();
+                     EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
+                   },
+                   {});
   }
 }
 
@@ -240,21 +238,20 @@ TEST(Disagreement, AboutTheBiasIsNoticed) {
                                  {Operator::matmul_all_reduce, "fused"},
                                  {Operator::all_reduce_matmul, "serial"},
                                  {Operator::reduce_scatter_matmul, "pipelined parts=2"}}) {
-    run_as_threads(
-        2,
-        [&](Communicator& comm) {
-          const OpProblem problem(op, kRows, comm);
-          const Matrix bias(Dtype::f32, 1, problem.n);
-          OpCall call = problem.call();
-          if (comm.rank() == 0) call.bias = bias.view;
-          const Error error = expect_error(Code::mismatch, [&] {
-            prepare(problem.desc(), problem.packed, comm, {.plan = parse_plan(plan)}).run(call);
-          });
-          EXPECT_TRUE(contains(error.what(), "the bias: one and none") ||
-                      contains(error.what(), "the bias: none and one"))
-              << error.what();
-        },
-        {});
+    run_as_threads(2,
+                   [&](Communicator& comm) {
+                     const OpProblem problem(op, kRows, comm);
+                     const Matrix bias(Dtype::f32, 1, problem.n);
+                     OpCall call = problem.call();
+                     if (comm.rank() == 0) call.bias = bias.view;
+                     const Error error = expect_error(Code::mismatch, [&] {
+                       prepare(problem.desc(), comm, {.plan = parse_plan(plan)}).run(call);
+                     });
+                     EXPECT_TRUE(contains(error.what(), "the bias: one and none") ||
+                                 contains(error.what(), "the bias: none and one"))
+                         << error.what();
+                   },
+                   {});
   }
 }
 
@@ -266,7 +263,7 @@ TEST(Disagreement, AboutTheDepthOfOneWeightIsNoticed) {
                    [&](Communicator& comm) {
                      const OpProblem problem(op, kRows, comm, 200, comm.rank() == 0 ? 96 : 64);
                      const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(problem.desc(), problem.packed, comm).run(problem.call());
+                       prepare(problem.desc(), comm).run(problem.call());
                      });
                      EXPECT_TRUE(contains(error.what(), "k: 96 and 64") ||
                                  contains(error.what(), "k: 64 and 96"))
@@ -283,7 +280,7 @@ TEST(Disagreement, AboutTheColumnsOfOneResultIsNoticed) {
                    [&](Communicator& comm) {
                      const OpProblem problem(op, kRows, comm, comm.rank() == 0 ? 200 : 136);
                      const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(problem.desc(), problem.packed, comm).run(problem.call());
+                       prepare(problem.desc(), comm).run(problem.call());
                      });
                      EXPECT_TRUE(contains(error.what(), "n: 200 and 136") ||
                                  contains(error.what(), "n: 136 and 200"))
@@ -293,17 +290,17 @@ TEST(Disagreement, AboutTheColumnsOfOneResultIsNoticed) {
   }
 }
 
-// What looks after something beside an operator is the caller's code.
-TEST(BesideAnOperator, WhatIsThrownFailsTheCallEverywhere) {
+// A poll hook is the caller's code.
+TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
   for (const char* plan : {"serial", "fused"}) {
     run_as_threads(
         2,
         [&](Communicator& comm) {
           const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-          OpExtras extras = {.options = {.plan = parse_plan(plan)}};
-          if (comm.rank() == 1) extras.beside = [] { throw 1; };
+          OpOptions options = {.plan = parse_plan(plan)};
+          if (comm.rank() == 1) options.poll = [] { throw 1; };
           const Error error = expect_error(Code::system, [&] {
-            matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, extras);
+            matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
           });
           EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank 1: something was thrown"))
               << error.what();
@@ -312,60 +309,58 @@ TEST(BesideAnOperator, WhatIsThrownFailsTheCallEverywhere) {
   }
 }
 
-TEST(BesideAnOperator, NoOtherOfTheCommunicatorIsCalled) {
+TEST(APollHook, NoOtherOfTheCommunicatorIsCalled) {
   run_as_threads(
       2,
       [](Communicator& comm) {
         const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
         const OpProblem other(Operator::matmul_all_reduce, kRows, comm);
-        OpExtras extras;
-        extras.beside = [&] {
-          matmul_all_reduce(other.x.view, other.packed, other.out.view, comm);
-        };
+        OpOptions options;
+        options.poll = [&] { matmul_all_reduce(other.x.view, other.packed, other.out.view, comm); };
         const Error error = expect_error(Code::invalid_argument, [&] {
-          matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, extras);
+          matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
         });
-        EXPECT_TRUE(contains(error.what(), "beside another operator of this communicator"))
+        EXPECT_TRUE(contains(error.what(), "from the poll hook of another operator of this communicator"))
             << error.what();
       },
       {});
 }
 
-TEST(BesideAnOperator, NoPreparedOneIsRunEither) {
+TEST(APollHook, NoPreparedOneIsRunEither) {
   run_as_threads(
       2,
       [](Communicator& comm) {
         const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
         // Where one rank's call has failed, the other may not have prepared its own yet.
         const Error error = expect_error(Code::invalid_argument, [&] {
-          Op op = prepare(problem.desc(), problem.packed, comm);
-          const Beside again = [&] { op.run(problem.call()); };
+          Op op = prepare(problem.desc(), comm);
+          const PollHook again = [&] { op.run(problem.call()); };
           OpCall call = problem.call();
-          call.beside = &again;
+          call.poll = again;
           op.run(call);
         });
-        EXPECT_TRUE(contains(error.what(), "beside another operator of this communicator"))
+        EXPECT_TRUE(contains(error.what(), "from the poll hook of another operator of this communicator"))
             << error.what();
       },
       {});
 }
 
 // The parent's chunks are under way: the child has them too, and no business with them.
-TEST(BesideAnOperator, AForkedChildCallsNone) {
+TEST(APollHook, AForkedChildCallsNone) {
   run_in_processes(2,
                    [](Communicator& comm) {
                      const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-                     const auto call = [&](const OpExtras& extras) {
+                     const auto call = [&](const OpOptions& options) {
                        matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                                         extras);
+                                         options);
                      };
                      const auto refused = [&] {
                        const Error error = expect_error(Code::invalid_argument, [&] { call({}); });
                        EXPECT_TRUE(contains(error.what(), "was forked from rank")) << error.what();
                      };
                      bool has_forked = false;
-                     OpExtras extras;
-                     extras.beside = [&] {
+                     OpOptions options;
+                     options.poll = [&] {
                        if (std::exchange(has_forked, true)) return;
                        const pid_t child = ::fork();
                        ASSERT_GE(child, 0);
@@ -377,7 +372,7 @@ TEST(BesideAnOperator, AForkedChildCallsNone) {
                        ASSERT_EQ(::waitpid(child, &status, 0), child);
                        EXPECT_EQ(status, 0);
                      };
-                     call(extras);
+                     call(options);
                      EXPECT_TRUE(has_forked);
                    },
                    {});

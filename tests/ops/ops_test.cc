@@ -52,11 +52,10 @@ TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
            [](Communicator& comm) {
              const OpProblem problem(GetParam(), 37, comm);
              const Matrix serial(Dtype::bf16, problem.out.view.rows, problem.n);
-             Op first = prepare(problem.desc(), problem.packed, comm,
-                                {.plan = Plan{.schedule = Schedule::serial}});
-             first.run({.x = problem.x.view, .out = serial.view});
+             Op first = prepare(problem.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}});
+             first.run({.x = problem.x.view, .weight = problem.packed, .out = serial.view});
              for (const Plan& plan : plans_of(GetParam())) {
-               Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+               Op op = prepare(problem.desc(), comm, {.plan = plan});
                EXPECT_EQ(op.plan(), plan);
                for (int run = 0; run < 20; ++run) {
                  poison(problem.out.view);
@@ -88,12 +87,17 @@ TEST_P(EveryOperator, GivesARowTheSameBitsInEveryBatch) {
                  [](Communicator& comm) {
                    constexpr std::int64_t kRows = 24;
                    const OpProblem whole(with_all_rows(GetParam()), kRows, comm);
-                   prepare(whole.desc(), whole.packed, comm).run(whole.call());
+                   prepare(whole.desc(), comm).run(whole.call());
                    const bool all = ops::shapes_of(GetParam()).out == ops::Rows::all;
                    for (const std::int64_t rows : {2, 7, 16}) {
                      const OpProblem few(GetParam(), rows, comm);
-                     prepare({.op = GetParam(), .m = rows}, whole.packed, comm)
-                         .run({.x = whole.x.view.row_range(0, rows), .out = few.out.view});
+                     OpDesc desc = whole.desc();
+                     desc.op = GetParam();
+                     desc.m = rows;
+                     prepare(desc, comm)
+                         .run({.x = whole.x.view.row_range(0, rows),
+                               .weight = whole.packed,
+                               .out = few.out.view});
                      const Range same = all ? Range{0, rows} : own_rows(rows, comm);
                      EXPECT_TRUE(tensor::same_bits(few.out.view,
                                                    whole.out.view.row_range(same.begin, same.end)));
@@ -115,9 +119,12 @@ TEST(AllGatherMatmul, GivesARowTheSameBitsInEveryBatch) {
                      const Range own = own_rows(rows, comm);
                      for (const Plan& plan : plans_of(Operator::all_gather_matmul)) {
                        const Matrix out(Dtype::bf16, rows, problem.n);
-                       prepare({.op = Operator::all_gather_matmul, .m = rows}, problem.packed, comm,
-                               {.plan = plan})
-                           .run({.x = x.view.row_range(own.begin, own.end), .out = out.view});
+                       OpDesc desc = problem.desc();
+                       desc.m = rows;
+                       prepare(desc, comm, {.plan = plan})
+                           .run({.x = x.view.row_range(own.begin, own.end),
+                                 .weight = problem.packed,
+                                 .out = out.view});
                        EXPECT_TRUE(tensor::same_bits(out.view, whole.view.row_range(0, rows)))
                            << rows << " rows, " << name(plan);
                      }
@@ -131,13 +138,12 @@ TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
                  [](Communicator& comm) {
                    for (const std::int64_t m : {0, 1, 3}) {
                      const OpProblem serial(GetParam(), m, comm);
-                     prepare(serial.desc(), serial.packed, comm,
-                             {.plan = Plan{.schedule = Schedule::serial}})
+                     prepare(serial.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}})
                          .run(serial.call());
                      for (const Plan& plan : plans_of(GetParam())) {
                        const OpProblem problem(GetParam(), m, comm);
                        poison(problem.out.view);
-                       Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+                       Op op = prepare(problem.desc(), comm, {.plan = plan});
                        op.run(problem.call());
                        EXPECT_TRUE(tensor::same_bits(problem.out.view, serial.out.view))
                            << m << " rows, " << name(plan);
@@ -149,26 +155,26 @@ TEST_P(EveryOperator, TakesNoRowsAndFewerThanRanks) {
 
 // Rows of neighbours that have come are multiplied at once, but not across those of a late one.
 TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
-  run_as_threads(
-      5,
-      [](Communicator& comm) {
-        const OpProblem problem(Operator::all_gather_matmul, 5 * 33 + 3, comm, 40);
-        const Matrix serial(Dtype::bf16, problem.m, problem.n);
-        prepare(problem.desc(), problem.packed, comm, {.plan = Plan{.schedule = Schedule::serial}})
-            .run({.x = problem.x.view, .out = serial.view});
-        for (const char* plan : {"fused", "fused chunk=8 poll=0"}) {
-          Op op = prepare(problem.desc(), problem.packed, comm, {.plan = parse_plan(plan)});
-          for (int late = 0; late < comm.world(); ++late) {
-            poison(problem.out.view);
-            barrier(comm);
-            if (comm.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-            op.run(problem.call());
-            EXPECT_TRUE(tensor::same_bits(problem.out.view, serial.view))
-                << plan << ", rank " << late << " is late";
-          }
-        }
-      },
-      {});
+  run_as_threads(5,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::all_gather_matmul, 5 * 33 + 3, comm, 40);
+                   const Matrix serial(Dtype::bf16, problem.m, problem.n);
+                   prepare(problem.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}})
+                       .run({.x = problem.x.view, .weight = problem.packed, .out = serial.view});
+                   for (const char* plan : {"fused", "fused chunk=8 poll=0"}) {
+                     Op op = prepare(problem.desc(), comm, {.plan = parse_plan(plan)});
+                     for (int late = 0; late < comm.world(); ++late) {
+                       poison(problem.out.view);
+                       barrier(comm);
+                       if (comm.rank() == late)
+                         std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                       op.run(problem.call());
+                       EXPECT_TRUE(tensor::same_bits(problem.out.view, serial.view))
+                           << plan << ", rank " << late << " is late";
+                     }
+                   }
+                 },
+                 {});
 }
 
 // Sums that are too many to be given to everybody, or copied: fused plans make them in the slots of
@@ -193,13 +199,12 @@ void have_the_same_bits(Operator op, Communicator& comm, Dtype wire) {
   const Matrix serial(Dtype::bf16, problem.out.view.rows, kColumns);
   OpCall first = call;
   first.out = serial.view;
-  prepare(problem.desc(), problem.packed, comm,
-          {.wire = wire, .plan = Plan{.schedule = Schedule::serial}})
+  prepare(problem.desc(), comm, {.wire = wire, .plan = Plan{.schedule = Schedule::serial}})
       .run(first);
   std::vector<Plan> plans = plans_of(op);
   plans.push_back({.schedule = Schedule::fused, .chunk = 7});
   for (const Plan& plan : plans) {
-    Op ready = prepare(problem.desc(), problem.packed, comm, {.wire = wire, .plan = plan});
+    Op ready = prepare(problem.desc(), comm, {.wire = wire, .plan = plan});
     for (int run = 0; run < 5; ++run) {
       poison(problem.out.view);
       ready.run(call);
@@ -230,12 +235,12 @@ TEST_P(EveryOperator, KeepsWhatItHasPrepared) {
                  [](Communicator& comm) {
                    const OpProblem problem(GetParam(), 20, comm);
                    // With several threads, each takes memory when it first gets something to do.
-                   Op op = prepare(problem.desc(), problem.packed, comm, {.threads = 1});
+                   Op op = prepare(problem.desc(), comm, {.threads = 1});
                    op.run(problem.call());
                    const std::size_t held = comm.mailbox_bytes();
                    const std::size_t own = op.held_bytes();
                    op.run(problem.call());
-                   prepare(problem.desc(), problem.packed, comm).run(problem.call());
+                   prepare(problem.desc(), comm).run(problem.call());
                    EXPECT_EQ(comm.mailbox_bytes(), held);
                    EXPECT_EQ(op.held_bytes(), own);
                  },
@@ -251,7 +256,7 @@ TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
                      const Plan plan = parse_plan(text);
                      if (!has_schedule(GetParam(), plan.schedule)) continue;
                      const OpProblem problem(GetParam(), 300, comm);
-                     Op op = prepare(problem.desc(), problem.packed, comm, {.plan = plan});
+                     Op op = prepare(problem.desc(), comm, {.plan = plan});
                      EXPECT_NO_THROW(op.run(problem.call()));
                    }
                  },
@@ -267,7 +272,7 @@ TEST(Gathered, IsEverybodysXInEveryPlan) {
           const Matrix all(Dtype::bf16, 31, problem.x.view.cols);
           poison(all.view);
           all_gather_matmul(problem.x.view, problem.packed, problem.out.view, comm,
-                            {.gathered = all.view, .options = {.plan = plan}});
+                            {.plan = plan, .gathered = all.view});
           for (int rank = 0; rank < 3; ++rank) {
             const Shard shard = balanced_shard(31, rank, 3);
             const auto first = static_cast<std::int64_t>(shard.offset);
@@ -293,21 +298,20 @@ TEST(Plans, ComeFromTheirSourceWhereNobodySaysAnother) {
       return Plan{.schedule = Schedule::pipelined, .parts = 7};
     }
   };
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const Source source;
-        const OpProblem problem(Operator::matmul_all_reduce, 16, comm);
-        const OpDesc desc = problem.desc();
-        EXPECT_EQ(prepare(desc, problem.packed, comm, {.plans = &source}).plan().parts, 7);
-        const OpDesc other = {.op = desc.op, .m = 17};
-        EXPECT_EQ(prepare(other, problem.packed, comm, {.plans = &source}).plan(),
-                  default_plan(desc.op));
-        const Plan asked = {.schedule = Schedule::serial};
-        EXPECT_EQ(prepare(desc, problem.packed, comm, {.plan = asked, .plans = &source}).plan(),
-                  asked);
-      },
-      {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const Source source;
+                   const OpProblem problem(Operator::matmul_all_reduce, 16, comm);
+                   const OpDesc desc = problem.desc();
+                   EXPECT_EQ(prepare(desc, comm, {.plans = &source}).plan().parts, 7);
+                   OpDesc other = desc;
+                   other.m = 17;
+                   EXPECT_EQ(prepare(other, comm, {.plans = &source}).plan(),
+                             default_plan(desc.op));
+                   const Plan asked = {.schedule = Schedule::serial};
+                   EXPECT_EQ(prepare(desc, comm, {.plan = asked, .plans = &source}).plan(), asked);
+                 },
+                 {});
 }
 
 }  // namespace

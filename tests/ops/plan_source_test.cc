@@ -62,7 +62,7 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    const auto [n, k] = share_of(op, comm.rank());
                    const OpProblem problem(op, 40, comm, n, k);
                    const Table table;
-                   Op ready = prepare(problem.desc(), problem.packed, comm, {.plans = &table});
+                   Op ready = prepare(problem.desc(), comm, {.plans = &table});
                    ready.run(problem.call());
                    ASSERT_EQ(table.asked.size(), 1U);
                    const PlanKey key = table.asked[0];  // a copy: asking again adds to them
@@ -83,7 +83,7 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
 int hosts_asked_for(Communicator& comm) {
   const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
   const Table table;
-  prepare(problem.desc(), problem.packed, comm, {.plans = &table});
+  prepare(problem.desc(), comm, {.plans = &table});
   EXPECT_EQ(table.asked.size(), 1U);
   EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
   return table.asked[0].hosts;
@@ -121,7 +121,7 @@ TEST(APlanSource, HearsOfTheLinkAndOfWhatIsAskedFor) {
                  [](Communicator& comm) {
                    const OpProblem problem(Operator::matmul_reduce_scatter, 40, comm);
                    const Table table;
-                   prepare(problem.desc(), problem.packed, comm,
+                   prepare(problem.desc(), comm,
                            {.wire = Dtype::f16, .plans = &table, .threads = 1});
                    ASSERT_EQ(table.asked.size(), 1U);
                    EXPECT_EQ(table.asked[0].link, parse_link("10gbit,3us"));
@@ -138,9 +138,9 @@ TEST(APlanSource, HearsWhetherTheWeightIsPlain) {
                  [](Communicator& comm) {
                    const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
                    const Table table;
-                   prepare(problem.desc(), problem.plain(), comm, {.plans = &table});
+                   prepare(problem.plain_desc(), comm, {.plans = &table});
                    matmul_all_reduce(problem.x.view, problem.plain(), problem.out.view, comm,
-                                     {.options = {.plans = &table}});
+                                     {.plans = &table});
                    ASSERT_EQ(table.asked.size(), 2U);
                    EXPECT_EQ(table.asked[0].weight, "bf16:plain");
                    EXPECT_EQ(table.asked[1], table.asked[0]);
@@ -157,7 +157,7 @@ TEST(APlanSource, GivesBlockingCallsTheSamePlanWithUnevenShares) {
                    const Table table;
                    for (int call = 0; call < 3; ++call) {
                      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                                       {.options = {.plans = &table}});
+                                       {.plans = &table});
                    }
                    EXPECT_EQ(table.asked.back().k, 291);
                  },
@@ -167,8 +167,7 @@ TEST(APlanSource, GivesBlockingCallsTheSamePlanWithUnevenShares) {
 // Ranks that ask a source tell each other their shares first: that is the operator's too.
 void ask(const OpProblem& problem, Communicator& comm) {
   const Table table;
-  matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                    {.options = {.plans = &table}});
+  matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, {.plans = &table});
 }
 
 TEST(AskingAPlanSource, NoticesADeath) {
@@ -219,7 +218,7 @@ TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
             const auto call = [&](const OpOptions& options) {
               const auto run = op == Operator::matmul_all_reduce ? plait::matmul_all_reduce
                                                                  : plait::matmul_reduce_scatter;
-              run(problem.x.view, problem.packed, problem.out.view, comm, {.options = options});
+              run(problem.x.view, problem.packed, problem.out.view, comm, options);
             };
             const OpOptions fused = {.plan = parse_plan("fused")};
             if (is_prepared && other == Operator::matmul_all_reduce) call(fused);
@@ -235,23 +234,22 @@ TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
   }
 }
 
-// What runs beside the product has words of its own.
-// All ranks hear what was thrown beside the operator on one of them, as what it is.
-TEST(AnOperator, LeavesAnErrorBesideItAsItIs) {
+// All ranks hear what a poll hook has thrown on one of them, in its own words.
+TEST(AnOperator, LeavesAnErrorOfItsPollHookAsItIs) {
   const auto told = [](Code code) {
     run_as_threads(2,
                    [code](Communicator& comm) {
                      const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
-                     const auto beside = [&] {
+                     const auto poll = [&] {
                        if (comm.rank() == 1) throw Error(code, "barrier: of other ranks");
                      };
                      const Error error = expect_error(code, [&] {
                        matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                                         {.beside = beside});
+                                         {.poll = poll});
                      });
                      EXPECT_STREQ(error.what(),
                                   code == Code::mismatch
-                                      ? "beside matmul_all_reduce: barrier: of other ranks"
+                                      ? "poll hook of matmul_all_reduce: barrier: of other ranks"
                                       : "barrier: of other ranks");
                    },
                    {});

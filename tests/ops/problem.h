@@ -24,8 +24,15 @@ struct OpProblem {
 
   WeightView plain() const { return {.view = w.view, .layout = WeightLayout::out_in}; }
 
-  OpDesc desc() const { return {.op = op, .m = m}; }
-  OpCall call() const { return {.x = x.view, .out = out.view}; }
+  // With the packed weight, or as it lies.
+  OpDesc desc() const { return desc_of(packed); }
+  OpCall call() const { return {.x = x.view, .weight = packed, .out = out.view}; }
+  OpDesc plain_desc() const { return desc_of(plain()); }
+  OpCall plain_call() const { return {.x = x.view, .weight = plain(), .out = out.view}; }
+
+  OpDesc desc_of(Weight weight) const {
+    return {.op = op, .m = m, .n = weight.n(), .k = weight.k(), .weight = weight.kind()};
+  }
 
   Operator op;
   std::int64_t m;

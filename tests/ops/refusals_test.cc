@@ -34,7 +34,7 @@ void with_problem(Operator op, const std::function<void(OpProblem&, Communicator
 
 TEST(Refusals, NameTheOperatorAndTheSizes) {
   with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
-    Op op = prepare(p.desc(), p.packed, comm);
+    Op op = prepare(p.desc(), comm);
     OpCall call = p.call();
     call.x.rows = 7;
     EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: x is 7 x 96, not 8 x 96");
@@ -60,9 +60,9 @@ TEST(Refusals, NameTheOperatorAndTheSizes) {
     EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: was not prepared to gather x");
     call = p.call();
     call.out.data = p.w.view.data;
-    const WeightView lying = {.view = p.w.view, .layout = WeightLayout::out_in};
+    call.weight = p.plain();
     call.out.row_stride = p.w.view.row_stride + 200;
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), lying, comm).run(call); }),
+    EXPECT_EQ(refusal([&] { prepare(p.plain_desc(), comm).run(call); }),
               "matmul_all_reduce: out overlaps weight");
     // After all that, it works; also where x and out are columns of one matrix.
     op.run(p.call());
@@ -80,11 +80,11 @@ TEST(Refusals, WantShardsOfTheRightSize) {
   run_as_threads(3,
                  [](Communicator& comm) {
                    const OpProblem p(Operator::all_gather_matmul, 8, comm);
-                   const OpCall call = {.x = p.x.view.row_range(1, p.x.view.rows),
-                                        .out = p.out.view};
+                   OpCall call = p.call();
+                   call.x = p.x.view.row_range(1, p.x.view.rows);
                    const std::string rows = comm.rank() < 2 ? "2" : "1";
                    const std::string want = comm.rank() < 2 ? "3" : "2";
-                   EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm).run(call); }),
+                   EXPECT_EQ(refusal([&] { prepare(p.desc(), comm).run(call); }),
                              "all_gather_matmul: x is " + rows + " x 96, not " + want + " x 96");
                  },
                  {});
@@ -94,42 +94,97 @@ TEST(Refusals, OfADescription) {
   with_problem(Operator::reduce_scatter_matmul, [](OpProblem& p, Communicator& comm) {
     OpDesc desc = p.desc();
     desc.m = -1;
-    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
               "reduce_scatter_matmul: m=-1 is not between 0 and 2^48");
     desc = p.desc();
     desc.out = Dtype::s8;
-    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
               "reduce_scatter_matmul: out is s8; there are f32, bf16 and f16");
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.wire = Dtype::s8}); }),
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm, {.wire = Dtype::s8}); }),
               "reduce_scatter_matmul: the wire is s8; there are f32, bf16 and f16");
     desc = p.desc();
     desc.gathered = true;
-    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
               "reduce_scatter_matmul: gathers no x; all_gather_matmul does");
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.plan = Plan{}}); }),
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm, {.plan = Plan{}}); }),
               "reduce_scatter_matmul: there is no fused schedule of it; there are serial and "
               "pipelined");
     const Plan columns = {.schedule = Schedule::pipelined, .axis = Axis::columns};
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.plan = columns}); }),
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm, {.plan = columns}); }),
               "reduce_scatter_matmul: axis=columns would cut the k of a product; what comes first "
               "here is cut in rows");
     const Plan parts = {.schedule = Schedule::pipelined, .parts = 0};
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm, {.plan = parts}); }),
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm, {.plan = parts}); }),
               "reduce_scatter_matmul: parts=0 is not between 1 and 64");
-    const PackedWeight taken = std::move(p.packed);
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), p.packed, comm); }),  // NOLINT: moved on purpose
-              "reduce_scatter_matmul: weight has been moved to another PackedWeight");
+    desc = p.desc();
+    desc.n = -1;
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
+              "reduce_scatter_matmul: n=-1 is not between 0 and 2^48");
+    desc = p.desc();
+    desc.weight.dtype = Dtype::s8;
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
+              "reduce_scatter_matmul: the weight is s8; there are f32, bf16 and f16");
+    desc.weight = {.scheme = QuantScheme{}, .is_packed = false};
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
+              "reduce_scatter_matmul: a weight of s8:channel is always packed");
   });
 }
 
-TEST(Refusals, OfAWeightThatHasBecomeAnother) {
+// They would have to be kept for the runs that follow.
+TEST(Refusals, OfOptionsOfASingleCall) {
+  with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
+    const auto says = [&](const OpOptions& options) {
+      return refusal([&] { prepare(p.desc(), comm, options); });
+    };
+    const std::string why =
+        " belongs to a single call, and is not among the options of what is prepared";
+    const Matrix bias(Dtype::f32, 1, p.n);
+    EXPECT_EQ(says({.bias = bias.view}), "all_gather_matmul: a bias" + why);
+    EXPECT_EQ(says({.gathered = p.out.view}),
+              "all_gather_matmul: a place for the gathered x" + why);
+    EXPECT_EQ(says({.stream = {.handle = &p}}), "all_gather_matmul: a stream" + why);
+    EXPECT_EQ(says({.poll = [] {}}), "all_gather_matmul: a poll hook" + why);
+  });
+}
+
+TEST(Refusals, OfAStreamForMemoryOfTheCpu) {
   with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
-    Op op = prepare(p.desc(), p.packed, comm);
+    EXPECT_EQ(refusal([&] {
+                matmul_all_reduce(p.x.view, p.packed, p.out.view, comm, {.stream = {.handle = &p}});
+              }),
+              "matmul_all_reduce: a stream was given for operands on the cpu, which has none");
+  });
+}
+
+TEST(Refusals, OfAViewWithoutADtype) {
+  with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
+    const TensorView untold = {.data = p.x.view.data, .rows = p.x.view.rows, .cols = 96};
+    EXPECT_EQ(refusal([&] { matmul_all_reduce(untold, p.packed, p.out.view, comm); }),
+              "matmul_all_reduce: x has no dtype");
+    OpCall call = p.call();
+    call.out.dtype = kNoDtype;
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm).run(call); }),
+              "matmul_all_reduce: out is 8 x 200 and has no dtype");
+  });
+}
+
+TEST(Refusals, OfAWeightOfAnotherKind) {
+  with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
+    Op op = prepare(p.desc(), comm);
+    OpCall plain = p.plain_call();
+    EXPECT_EQ(refusal([&] { op.run(plain); }),
+              "matmul_all_reduce: weight has n=200 k=96 and is bf16:plain but the operator was "
+              "prepared for n=200 k=96 and bf16");
+    const PackedWeight small(quantize(p.plain(), *parse_quant_scheme("s8:group=32")));
+    plain.weight = small;
+    EXPECT_EQ(refusal([&] { op.run(plain); }),
+              "matmul_all_reduce: weight has n=200 k=96 and is s8:group=32 but the operator was "
+              "prepared for n=200 k=96 and bf16");
     const Matrix wide(Dtype::bf16, 4096, 96);
     p.packed = PackedWeight({.view = wide.view, .layout = WeightLayout::out_in}, 1);
     EXPECT_EQ(refusal([&] { op.run(p.call()); }),
               "matmul_all_reduce: weight has n=4096 k=96 and is bf16 but the operator was prepared "
-              "for n=200 k=96 or another kind of weight");
+              "for n=200 k=96 and bf16");
     const PackedWeight taken = std::move(p.packed);
     EXPECT_EQ(refusal([&] { op.run(p.call()); }),
               "matmul_all_reduce: weight has been moved to another PackedWeight");
@@ -138,7 +193,7 @@ TEST(Refusals, OfAWeightThatHasBecomeAnother) {
 
 TEST(Refusals, OfAnOperatorThatWasMoved) {
   with_problem(Operator::matmul_all_reduce, [](OpProblem& p, Communicator& comm) {
-    Op op = prepare(p.desc(), p.packed, comm);
+    Op op = prepare(p.desc(), comm);
     Op other = std::move(op);
     const std::string sentence = "this operator was moved to another Op, which runs it";
     EXPECT_EQ(refusal([&] { op.run(p.call()); }), sentence);               // NOLINT: on purpose
@@ -149,8 +204,9 @@ TEST(Refusals, OfAnOperatorThatWasMoved) {
 
 TEST(Refusals, OfSizesBeyondMemory) {
   with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
-    const OpDesc desc = {.op = Operator::all_gather_matmul, .m = std::int64_t{1} << 40};
-    EXPECT_EQ(refusal([&] { prepare(desc, p.packed, comm); }),
+    OpDesc desc = p.desc();
+    desc.m = std::int64_t{1} << 40;
+    EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
               "all_gather_matmul: m=1099511627776 by n=200 k=96 is more than memory can hold");
   });
 }
@@ -158,8 +214,8 @@ TEST(Refusals, OfSizesBeyondMemory) {
 TEST(Refusals, OfGatheredThatLiesWhereSomethingElseDoes) {
   with_problem(Operator::all_gather_matmul, [](OpProblem& p, Communicator& comm) {
     const auto says = [&](const TensorView& gathered) {
-      const OpExtras extras = {.gathered = gathered};
-      return refusal([&] { all_gather_matmul(p.x.view, p.packed, p.out.view, comm, extras); });
+      const OpOptions options = {.gathered = gathered};
+      return refusal([&] { all_gather_matmul(p.x.view, p.packed, p.out.view, comm, options); });
     };
     EXPECT_EQ(says(p.x.view), "all_gather_matmul: gathered is 4 x 96, not 8 x 96");
     // Beside p.x's rows, and beyond the end of its memory, which nobody writes: it is refused.

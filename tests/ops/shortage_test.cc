@@ -37,8 +37,7 @@ TEST(Shortage, OfMemoryForAnOperatorIsToldToAll) {
     barrier(comm);
     if (rank == 1) leave_room_for(rlim_t{128} << 20);
     const Error error = expect_error(Code::system, [&] {
-      prepare(problem.desc(), problem.packed, comm, {.plan = parse_plan("serial")})
-          .run(problem.call());
+      prepare(problem.desc(), comm, {.plan = parse_plan("serial")}).run(problem.call());
     });
     EXPECT_TRUE(
         contains(error.what(), "matmul_reduce_scatter: rank 1: Buffer: cannot get 268435456"))

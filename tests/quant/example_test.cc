@@ -6,9 +6,8 @@
 TEST(Quantisation, OfALayerWithTwoOutputs) {
   // [n = 2, k = 4]: a row per output, as Megatron stores it.
   const std::array<float, 8> weight = {0.50F, -1.27F, 0.004F, 0.00F, 2.54F, 1.00F, -2.00F, 0.03F};
-  const plait::WeightView view = {
-      .view = {.data = weight.data(), .rows = 2, .cols = 4, .row_stride = 4},
-      .layout = plait::WeightLayout::out_in};
+  const plait::WeightView view = {.view = plait::ConstTensorView::of(weight.data(), 2, 4),
+                                  .layout = plait::WeightLayout::out_in};
 
   const plait::QuantizedWeight q = plait::quantize(view, *plait::parse_quant_scheme("s8:channel"));
   EXPECT_FLOAT_EQ(q.scale(0, 0), 0.01F);  // 1.27 / 127
@@ -22,8 +21,7 @@ TEST(Quantisation, OfALayerWithTwoOutputs) {
       q.scheme(), 2, 4,
       {.values = q.values(), .layout = plait::WeightLayout::out_in, .scales = q.scales()});
   std::array<float, 8> back = {};
-  same.dequantize({.data = back.data(), .rows = 2, .cols = 4, .row_stride = 4},
-                  plait::WeightLayout::out_in);
+  same.dequantize(plait::TensorView::of(back.data(), 2, 4), plait::WeightLayout::out_in);
   EXPECT_FLOAT_EQ(back[0], 0.50F);
   EXPECT_EQ(back[2], 0);
 }

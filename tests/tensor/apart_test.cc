@@ -67,7 +67,8 @@ TEST(Apart, IsNeverSaidOfWhatIsNot) {
 }
 
 TEST(Apart, CountsInBytes) {
-  const ConstTensorView wide = {.data = kMemory.data(), .rows = 2, .cols = 4, .row_stride = 16};
+  const ConstTensorView wide = {
+      .data = kMemory.data(), .dtype = Dtype::f32, .rows = 2, .cols = 4, .row_stride = 16};
   ConstTensorView narrow = {
       .data = kMemory.data() + 16, .dtype = Dtype::bf16, .rows = 2, .cols = 24, .row_stride = 32};
   EXPECT_TRUE(are_apart(wide, narrow));

@@ -21,7 +21,9 @@ class View : public testing::Test {
  protected:
   View() : numbers_(50) { std::iota(numbers_.begin(), numbers_.end(), 0.0F); }
 
-  TensorView view() { return {.data = numbers_.data(), .rows = 5, .cols = 7, .row_stride = 10}; }
+  TensorView view() {
+    return {.data = numbers_.data(), .dtype = Dtype::f32, .rows = 5, .cols = 7, .row_stride = 10};
+  }
 
   static float first(const ConstTensorView& view, std::int64_t row) {
     return *static_cast<const float*>(view.row(row));
@@ -63,6 +65,34 @@ TEST_F(View, KnowsWhetherItHasGaps) {
   EXPECT_TRUE(view().row_range(2, 3).is_contiguous());
   EXPECT_TRUE(view().column_range(3, 3).is_contiguous());
   EXPECT_TRUE(TensorView({.rows = 5, .cols = 10, .row_stride = 10}).is_contiguous());
+}
+
+TEST_F(View, HasNoDtypeUntilItIsTold) {
+  EXPECT_EQ(TensorView{}.dtype, kNoDtype);
+  EXPECT_EQ(TensorView({.data = view().data, .rows = 5, .cols = 7}).dtype, kNoDtype);
+}
+
+TEST_F(View, HasNoGapsWhereNoStrideIsGiven) {
+  const TensorView dense = {.data = view().data, .dtype = Dtype::f32, .rows = 5, .cols = 7};
+  EXPECT_EQ(dense.row_stride, 7);
+  EXPECT_EQ(first(dense, 2), 14);
+}
+
+TEST(ViewOf, KnowsTheDtypeByThePointer) {
+  std::vector<float> numbers(6, 1.0F);
+  const std::vector<Bf16> constant(6);
+  const TensorView view = TensorView::of(numbers.data(), 2, 3);
+  EXPECT_EQ(view.dtype, Dtype::f32);
+  EXPECT_EQ(view.rows, 2);
+  EXPECT_EQ(view.cols, 3);
+  EXPECT_TRUE(view.is_contiguous());
+  EXPECT_EQ(view.row(1), numbers.data() + 3);
+  EXPECT_EQ(ConstTensorView::of(constant.data(), 3, 2).dtype, Dtype::bf16);
+  EXPECT_EQ(ConstTensorView::of(numbers.data(), 3, 2).data, numbers.data());
+  std::vector<std::int8_t> small(4);
+  std::vector<F16> half(4);
+  EXPECT_EQ(TensorView::of(small.data(), 2, 2).dtype, Dtype::s8);
+  EXPECT_EQ(TensorView::of(half.data(), 2, 2).dtype, Dtype::f16);
 }
 
 TEST_F(View, KeepsDtypeAndDeviceWhenCutAndWhenReadOnly) {

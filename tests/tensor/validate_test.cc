@@ -18,8 +18,10 @@ std::string refusal(const ConstTensorView& view) {
 }
 
 TEST(Validate, AcceptsWhatIsRight) {
-  EXPECT_NO_THROW(validate({.data = kMemory.data(), .rows = 2, .cols = 3, .row_stride = 8}, "x"));
-  EXPECT_NO_THROW(validate({.data = kMemory.data(), .rows = 1, .cols = 3, .row_stride = 0}, "x"));
+  EXPECT_NO_THROW(validate(
+      {.data = kMemory.data(), .dtype = Dtype::f32, .rows = 2, .cols = 3, .row_stride = 8}, "x"));
+  EXPECT_NO_THROW(validate(
+      {.data = kMemory.data(), .dtype = Dtype::f32, .rows = 1, .cols = 3, .row_stride = 0}, "x"));
 }
 
 TEST(Validate, AcceptsAnyDataWhereThereAreNoElements) {
@@ -34,10 +36,13 @@ TEST(Validate, RefusesNegativeSizes) {
 }
 
 TEST(Validate, RefusesRowsThatOverlap) {
-  EXPECT_EQ(refusal({.data = kMemory.data(), .rows = 2, .cols = 8, .row_stride = 4}),
-            "test: x has 8 columns but a row stride of 4");
-  EXPECT_EQ(refusal({.data = kMemory.data(), .rows = 2, .cols = 1, .row_stride = -4}),
-            "test: x has 1 columns but a row stride of -4");
+  EXPECT_EQ(
+      refusal({.data = kMemory.data(), .dtype = Dtype::f32, .rows = 2, .cols = 8, .row_stride = 4}),
+      "test: x has 8 columns but a row stride of 4");
+  EXPECT_EQ(
+      refusal(
+          {.data = kMemory.data(), .dtype = Dtype::f32, .rows = 2, .cols = 1, .row_stride = -4}),
+      "test: x has 1 columns but a row stride of -4");
 }
 
 TEST(Validate, RefusesNullData) {
@@ -56,10 +61,16 @@ TEST(Validate, RefusesMisalignedData) {
 }
 
 TEST(Validate, RefusesWhatNoAddressCanCount) {
-  EXPECT_EQ(refusal({.data = kMemory.data(), .rows = kMost, .cols = 2, .row_stride = 2}),
-            "test: x is 9223372036854775807 x 2 f32: more than memory can hold");
   EXPECT_EQ(
-      refusal({.data = kMemory.data(), .rows = 3, .cols = 2, .row_stride = kMost / 2}),
+      refusal(
+          {.data = kMemory.data(), .dtype = Dtype::f32, .rows = kMost, .cols = 2, .row_stride = 2}),
+      "test: x is 9223372036854775807 x 2 f32: more than memory can hold");
+  EXPECT_EQ(
+      refusal({.data = kMemory.data(),
+               .dtype = Dtype::f32,
+               .rows = 3,
+               .cols = 2,
+               .row_stride = kMost / 2}),
       "test: x has 3 rows with a stride of 4611686018427387903 f32: more than memory can hold");
 }
 
@@ -67,9 +78,15 @@ TEST(Validate, RefusesUnknownDtypes) {
   EXPECT_EQ(refusal({.dtype = static_cast<Dtype>(9)}), "test: x has the unknown dtype 9");
 }
 
+TEST(Validate, RefusesElementsWithoutADtype) {
+  EXPECT_EQ(refusal({.data = kMemory.data(), .rows = 2, .cols = 3}),
+            "test: x is 2 x 3 and has no dtype");
+  EXPECT_NO_THROW(validate({.rows = 0, .cols = 3}, "x"));
+}
+
 TEST(Validate, OnCpuRefusesOtherDevices) {
   const ConstTensorView view = {
-      .data = kMemory.data(), .rows = 1, .cols = 1, .row_stride = 1, .device = Device::cuda(0)};
+      .data = kMemory.data(), .dtype = Dtype::f32, .rows = 1, .cols = 1, .device = Device::cuda(0)};
   EXPECT_NO_THROW(validate(view, "x"));
   EXPECT_EQ(sentence_of([&] { validate_on_cpu(view, "test: x"); }),
             "test: x is on cuda:0, which the CPU cannot read");

@@ -57,19 +57,18 @@ const Plan kOdd = parse_plan("pipelined parts=7 first=33");
 
 TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
   save_cache(path(), cache_with(kOdd, 2));
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.cache = path()});
-                   const OpProblem one(Operator::matmul_all_reduce, 40, comm);
-                   const Op op = prepare(one.desc(), one.packed, comm, {.plans = plans.get()});
-                   EXPECT_EQ(op.plan(), kOdd);
-                   const Op other = prepare(one.desc(), one.packed, comm,
-                                            {.plans = plans.get(), .backend = "reference"});
-                   EXPECT_NE(other.plan(), kOdd) << "it was measured with another backend";
-                   matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
-                                     {.options = {.plans = plans.get()}});
-                 },
-                 {});
+  run_as_threads(
+      2,
+      [&](Communicator& comm) {
+        const auto plans = automatic_plans(comm, {.cache = path()});
+        const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+        const Op op = prepare(one.desc(), comm, {.plans = plans.get()});
+        EXPECT_EQ(op.plan(), kOdd);
+        const Op other = prepare(one.desc(), comm, {.plans = plans.get(), .backend = "reference"});
+        EXPECT_NE(other.plan(), kOdd) << "it was measured with another backend";
+        matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+      },
+      {});
 }
 
 TEST_F(AutomaticPlans, AreTheModelsWhereNothingWasMeasured) {
@@ -276,7 +275,7 @@ TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
                    const OpProblem one(Operator::matmul_all_reduce, 40, comm);
                    for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call) {
                      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
-                                       {.options = {.plans = plans.get()}});
+                                       {.plans = plans.get()});
                    }
                  },
                  {});

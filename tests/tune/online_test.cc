@@ -165,7 +165,7 @@ TEST(Online, FollowsBlockingCalls) {
                    std::vector<std::byte> first;
                    for (std::size_t call = 0; call < Online::calls(5) + 2; ++call) {
                      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
-                                       {.options = {.plans = &online, .threads = 1}});
+                                       {.plans = &online, .threads = 1});
                      const auto* bytes = static_cast<const std::byte*>(one.out.view.data);
                      if (first.empty()) first.assign(bytes, bytes + one.out.view.bytes());
                      EXPECT_TRUE(std::equal(first.begin(), first.end(), bytes));

@@ -122,14 +122,8 @@ std::vector<GemmCall> MatmulOperands::calls_of(const MatmulCase& one) {
   const GemmDesc& desc = one.desc;
   const auto [rows, cols] =
       options_.transposed_x ? std::pair(desc.k, desc.m) : std::pair(desc.m, desc.k);
-  const auto weight = std::visit(
-      [](const auto& any) -> decltype(GemmCall::weight) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(any)>, WeightView>)
-          return any;
-        else
-          return std::cref(any);
-      },
-      weights_.at(one.weight));
+  const Weight weight =
+      std::visit([](const auto& any) { return Weight(any); }, weights_.at(one.weight));
   const std::int64_t width = options_.columns == 0 ? desc.n : options_.columns;
   std::vector<GemmCall> calls;
   for (std::int64_t begin = 0; begin < desc.n; begin += width) {
@@ -141,8 +135,7 @@ std::vector<GemmCall> MatmulOperands::calls_of(const MatmulCase& one) {
          .out = {.data = out_.data() + elements(desc.m, begin) * size_of(desc.out),
                  .dtype = desc.out,
                  .rows = desc.m,
-                 .cols = end - begin,
-                 .row_stride = end - begin},
+                 .cols = end - begin},
          .window = {.columns = {begin, end}},
          .accumulate = options_.accumulate});
   }

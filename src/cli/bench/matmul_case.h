@@ -39,7 +39,7 @@ class MatmulOperands {
   std::function<void()> call_of(const MatmulCase& one);
 
  private:
-  using Weight = std::variant<WeightView, PackedWeight>;
+  using OwnWeight = std::variant<WeightView, PackedWeight>;
 
   void make_weight(const std::string& kind);
   std::vector<GemmCall> calls_of(const MatmulCase& one);
@@ -48,7 +48,7 @@ class MatmulOperands {
   Buffer x_;
   Buffer out_;
   std::map<Dtype, Buffer> plain_;  // the weights as they were before packing
-  std::map<std::string, Weight> weights_;
+  std::map<std::string, OwnWeight> weights_;
 };
 
 }  // namespace plait::cli

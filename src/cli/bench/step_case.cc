@@ -69,13 +69,14 @@ class StepCase::Steps final : public Runner {
     const LinearOptions options = one.options_.linear(plan);
     for (const One& each : one.ones_) {
       const Shared& shared = one.shared_[each.shared];
-      const LinearWeight weight = {
-          .weight = WeightView{.view = each.weight.view(one.options_.dtype, shared.out, shared.in),
-                               .layout = WeightLayout::out_in}};
+      const LinearDesc desc = {.inputs = shared.in,
+                               .outputs = shared.out,
+                               .layout = WeightLayout::out_in,
+                               .weight = {.dtype = one.options_.dtype}};
       if (is_row(shared)) {
-        layers_.emplace_back(RowParallelLinear(weight, comm, options));
+        layers_.emplace_back(RowParallelLinear(desc, comm, options));
       } else {
-        layers_.emplace_back(ColumnParallelLinear(weight, comm, options));
+        layers_.emplace_back(ColumnParallelLinear(desc, comm, options));
       }
     }
   }
@@ -84,7 +85,8 @@ class StepCase::Steps final : public Runner {
     const base::Nanoseconds begin = base::now();
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Shared& shared = case_.shared_[case_.ones_[i].shared];
-      const LinearForward call = {.x = x(shared, shared.x), .out = out(shared, shared.result)};
+      const LinearForward call = {
+          .x = x(shared, shared.x), .weight = weight(i), .out = out(shared, shared.result)};
       std::visit([&](auto& layer) { layer.forward(call, &states_[i]); }, layers_[i]);
       rest(pause);
     }
@@ -93,11 +95,13 @@ class StepCase::Steps final : public Runner {
       const One& one = case_.ones_[i];
       const Shared& shared = case_.shared_[one.shared];
       const LinearBackward call = {
+          .x = x(shared, shared.x),
+          .weight = weight(i),
           .grad_out = out(shared, shared.grad_out),
           .grad_x = x(shared, shared.grad_x),
           .grad_weight = one.gradient.view(case_.options_.grad_weight, shared.out, shared.in),
           .accumulate = true};
-      std::visit([&](auto& layer) { layer.backward(call, states_[i]); }, layers_[i]);
+      std::visit([&](auto& layer) { layer.backward(call, &states_[i]); }, layers_[i]);
       rest(pause);
     }
   }
@@ -106,6 +110,12 @@ class StepCase::Steps final : public Runner {
 
  private:
   static bool is_row(const Shared& shared) { return shared.layer.kind == LinearKind::row; }
+  WeightView weight(std::size_t i) const {
+    const One& one = case_.ones_[i];
+    const Shared& shared = case_.shared_[one.shared];
+    return {.view = one.weight.view(case_.options_.dtype, shared.out, shared.in),
+            .layout = WeightLayout::out_in};
+  }
   TensorView x(const Shared& shared, const Buffer& buffer) const {
     return case_.rows_of(buffer, shared.in, !is_row(shared), alone_);
   }

@@ -132,20 +132,23 @@ class Check {
   // what the second one writes.
   Results run_plan(std::size_t number, const Plan& plan) {
     const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = case_.threads[number]};
-    const OpWeight weight = mine_.weight();
+    const Weight weight = mine_.weight();
     std::optional<Op> op;
     if (case_.prepared) {
       op = prepare({.op = case_.op,
                     .m = case_.m,
+                    .n = weight.n(),
+                    .k = weight.k(),
                     .x = case_.x,
+                    .weight = weight.kind(),
                     .out = case_.out,
                     .gathered = case_.gathered},
-                   weight, comm_, options);
+                   comm_, options);
     }
     Results results = {empty(), empty()};
     int naps = 0;
     std::optional<OtherSum> other;
-    const Beside beside = [&] {
+    const PollHook poll = [&] {
       if (other) other->progress();
       if (case_.delays && naps < kNaps && random_() % 4 == 0) delay(300), ++naps;
     };
@@ -156,17 +159,18 @@ class Check {
           case_.modes ? kFloatModes[random_() % kFloatModes.size()] : FloatMode{};
       if (others_) other.emplace(*others_, case_.seed + 2 * number + run);
       const OpCall call = {.x = run == 0 ? mine_.other_x() : mine_.x(),
+                           .weight = weight,
                            .out = results[run].out.view(),
                            .bias = mine_.bias(),
                            .gathered = case_.gathered ? results[run].gathered.view() : TensorView{},
-                           .beside = case_.delays || others_ ? &beside : nullptr};
+                            .poll = case_.delays || others_ ? poll : PollHook{}};
       {
         const InFloatMode in_mode(mode);
         if (other) other->start();
         if (op) {
           op->run(call);
         } else {
-          block(call, weight, options);
+          block(call, options);
         }
         if (other) other->wait();
         if (!InFloatMode::holds(mode)) note(aside_, "a call has left another float mode");
@@ -182,26 +186,25 @@ class Check {
     std::this_thread::sleep_for(std::chrono::microseconds(random_() % most));
   }
 
-  void block(const OpCall& call, const OpWeight& weight, const OpOptions& options) {
-    const OpExtras extras = {.bias = call.bias,
-                             .gathered = call.gathered,
-                             .options = options,
-                             .beside = call.beside == nullptr ? Beside{} : *call.beside};
+  void block(const OpCall& call, OpOptions options) {
+    options.bias = call.bias;
+    options.gathered = call.gathered;
+    options.poll = call.poll;
     switch (case_.op) {
       case Operator::matmul:
-        return matmul(call.x, weight, call.out, comm_, extras);
+        return matmul(call.x, call.weight, call.out, comm_, options);
       case Operator::matmul_all_reduce:
-        return matmul_all_reduce(call.x, weight, call.out, comm_, extras);
+        return matmul_all_reduce(call.x, call.weight, call.out, comm_, options);
       case Operator::matmul_reduce_scatter:
-        return matmul_reduce_scatter(call.x, weight, call.out, comm_, extras);
+        return matmul_reduce_scatter(call.x, call.weight, call.out, comm_, options);
       case Operator::matmul_all_gather:
-        return matmul_all_gather(call.x, weight, call.out, comm_, extras);
+        return matmul_all_gather(call.x, call.weight, call.out, comm_, options);
       case Operator::all_gather_matmul:
-        return all_gather_matmul(call.x, weight, call.out, comm_, extras);
+        return all_gather_matmul(call.x, call.weight, call.out, comm_, options);
       case Operator::reduce_scatter_matmul:
-        return reduce_scatter_matmul(call.x, weight, call.out, comm_, extras);
+        return reduce_scatter_matmul(call.x, call.weight, call.out, comm_, options);
       case Operator::all_reduce_matmul:
-        return all_reduce_matmul(call.x, weight, call.out, comm_, extras);
+        return all_reduce_matmul(call.x, call.weight, call.out, comm_, options);
     }
   }
 

@@ -147,8 +147,8 @@ ConstTensorView VerifyOperands::bias() const {
   return case_.bias ? ConstTensorView(bias_.view()) : ConstTensorView{};
 }
 
-OpWeight VerifyOperands::weight() const {
-  if (packed_) return std::cref(*packed_);
+Weight VerifyOperands::weight() const {
+  if (packed_) return *packed_;
   return WeightView{.view = weight_.view(), .layout = case_.layout};
 }
 

@@ -42,7 +42,7 @@ class VerifyOperands {
   ConstTensorView x() const { return x_.view(); }
   ConstTensorView other_x() const { return other_x_.view(); }
   ConstTensorView bias() const;
-  OpWeight weight() const;
+  Weight weight() const;
 
   // Numbers as they are multiplied, in f64.
   double x_at(std::int64_t row, std::int64_t k) const;

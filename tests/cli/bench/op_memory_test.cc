@@ -36,16 +36,15 @@ TEST(OpMemory, CountsWhatAllPlansKeep) {
           2,
           [&](Communicator& comm) {
             const OpProblem problem(static_cast<Operator>(number), 512, comm, kN, kK);
-            const OpWeight weight =
-                plain ? OpWeight(problem.plain()) : OpWeight(std::cref(problem.packed));
+            const OpDesc desc = plain ? problem.plain_desc() : problem.desc();
+            const OpCall call = plain ? problem.plain_call() : problem.call();
             std::vector<Op> prepared;
             double held = 0;
             const auto& plans =
                 has_schedule(static_cast<Operator>(number), Schedule::fused) ? most : few;
             for (const char* plan : plans) {
-              prepared.push_back(
-                  prepare(problem.desc(), weight, comm, {.plan = parse_plan(plan), .threads = 1}));
-              prepared.back().run(problem.call());
+              prepared.push_back(prepare(desc, comm, {.plan = parse_plan(plan), .threads = 1}));
+              prepared.back().run(call);
               held += static_cast<double>(prepared.back().held_bytes());
             }
             const PlanKey key = key_of(problem, kK, plain);
