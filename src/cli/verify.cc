@@ -138,7 +138,7 @@ std::vector<Operator> read_ops(const std::string& text) {
 // The ranks that mpirun has started are all that there are.
 World read_started_world(const Wishes& wishes) {
   const Place place = place_from_environment();
-  PLAIT_CHECK(!place.launcher.empty() && place.launcher != "plait run",
+  PLAIT_CHECK(!place.launcher.empty(),
               "ranks of the transport mpi are started by mpirun, as in mpirun -n ",
               wishes.ranks.empty() ? "3" : wishes.ranks, " plait verify --transport mpi");
   return {.ranks = read_ranks("--ranks", wishes.ranks, "mpi"), .transport = "mpi"};
