@@ -80,9 +80,8 @@ void killed_in_operator() {
 void leave(const std::function<void()>& meanwhile) {
   std::optional<Communicator> comm = connect(std::chrono::seconds(1));
   constexpr std::size_t kBytes = 1'000'000;
-  std::vector<std::unique_ptr<Mailbox>> mailboxes;
-  for (int i = 0; i < 4; ++i)
-    mailboxes.push_back(comm->make_mailbox({.slots = 1, .slot_bytes = kBytes}));
+  std::vector<std::unique_ptr<Mailbox>> mailboxes(4);
+  for (auto& mailbox : mailboxes) mailbox = comm->make_mailbox({.slots = 1, .slot_bytes = kBytes});
   barrier(*comm);
   if (comm->rank() == 1) meanwhile();
   if (comm->rank() != 0) return;
@@ -159,7 +158,7 @@ const std::map<std::string, void (*)()> kScenes = {
 }  // namespace plait
 
 // In place of the library's own, which the plugin would call: all have met by now.
-extern "C" PLAIT_EXPORT int MPI_Finalize() {
+extern "C" PLAIT_EXPORT int MPI_Finalize() {  // NOLINT: MPI names it so
   if (plait::g_is_stuck_in_finalize) std::this_thread::sleep_for(std::chrono::minutes(1));
   return reinterpret_cast<int (*)()>(::dlsym(RTLD_NEXT, "MPI_Finalize"))();
 }
