@@ -46,8 +46,8 @@ struct Place {
   int local_rank = 0;  // among the ranks of its host: which device is its own
 };
 
-// Reads the place that plait run, torchrun, Open MPI or Slurm left in the environment; one rank
-// alone when there is none.
+// Reads the place that plait run, torchrun, Open MPI, Slurm or MPICH's Hydra left in the
+// environment; one rank alone when there is none. Refuses a launcher's that it can't read.
 PLAIT_EXPORT Place place_from_environment();
 
 // Every rank calls it with its bytes and gets everybody's, in rank order.

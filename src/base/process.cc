@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "base/check.h"
@@ -22,13 +23,30 @@ bool has_ended(const Fd& pidfd, pid_t pid) {
   return ::poll(&watched, 1, 0) == 1 && (watched.revents & POLLIN) != 0;
 }
 
-const char* state_of(pid_t pid) {
+namespace {
+
+// What /proc says of it behind its name, "1234 (name with ) in it) T 1 ...": the state first.
+std::string stat_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string stat;
   std::getline(file, stat);
-  // "1234 (name with ) in it) T 1 ...": the state follows the last parenthesis.
   const auto at = stat.rfind(") ");
-  const char state = at == std::string::npos ? '\0' : stat[at + 2];
+  return at == std::string::npos ? "" : stat.substr(at + 2);
+}
+
+}  // namespace
+
+pid_t parent_of(pid_t pid) {
+  std::istringstream words(stat_of(pid));
+  std::string state;
+  pid_t parent = 0;
+  words >> state >> parent;
+  return parent;
+}
+
+const char* state_of(pid_t pid) {
+  const std::string stat = stat_of(pid);
+  const char state = stat.empty() ? '\0' : stat.front();
   switch (state) {
     case 'R':
       return "running";

@@ -18,6 +18,9 @@ bool has_ended(const Fd& pidfd, pid_t pid);
 // "running", "stopped", ... as the kernel tells it; empty when it does not.
 const char* state_of(pid_t pid);
 
+// 0 when the kernel does not tell it.
+pid_t parent_of(pid_t pid);
+
 // Knows a forked child from the process that made it, at the price of one load: it sits in a page
 // that the kernel wipes in children.
 class ForkGuard {

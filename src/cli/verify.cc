@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
+#include "cli/bench/consent.h"
 #include "cli/bench/progress.h"
 #include "cli/launch/signals.h"
 #include "cli/options.h"
@@ -33,6 +34,7 @@ namespace {
 
 constexpr std::int64_t kMostCases = 100'000'000;
 constexpr std::int64_t kMostRanks = 64;
+constexpr const char* kDefaultRanks = "1,2,3,5";
 
 // How a rank that was started for it is told so: see be_rank().
 constexpr const char* kRankWord = "--as-rank";
@@ -62,12 +64,13 @@ constexpr Options::About kAbout = {
         "  plait verify\n"
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
         "  plait verify --layers --cases 2000\n"
-        "  plait verify --op matmul-all-reduce --transport shm\n"};
+        "  plait verify --op matmul-all-reduce --transport shm\n"
+        "  mpirun -n 3 plait verify --transport mpi\n"};
 
 struct Wishes {
   std::string cases = "200";
   std::string seed = "1";
-  std::string ranks = "1,2,3,5";
+  std::string ranks;
   std::string transports = "threads,shm";
   std::string ops;
   std::string only;
@@ -81,7 +84,8 @@ void add_options(Options& options, Wishes& wishes) {
   options.add("-n,--ranks", "N[,N...]", wishes.ranks,
               "worlds, which take turns (default: 1,2,3,5)");
   options.add("-t,--transport", "NAME[,...]", wishes.transports,
-              "threads and shm, which take turns (default: both)");
+              "threads and shm, which take turns (default: both); or mpi, whose\n"
+              "ranks mpirun starts");
   options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
   options.add_flag("-l,--layers", wishes.layers,
                    "the linear layers, forward and backward, in place of operators");
@@ -134,6 +138,32 @@ std::vector<Operator> read_ops(const std::string& text) {
   return ops;
 }
 
+// The ranks that mpirun has started are all that there are.
+World read_started_world(const Wishes& wishes) {
+  const Place place = place_from_environment();
+  PLAIT_CHECK(!place.launcher.empty(),
+              "ranks of the transport mpi are started by mpirun, as in mpirun -n ",
+              wishes.ranks.empty() ? "3" : wishes.ranks, " plait verify --transport mpi");
+  return {.ranks = read_ranks("--ranks", wishes.ranks, "mpi"), .transport = "mpi"};
+}
+
+std::vector<World> read_worlds(const Wishes& wishes) {
+  if (wishes.transports == "mpi") return {read_started_world(wishes)};
+  std::vector<World> worlds;
+  for (const std::string_view transport : base::split(wishes.transports, ',')) {
+    PLAIT_CHECK(transport != "mpi", "--transport ", wishes.transports,
+                ": mpi takes no turns with others, since mpirun starts its ranks");
+    PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
+                " is none of threads, shm and mpi");
+    const std::string ranks = wishes.ranks.empty() ? kDefaultRanks : wishes.ranks;
+    for (const std::string_view count : base::split(ranks, ',')) {
+      worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
+                        .transport = std::string(transport)});
+    }
+  }
+  return worlds;
+}
+
 Verification understand(const Wishes& wishes) {
   Verification what;
   what.seed = static_cast<std::uint64_t>(read_number("--seed", wishes.seed, 0, INT32_MAX));
@@ -147,15 +177,7 @@ Verification understand(const Wishes& wishes) {
   what.layers = wishes.layers;
   PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op exclude one another");
   what.json = wishes.json;
-  for (const std::string_view transport : base::split(wishes.transports, ',')) {
-    PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is neither threads nor shm");
-    for (const std::string_view ranks : base::split(wishes.ranks, ',')) {
-      what.worlds.push_back(
-          {.ranks = static_cast<int>(read_number("--ranks", ranks, 1, kMostRanks)),
-           .transport = std::string(transport)});
-    }
-  }
+  what.worlds = read_worlds(wishes);
   return what;
 }
 
@@ -164,6 +186,7 @@ std::string again(const Verification& what, const World& world,
                   std::span<const std::int64_t> numbers) {
   std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
                                  what.seed, fmt::join(numbers, ","), world.ranks, world.transport);
+  if (world.transport == "mpi") text = fmt::format("mpirun -n {} {}", world.ranks, text);
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
   if (what.layers) text += " --layers";
   return text;
@@ -311,6 +334,23 @@ void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
   answer(line);
 }
 
+// As one of the ranks that a launcher has started: rank 0 tells what all have found.
+int verify_as_rank(const Verification& what) {
+  const World& world = what.worlds.front();
+  Communicator comm = Communicator::connect({.transport = world.transport});
+  const auto refusal = refusal_of_all(comm, [&] {
+    if (comm.rank() == 0 && !what.json.empty() && what.json != "-") base::check_writable(what.json);
+  });
+  if (refusal) return exit_status(*refusal);
+  Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
+  RoundsHooks hooks =
+      hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(0).size()});
+  if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
+  const Tally tally = run_rounds(what.rounds_of(0), comm, hooks);
+  if (comm.rank() == 0) tell(what, tally, false);
+  return tally.failed == 0 ? kDone : kCheckFailed;
+}
+
 }  // namespace
 
 int verify(Words words) {
@@ -320,6 +360,7 @@ int verify(Words words) {
   add_options(options, wishes);
   if (!options.parse_all(words)) return kDone;
   const Verification what = understand(wishes);
+  if (what.worlds.front().transport == "mpi") return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;
   int status = kDone;

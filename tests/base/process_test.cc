@@ -93,6 +93,13 @@ TEST(Process, AStoppedOneHasNotEnded) {
   EXPECT_EQ(std::string(state_of(::getpid())), "running");
 }
 
+TEST(Process, HasAParent) {
+  const Child child;
+  EXPECT_EQ(parent_of(child.pid()), ::getpid());
+  EXPECT_EQ(parent_of(::getpid()), ::getppid());
+  EXPECT_EQ(parent_of(-1), 0);
+}
+
 TEST(ForkGuard, KnowsChildAndGrandchild) {
   const ForkGuard guard;
   EXPECT_FALSE(guard.in_child());

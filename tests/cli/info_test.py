@@ -177,9 +177,9 @@ class WhyTest(InfoCase):
 
     def test_a_rank_alone_and_the_environment(self):
         self.assertEqual(self.json("--why")["chosen"], "threads")
-        self.environment |= {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "host"}
+        self.environment |= {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "host"}
         found = self.json("--why")
-        self.assertEqual((found["chosen"], found["problem"]["launcher"]), ("shm", "torchrun"))
+        self.assertEqual((found["chosen"], found["problem"]["launcher"]), ("shm", "torch.distributed"))
         self.environment["PLAIT_TRANSPORT"] = "threads"
         self.assertIsNone(self.json("--why", status=1)["chosen"])
 
@@ -258,7 +258,7 @@ class WhyTest(InfoCase):
             "hosts=3": "--why: 1 rank cannot be on 3 hosts",
             "transport=shn": "there is no transport shn; did you mean shm?",
             "launcher=foo": "--why launcher=foo is no launcher that plait knows: run, torchrun, "
-                            "mpirun or srun",
+                            "mpirun, srun or hydra",
         }
         for word, sentence in cases.items():
             with self.subTest(word):

@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 from pathlib import Path
 
-from command import PATIENCE, CommandTest, wait_until
+from command import PATIENCE, PLAIT, CommandTest, wait_until
+
+MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
 
 
 class VerifyTest(CommandTest):
@@ -77,6 +80,27 @@ class VerifyTest(CommandTest):
         self.assertRegex(err, r"plait verify: again: plait verify --seed 3 --only [\d,]+ --ranks 2 --transport shm\n")
         self.assertEqual(process.returncode, 3)
 
+    def under_mpirun(self, *words):
+        return subprocess.run(
+            [MPIEXEC, "-n", "2", "--oversubscribe", "--allow-run-as-root", "-x", "OMP_NUM_THREADS=1",
+             PLAIT, "verify", "--transport", "mpi", *words],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+    @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
+    def test_ranks_of_mpirun_tell_once_what_all_have_found(self):
+        result = self.under_mpirun("--cases", "6", "--seed", "4", "--json", "-")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout), {"seed": 4, "passed": 6, "failed": 0})
+
+    @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
+    def test_ranks_of_mpirun_refuse_together(self):
+        result = self.under_mpirun("--ranks", "3")
+        self.assertIn("plait verify: --ranks 3: Open MPI has started 2 ranks\n", result.stderr)
+        self.assertEqual(result.returncode, 2)
+        result = self.under_mpirun("--json", "/nowhere/file")
+        self.assertEqual(result.stderr.count("cannot write /nowhere/file"), 1, result.stderr)
+        self.assertEqual(result.returncode, 1)
+
     def test_a_file_that_cannot_be_written_is_refused_before(self):
         result = self.plait("verify", "--cases", 100_000_000, "--json", "/nowhere/file")
         self.assert_says(result, 1, "plait verify: cannot write /nowhere/file: No such file or directory")
@@ -85,7 +109,11 @@ class VerifyTest(CommandTest):
         for words, sentence in [
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
-            (["--transport", "tcp"], "--transport tcp is neither threads nor shm"),
+            (["--transport", "tcp"], "--transport tcp is none of threads, shm and mpi"),
+            (["--transport", "mpi"], "ranks of the transport mpi are started by mpirun, as in "
+                                     "mpirun -n 3 plait verify --transport mpi"),
+            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi takes no turns with others, "
+                                         "since mpirun starts its ranks"),
             (["--op", "all-reduce"], "--op all-reduce is no operator; there are matmul, "
                                      "matmul-all-reduce, matmul-reduce-scatter, matmul-all-gather, "
                                      "all-gather-matmul, reduce-scatter-matmul and all-reduce-matmul"),

@@ -41,10 +41,12 @@ class Environment {
 
  private:
   static bool is_ours(const std::string& name) {
-    for (const char* prefix : {"PLAIT_", "SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "MASTER_"}) {
+    for (const char* prefix : {"PLAIT_", "SLURM_", "OMPI_", "PMIX_", "PMI_", "PALS_", "MPI_",
+                               "MV2_", "JSM_", "TORCHELASTIC_", "MASTER_"}) {
       if (name.starts_with(prefix)) return true;
     }
-    return name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_WORLD_SIZE";
+    return name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_RANK" ||
+           name == "LOCAL_WORLD_SIZE";
   }
 
   std::map<std::string, std::string> before_;

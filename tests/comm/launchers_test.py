@@ -15,7 +15,8 @@ OTHER_PROGRAM = os.environ["PLAIT_OTHER_PROGRAM"]  # of another build
 OTHER_PLUGINS = os.environ.get("PLAIT_OTHER_PLUGINS")
 PATIENCE = 50  # seconds after which a rank is taken to hang
 
-LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|TORCHELASTIC_|MASTER_|RANK$|WORLD_SIZE$|LOCAL_WORLD_SIZE$)")
+LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|PMI_|PALS_|MPI_|MV2_|JSM_|TORCHELASTIC_|MASTER_|"
+                       "RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$)")
 BARE = {name: value for name, value in os.environ.items() if not LAUNCHERS.match(name)}
 
 # For the leak sanitizer: Open MPI does not free all that it allocates.
@@ -33,12 +34,13 @@ class LaunchersTest(unittest.TestCase):
         return subprocess.run(words, env={**BARE, **variables}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=PATIENCE)
 
-    def start_by_hand(self, places, programs=None):
+    def start_by_hand(self, places, words=(PROGRAM,), programs=None, **options):
         """What a launcher does: a process for every place, and their output together."""
         places = list(places)
-        ranks = [subprocess.Popen([program], env={**BARE, **place}, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                 for program, place in zip(programs or len(places) * [PROGRAM], places)]
+        commands = [[program] for program in programs] if programs else len(places) * [words]
+        ranks = [subprocess.Popen(command, env={**BARE, **place}, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+                 for command, place in zip(commands, places)]
         try:
             said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
         finally:
@@ -85,6 +87,40 @@ class LaunchersTest(unittest.TestCase):
              "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0"} for rank in range(3))
         self.assertEqual((codes, err), ([0, 0, 0], ""))
         self.expect_ranks(out, "Slurm")
+
+    def test_hydra(self):
+        """Its proxy, here this test, starts each rank in a session of its own, and perhaps by a shell."""
+        places = [{"PMI_RANK": str(rank), "PMI_SIZE": "3", "MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "3"}
+                  for rank in range(3)]
+        for words in ([PROGRAM], ["sh", "-c", '"$0"; exit $?', PROGRAM]):
+            out, err, codes = self.start_by_hand(places, words, start_new_session=True)
+            self.assertEqual((codes, err), ([0, 0, 0], ""))
+            self.expect_ranks(out, "Hydra")
+        out, err, codes = self.start_by_hand({**place, "PLAIT_TRANSPORT": "mpi"} for place in places)
+        self.assertEqual((codes, out), ([2, 2, 2], ""))
+        if HAS_MPI:
+            self.assertIn("needs ranks that Open MPI's mpirun or srun started; Hydra started these", err)
+
+    def test_a_launcher_that_is_unknown_makes_no_rank_alone(self):
+        result = self.run_to_end(PROGRAM, PMIX_RANK="1")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("PMIX_RANK is set, by a launcher that plait cannot read: set PLAIT_RANK", result.stderr)
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_rank_and_world_exported_below_mpirun(self):
+        result = self.run_to_end(MPIEXEC, "-np", "3", "--oversubscribe", "--allow-run-as-root", "sh", "-c",
+                                 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=3 exec "$0"', PROGRAM,
+                                 MASTER_ADDR="node1", MASTER_PORT="29500", PLAIT_TRANSPORT="mpi", **LEAKY)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.expect_ranks(result.stdout, "Open MPI", "mpi")
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_hosts_of_two_ranks_and_of_one(self):
+        result = self.run_to_end(MPIEXEC, "-np", "3", "--oversubscribe", "--allow-run-as-root", "sh", "-c",
+                                 'export OMPI_COMM_WORLD_LOCAL_SIZE=$((OMPI_COMM_WORLD_RANK == 2 ? 1 : 2)); exec "$0"',
+                                 PROGRAM, **LEAKY)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.expect_ranks(result.stdout, "Open MPI", "mpi")
 
     def test_nobody(self):
         result = self.run_to_end(PROGRAM)

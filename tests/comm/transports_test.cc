@@ -165,9 +165,9 @@ TEST(Transports, MpiIsNotForRanksThatOthersStarted) {
   for (const auto& entry : transports()) {
     if (std::string(entry.name) != "mpi") continue;
     EXPECT_EQ(entry.supports(site_of(2, 1, "plait run")).refusal,
-              "needs ranks that mpirun or srun started; plait run started these");
-    EXPECT_EQ(entry.supports(site_of(2, 1, "torchrun")).refusal,
-              "needs ranks that mpirun or srun started; torchrun started these");
+              "needs ranks that Open MPI's mpirun or srun started; plait run started these");
+    EXPECT_EQ(entry.supports(site_of(2, 1, "Hydra")).refusal,
+              "needs ranks that Open MPI's mpirun or srun started; Hydra started these");
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Open MPI")));
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Slurm")));
   }

@@ -37,18 +37,20 @@ int read_count(std::string_view word, std::string_view value) {
 // By the names under which place_from_environment() knows them, or those one types.
 std::string read_launcher(std::string_view word, std::string_view value) {
   using Names = std::pair<std::string_view, std::string_view>;
-  constexpr std::array<Names, 7> kLaunchers = {{{"run", "plait run"},
+  constexpr std::array<Names, 9> kLaunchers = {{{"run", "plait run"},
                                                 {"plait run", "plait run"},
                                                 {"torchrun", "torchrun"},
                                                 {"mpirun", "Open MPI"},
                                                 {"Open MPI", "Open MPI"},
                                                 {"srun", "Slurm"},
-                                                {"Slurm", "Slurm"}}};
+                                                {"Slurm", "Slurm"},
+                                                {"hydra", "Hydra"},
+                                                {"Hydra", "Hydra"}}};
   for (const auto& [typed, name] : kLaunchers) {
     if (value == typed) return std::string(name);
   }
   base::fail(Code::invalid_argument, "--why ", word,
-             " is no launcher that plait knows: run, torchrun, mpirun or srun");
+             " is no launcher that plait knows: run, torchrun, mpirun, srun or hydra");
 }
 
 void read_word(const std::string& word, Problem& problem) {

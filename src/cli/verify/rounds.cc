@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "cli/verify/case.h"
 #include "cli/verify/check.h"
 #include "cli/verify/layer_case.h"
 #include "cli/verify/layer_check.h"
+#include "comm/state.h"
 #include "plait/collectives.h"
 
 namespace plait::cli {
@@ -58,7 +60,10 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
     try {
       if (company.size() == 1) {
         group.reset();
-        group = std::make_unique<Communicator>(comm.with_link(random_link(rounds.seed, number)));
+        // Links are emulated on one host.
+        const bool may_have_link = comm.state().hosts() == 1;
+        group = std::make_unique<Communicator>(
+            comm.with_link(may_have_link ? random_link(rounds.seed, number) : std::nullopt));
       }
       const std::string failure = failure_of(rounds, number, *group);
       const Finding found = find_first(!failure.empty(), comm);

@@ -29,22 +29,24 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
 // Memory ordering: the record is written before ended_by names it (release); who finds it named
 // (acquire, in has_ended() and record_of()) reads the whole record.
 void MappedGroup::end(End end, const Failure& failure) noexcept {
-  const auto which = static_cast<std::size_t>(end);
-  RankPage::Record& record = page(rank()).records[which];
-  // Relaxed: a second thread of this rank may fail at the same time; only one may write the record.
-  if (record.taken.exchange(1, std::memory_order_relaxed) == 0) {
-    record.code = failure.code;
-    record.culprit = failure.culprit;
-    const std::size_t length = std::min(failure.sentence.size(), record.sentence.size() - 1);
-    std::memcpy(record.sentence.data(), failure.sentence.data(), length);
-    record.sentence[length] = '\0';
-    std::uint32_t nobody = 0;
-    page(0).ended_by[which].compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
-  } else {
-    // Another thread of this rank is at it; what follows may read what it records.
-    while (!has_ended(end)) base::pause();
-  }
+  record_first(end, failure);
   for (int peer = 0; peer < world(); ++peer) ring(peer);
+}
+
+// Threads of this rank may fail at the same time. Those that come second sleep until the record is
+// there, so that the first gets the processor whatever the threads' priorities are.
+void MappedGroup::record_first(End end, const Failure& failure) noexcept {
+  const auto which = static_cast<std::size_t>(end);
+  const std::lock_guard alone(recording_);
+  if (has_ended(end)) return;
+  RankPage::Record& record = page(rank()).records[which];
+  record.code = failure.code;
+  record.culprit = failure.culprit;
+  const std::size_t length = std::min(failure.sentence.size(), record.sentence.size() - 1);
+  std::memcpy(record.sentence.data(), failure.sentence.data(), length);
+  record.sentence[length] = '\0';
+  std::uint32_t nobody = 0;
+  page(0).ended_by[which].compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
 }
 
 Failure MappedGroup::record_of(End end) const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "comm/group.h"
@@ -50,6 +51,7 @@ class MappedGroup final : public Group {
   Failure record_of(End end) const override;
 
  private:
+  void record_first(End end, const Failure& failure) noexcept;
   RankPage& page(int rank) const { return *pages_[rank]; }
   bool has_left(int peer) const;
   bool has_died(int peer) const;
@@ -62,6 +64,7 @@ class MappedGroup final : public Group {
   std::shared_ptr<Rendezvous> rendezvous_;
   std::vector<base::Region> regions_;
   std::vector<RankPage*> pages_;
+  std::mutex recording_;
 
   // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at
   // them.

@@ -119,7 +119,6 @@ struct RankPage {
 
   // This rank's own account of an end; others read it after ended_by names this rank.
   struct alignas(kLine) Record {
-    std::atomic<std::uint32_t> taken;  // only the first of a rank is recorded
     Code code;
     std::int32_t culprit;
     std::array<char, 500> sentence;

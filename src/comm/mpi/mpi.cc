@@ -1,6 +1,8 @@
 #include <dlfcn.h>
 #include <cerrno>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <vector>
 
@@ -75,11 +77,11 @@ Loaded load() {
 Availability available() { return {load().refusal}; }
 
 Availability supports(const Site& site) {
-  if (site.place.launcher == "plait run" || site.place.launcher == "torchrun") {
-    return {base::sentence("needs ranks that mpirun or srun started; ", site.place.launcher,
-                           " started these")};
-  }
-  return {};
+  constexpr std::array kOthers = {"plait run", "torchrun", "torch.distributed", "Hydra",
+                                  "Cray PALS"};
+  if (std::find(kOthers.begin(), kOthers.end(), site.place.launcher) == kOthers.end()) return {};
+  return {base::sentence("needs ranks that Open MPI's mpirun or srun started; ",
+                         site.place.launcher, " started these")};
 }
 
 std::unique_ptr<Transport> create(const Site& site) {

@@ -125,15 +125,6 @@ class Exchange final : public Leftover {
   std::vector<Dialogue> dialogues_;
 };
 
-[[noreturn]] void refuse_for_missing(const Members& members, const std::vector<int>& missing,
-                                     Nanoseconds timeout) {
-  throw Error(Code::timeout,
-              base::sentence("rank ", members.me, " has waited ", base::show_duration(timeout),
-                             " for rank", missing.size() > 1 ? "s " : " ", base::show_list(missing),
-                             " of ", members.size()),
-              missing.front());
-}
-
 void run(Exchange& exchange, const Members& members, Nanoseconds timeout, Watch watch) {
   const Nanoseconds deadline = base::now() + timeout;
   exchange.start();
@@ -141,12 +132,20 @@ void run(Exchange& exchange, const Members& members, Nanoseconds timeout, Watch 
     const std::vector<int> missing = exchange.advance();
     if (missing.empty()) return;
     watch(missing);
-    if (base::now() >= deadline) refuse_for_missing(members, missing, timeout);
+    if (base::now() >= deadline) refuse_for_missing(members.me, members.size(), missing, timeout);
     if (turn > 100) ::usleep(100);
   }
 }
 
 }  // namespace
+
+void refuse_for_missing(int me, int world, const std::vector<int>& missing, Nanoseconds timeout) {
+  throw Error(
+      Code::timeout,
+      base::sentence("rank ", me, " has waited ", base::show_duration(timeout), " for rank",
+                     missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world),
+      missing.front());
+}
 
 std::vector<std::string> all_gather(const Members& members, const std::string& mine,
                                     Nanoseconds timeout, Watch watch) {

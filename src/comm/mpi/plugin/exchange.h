@@ -18,4 +18,8 @@ using Watch = base::FunctionRef<void(const std::vector<int>& missing)>;
 std::vector<std::string> all_gather(const Members& members, const std::string& mine,
                                     base::Nanoseconds timeout, Watch watch);
 
+// Throws that error: `missing` of `world` ranks.
+[[noreturn]] void refuse_for_missing(int me, int world, const std::vector<int>& missing,
+                                     base::Nanoseconds timeout);
+
 }  // namespace plait::comm::mpi

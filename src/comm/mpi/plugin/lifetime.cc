@@ -46,11 +46,11 @@ std::optional<Lifetime::Started> Lifetime::start(base::Nanoseconds timeout) {
   return started_;
 }
 
-void Lifetime::end() {
+void Lifetime::end(base::FunctionRef<bool()> gives_up) {
   std::unique_lock lock(mutex_);
   to_end_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return ended_; });
+  while (!ended_ && !gives_up()) changed_.wait_for(lock, std::chrono::milliseconds(10));
 }
 
 void Lifetime::live() {
@@ -60,7 +60,9 @@ void Lifetime::live() {
   started_ = started;
   changed_.notify_all();
   changed_.wait(lock, [&] { return to_end_; });
+  lock.unlock();
   MPI_Finalize();
+  lock.lock();
   ended_ = true;
   changed_.notify_all();
 }

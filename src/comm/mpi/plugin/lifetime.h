@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/function_ref.h"
 
 namespace plait::comm::mpi {
 
@@ -23,8 +24,10 @@ class Lifetime {
   // Starts MPI, once; nothing where that has not ended within `timeout`. Asking again waits on.
   std::optional<Started> start(base::Nanoseconds timeout);
 
-  // Ends what start() has started. By the thread that has started it, as MPI asks for.
-  void end();
+  // Ends what start() has started. By the thread that has started it, as MPI asks for. MPI_Finalize
+  // waits for processes that will never come if they were killed, so `gives_up` is asked now and
+  // then whether to return all the same: the thread then stays in MPI until the process ends.
+  void end(base::FunctionRef<bool()> gives_up);
 
  private:
   void live();

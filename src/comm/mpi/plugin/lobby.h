@@ -1,25 +1,66 @@
 // All processes, from the moment that MPI is started till it ends: where communicators come from.
+//
+// Connecting may fail at one process and be tried again, while another is late or still in its
+// first try. So each try has a number, by which what belongs to an earlier one is told apart. A
+// process says hello to all others at its beginning, and answers every hello while the try lasts:
+//
+//   hello       here is my try 3, I receive my group's messages by tag 14
+//   answer      I am in my try 2, and know of your try 3
+//   withdrawal  I have given up
+//
+// A try succeeds when each of the others has said hello and has answered. Where one of them gives
+// up just then, this process learns of it when the new group makes its first mailbox, by the
+// deadline there: it connects again like the others.
 #pragma once
 
+#include <mpi.h>
+
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "comm/mpi/plugin/mpi_transport.h"
 
 namespace plait::comm::mpi {
 
+struct Letter;
+
 class Lobby {
  public:
   Lobby();
+  ~Lobby();
 
-  // Collective over all processes. One that fails ends the lobby: nobody could tell any more who
-  // meets whom.
-  std::unique_ptr<Transport> connect(const WaitPolicy& policy);
+  // Collective over all processes. One that fails may be tried again.
+  std::unique_ptr<Transport> connect(WaitPolicy policy);
 
  private:
-  std::unique_ptr<Transport> meet(WaitPolicy policy);
+  struct Peer {
+    int number = 0;  // of its try; 0: it is in none
+    bool has_answered = false;
+    int first_tag = 0;
+    std::string card;
+  };
 
-  MpiTransport transport_;
-  std::shared_ptr<const Neighbours> neighbours_;
+  void begin(int first_tag);
+  void wait_for_all(const WaitPolicy& policy);
+  std::unique_ptr<Transport> make_group(WaitPolicy policy);
+  std::vector<int> find_missing() const;
+  void refuse_for_dead(const std::vector<int>& missing) const;
+
+  void expect_letter();
+  void read_letters();
+  void read(const Letter& letter, int peer);
+  void send(const Letter& letter, int peer);
+  void answer(int peer);
+
+  int me_;
+  std::vector<Peer> peers_;  // of this process: what it tells the others
+  int number_ = 0;           // of this process's last try
+  bool is_connecting_ = false;
+  std::shared_ptr<const Neighbours> neighbours_;  // null until a try has succeeded
+
+  std::unique_ptr<Letter> arriving_;  // under hold_mpi()
+  MPI_Request receiving_ = MPI_REQUEST_NULL;
 };
 
 }  // namespace plait::comm::mpi

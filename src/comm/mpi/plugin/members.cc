@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <numeric>
 
 #include "base/check.h"
 #include "comm/mpi/plugin/session.h"
@@ -15,15 +14,6 @@ int Members::member_of(int process) const {
                           processes.begin());
 }
 
-// All receive by the first tags.
-Members everybody() {
-  Members members = {.processes = std::vector<int>(process_count()),
-                     .first_tags = std::vector<int>(process_count(), 0),
-                     .me = process_rank()};
-  std::iota(members.processes.begin(), members.processes.end(), 0);
-  return members;
-}
-
 // Memory ordering: relaxed; it is a proposal.
 int propose_carrier() {
   static std::atomic<unsigned> next{0};
@@ -32,7 +22,7 @@ int propose_carrier() {
 
 // Memory ordering: relaxed; the numbers must differ, and nothing else hangs on them.
 int reserve_tags(int count) {
-  static std::atomic<std::int64_t> next{kGroupTags};  // everybody()'s come first
+  static std::atomic<std::int64_t> next{kLobbyTag + 1};
   const std::int64_t first = next.fetch_add(count, std::memory_order_relaxed);
   if (first + count - 1 > highest_tag()) {
     base::fail(Code::system, "this MPI library has ", highest_tag(), " tags, too few for another ",

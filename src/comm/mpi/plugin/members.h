@@ -25,13 +25,13 @@ struct Members {
   int member_of(int process) const;
 };
 
+// By which all processes receive where they connect (see lobby.h); no range begins there.
+inline constexpr int kLobbyTag = 0;
+
 // In a group's range.
 inline constexpr int kNoticeTag = 0;
 inline constexpr int kSetUpTag = 1;
 inline constexpr int kGroupTags = 2;
-
-// All processes, before anything has been agreed on.
-Members everybody();
 
 // The next carrier for a mailbox, in turn. The members take what the first of them proposes.
 int propose_carrier();

@@ -208,7 +208,11 @@ Failure MpiGroup::record_of(End end) const {
 }
 
 void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
-  look_around(awaited);
+  if (awaited == nullptr) {
+    look_around();
+  } else {
+    look_around([&] { return describe(*awaited, rank()); });
+  }
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNobody) return;
   if (!is_long_gone(awaited->peer) || ready()) return;
@@ -217,20 +221,22 @@ void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
 }
 
-void MpiGroup::look_around(const Awaited* awaited) {
+void MpiGroup::look_around() {
+  look_around([&] { return sentence("rank ", rank(), " looks around"); });
+}
+
+void MpiGroup::look_around(base::FunctionRef<std::string()> doing) {
   settle_leftovers();
   listen();
-  for (int peer = 0; neighbours_ != nullptr && peer < world(); ++peer) {
+  for (int peer = 0; peer < world(); ++peer) {
     const int process = members_.processes[peer];
     if (peer == rank() || has_left(peer) || !neighbours_->has_ended(process)) continue;
     // It may have ended in good order: then its farewell is here or comes at once.
     const Nanoseconds end = base::now() + kLastWords;
     while (base::now() < end && !has_left(peer)) listen();
     if (has_left(peer)) continue;
-    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " looks around")
-                                                 : describe(*awaited, rank());
     fail({Code::peer_lost, peer,
-          sentence(waits, "; rank ", peer, " (", neighbours_->describe(process), ") has died")});
+          sentence(doing(), "; rank ", peer, " (", neighbours_->describe(process), ") has died")});
   }
 }
 

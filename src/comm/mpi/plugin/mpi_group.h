@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "comm/group.h"
@@ -28,7 +29,6 @@ struct Notice {
 
 class MpiGroup final : public Group {
  public:
-  // `neighbours` is null while they don't know each other yet.
   MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours, const WaitPolicy& policy);
 
   // As descend_from(), and hears what is said there from now on.
@@ -51,8 +51,9 @@ class MpiGroup final : public Group {
   void listen();
 
   // The same with more care, about 1 µs a peer: fails the group where a process of this host has
-  // died. `awaited` is for the sentence, and may be null.
-  void look_around(const Awaited* awaited);
+  // died. `doing` begins the sentence: what this rank does meanwhile.
+  void look_around(base::FunctionRef<std::string()> doing);
+  void look_around();
 
   // Once nobody has anything to say any more: true when nothing is received any longer, which is
   // what the group's end must wait for.

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "comm/mpi/plugin/former_mailbox.h"
 #include "comm/mpi/plugin/session.h"
 
@@ -12,6 +14,7 @@ namespace plait::comm::mpi {
 namespace {
 
 constexpr int kPoison = 0xA5;
+constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 }  // namespace
 
@@ -35,22 +38,49 @@ MpiMailbox::~MpiMailbox() {
 
 // What was posted is brought to an end before this rank says that it leaves: MPI moves a send only
 // while its sender calls MPI. Peers have a receive ready for every chunk, so this takes no longer
-// than the peers are away from MPI; it ends early where they are gone.
+// than the peers are away from MPI; it ends early where they are gone. A peer that is late fails
+// the group, so that the group's other mailboxes don't wait for it as long again.
 void MpiMailbox::finish_sends() noexcept try {
-  const Nanoseconds deadline = base::now() + group_->policy().connect_timeout;
-  Nanoseconds ask_at = 0;
-  for (int peer = 0; peer < group_->world(); ++peer) {
-    while (!channels_->all_taken(peer) && !group_->failed() && !group_->has_left(peer) &&
-           base::now() < deadline) {
+  if (group_->failed()) return;
+  wait_until_all_is_taken();
+  // The program may never make another call that could throw it.
+  if (group_->failed()) std::fprintf(stderr, "plait: %s\n", group_->failure().sentence.c_str());
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "plait: at the end of a mailbox: %s\n", error.what());
+} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
+}
+
+void MpiMailbox::wait_until_all_is_taken() {
+  const Nanoseconds timeout = group_->policy().connect_timeout;
+  const Nanoseconds deadline = base::now() + timeout;
+  Nanoseconds look_at = base::now() + base::kMillisecond;
+  for (int peer; (peer = first_that_has_not_taken_all()) != Error::kNobody; ::usleep(20)) {
+    const auto doing = [&] {
+      return base::sentence("rank ", group_->rank(), " ends a mailbox and waits for rank ", peer,
+                            " to take the last chunks");
+    };
+    const Nanoseconds now = base::now();
+    if (now < look_at) {
       group_->listen();
-      if (base::now() >= ask_at) {
-        group_->interrupt_if_asked(nullptr);
-        ask_at = base::now() + 10 * base::kMillisecond;
-      }
-      ::usleep(20);
+    } else {
+      group_->interrupt_if_asked(nullptr);
+      group_->look_around(doing);
+      look_at = now + kBetweenLooks;
     }
+    if (now >= deadline) {
+      group_->fail({.code = Code::timeout,
+                    .culprit = peer,
+                    .sentence = doing() + " for " + base::show_duration(timeout)});
+    }
+    if (group_->failed()) return;
   }
-} catch (...) {  // NOLINT(bugprone-empty-catch): destructors never throw
+}
+
+int MpiMailbox::first_that_has_not_taken_all() {
+  for (int peer = 0; peer < group_->world(); ++peer) {
+    if (!channels_->all_taken(peer) && !group_->has_left(peer)) return peer;
+  }
+  return Error::kNobody;
 }
 
 bool MpiMailbox::vacant(int peer, int slot) {

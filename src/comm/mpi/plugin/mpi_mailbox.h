@@ -34,6 +34,8 @@ class MpiMailbox final : public MailboxBase {
 
  private:
   void finish_sends() noexcept;
+  void wait_until_all_is_taken();
+  int first_that_has_not_taken_all();
 
   std::shared_ptr<MpiGroup> group_;
   std::unique_ptr<Channels> channels_;

@@ -42,30 +42,18 @@ MpiTransport::MpiTransport(std::shared_ptr<MpiGroup> group) : group_(std::move(g
 
 MpiTransport::~MpiTransport() { leave_behind(std::move(group_)); }
 
-std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
-  return all_gather_within({.timeout = group_->policy().timeout}, mine);
-}
-
 std::unique_ptr<MailboxBase> MpiTransport::make_mailbox(const MailboxDesc& desc) {
   PLAIT_CHECK(desc.slot_bytes <= INT32_MAX - sizeof(ChunkHeader),
               "make_mailbox: MPI sends at most ", INT32_MAX, " bytes at once, not ",
               desc.slot_bytes, " and a header");
   settle_leftovers();
-  const Members members =
-      agree(desc.slots, comm::describe(desc), {.timeout = group_->policy().timeout});
+  const Members members = agree(desc.slots, comm::describe(desc));
   return std::make_unique<MpiMailbox>(group_, members, desc);
 }
 
 std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& members) {
-  const WaitPolicy& policy = group_->policy();
-  auto part = form(members, {group_->neighbours(), policy, {.timeout = policy.timeout}});
-  if (part != nullptr) part->group_->split_off(group_, members);
-  return part;
-}
-
-std::unique_ptr<MpiTransport> MpiTransport::form(const std::vector<int>& members, Form form) {
   settle_leftovers();
-  const Members all = agree(kGroupTags, "group", form.meeting);
+  const Members all = agree(kGroupTags, "group");
   if (members.empty()) return nullptr;
   Members chosen;
   for (const int member : members) {
@@ -73,15 +61,16 @@ std::unique_ptr<MpiTransport> MpiTransport::form(const std::vector<int>& members
     chosen.processes.push_back(all.processes[member]);
     chosen.first_tags.push_back(all.first_tags[member]);
   }
-  return std::make_unique<MpiTransport>(
-      std::make_shared<MpiGroup>(std::move(chosen), std::move(form.neighbours), form.policy));
+  auto part = std::make_shared<MpiGroup>(std::move(chosen), group_->neighbours(), group_->policy());
+  part->split_off(group_, members);
+  return std::make_unique<MpiTransport>(std::move(part));
 }
 
-Members MpiTransport::agree(int count, const std::string& purpose, const Meeting& meeting) {
+Members MpiTransport::agree(int count, const std::string& purpose) {
   Members members = group_->members();
   const Offer mine = {
       .first_tag = reserve_tags(count), .carrier = propose_carrier(), .purpose = purpose};
-  const auto answers = all_gather_within(meeting, write(mine));
+  const auto answers = all_gather(write(mine));
   for (int peer = 0; peer < members.size(); ++peer) {
     const Offer theirs = read(answers[peer]);
     check_same_purpose(members.me, purpose, peer, theirs.purpose);
@@ -93,8 +82,7 @@ Members MpiTransport::agree(int count, const std::string& purpose, const Meeting
 
 // A group may fail while its set-up is under way here and done elsewhere. A set-up that all have
 // done their part for is brought to its end, so that it fails for all or none.
-std::vector<std::string> MpiTransport::all_gather_within(const Meeting& meeting,
-                                                         const std::string& mine) {
+std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   Nanoseconds look_at = 0;
   Nanoseconds failed_at = 0;
   const auto watch = [&](const std::vector<int>& missing) {
@@ -102,15 +90,14 @@ std::vector<std::string> MpiTransport::all_gather_within(const Meeting& meeting,
     const Nanoseconds now = base::now();
     if (now < look_at) return;
     look_at = now + kBetweenLooks;
-    if (meeting.interrupted) meeting.interrupted();
     group_->interrupt_if_asked(nullptr);
-    group_->look_around(nullptr);
+    group_->look_around();
     refuse_for_leavers(missing);
     if (!group_->failed()) return;
     if (failed_at == 0) failed_at = now;
     if (now - failed_at > MpiGroup::kUnderWay) group_->raise();
   };
-  return mpi::all_gather(group_->members(), mine, meeting.timeout, watch);
+  return mpi::all_gather(group_->members(), mine, group_->policy().timeout, watch);
 }
 
 void MpiTransport::refuse_for_leavers(const std::vector<int>& missing) const {

@@ -24,18 +24,9 @@ class MpiTransport final : public Transport {
   bool shares_clock() const override { return false; }
   void leave() noexcept override { group_->leave(); }
 
-  // As subgroup() and all_gather(), but not with this group's own policy.
-  struct Form {
-    std::shared_ptr<const Neighbours> neighbours;
-    WaitPolicy policy;
-    Meeting meeting;
-  };
-  std::unique_ptr<MpiTransport> form(const std::vector<int>& members, Form form);
-  std::vector<std::string> all_gather_within(const Meeting& meeting, const std::string& mine);
-
  private:
   // Reserves `count` tags, and learns what the others have reserved for the same purpose.
-  Members agree(int count, const std::string& purpose, const Meeting& meeting);
+  Members agree(int count, const std::string& purpose);
   void refuse_for_leavers(const std::vector<int>& missing) const;
 
   std::shared_ptr<MpiGroup> group_;

@@ -96,6 +96,13 @@ bool Neighbours::has_ended(int process) const {
   return one.near && base::has_ended(one.pidfd, one.pid);
 }
 
+bool Neighbours::any_has_ended() const {
+  for (int process = 0; process < static_cast<int>(all_.size()); ++process) {
+    if (has_ended(process)) return true;
+  }
+  return false;
+}
+
 std::string Neighbours::describe(int process) const {
   return base::sentence("pid ", all_[process].pid);
 }

@@ -23,6 +23,8 @@ class Neighbours {
   // False, too, for a process of another host: nothing is known of it.
   bool has_ended(int process) const;
 
+  bool any_has_ended() const;
+
   // "pid 1234"
   std::string describe(int process) const;
 

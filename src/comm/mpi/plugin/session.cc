@@ -19,6 +19,7 @@ using base::Nanoseconds;
 constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
 constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
 constexpr Nanoseconds kFinalMeetingAfterFailure = 5 * base::kSecond;
+constexpr Nanoseconds kFinaliseAlone = base::kSecond;
 
 // Written by start_mpi(), which one thread calls at a time; constant once it has returned.
 struct Library {
@@ -28,15 +29,21 @@ struct Library {
   int made = 0;
   MPI_Request duplicating = MPI_REQUEST_NULL;
   int highest_tag = 0;
+  std::shared_ptr<const Neighbours> processes;
 };
 
+// Never destroyed: the end of MPI, when the process ends, needs it.
 Library& library() {
-  static Library one;
+  static Library& one = *std::make_unique<Library>().release();
   return one;
 }
 
 // Memory ordering: relaxed; read once, when the process ends, and at worst some seconds are lost.
 std::atomic<bool> g_failed{false};
+
+bool one_has_ended() {
+  return library().processes != nullptr && library().processes->any_has_ended();
+}
 
 bool has_ended() {
   int ended = 0;
@@ -46,9 +53,7 @@ bool has_ended() {
 
 // MPI_Finalize waits for all processes, for ever. So they meet first, with a deadline: where one is
 // dead or stuck, the others go without it, and the launcher says that they did.
-bool meet_for_the_last_time() {
-  const bool failed = g_failed.load(std::memory_order_relaxed);
-  const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
+bool meet_for_the_last_time(Nanoseconds deadline) {
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
@@ -62,14 +67,29 @@ bool meet_for_the_last_time() {
       if (MPI_Test(&meeting, &met, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
     }
     if (met != 0) return true;
-    if (base::now() > deadline) return false;
+    // A process that has met the others goes on to MPI_Finalize, and stays there until this one is
+    // there too: whatever has ended by now will never be there.
+    if (base::now() > deadline || one_has_ended()) return false;
     ::usleep(100);
   }
 }
 
+// One that was killed after the meeting keeps the others in MPI_Finalize. The others end when they
+// are through with it, perhaps just before this one is.
+void finalise(Nanoseconds deadline) {
+  Nanoseconds ended_at = 0;
+  Lifetime::instance().end([&] {
+    const Nanoseconds now = base::now();
+    if (ended_at == 0 && one_has_ended()) ended_at = now;
+    return now > deadline || (ended_at != 0 && now - ended_at > kFinaliseAlone);
+  });
+}
+
 void end_mpi() {
   if (!mpi_is_usable() || library().made < kCarriers) return;
-  if (meet_for_the_last_time()) Lifetime::instance().end();
+  const bool failed = g_failed.load(std::memory_order_relaxed);
+  const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
+  if (meet_for_the_last_time(deadline)) finalise(deadline);
 }
 
 // How many threads MPI allows, once it has started.
@@ -192,6 +212,10 @@ int process_count() {
 }
 
 int highest_tag() { return library().highest_tag; }
+
+void watch_at_the_end(std::shared_ptr<const Neighbours> processes) {
+  library().processes = std::move(processes);
+}
 
 void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }
 

@@ -6,9 +6,11 @@
 #include <mpi.h>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 
 #include "base/clock.h"
+#include "comm/mpi/plugin/neighbours.h"
 
 namespace plait::comm::mpi {
 
@@ -44,6 +46,10 @@ int highest_tag();
 // A group has failed, so perhaps not every process will come to its end in good order: this one
 // waits for the others only shortly.
 void note_failure() noexcept;
+
+// When this process ends it waits for the others at most for some seconds, and not at all for those
+// among them that have died.
+void watch_at_the_end(std::shared_ptr<const Neighbours> processes);
 
 // Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time.
 std::unique_lock<std::mutex> hold_mpi();

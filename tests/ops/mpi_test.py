@@ -1,0 +1,96 @@
+"""What goes wrong between ranks that mpirun has started: who is named, how soon, and that all end."""
+
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import unittest
+
+MPIEXEC = os.environ["PLAIT_MPIEXEC"]
+PROGRAM = os.environ["PLAIT_MPI_PROGRAM"]
+PATIENCE = 50  # seconds after which a rank is taken to hang
+NOTICED = 2000  # milliseconds within which a death must be
+
+BTLS = {"vader": ["--mca", "btl", "vader,self"],
+        "tcp": ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
+
+# mpirun itself must not end the others where one has died: that is left to them.
+ALWAYS = ["--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ob1", "--mca", "orte_enable_recovery", "1"]
+
+
+class MpiTest(unittest.TestCase):
+    def run_scene(self, scene, ranks, btl="vader", until=""):
+        """What the ranks have said, by rank: each a list of (sentence, milliseconds); and the rest.
+
+        They are ended where rank 0 has said `until`.
+        """
+        said = {}
+        with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
+                [MPIEXEC, "-n", str(ranks), *ALWAYS, *BTLS[btl], PROGRAM, scene], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            hangs = threading.Timer(PATIENCE, process.terminate)
+            hangs.start()
+            for line in process.stdout:
+                rank, sentence, taken = re.fullmatch(r"rank (\d) (.*) (\d+)\n", line).groups()
+                said.setdefault(int(rank), []).append((sentence, int(taken)))
+                if until and (rank, sentence) == ("0", until):
+                    process.terminate()
+                    break
+            process.wait()
+            hangs.cancel()
+            errors.seek(0)
+            return said, errors.read()
+
+    def expect_death_of_1_noticed(self, scene, btl, pattern):
+        said, err = self.run_scene(scene, 3, btl)
+        self.assertEqual(sorted(said), [0, 2], err)
+        for rank, [(sentence, taken)] in said.items():
+            self.assertRegex(sentence, rf"^peer_lost: {pattern}.*rank 1 \(pid \d+\) has died$")
+            self.assertLess(taken, NOTICED, rank)
+
+    def test_a_rank_that_is_killed_is_named_by_the_others(self):
+        for btl in BTLS:
+            with self.subTest(btl):
+                self.expect_death_of_1_noticed("killed_in_barrier", btl, "barrier: rank [02] waits")
+                self.expect_death_of_1_noticed("killed_in_operator", btl, "matmul_all_reduce: rank [02] ")
+
+    def test_leaving_a_dead_rank_takes_no_deadline(self):
+        said, err = self.run_scene("leave_a_dead_rank", 2)
+        [(sentence, taken)] = said[0]
+        self.assertEqual(sentence, "has left")
+        self.assertLess(taken, NOTICED)
+        self.assertRegex(err, r"(?m)^plait: rank 0 ends a mailbox and waits for rank 1 to take the last chunks; "
+                              r"rank 1 \(pid \d+\) has died$")
+        self.assertEqual(err.count("plait: "), 1, err)
+
+    def test_leaving_a_rank_that_is_stuck_takes_one_deadline_in_all(self):
+        said, err = self.run_scene("leave_a_stuck_rank", 2, until="has left")
+        [(sentence, taken)] = said[0]
+        self.assertEqual(sentence, "has left")
+        self.assertGreaterEqual(taken, 1000)
+        self.assertLess(taken, 2 * 1000)
+        self.assertIn("plait: rank 0 ends a mailbox and waits for rank 1 to take the last chunks for 1 s\n", err)
+        self.assertEqual(err.count("plait: "), 1, err)
+
+    def test_after_a_late_connect_the_next_one_succeeds(self):
+        said, err = self.run_scene("late", 3)
+        self.assertEqual(sorted(said), [0, 1, 2], err)
+        for rank in range(2):
+            self.assertRegex(said[rank][0][0], rf"^timeout: rank {rank} has waited 400 ms for rank 2 of 3$")
+        for rank in range(3):
+            self.assertEqual(said[rank][-1][0], "connects")
+
+    def test_mpi_ends_without_a_rank_that_is_stuck_there(self):
+        said, err = self.run_scene("stuck_in_finalize", 2, until="ends")
+        self.assertEqual([sentence for sentence, _ in said[0]], ["ends"], err)
+
+    def test_mpi_ends_at_once_without_a_dead_rank(self):
+        said, err = self.run_scene("end_without_a_dead_rank", 2)
+        [(sentence, taken)] = said[0]
+        self.assertEqual(sentence, "ends", err)
+        self.assertLess(taken, NOTICED)
+
+
+if __name__ == "__main__":
+    unittest.main()
