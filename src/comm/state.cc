@@ -118,7 +118,7 @@ namespace {
 struct Claim {
   std::int32_t color;
   std::int32_t key;
-  std::array<char, 40> host;  // a boot's id: 36 characters
+  std::array<char, 40> host;  // base::host_id(): 32 characters
 };
 
 Claim claim_in(const std::string& bytes) {

@@ -102,7 +102,7 @@ class Communicator::State {
   // That its ranks are on. Only a launcher knows how many those of the first group are; a group
   // that is split off looks where its members are.
   int hosts() const { return hosts_; }
-  void set_hosts(int hosts, std::string mine = base::boot_id()) {
+  void set_hosts(int hosts, std::string mine = base::host_id()) {
     hosts_ = hosts;
     host_ = std::move(mine);
   }
