@@ -24,7 +24,7 @@ struct Card {
 // Two processes can name each other by pid where both the kernel and the namespace of pids are the
 // same; a host's name says neither. Empty where it can't be told.
 std::string realm_of_pids() {
-  const std::string boot = base::boot_id();
+  const std::string boot = base::host_id();
   const std::string space = base::namespace_id("pid");
   return boot.empty() || space.empty() ? "" : boot + ' ' + space;
 }
