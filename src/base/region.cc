@@ -12,6 +12,7 @@ namespace plait::base {
 namespace {
 
 void* map_pages(std::size_t bytes, int flags, int fd) {
+  const CloseOnFork closing;  // no fork between the mapping and the advice about it
   // Populated now: a page fault in the middle of a product would cost more than the chunk.
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
   if (data == MAP_FAILED) fail_errno(sentence("cannot map ", bytes, " bytes of mailbox memory"));
