@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -54,16 +55,34 @@ std::set<std::string> look() {
   return all;
 }
 
+// By its name alone: this program's jobs, and names that are secret or a file's, which may be those
+// of another job on this host.
+bool is_ours(const std::string& name) {
+  if (name.find("descriptors") != std::string::npos) return true;
+  const auto at = name.find("plait-");
+  if (at == std::string::npos) return false;
+  const std::string job = base::sentence("-chaos-", ::getpid(), '-');
+  return name.find(job) != std::string::npos || name.find("-chaos-") == std::string::npos;
+}
+
 // One more while it is read: the folder's own.
 int open_descriptors() { return static_cast<int>(entries_of("/proc/self/fd").size()); }
 
 }  // namespace
 
+// Whoever is not root is given a namespace of users, in which it has its own number, and may do so.
 bool isolate() {
-  if (::unshare(CLONE_NEWNS | CLONE_NEWNET) != 0) return false;
+  const uid_t user = ::geteuid();
+  const gid_t group = ::getegid();
+  if (::unshare(CLONE_NEWNS | CLONE_NEWNET) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET) != 0) return false;
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/gid_map") << group << ' ' << group << " 1";
+    std::ofstream("/proc/self/uid_map") << user << ' ' << user << " 1";
+  }
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
   for (const std::string& folder : folders_with_names()) {
-    if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, nullptr) != 0) return false;
+    if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "mode=0700") != 0) return false;
   }
   return true;
 }
@@ -77,15 +96,17 @@ std::vector<std::string> Surroundings::left_over() const {
   for (int tries = 0; tries < 100; ++tries) {
     std::set<std::string> after = look();
     after.insert(std::to_string(open_descriptors()) + " open descriptors");
-    extra.clear();
+    std::vector<std::string> now;
     std::set_difference(after.begin(), after.end(), before_.begin(), before_.end(),
-                        std::back_inserter(extra));
-    if (!isolated_) {
-      std::erase_if(extra, [](const std::string& name) {
-        return name.find("plait-chaos") == std::string::npos &&
-               name.find("descriptors") == std::string::npos;
+                        std::back_inserter(now));
+    if (!isolated_) std::erase_if(now, [](const std::string& name) { return !is_ours(name); });
+    // What is left over stays: other jobs' names come and go meanwhile.
+    if (tries > 0) {
+      std::erase_if(now, [&](const std::string& name) {
+        return std::find(extra.begin(), extra.end(), name) == extra.end();
       });
     }
+    extra = std::move(now);
     if (extra.empty()) break;
     ::usleep(10'000);
   }

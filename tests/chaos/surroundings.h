@@ -8,8 +8,8 @@
 namespace plait::chaos {
 
 // Gives this process and its children a /tmp, a /dev/shm and abstract sockets of their own, so that
-// whatever appears there is ours. False where the system does not let us: then only what has plait
-// in its name is taken for ours.
+// whatever appears there is ours. False where the system does not let us: then only what has a name
+// of plait's is taken for ours.
 bool isolate();
 
 class Surroundings {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
@@ -17,12 +18,13 @@ namespace {
 
 struct Card {
   pid_t pid;
+  std::uint64_t start;
   std::array<char, 100> realm;
   cpu_set_t cpus;
 };
 
-// Two processes can name each other by pid where both the kernel and the namespace of pids are the
-// same; a host's name says neither. Empty where it can't be told.
+// Two processes can name each other by pid where both the host and the namespace of pids are the
+// same. Empty where it can't be told.
 std::string realm_of_pids() {
   const std::string boot = base::host_id();
   const std::string space = base::namespace_id("pid");
@@ -43,7 +45,10 @@ Card parse(const std::string& bytes) {
 }  // namespace
 
 std::string Neighbours::card() {
-  Card card = {.pid = ::getpid(), .realm = {}, .cpus = base::allowed_cpus()};
+  Card card = {.pid = ::getpid(),
+               .start = base::start_of(::getpid()),
+               .realm = {},
+               .cpus = base::allowed_cpus()};
   const std::string realm = realm_of_pids();
   if (realm.size() < card.realm.size()) std::memcpy(card.realm.data(), realm.data(), realm.size());
   return {reinterpret_cast<const char*>(&card), sizeof(card)};
@@ -57,10 +62,13 @@ Neighbours::Neighbours(const std::vector<std::string>& cards) {
   for (const std::string& bytes : cards) {
     const Card card = parse(bytes);
     Neighbour& one = all_.emplace_back(Neighbour{.pid = card.pid});
-    one.near = !realm.empty() && realm == card.realm.data();
-    if (!one.near) continue;
+    if (realm.empty() || realm != card.realm.data()) continue;
     // Invalid on kernels before 5.3, and then the pid must do.
     one.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, card.pid, 0)));
+    // A host that was cloned from the same snapshot calls itself alike: where this one has no such
+    // process, or another under its pid, it isn't near. It has not died.
+    one.near = base::start_of(card.pid) == card.start && !base::has_ended(one.pidfd, card.pid);
+    if (!one.near) continue;
     CPU_OR(&cpus, &cpus, &card.cpus);
     ++near;
   }
