@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -111,6 +113,30 @@ std::vector<std::string> Surroundings::left_over() const {
     ::usleep(10'000);
   }
   return extra;
+}
+
+std::vector<std::string> shared_things_of(pid_t pid) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  std::vector<std::string> things;
+  for (int tries = 0; tries < 100; ++tries) {
+    things.clear();
+    std::ifstream maps(process + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("memfd:plait") != std::string::npos) things.push_back(line);
+    }
+    for (const std::string& number : entries_of(process + "/fd")) {
+      std::error_code gone;
+      const auto link = std::filesystem::path(process) / "fd" / number;
+      const std::string target = std::filesystem::read_symlink(link, gone).string();
+      const bool is_standard = number.size() == 1 && number < "3";
+      if (!is_standard && (target.find("memfd:plait") != std::string::npos ||
+                           target.find("socket:") != std::string::npos))
+        things.push_back(target);
+    }
+    if (things.empty()) break;
+    ::usleep(10'000);
+  }
+  return things;
 }
 
 }  // namespace plait::chaos

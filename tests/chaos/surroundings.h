@@ -1,6 +1,8 @@
 // What a rank could leave behind on its host.
 #pragma once
 
+#include <sys/types.h>
+
 #include <set>
 #include <string>
 #include <vector>
@@ -25,5 +27,8 @@ class Surroundings {
   bool isolated_;
   std::set<std::string> before_;
 };
+
+// What a process holds of what ranks share: memory and sockets. Gives it a moment to let go.
+std::vector<std::string> shared_things_of(pid_t pid);
 
 }  // namespace plait::chaos

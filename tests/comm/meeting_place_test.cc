@@ -170,6 +170,7 @@ TEST(MeetingPlace, WhatAKilledRankLeftIsRemovedByTheNext) {
     ::_exit(0);
   });
   EXPECT_EQ(folder.files(), 2U);
+  ::usleep(200'000);  // until nothing that starts to listen looks like it
   fork_ranks(2, [&](int rank) {
     see(&folder);
     expect_group(rank, job);

@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -53,18 +52,26 @@ std::uint64_t random_number() {
   return random;
 }
 
-// Files are named plait-HOST-NAME.RANDOM: a folder may be shared by hosts, and a name is never used
-// twice. A file appears under it when its process listens, so that one behind which none does has
-// been left by a process that was killed, and may be removed by any.
+// Files are named plait-HOST-NAME.RANDOM: hosts may share a folder, and a name is never used twice.
 std::string prefix_of_host() { return kPrefix + hex(fingerprint(base::host_id())) + '-'; }
 std::string prefix_of(const std::string& name) {
   return prefix_of_host() + hex(fingerprint(name)) + '.';
 }
 
-// Until then it is hidden behind a dot, for no longer than so many seconds.
-constexpr std::time_t kLongestHidden = 10;
-constexpr std::size_t kLongestFileName =
-    sizeof(".plait-") - 1 + 16 + sizeof('-') + 16 + sizeof('.') + 16;
+constexpr std::size_t kLongestFileName = sizeof("plait-") - 1 + 16 + 1 + 16 + 1 + 16;
+
+// A file is there a moment before its process listens. After that, one behind which none does has
+// been left by a process that was killed.
+constexpr std::chrono::milliseconds kUntilListening{100};
+
+bool is_abandoned(const std::string& path) {
+  struct stat status = {};
+  if (!base::is_abandoned(path) || ::stat(path.c_str(), &status) != 0) return false;
+  const auto made = std::chrono::seconds(status.st_mtim.tv_sec) +
+                    std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  const auto age = std::chrono::system_clock::now().time_since_epoch() - made;
+  return std::chrono::abs(age) > kUntilListening;  // of a clock that was set back too
+}
 
 std::vector<std::string> files_in(const std::string& folder, const std::string& prefix) {
   std::vector<std::string> found;
@@ -96,20 +103,13 @@ std::string folder_for(const std::string& name) {
 std::optional<Fd> call_at(const std::string& path) {
   auto host = base::connect_to(path);
   if (host && base::credentials_of(*host).uid == ::geteuid()) return host;
-  if (!host && base::is_abandoned(path)) ::unlink(path.c_str());
+  if (!host && is_abandoned(path)) ::unlink(path.c_str());
   return std::nullopt;
 }
 
 void remove_abandoned(const std::string& folder) {
   for (const std::string& path : files_in(folder, prefix_of_host())) {
-    if (base::is_abandoned(path)) ::unlink(path.c_str());
-  }
-  for (const std::string& path : files_in(folder, '.' + prefix_of_host())) {
-    struct stat status = {};
-    if (::stat(path.c_str(), &status) == 0 &&
-        status.st_mtim.tv_sec + kLongestHidden < std::time(nullptr)) {
-      ::unlink(path.c_str());
-    }
+    if (is_abandoned(path)) ::unlink(path.c_str());
   }
 }
 
@@ -192,18 +192,15 @@ void MeetingPlace::listen_in(const std::string& folder, const std::string& name)
     PLAIT_CHECK(!host, claimants(base::credentials_of(*host).pid, ::getpid(), "rank 0"));
   }
   remove_abandoned(folder);
-  const std::string random = hex(random_number());
-  const std::string hidden = sentence(folder, "/.", prefix, random);
-  path_ = sentence(folder, '/', prefix, random);
-  auto listener = base::listen_at(hidden);
-  if (!listener) base::fail(Code::system, "the file ", hidden, " exists already");
-  if (::rename(hidden.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(hidden.c_str());
-    errno = reason;
-    base::fail_errno("cannot rename " + hidden);
+  // One who has taken it for abandoned may have removed the file just before this one listened.
+  constexpr int kTries = 10;
+  for (int tries = 0; tries < kTries; ++tries) {
+    path_ = sentence(folder, '/', prefix, hex(random_number()));
+    auto listener = base::listen_at(path_);
+    if (!listener || ::access(path_.c_str(), F_OK) != 0) continue;
+    listeners_.push_back(std::move(*listener));
+    return;
   }
-  listeners_.push_back(std::move(*listener));
 }
 
 // Shut down first: a child that was forked just now, and has not let go of it yet, must not take
@@ -221,7 +218,10 @@ Way::Way(const std::string& name)
 std::optional<Fd> Way::call() {
   if (!folder_.empty()) {
     for (const std::string& path : files_in(folder_, prefix_)) {
-      if (auto host = call_at(path)) return host;
+      auto host = call_at(path);
+      if (!host) continue;
+      found_ = path;
+      return host;
     }
   }
   auto host = base::connect_to(name_);
@@ -234,8 +234,14 @@ std::optional<Fd> Way::call() {
   return std::nullopt;
 }
 
+// Its sockets close one after another.
 void Way::clear_up() {
-  if (!folder_.empty()) remove_abandoned(folder_);
+  constexpr int kTries = 50;
+  for (int tries = 0; !found_.empty() && tries < kTries; ++tries) {
+    if (base::is_abandoned(found_)) ::unlink(found_.c_str());
+    if (::access(found_.c_str(), F_OK) != 0) return;
+    ::usleep(1000);
+  }
 }
 
 }  // namespace plait::comm::shm

@@ -72,6 +72,7 @@ class Way {
   std::string name_;
   std::string folder_;
   std::string prefix_;
+  std::string found_;  // the file behind which it was
   std::string obstacle_;
 };
 
