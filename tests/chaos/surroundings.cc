@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "comm/shm/meeting_place.h"
 
 namespace plait::chaos {
 namespace {
@@ -57,14 +58,14 @@ std::set<std::string> look() {
   return all;
 }
 
-// By its name alone: this program's jobs, and names that are secret or a file's, which may be those
-// of another job on this host.
+// By its name: of this program's jobs, in its private folder, or secret, which may be that of another
+// job on this host.
 bool is_ours(const std::string& name) {
   if (name.find("descriptors") != std::string::npos) return true;
-  const auto at = name.find("plait-");
-  if (at == std::string::npos) return false;
   const std::string job = base::sentence("-chaos-", ::getpid(), '-');
-  return name.find(job) != std::string::npos || name.find("-chaos-") == std::string::npos;
+  const std::string folder = base::env("XDG_RUNTIME_DIR").value_or("") + '/';
+  return name.find(job) != std::string::npos || (folder != "/" && name.starts_with(folder)) ||
+         comm::shm::is_secret_name(name.substr(name.find('@') + 1));
 }
 
 // One more while it is read: the folder's own.
