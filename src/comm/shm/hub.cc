@@ -180,6 +180,7 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
       sockets.push_back(attend(names[members.front()], seat, from_here));
     }
     std::vector<int> numbers;
+    numbers.reserve(members.size());
     for (const int member : members) numbers.push_back(numbers_[member]);
     return std::make_unique<Hub>(seat, std::move(sockets), lives_, std::move(numbers));
   } catch (const Error& error) {
@@ -291,6 +292,7 @@ void Hub::await(const std::vector<int>& peers, Nanoseconds deadline, const Watch
                     base::show_duration(seat_.timeout), " (", describe(peers.front()), ")"));
   }
   std::vector<const Fd*> sockets;
+  sockets.reserve(peers.size());
   for (const int peer : peers) sockets.push_back(&sockets_[peer]);
   base::wait_readable(sockets, std::min(deadline - now, kBetweenLooks));
 }
