@@ -7,8 +7,8 @@
 namespace plait::base {
 
 // While it lives, fork() waits in other threads: a descriptor that is opened and adopted meanwhile
-// can't reach a child in between, nor can memory before the kernel is told to keep it from children.
-// Only for calls that don't wait for others.
+// can't reach a child in between, nor can memory before the kernel is told to keep it from
+// children. Only for calls that don't wait for others.
 //
 //   const CloseOnFork closing;
 //   Fd fd = closing.adopt(::socket(...));

@@ -1,7 +1,8 @@
-// UNIX sockets. A name that begins with '/' is a path: it has its folder's permissions, and its file
-// stays until it is removed. Any other name lives in the kernel and goes with its owner, so that
-// nothing stale is ever found; since it has no permissions, both sides look at who is on the other
-// one. Children that this process forks have none of these sockets, nor what came through them.
+// UNIX sockets. A name that begins with '/' is a path: it has its folder's permissions, and its
+// file stays until it is removed. Any other name lives in the kernel and goes with its owner, so
+// that nothing stale is ever found; since it has no permissions, both sides look at who is on the
+// other one. Children that this process forks have none of these sockets, nor what came through
+// them.
 #pragma once
 
 #include <sys/types.h>
@@ -48,8 +49,8 @@ enum class Delivery { done, not_yet, too_many_on_their_way, closed };
 inline constexpr std::size_t kLongestMessage = 64 * 1024;
 
 // Neither waits: not_yet where the socket is full, or empty; too_many_on_their_way where the user
-// may have no more descriptors in messages that have not been received. A descriptor that this process has no
-// room for is an Error{system}, and the message is lost.
+// may have no more descriptors in messages that have not been received. A descriptor that this
+// process has no room for is an Error{system}, and the message is lost.
 Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd);
 Delivery receive_message(const Fd& socket, Message& message);
 

@@ -58,8 +58,8 @@ std::set<std::string> look() {
   return all;
 }
 
-// By its name: of this program's jobs, in its private folder, or secret, which may be that of another
-// job on this host.
+// By its name: of this program's jobs, in its private folder, or secret, which may be that of
+// another job on this host.
 bool is_ours(const std::string& name) {
   if (name.find("descriptors") != std::string::npos) return true;
   const std::string job = base::sentence("-chaos-", ::getpid(), '-');

@@ -71,7 +71,8 @@ void await_end(base::FunctionRef<bool()> ended) {
 
 namespace {
 
-// Which process this is, in the same words for all its ranks: two pid namespaces have the same pids.
+// Which process this is, in the same words for all its ranks: two pid namespaces have the same
+// pids.
 std::string who_this_is() { return sentence(::getpid(), ' ', base::namespace_id("pid")); }
 
 // A process that is several ranks has the file open as many times, and its locks all go when it
