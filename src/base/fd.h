@@ -1,8 +1,6 @@
 // A file descriptor that is closed when its owner goes.
 #pragma once
 
-#include <unistd.h>
-
 #include <utility>
 
 namespace plait::base {
@@ -17,7 +15,7 @@ class Fd {
     return *this;
   }
   ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) close(fd_);
   }
 
   int get() const { return fd_; }
@@ -25,6 +23,8 @@ class Fd {
   void reset() { *this = Fd(); }
 
  private:
+  static void close(int fd);  // in close_on_fork.cc, where some descriptors are known
+
   int fd_ = -1;
 };
 

@@ -5,13 +5,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+#include <new>
+#include <optional>
 #include <sstream>
 #include <string>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace plait::base {
 
@@ -44,6 +48,14 @@ pid_t parent_of(pid_t pid) {
   return parent;
 }
 
+std::uint64_t start_of(pid_t pid) {
+  constexpr std::size_t kStart = 19;  // words behind the state
+  const std::string stat = stat_of(pid);
+  const auto words = split(stat, ' ');
+  const auto start = words.size() > kStart ? parse_int(words[kStart]) : std::nullopt;
+  return static_cast<std::uint64_t>(start.value_or(0));
+}
+
 const char* state_of(pid_t pid) {
   const std::string stat = stat_of(pid);
   const char state = stat.empty() ? '\0' : stat.front();
@@ -64,18 +76,37 @@ const char* state_of(pid_t pid) {
   }
 }
 
-ForkGuard::ForkGuard() {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  void* memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) fail_errno("cannot map a page");
-  if (::madvise(memory, page, MADV_WIPEONFORK) != 0) {
-    ::munmap(memory, page);
-    fail_errno("cannot have a page wiped in forked children");
-  }
-  word_ = static_cast<int*>(memory);
-  *word_ = 1;
+namespace {
+
+// A page for all guards of this process, which is never unmapped: threads may outlive statics.
+std::atomic<int>& word_of_this_process() {
+  static std::atomic<int>* const word = [] {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* memory =
+        ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) fail_errno("cannot map a page");
+    if (::madvise(memory, page, MADV_WIPEONFORK) != 0) {
+      ::munmap(memory, page);
+      fail_errno("cannot have a page wiped in forked children");
+    }
+    return new (memory) std::atomic<int>(0);
+  }();
+  return *word;
 }
 
-ForkGuard::~ForkGuard() { ::munmap(word_, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))); }
+// The last number that this process, or one that it was forked from, has given itself.
+std::atomic<int> last_number{0};
+
+}  // namespace
+
+// Memory ordering: relaxed. The word alone carries its meaning.
+ForkGuard::ForkGuard() : word_(&word_of_this_process()) {
+  auto& word = word_of_this_process();
+  maker_ = word.load(std::memory_order_relaxed);
+  if (maker_ != 0) return;
+  const int fresh = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
+  // Another thread may be first; then maker_ becomes what it has written.
+  if (word.compare_exchange_strong(maker_, fresh, std::memory_order_relaxed)) maker_ = fresh;
+}
 
 }  // namespace plait::base

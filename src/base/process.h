@@ -3,6 +3,9 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "base/fd.h"
 
 namespace plait::base {
@@ -15,25 +18,28 @@ Fd open_self_pidfd();
 // Whether the process behind `pidfd` has ended; where there is no pidfd, whether `pid` is unused.
 bool has_ended(const Fd& pidfd, pid_t pid);
 
+// When the process was started, in the kernel's ticks since the host was: with it a pid names one
+// process only. 0 where there is none, or it can't be told.
+std::uint64_t start_of(pid_t pid);
+
 // "running", "stopped", ... as the kernel tells it; empty when it does not.
 const char* state_of(pid_t pid);
 
 // 0 when the kernel does not tell it.
 pid_t parent_of(pid_t pid);
 
-// Knows a forked child from the process that made it, at the price of one load: it sits in a page
-// that the kernel wipes in children.
+// Knows a forked child from the process that made it, at the price of one load: of a word in a page
+// that the kernel wipes in children. A copy stands for the process that made the original.
 class ForkGuard {
  public:
   ForkGuard();
-  ForkGuard(const ForkGuard&) = delete;
-  ForkGuard& operator=(const ForkGuard&) = delete;
-  ~ForkGuard();
 
-  bool in_child() const { return *word_ == 0; }
+  // Relaxed: no other thread changes what this process reads.
+  bool in_child() const { return word_->load(std::memory_order_relaxed) != maker_; }
 
  private:
-  int* word_;
+  const std::atomic<int>* word_;
+  int maker_;
 };
 
 }  // namespace plait::base

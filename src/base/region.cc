@@ -5,21 +5,34 @@
 #include <sys/stat.h>
 
 #include "base/check.h"
+#include "base/close_on_fork.h"
+#include "base/process.h"
 
 namespace plait::base {
 namespace {
 
 void* map_pages(std::size_t bytes, int flags, int fd) {
+  const CloseOnFork closing;  // no fork between the mapping and the advice about it
   // Populated now: a page fault in the middle of a product would cost more than the chunk.
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
   if (data == MAP_FAILED) fail_errno(sentence("cannot map ", bytes, " bytes of mailbox memory"));
+  // A forked worker would keep shared memory for as long as it lives, or have private memory copied
+  // page by page as its parent writes there.
+  if (::madvise(data, bytes, MADV_DONTFORK) != 0) {
+    ::munmap(data, bytes);
+    fail_errno("cannot keep mailbox memory from forked children");
+  }
   return data;
 }
 
 }  // namespace
 
+// In a child there is nothing at this address, or by now something of the child's own.
 Region::Region(void* data, std::size_t bytes)
-    : data_(static_cast<std::byte*>(data), [bytes](std::byte* pages) { ::munmap(pages, bytes); }),
+    : data_(static_cast<std::byte*>(data),
+            [bytes, guard = ForkGuard()](std::byte* pages) {
+              if (!guard.in_child()) ::munmap(pages, bytes);
+            }),
       bytes_(bytes) {}
 
 Region Region::allocate(std::size_t bytes) {
@@ -43,7 +56,7 @@ Region Region::map(const Fd& fd, std::size_t bytes, const std::string& whose) {
 }
 
 Fd make_anonymous_file(const char* label, std::size_t bytes) {
-  Fd fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd fd = CloseOnFork().adopt(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) fail_errno("cannot make an anonymous file");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     fail_errno(sentence("cannot reserve ", bytes, " bytes of shared memory"));

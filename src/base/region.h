@@ -9,7 +9,7 @@
 
 namespace plait::base {
 
-// The memory lives until the last copy is gone.
+// The memory lives until the last copy is gone. A child that this process forks doesn't have it.
 class Region {
  public:
   Region() = default;
@@ -32,7 +32,7 @@ class Region {
 };
 
 // An anonymous file of zeros that can neither shrink nor grow: it has no name anywhere, and is gone
-// with the last process that holds it.
+// with the last process that holds it. Children that this process forks don't.
 Fd make_anonymous_file(const char* label, std::size_t bytes);
 
 }  // namespace plait::base

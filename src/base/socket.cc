@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/close_on_fork.h"
 
 namespace plait::base {
 namespace {
@@ -22,19 +23,25 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
+static_assert(kLongestSocketName + 1 == sizeof(sockaddr_un::sun_path));
+
+bool is_path(const std::string& name) { return name.starts_with('/'); }
+
+std::string shown(const std::string& name) { return is_path(name) ? name : '@' + name; }
+
 Address address_of(const std::string& name) {
   Address address;
-  // One byte for the zero that makes the name abstract.
-  PLAIT_CHECK(name.size() + 1 <= sizeof(address.name.sun_path), "the socket name \"", name,
-              "\" is too long");
+  // One byte for the zero that makes the name abstract, or ends the path.
+  PLAIT_CHECK(name.size() <= kLongestSocketName, "the socket name \"", name, "\" is too long");
   address.name.sun_family = AF_UNIX;
-  std::memcpy(address.name.sun_path + 1, name.data(), name.size());
+  char* const begin = address.name.sun_path + (is_path(name) ? 0 : 1);
+  std::memcpy(begin, name.data(), name.size());
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
 
 Fd make_socket() {
-  Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd fd = CloseOnFork().adopt(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) fail_errno("cannot make a UNIX socket");
   return fd;
 }
@@ -45,14 +52,14 @@ union Control {
   std::array<char, CMSG_SPACE(sizeof(int))> bytes;
 };
 
-Fd descriptor_in(msghdr& message) {
+Fd descriptor_in(msghdr& message, const CloseOnFork& closing) {
   Fd found;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(part), sizeof(fd));
-    found = Fd(fd);
+    found = closing.adopt(fd);
   }
   return found;
 }
@@ -71,9 +78,9 @@ std::optional<Fd> listen_at(const std::string& name) {
   const Address address = address_of(name);
   if (::bind(fd.get(), address.get(), address.length) != 0) {
     if (errno == EADDRINUSE) return std::nullopt;
-    fail_errno("cannot bind the socket @" + name);
+    fail_errno("cannot bind the socket " + shown(name));
   }
-  if (::listen(fd.get(), SOMAXCONN) != 0) fail_errno("cannot listen at the socket @" + name);
+  if (::listen(fd.get(), SOMAXCONN) != 0) fail_errno("cannot listen at the socket " + shown(name));
   return fd;
 }
 
@@ -83,11 +90,18 @@ std::optional<Fd> connect_to(const std::string& name) {
   if (::connect(fd.get(), address.get(), address.length) == 0) return fd;
   // EAGAIN: the listener has as many callers as it can queue.
   if (errno == ECONNREFUSED || errno == ENOENT || would_block()) return std::nullopt;
-  fail_errno("cannot connect to the socket @" + name);
+  fail_errno("cannot connect to the socket " + shown(name));
+}
+
+bool is_abandoned(const std::string& path) {
+  const Fd fd = make_socket();
+  const Address address = address_of(path);
+  return ::connect(fd.get(), address.get(), address.length) != 0 && errno == ECONNREFUSED;
 }
 
 std::optional<Fd> accept_from(const Fd& listener) {
-  Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Fd fd = CloseOnFork().adopt(
+      ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) return fd;
   // ECONNABORTED: whoever called has gone again.
   if (would_block() || errno == ECONNABORTED) return std::nullopt;
@@ -123,6 +137,9 @@ Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd) 
   }
   if (::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Delivery::done;
   if (would_block()) return Delivery::not_yet;
+  // More descriptors of this user are on their way than the limit of open files allows: they arrive
+  // as their receivers take them.
+  if (errno == ETOOMANYREFS) return Delivery::too_many_on_their_way;
   if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) return Delivery::closed;
   fail_errno("cannot send a set-up message");
 }
@@ -137,6 +154,7 @@ Delivery receive_message(const Fd& socket, Message& received) {
   message.msg_control = control.bytes.data();
   // Without the padding, in which a second descriptor would have room, and be lost.
   message.msg_controllen = CMSG_LEN(sizeof(int));
+  const CloseOnFork closing;
   const auto receive = [&] {
     return ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   };
@@ -149,7 +167,7 @@ Delivery receive_message(const Fd& socket, Message& received) {
     if (errno == ECONNRESET) return Delivery::closed;
     fail_errno("cannot receive a set-up message");
   }
-  received.fd = descriptor_in(message);
+  received.fd = descriptor_in(message, closing);
   if (!received.fd && (message.msg_flags & MSG_CTRUNC) != 0) {
     errno = EMFILE;  // the kernel does not say, but drops a descriptor for nothing else
     fail_errno("cannot receive a descriptor with a set-up message");

@@ -1,10 +1,13 @@
-// UNIX sockets without a file: their names live in the kernel and go with their owner, so that
-// nothing stale is ever found and nothing is left behind. Since such a name has no permissions,
-// both sides look at who is on the other one.
+// UNIX sockets. A name that begins with '/' is a path: it has its folder's permissions, and its
+// file stays until it is removed. Any other name lives in the kernel and goes with its owner, so
+// that nothing stale is ever found; since it has no permissions, both sides look at who is on the
+// other one. Children that this process forks have none of these sockets, nor what came through
+// them.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +17,16 @@
 
 namespace plait::base {
 
-// Null where another process already listens under this name.
+inline constexpr std::size_t kLongestSocketName = 107;
+
+// Null where the name is taken.
 std::optional<Fd> listen_at(const std::string& name);
 
 // Null where nobody listens (yet).
 std::optional<Fd> connect_to(const std::string& name);
+
+// Whether the file is there, and no process listens behind it.
+bool is_abandoned(const std::string& path);
 
 // Null where nobody is waiting to be accepted. Throws where somebody is but can't be, such as for
 // want of descriptors.
@@ -36,12 +44,13 @@ struct Message {
   Fd fd;
 };
 
-enum class Delivery { done, not_yet, closed };
+enum class Delivery { done, not_yet, too_many_on_their_way, closed };
 
 inline constexpr std::size_t kLongestMessage = 64 * 1024;
 
-// Neither waits: not_yet where the socket is full, or empty. A descriptor that this process has no
-// room for is an Error{system}, and the message is lost.
+// Neither waits: not_yet where the socket is full, or empty; too_many_on_their_way where the user
+// may have no more descriptors in messages that have not been received. A descriptor that this
+// process has no room for is an Error{system}, and the message is lost.
 Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd);
 Delivery receive_message(const Fd& socket, Message& message);
 

@@ -228,7 +228,7 @@ class Communicator::State {
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   int hosts_ = 1;
-  std::string host_ = base::boot_id();
+  std::string host_ = base::host_id();
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);

@@ -151,7 +151,7 @@ void check_refusals(const std::string& mine, Communicator& comm) {
 // The path, on the first rank of those that have the same file; on others empty.
 std::string kept_here(const std::string& path, Communicator& comm) {
   const std::string file =
-      base::sentence(base::boot_id(), ' ', base::namespace_id("mnt"), ' ', path);
+      base::sentence(base::host_id(), ' ', base::namespace_id("mnt"), ' ', path);
   const std::vector<std::string> all = tune::gather_text(file, comm);
   const auto first = std::find(all.begin(), all.end(), file) - all.begin();
   return first == comm.rank() ? path : std::string();

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdint>
 #include <string>
 
 #include "base/socket.h"
@@ -100,6 +101,16 @@ TEST(Process, HasAParent) {
   EXPECT_EQ(parent_of(-1), 0);
 }
 
+TEST(Process, AStartTellsOneProcessFromAnother) {
+  const std::uint64_t mine = start_of(::getpid());
+  EXPECT_GT(mine, 0U);
+  EXPECT_EQ(start_of(::getpid()), mine);
+  ::usleep(30'000);  // some ticks
+  const Child child;
+  EXPECT_GT(start_of(child.pid()), mine);
+  EXPECT_EQ(start_of(1 << 30), 0U);
+}
+
 TEST(ForkGuard, KnowsChildAndGrandchild) {
   const ForkGuard guard;
   EXPECT_FALSE(guard.in_child());
@@ -118,6 +129,19 @@ TEST(ForkGuard, KnowsChildAndGrandchild) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_FALSE(guard.in_child());
+}
+
+TEST(ForkGuard, ACopyStandsForTheSameProcess) {
+  const ForkGuard guard;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const ForkGuard own;
+    const ForkGuard copy = guard;  // NOLINT(performance-unnecessary-copy-initialization)
+    ::_exit(copy.in_child() && !own.in_child() ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -80,6 +81,7 @@ struct Totals {
   int hangs = 0;
   int left_over = 0;
   int wrong = 0;
+  int workers = 0;  // forked ones that lived when their ranks had ended
   // How soon it was noticed that a rank had died, stood still, or did not come.
   std::vector<base::Nanoseconds> deaths = {};
   std::vector<base::Nanoseconds> stops = {};
@@ -118,6 +120,7 @@ void write_json(std::ostream& out, const Totals& totals, std::uint64_t seed) {
                                         {"hangs", totals.hangs},
                                         {"leftovers", totals.left_over},
                                         {"wrong", totals.wrong},
+                                        {"workers", totals.workers},
                                         {"noticed_deaths", times(totals.deaths)},
                                         {"noticed_stops", times(totals.stops)},
                                         {"noticed_absences", times(totals.absences)}};
@@ -137,6 +140,7 @@ void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
   ++(is_kill(scene.manner) ? totals.kills : totals.farewells);
   if (is_kill(scene.manner) && outcome.multiplied) ++totals.in_operators;
   totals.hangs += outcome.hangs;
+  totals.workers += outcome.workers;
   totals.left_over += static_cast<int>(outcome.left_over.size());
   totals.wrong += static_cast<int>(outcome.wrong.size());
   auto& times = !outcome.joined                ? totals.absences
@@ -154,6 +158,10 @@ int run(const Options& options) {
   }
   const bool isolated = isolate();
   if (!isolated) std::cout << "not isolated: files are recognised by their names\n" << std::flush;
+  // In a folder that others can see, ranks would not meet.
+  std::string folder = "/tmp/plait-chaos-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) base::fail_errno("cannot make a folder in /tmp");
+  ::setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   Totals totals;
   for (int round = 0; totals.kills < options.kills && round < options.rounds; ++round) {
@@ -164,6 +172,7 @@ int run(const Options& options) {
     if (terminal) std::cerr << '\r' << line(totals) << " of " << options.kills << std::flush;
   }
   if (terminal) std::cerr << "\r\033[K";
+  ::rmdir(folder.c_str());
   for (auto* times : {&totals.deaths, &totals.stops, &totals.absences})
     std::sort(times->begin(), times->end());
   show_times("deaths were noticed after", totals.deaths);
@@ -171,7 +180,8 @@ int run(const Options& options) {
   show_times("ends before a rank had joined", totals.absences);
   if (json.is_open()) write_json(json, totals, options.seed);
   std::cout << totals.in_operators << " of the kills came in the midst of an operator; on top of "
-            << "them all: " << totals.farewells << " others that exited or threw\n";
+            << "them all: " << totals.farewells << " others that exited or threw; "
+            << totals.workers << " workers that ranks had forked outlived them\n";
   std::cout << line(totals) << '\n';
   return totals.hangs + totals.left_over + totals.wrong == 0 ? 0 : 1;
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -289,9 +290,31 @@ void work(Self& self) {
 
 }  // namespace
 
+namespace {
+
+// As a data loader does, whatever the rank is doing at the time.
+void fork_a_worker_soon(Seat& seat, int pipe, int delay) {
+  std::thread([&seat, pipe, delay] {
+    ::usleep(static_cast<unsigned>(delay));
+    if (::fork() != 0) return;
+    seat.worker = ::getpid();
+    ::close(pipe);
+    constexpr int kMostTurns = 3000;  // 60 s, should the parent die
+    for (int turn = 0; turn < kMostTurns && !seat.over; ++turn) ::usleep(20'000);
+    ::_exit(0);
+  }).detach();
+}
+
+}  // namespace
+
 void be_rank(const Scene& scene, int rank, Seat& seat, int pipe) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   Self self = {.scene = scene, .rank = rank, .seat = seat, .own = Random(scene.seed * 31 + rank)};
+  if (!scene.has_folder) ::unsetenv("XDG_RUNTIME_DIR");
+  if (scene.has_workers) {
+    Random when(scene.seed * 57 + rank);
+    fork_a_worker_soon(seat, pipe, when.below(8000));
+  }
   Report report = {.rank = rank,
                    .code = Code::system,
                    .culprit = Error::kNobody,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <random>
+#include <utility>
 
 #include "base/check.h"
 #include "base/fd.h"
@@ -16,6 +17,7 @@
 #include "chaos/judge.h"
 #include "chaos/program.h"
 #include "chaos/surroundings.h"
+#include "comm/shm/meeting_place.h"
 
 namespace plait::chaos {
 namespace {
@@ -67,6 +69,10 @@ class Round {
     for (const pid_t pid : pids_) {
       if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
     }
+    for (int rank = 0; rank < scene_.world; ++rank) {
+      seats_[rank].over = true;
+      if (const pid_t worker = seats_[rank].worker; worker > 0) ::kill(worker, SIGKILL);
+    }
   }
 
   Outcome run() {
@@ -75,7 +81,25 @@ class Round {
     listen();
     bury();
     judge();
+    pipe_.out.reset();
     return std::move(outcome_);
+  }
+
+  // How many forked workers live, and what they hold that their ranks have shared.
+  int workers() {
+    int count = 0;
+    for (int rank = 0; rank < scene_.world; ++rank) count += seats_[rank].worker > 0 ? 1 : 0;
+    return count;
+  }
+  std::vector<std::string> held_by_workers() {
+    std::vector<std::string> held;
+    for (int rank = 0; rank < scene_.world; ++rank) {
+      const pid_t worker = seats_[rank].worker;
+      if (worker == 0) continue;
+      for (const std::string& thing : shared_things_of(worker))
+        held.push_back(sentence("of rank ", rank, "'s worker: ", thing));
+    }
+    return held;
   }
 
  private:
@@ -224,24 +248,35 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
   // Most of set-up is over within a millisecond or two.
   scene.delay = below(2) == 0 ? below(300) * base::kMicrosecond : below(3000) * base::kMicrosecond;
   scene.job = sentence("chaos-", ::getpid(), '-', seed);
+  scene.has_workers = below(3) == 0;
+  scene.has_folder = below(2) == 0;
   return scene;
 }
 
 std::string describe(const Scene& scene) {
   const bool by_itself = !is_kill(scene.manner);
-  return sentence("rank ", scene.victim, " of ", scene.world, ' ',
-                  kManners[static_cast<int>(scene.manner)],
-                  by_itself ? ""
-                            : sentence(" ", base::show_duration(scene.delay), " after ",
-                                       kStages[static_cast<int>(scene.stage)]),
-                  " (call ", scene.calls, " of ",
-                  scene.work == Work::operators ? "operators" : "collectives", ')');
+  return sentence(
+      "rank ", scene.victim, " of ", scene.world, ' ', kManners[static_cast<int>(scene.manner)],
+      by_itself ? ""
+                : sentence(" ", base::show_duration(scene.delay), " after ",
+                           kStages[static_cast<int>(scene.stage)]),
+      " (call ", scene.calls, " of ", scene.work == Work::operators ? "operators" : "collectives",
+      scene.has_workers ? ", with workers" : "", scene.has_folder ? ", with a private folder" : "",
+      ')');
 }
 
 Outcome play(const Scene& scene, bool isolated) {
   const Surroundings before(isolated);
-  Outcome outcome = Round(scene).run();
+  Round round(scene);
+  Outcome outcome = round.run();
+  outcome.workers = round.workers();
+  // A rank 0 that was killed last has left its file to the next job of this user.
+  if (scene.has_folder && scene.manner == Manner::stop && scene.victim == 0) {
+    ::usleep(150'000);
+    const comm::shm::MeetingPlace next(comm::shm::name_of_job(scene.job + "-next"), now());
+  }
   outcome.left_over = before.left_over();
+  for (std::string& thing : round.held_by_workers()) outcome.left_over.push_back(std::move(thing));
   return outcome;
 }
 

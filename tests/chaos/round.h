@@ -1,6 +1,8 @@
 // One round of chaos: ranks that work, one of them that goes, and what became of the others.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -53,6 +55,8 @@ struct Scene {
   base::Nanoseconds delay;  // and then so long
   base::Nanoseconds timeout;
   std::string job;
+  bool has_workers;  // each rank forks one at some moment, which outlives it
+  bool has_folder;   // there is a private folder to meet in
 };
 Scene make_scene(std::uint64_t seed, std::optional<int> world, base::Nanoseconds timeout);
 std::string describe(const Scene& scene);
@@ -63,6 +67,8 @@ struct Seat {
   std::atomic<int> calls;
   std::atomic<bool> connected;
   std::atomic<base::Nanoseconds> gone;  // for a victim that goes by itself
+  std::atomic<pid_t> worker;            // 0: none
+  std::atomic<bool> over;               // the worker may end
 };
 
 // What a rank says when it can't go on.
@@ -83,6 +89,7 @@ struct Outcome {
   std::vector<std::string> wrong;
   std::vector<std::string> left_over;
   bool joined = false;                     // whether the victim had joined the group
+  int workers = 0;                         // that were alive when all ranks had ended
   bool multiplied = false;                 // whether it was in an operator
   std::vector<base::Nanoseconds> noticed;  // how long after the victim's end, by survivor
 };

@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/env.h"
+#include "comm/shm/meeting_place.h"
 
 namespace plait::chaos {
 namespace {
@@ -54,16 +58,34 @@ std::set<std::string> look() {
   return all;
 }
 
+// By its name: of this program's jobs, in its private folder, or secret, which may be that of
+// another job on this host.
+bool is_ours(const std::string& name) {
+  if (name.find("descriptors") != std::string::npos) return true;
+  const std::string job = base::sentence("-chaos-", ::getpid(), '-');
+  const std::string folder = base::env("XDG_RUNTIME_DIR").value_or("") + '/';
+  return name.find(job) != std::string::npos || (folder != "/" && name.starts_with(folder)) ||
+         comm::shm::is_secret_name(name.substr(name.find('@') + 1));
+}
+
 // One more while it is read: the folder's own.
 int open_descriptors() { return static_cast<int>(entries_of("/proc/self/fd").size()); }
 
 }  // namespace
 
+// Whoever is not root is given a namespace of users, in which it has its own number, and may do so.
 bool isolate() {
-  if (::unshare(CLONE_NEWNS | CLONE_NEWNET) != 0) return false;
+  const uid_t user = ::geteuid();
+  const gid_t group = ::getegid();
+  if (::unshare(CLONE_NEWNS | CLONE_NEWNET) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET) != 0) return false;
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/gid_map") << group << ' ' << group << " 1";
+    std::ofstream("/proc/self/uid_map") << user << ' ' << user << " 1";
+  }
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
   for (const std::string& folder : folders_with_names()) {
-    if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, nullptr) != 0) return false;
+    if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "mode=0700") != 0) return false;
   }
   return true;
 }
@@ -77,19 +99,45 @@ std::vector<std::string> Surroundings::left_over() const {
   for (int tries = 0; tries < 100; ++tries) {
     std::set<std::string> after = look();
     after.insert(std::to_string(open_descriptors()) + " open descriptors");
-    extra.clear();
+    std::vector<std::string> now;
     std::set_difference(after.begin(), after.end(), before_.begin(), before_.end(),
-                        std::back_inserter(extra));
-    if (!isolated_) {
-      std::erase_if(extra, [](const std::string& name) {
-        return name.find("plait-chaos") == std::string::npos &&
-               name.find("descriptors") == std::string::npos;
+                        std::back_inserter(now));
+    if (!isolated_) std::erase_if(now, [](const std::string& name) { return !is_ours(name); });
+    // What is left over stays: other jobs' names come and go meanwhile.
+    if (tries > 0) {
+      std::erase_if(now, [&](const std::string& name) {
+        return std::find(extra.begin(), extra.end(), name) == extra.end();
       });
     }
+    extra = std::move(now);
     if (extra.empty()) break;
     ::usleep(10'000);
   }
   return extra;
+}
+
+std::vector<std::string> shared_things_of(pid_t pid) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  std::vector<std::string> things;
+  for (int tries = 0; tries < 100; ++tries) {
+    things.clear();
+    std::ifstream maps(process + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("memfd:plait") != std::string::npos) things.push_back(line);
+    }
+    for (const std::string& number : entries_of(process + "/fd")) {
+      std::error_code gone;
+      const auto link = std::filesystem::path(process) / "fd" / number;
+      const std::string target = std::filesystem::read_symlink(link, gone).string();
+      const bool is_standard = number.size() == 1 && number < "3";
+      if (!is_standard && (target.find("memfd:plait") != std::string::npos ||
+                           target.find("socket:") != std::string::npos))
+        things.push_back(target);
+    }
+    if (things.empty()) break;
+    ::usleep(10'000);
+  }
+  return things;
 }
 
 }  // namespace plait::chaos

@@ -1,6 +1,8 @@
 // What a rank could leave behind on its host.
 #pragma once
 
+#include <sys/types.h>
+
 #include <set>
 #include <string>
 #include <vector>
@@ -8,8 +10,8 @@
 namespace plait::chaos {
 
 // Gives this process and its children a /tmp, a /dev/shm and abstract sockets of their own, so that
-// whatever appears there is ours. False where the system does not let us: then only what has plait
-// in its name is taken for ours.
+// whatever appears there is ours. False where the system does not let us: then only what has a name
+// of plait's is taken for ours.
 bool isolate();
 
 class Surroundings {
@@ -25,5 +27,8 @@ class Surroundings {
   bool isolated_;
   std::set<std::string> before_;
 };
+
+// What a process holds of what ranks share: memory and sockets. Gives it a moment to let go.
+std::vector<std::string> shared_things_of(pid_t pid);
 
 }  // namespace plait::chaos

@@ -28,7 +28,6 @@ std::optional<Error> error_of(const Place& place) {
 // Rank 0 finds all of them at once, as they are there before it.
 TEST(Assembly, TellsThoseWhoCameTogetherWithAStranger) {
   const std::string job = conformance::fresh_job();
-  base::Fd listener = listen_as_leader(name_of_job(job));
   conformance::fork_ranks(6, [&](int rank) {
     if (rank != 0) {
       const auto error = error_of({.rank = rank, .world = rank == 3 ? 7 : 6, .job = job});
@@ -37,9 +36,10 @@ TEST(Assembly, TellsThoseWhoCameTogetherWithAStranger) {
       EXPECT_EQ(error->culprit(), 3) << error->what();
       return;
     }
-    ::usleep(200'000);
     const Seat seat = {.rank = 0, .world = 6, .timeout = 30 * base::kSecond};
-    EXPECT_THROW(assemble(std::move(listener), seat), Error);
+    MeetingPlace place(name_of_job(job), base::now() + seat.timeout);
+    ::usleep(400'000);
+    EXPECT_THROW(assemble(std::move(place), seat), Error);
   });
 }
 

@@ -108,7 +108,7 @@ TEST(CallersAllGather, RefusesRanksOfAnotherHost) {
     CommunicatorOptions options = options_for(rank, 4);
     options.all_gather = [&](std::string mine) {
       const auto host = mine.find(' ') + 1;
-      EXPECT_EQ(mine.substr(host, mine.find(' ', host) - host), base::boot_id());
+      EXPECT_EQ(mine.substr(host, mine.find(' ', host) - host), base::host_id());
       if (rank == 1 || rank == 3) mine.replace(host, 8, "elsewher");
       return store.all_gather(rank, mine);
     };

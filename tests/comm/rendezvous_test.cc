@@ -412,6 +412,35 @@ TEST_F(Strangers, ThatTalkPerfectlyAreIgnored) {
   fork_all(processes);
 }
 
+// Two that call and hang up for as long as they can. The name is there for all to read.
+TEST_F(Strangers, ThatFloodTheMeetingPlaceCostNeitherRanksNorDeadline) {
+  const std::string job = fresh_job();
+  const std::string name = name_of_job(job);
+  Milestones done;
+  const auto flood = [&] {
+    await_listener(job);
+    become_nobody();
+    while (done.reached(0) < 2) static_cast<void>(base::connect_to(name));
+  };
+  std::vector<std::function<void()>> processes(3, flood);
+  processes.emplace_back([&] {
+    const auto start = std::chrono::steady_clock::now();
+    expect_error(options_for({.rank = 0, .world = 2, .job = job}, kShort), Code::timeout, 1,
+                 "rank 1 of 2 has not come within 500 ms");
+    // Its deadline, the time to tell, and a slow core.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+    done.reach(1);
+    expect_group({.rank = 0, .world = 2, .job = job});
+    done.reach(0);
+  });
+  processes.emplace_back([&] {
+    done.await(1);
+    expect_group({.rank = 1, .world = 2, .job = job});
+    done.reach(0);
+  });
+  fork_all(processes);
+}
+
 // The very text, since ranks of different builds meet by it.
 TEST(NameOfJob, IsTheSameInEveryBuild) {
   const std::string name = name_of_job(std::string(200, 'j'));

@@ -1,12 +1,8 @@
 #include "comm/shm/assembly.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstdio>
 #include <utility>
 
 #include "base/check.h"
@@ -33,20 +29,14 @@ constexpr Nanoseconds kLinger = base::kSecond;
 
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 
-// Who says to be the same rank. One process may connect twice at once, from two threads.
-std::string claimants(long first, long second, const std::string& rank) {
-  if (first != second) {
-    return sentence("two processes (pid ", first, " and pid ", second, ") claim ", rank);
-  }
-  return sentence("two threads of one process (pid ", first, ") connect at once as ", rank,
-                  ": let one be done before the other begins, or give each a job of its own");
-}
+// What is added to the sentence about a rank that has not come.
+std::string behind(const std::string& obstacle) { return obstacle.empty() ? "" : "; " + obstacle; }
 
 // Rank 0's side, until everybody sits.
 class Doorkeeper {
  public:
-  Doorkeeper(Fd listener, const Seat& seat, const Watch& watch)
-      : porch_(std::move(listener)),
+  Doorkeeper(MeetingPlace place, const Seat& seat, const Watch& watch)
+      : porch_(std::move(place)),
         seat_(seat),
         watch_(watch),
         guests_(seat.world),
@@ -151,10 +141,11 @@ class Doorkeeper {
 
   [[noreturn]] void refuse_for_missing() {
     const std::vector<int> late = absent();
-    raise_failure(tell_guests(Code::timeout, late.front(),
-                              sentence("rank", late.size() > 1 ? "s " : " ", base::show_list(late),
-                                       " of ", seat_.world, late.size() > 1 ? " have" : " has",
-                                       " not come within ", base::show_duration(seat_.timeout))));
+    raise_failure(
+        tell_guests(Code::timeout, late.front(),
+                    sentence("rank", late.size() > 1 ? "s " : " ", base::show_list(late), " of ",
+                             seat_.world, late.size() > 1 ? " have" : " has", " not come within ",
+                             base::show_duration(seat_.timeout), behind(porch_.obstacle()))));
   }
 
   [[noreturn]] void refuse(Guest& guest, Code code, const std::string& reason) {
@@ -198,17 +189,18 @@ class Doorkeeper {
   std::vector<long> pids_;
 };
 
-Fd call_leader(const std::string& name, const Seat& seat, const Watch& watch) {
+Fd call_leader(Way& way, const Seat& seat, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat.timeout;
   for (;;) {
-    if (auto leader = base::connect_to(name)) return std::move(*leader);
+    if (auto leader = way.call()) return std::move(*leader);
     if (watch) watch(0);
     if (base::now() >= deadline) {
-      throw Error(Code::timeout,
-                  sentence("rank 0 of ", seat.world, " has not come within ",
-                           base::show_duration(seat.timeout),
-                           ", or its group is complete without rank ", seat.rank),
-                  0);
+      throw Error(
+          Code::timeout,
+          sentence("rank 0 of ", seat.world, " has not come within ",
+                   base::show_duration(seat.timeout), ", or its group is complete without rank ",
+                   seat.rank, behind(way.obstacle())),
+          0);
     }
     ::usleep(2000);
   }
@@ -216,17 +208,14 @@ Fd call_leader(const std::string& name, const Seat& seat, const Watch& watch) {
 
 }  // namespace
 
-std::vector<Fd> assemble(Fd listener, const Seat& seat, const Watch& watch) {
-  return Doorkeeper(std::move(listener), seat, watch).run();
+std::vector<Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watch) {
+  return Doorkeeper(std::move(place), seat, watch).run();
 }
 
 Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
-  Fd leader = call_leader(name, seat, watch);
+  Way way(name);
+  Fd leader = call_leader(way, seat, watch);
   const base::Credentials host = base::credentials_of(leader);
-  if (host.uid != ::geteuid()) {
-    base::fail(Code::system, "the meeting place of this job is held by pid ", host.pid, " of user ",
-               host.uid, ", and not by one of user ", ::geteuid(), ": not talking to it");
-  }
   const Nanoseconds deadline = base::now() + seat.timeout + kGrace;
   base::send_message(leader, write(Hello{seat.rank, seat.world, ::getpid(), seat.build}), Fd());
   for (;;) {
@@ -238,6 +227,7 @@ Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
     }
     if (watch) watch(0);
     if (delivery == Delivery::closed) {
+      way.clear_up();
       throw Error(Code::peer_lost,
                   sentence("rank 0 (pid ", host.pid, ") has gone while the group was assembling"),
                   0);
@@ -250,58 +240,6 @@ Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
     }
     base::wait_readable({&leader}, std::min(deadline - base::now(), kBetweenLooks));
   }
-}
-
-std::string make_secret_name() {
-  std::array<unsigned char, 16> random{};
-  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
-    base::fail_errno("cannot get random bytes");
-  }
-  std::string name = "plait-";
-  for (const unsigned char byte : random) {
-    std::array<char, 3> hex{};
-    std::snprintf(hex.data(), hex.size(), "%02x", byte);
-    name += hex.data();
-  }
-  return name;
-}
-
-bool is_secret_name(const std::string& text) {
-  return text.size() == sizeof("plait-") - 1 + 32 && text.starts_with("plait-");
-}
-
-namespace {
-
-// FNV-1a of 64 bits: the same in every build, as ranks may come from different ones.
-std::uint64_t fingerprint(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
-  return hash;
-}
-
-}  // namespace
-
-std::string name_of_job(const std::string& job) {
-  constexpr std::size_t kLongest = 80;  // of 107 that a socket's name may have
-  std::string name = sentence("plait-", ::geteuid(), '-', job);
-  if (name.size() > kLongest) {
-    name = sentence(name.substr(0, kLongest - 20), '-', fingerprint(name));
-  }
-  return name;
-}
-
-Fd listen_as_leader(const std::string& name) {
-  if (auto listener = base::listen_at(name)) return std::move(*listener);
-  const auto holder = base::connect_to(name);
-  if (!holder) {
-    if (auto listener = base::listen_at(name)) return std::move(*listener);  // it has just gone
-    base::fail(Code::system,
-               "the meeting place of this job is held by a process that does not answer");
-  }
-  const base::Credentials who = base::credentials_of(*holder);
-  PLAIT_CHECK(who.uid != ::geteuid(), claimants(who.pid, ::getpid(), "rank 0"));
-  base::fail(Code::system, "the meeting place of this job is held by pid ", who.pid, " of user ",
-             who.uid, ", and not by one of user ", ::geteuid());
 }
 
 std::string encode_failure(const Error& error) {

@@ -2,7 +2,9 @@
 // call, and when everybody is there each holds a socket to rank 0.
 //
 // Only processes of the same user are let in. A caller of another user, or one that talks nonsense
-// or nothing, is ignored: it can't keep the group from assembling, nor can many of them.
+// or nothing, is ignored. However many of them call, every wait ends at its deadline, and rank 0
+// goes on letting its own ranks in: strangers cost it the time to hang up on them. Where they keep
+// the queue of callers full, ranks call again and again until they find room in it.
 #pragma once
 
 #include <functional>
@@ -12,6 +14,7 @@
 #include "base/clock.h"
 #include "base/socket.h"
 #include "comm/build_name.h"
+#include "comm/shm/meeting_place.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {
@@ -30,20 +33,10 @@ using Watch = std::function<void(int peer)>;
 
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
 // missing at the deadline, claimed twice, sees another world, or is of another build.
-std::vector<base::Fd> assemble(base::Fd listener, const Seat& seat, const Watch& watch = {});
+std::vector<base::Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watch = {});
 
 // The others: one socket, to rank 0.
 base::Fd attend(const std::string& name, const Seat& seat, const Watch& watch = {});
-
-// A name that nobody can guess, and whether a text could be one.
-std::string make_secret_name();
-bool is_secret_name(const std::string& text);
-
-// The name for a job that all ranks were told of.
-std::string name_of_job(const std::string& job);
-
-// Listens as rank 0; says who does already, if somebody does.
-base::Fd listen_as_leader(const std::string& name);
 
 // A sentence that ends the set-up on the other side, and its reading.
 std::string encode_failure(const Error& error);

@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <optional>
 
 #include "base/check.h"
 #include "base/function_ref.h"
+#include "base/host.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "comm/group.h"
@@ -25,6 +29,7 @@ constexpr char kData = '+';
 constexpr Nanoseconds kGrace =
     base::kSecond;  // the others wait longer than rank 0, to hear its verdict
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+constexpr unsigned kUntilTaken = 500;  // microseconds
 constexpr Nanoseconds kUnderWay = 100 * base::kMillisecond;
 
 void look(const Rendezvous::Watch& watch, int peer) {
@@ -64,24 +69,75 @@ void await_end(base::FunctionRef<bool()> ended) {
 
 }  // namespace
 
+namespace {
+
+// Which process this is, in the same words for all its ranks: two pid namespaces have the same
+// pids.
+std::string who_this_is() { return sentence(::getpid(), ' ', base::namespace_id("pid")); }
+
+// A process that is several ranks has the file open as many times, and its locks all go when it
+// closes one. So it closes none, and its ranks count as alive until it ends.
+void keep_where_shared(const std::shared_ptr<const Lives>& lives) {
+  static auto* const kept = new std::vector<std::shared_ptr<const Lives>>;
+  static std::mutex mutex;
+  if (std::count(lives->mine.begin(), lives->mine.end(), true) < 2) return;
+  const std::lock_guard lock(mutex);
+  kept->push_back(lives);
+}
+
+}  // namespace
+
 Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
-    : seat_(seat), sockets_(std::move(sockets)), peers_(seat.world) {
-  auto everybody = exchange({std::to_string(::getpid()), base::open_self_pidfd()}, watch);
-  for (int peer = 0; peer < seat_.world; ++peer) {
-    peers_[peer] = {.pidfd = std::move(everybody[peer].fd),
-                    .pid = static_cast<pid_t>(base::parse_int(everybody[peer].bytes).value_or(0))};
+    : seat_(seat), sockets_(std::move(sockets)), numbers_(seat.world) {
+  std::iota(numbers_.begin(), numbers_.end(), 0);
+  try {
+    lives_ = meet_as_processes(watch);
+  } catch (const Error& error) {
+    tell_and_raise(error);
   }
   if (seat_.call_timeout > 0) seat_.timeout = seat_.call_timeout;
 }
 
+std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
+  const std::string me = who_this_is();
+  Message mine = {.bytes = me, .fd = Fd()};
+  if (rank() == 0) mine.fd = base::make_anonymous_file("plait", seat_.world);
+  auto all = meet(std::move(mine), watch);
+  std::vector<pid_t> pids;
+  std::vector<bool> same;
+  for (const Message& one : all) {
+    const auto pid = base::parse_int(base::split(one.bytes, ' ').front());
+    pids.push_back(static_cast<pid_t>(pid.value_or(0)));
+    same.push_back(one.bytes == me);
+  }
+  auto lives = std::make_shared<const Lives>(base::LifeFile(std::move(all[0].fd)), std::move(pids),
+                                             std::move(same));
+  keep_where_shared(lives);
+  lives->file.lock(rank());
+  // Nobody looks at a place before it is locked.
+  meet({.bytes = "locked", .fd = Fd()}, watch);
+  return lives;
+}
+
+Hub::Hub(const Seat& seat, std::vector<Fd> sockets, std::shared_ptr<const Lives> lives,
+         std::vector<int> numbers)
+    : seat_(seat),
+      sockets_(std::move(sockets)),
+      lives_(std::move(lives)),
+      numbers_(std::move(numbers)) {}
+
+pid_t Hub::pid_of(int peer) const { return lives_ == nullptr ? 0 : lives_->pids[numbers_[peer]]; }
+
 bool Hub::has_ended(int peer) const {
-  return base::has_ended(peers_[peer].pidfd, peers_[peer].pid);
+  return lives_ != nullptr && !lives_->mine[numbers_[peer]] &&
+         !lives_->file.is_locked(numbers_[peer]);
 }
 
 std::string Hub::describe(int peer) const {
-  if (peers_[peer].pid == 0) return "its pid is not known yet";
-  const std::string state = base::state_of(peers_[peer].pid);
-  return sentence("pid ", peers_[peer].pid, state.empty() || state == "dead" ? "" : ", ",
+  const pid_t pid = pid_of(peer);
+  if (pid == 0) return "its pid is not known yet";
+  const std::string state = base::state_of(pid);
+  return sentence("pid ", pid, state.empty() || state == "dead" ? "" : ", ",
                   state == "dead" ? "" : state);
 }
 
@@ -109,7 +165,8 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
   const bool leads = !members.empty() && members.front() == rank();
   const std::string name = leads ? make_secret_name() : "";
   // Listening before the name is known: nobody calls in vain.
-  Fd listener = leads ? listen_as_leader(name) : Fd();
+  std::optional<MeetingPlace> place;
+  if (leads) place.emplace(name, base::now() + seat_.timeout);
   const auto names = all_gather(name, watch);
   if (members.empty()) return nullptr;
   const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
@@ -121,11 +178,14 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
     const Watch from_here = [&](int member) { look(watch, members[member]); };
     std::vector<Fd> sockets;
     if (leads) {
-      sockets = assemble(std::move(listener), seat, from_here);
+      sockets = assemble(std::move(*place), seat, from_here);
     } else {
       sockets.push_back(attend(names[members.front()], seat, from_here));
     }
-    return std::make_unique<Hub>(seat, std::move(sockets), from_here);
+    std::vector<int> numbers;
+    numbers.reserve(members.size());
+    for (const int member : members) numbers.push_back(numbers_[member]);
+    return std::make_unique<Hub>(seat, std::move(sockets), lives_, std::move(numbers));
   } catch (const Error& error) {
     await_end([&] {
       look(watch, rank());  // throws what the whole group knows of it
@@ -198,36 +258,54 @@ std::vector<Message> Hub::meet(Message mine, const Watch& watch) {
   return all;
 }
 
+// Whoever has sent is heard at once: the user may have only so many descriptors on their way, so
+// that one rank's message may wait until another's has been taken.
 std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat_.timeout;
-  std::vector<Message> all;
-  all.push_back(std::move(mine));
-  for (int peer = 1; peer < world(); ++peer) all.push_back(receive(peer, deadline, watch));
+  std::vector<Message> all(world());
+  all[0] = std::move(mine);
+  std::vector<int> silent(world() - 1);
+  std::iota(silent.begin(), silent.end(), 1);
+  while (!silent.empty()) {
+    std::erase_if(silent, [&](int peer) { return take(peer, all[peer], watch); });
+    if (!silent.empty()) await(silent, deadline, watch);
+  }
   for (int peer = 1; peer < world(); ++peer) {
     for (const Message& message : all) send(peer, message, deadline, watch);
   }
   return all;
 }
 
+// Whether a message has come.
+bool Hub::take(int from, Message& message, const Watch& watch) {
+  const Delivery delivery = base::receive_message(sockets_[from], message);
+  if (delivery == Delivery::closed) lose(from, watch);
+  if (delivery != Delivery::done) return false;
+  if (is_failure(message.bytes)) raise_failure(message.bytes);
+  return true;
+}
+
+// A little, for a message from one of them; the first is made known as the one that is waited for.
+void Hub::await(const std::vector<int>& peers, Nanoseconds deadline, const Watch& watch) {
+  look(watch, peers.front());
+  const Nanoseconds now = base::now();
+  if (now >= deadline) {
+    refuse(Code::timeout, peers.front(),
+           sentence("rank ", peers.front(), " has not joined the others within ",
+                    base::show_duration(seat_.timeout), " (", describe(peers.front()), ")"));
+  }
+  std::vector<const Fd*> sockets;
+  sockets.reserve(peers.size());
+  for (const int peer : peers) sockets.push_back(&sockets_[peer]);
+  base::wait_readable(sockets, std::min(deadline - now, kBetweenLooks));
+}
+
 Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
   PatientWatch patient(watch, rank());
-  for (;;) {
-    Message message;
-    const Delivery delivery = base::receive_message(sockets_[from], message);
-    if (delivery == Delivery::done) {
-      if (is_failure(message.bytes)) raise_failure(message.bytes);
-      return message;
-    }
-    if (delivery == Delivery::closed) lose(from, watch);
-    patient.look(from);
-    const Nanoseconds now = base::now();
-    if (now >= deadline) {
-      refuse(Code::timeout, from,
-             sentence("rank ", from, " has not joined the others within ",
-                      base::show_duration(seat_.timeout), " (", describe(from), ")"));
-    }
-    base::wait_readable({&sockets_[from]}, std::min(deadline - now, kBetweenLooks));
-  }
+  Message message;
+  const Watch patiently = [&](int peer) { patient.look(peer); };
+  while (!take(from, message, watch)) await({from}, deadline, patiently);
+  return message;
 }
 
 void Hub::send(int to, const Message& message, Nanoseconds deadline, const Watch& watch) {
@@ -237,13 +315,21 @@ void Hub::send(int to, const Message& message, Nanoseconds deadline, const Watch
     if (delivery == Delivery::closed) hear_verdict();
     look(watch, to);
     if (delivery == Delivery::closed) lose(to, watch);
+    const bool throttled = delivery == Delivery::too_many_on_their_way;
     const Nanoseconds now = base::now();
     if (now >= deadline) {
+      const std::string why = throttled ? "; too many descriptors of this user are on their way, "
+                                          "for its limit of open files"
+                                        : "";
       refuse(Code::timeout, to,
              sentence("rank ", to, " has taken nothing for ", base::show_duration(seat_.timeout),
-                      " (", describe(to), ")"));
+                      " (", describe(to), ')', why));
     }
-    base::wait_writable(sockets_[to], std::min(deadline - now, kBetweenLooks));
+    if (throttled) {
+      ::usleep(kUntilTaken);
+    } else {
+      base::wait_writable(sockets_[to], std::min(deadline - now, kBetweenLooks));
+    }
   }
 }
 
@@ -277,7 +363,7 @@ void Hub::refuse(Code code, int culprit, const std::string& reason) {
 std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat, const Watch& watch) {
   std::vector<Fd> sockets;
   if (seat.rank == 0) {
-    sockets = assemble(listen_as_leader(name), seat, watch);
+    sockets = assemble(MeetingPlace(name, base::now() + seat.timeout), seat, watch);
   } else {
     sockets.push_back(attend(name, seat, watch));
   }

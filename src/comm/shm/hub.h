@@ -2,9 +2,13 @@
 // descriptors of shared memory are exchanged during set-up. Nothing on the hot path touches it.
 #pragma once
 
+#include <sys/types.h>
+
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/life_file.h"
 #include "base/socket.h"
 #include "comm/mapped/rendezvous.h"
 #include "comm/shm/assembly.h"
@@ -12,10 +16,23 @@
 
 namespace plait::comm::shm {
 
+// The processes of a group and of all that is split off it, as they were numbered when they met.
+struct Lives {
+  base::LifeFile file;
+  std::vector<pid_t> pids;
+  std::vector<bool> mine;  // those that this process is
+};
+
+// Besides its sockets, of which rank 0 has one to each peer and the others one, a hub has one
+// descriptor, which it shares with those that are split off it.
 class Hub final : public Rendezvous {
  public:
   // Collective, over the sockets that assemble() or attend() returned.
   Hub(const Seat& seat, std::vector<base::Fd> sockets, const Watch& watch = {});
+
+  // As part of a group: `numbers` are the ranks' among `lives`.
+  Hub(const Seat& seat, std::vector<base::Fd> sockets, std::shared_ptr<const Lives> lives,
+      std::vector<int> numbers);
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
@@ -28,16 +45,15 @@ class Hub final : public Rendezvous {
   std::string describe(int peer) const override;
 
  private:
-  struct Peer {
-    base::Fd pidfd;
-    pid_t pid = 0;
-  };
-
+  pid_t pid_of(int peer) const;
+  std::shared_ptr<const Lives> meet_as_processes(const Watch& watch);
   // What every rank brings, in rank order: the one primitive that all of the above are made of.
   std::vector<base::Message> exchange(base::Message mine, const Watch& watch);
   std::vector<base::Message> meet(base::Message mine, const Watch& watch);
   std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
   base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
+  bool take(int from, base::Message& message, const Watch& watch);
+  void await(const std::vector<int>& peers, base::Nanoseconds deadline, const Watch& watch);
   void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
   void hear_verdict();
   void tell(const Error& error) noexcept;
@@ -47,8 +63,9 @@ class Hub final : public Rendezvous {
   [[noreturn]] void lose(int peer, const Watch& watch);
 
   Seat seat_;
-  std::vector<base::Fd> sockets_;  // rank 0: by rank; others: only [0]
-  std::vector<Peer> peers_;
+  std::vector<base::Fd> sockets_;       // rank 0: by rank; others: only [0]
+  std::shared_ptr<const Lives> lives_;  // null until all have met
+  std::vector<int> numbers_;
 };
 
 // Rank 0 listens at `name` and the others call there.

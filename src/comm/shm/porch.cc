@@ -29,6 +29,8 @@ constexpr std::string_view kFormerGreeting = "plait-1";
 constexpr std::size_t kMostSilent = 64;
 constexpr Nanoseconds kSilence = 250 * base::kMillisecond;
 
+constexpr int kMostAtATime = 64;
+
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 
 std::optional<Hello> read(const std::string& text) {
@@ -55,15 +57,17 @@ std::string write(const Hello& hello) {
                         hello.build);
 }
 
-Porch::Porch(Fd listener)
-    : listener_(std::move(listener)),
+Porch::Porch(MeetingPlace place)
+    : place_(std::move(place)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       most_(kMostSilent) {
   if (!spare_) base::fail_errno("cannot open /dev/null");
 }
 
 std::vector<Guest> Porch::wait(std::vector<const Fd*> others, Nanoseconds longest) {
-  if (callers_.size() < most_) others.push_back(&listener_);
+  for (const Fd& listener : place_.listeners()) {
+    if (callers_.size() < most_) others.push_back(&listener);
+  }
   for (const Caller& caller : callers_) others.push_back(&caller.socket);
   base::wait_readable(others, std::min(longest, kBetweenLooks));
   let_in();
@@ -71,7 +75,7 @@ std::vector<Guest> Porch::wait(std::vector<const Fd*> others, Nanoseconds longes
 }
 
 void Porch::close() {
-  listener_.reset();
+  place_.close();
   spare_.reset();
 }
 
@@ -81,8 +85,13 @@ void Porch::make_room() {
 }
 
 void Porch::let_in() {
-  while (callers_.size() < most_) {
-    auto caller = base::accept_from(listener_);
+  for (const Fd& listener : place_.listeners()) let_in(listener);
+}
+
+// So many at a time, other users' too: there may always be one more.
+void Porch::let_in(const Fd& listener) {
+  for (int accepted = 0; accepted < kMostAtATime && callers_.size() < most_; ++accepted) {
+    auto caller = base::accept_from(listener);
     if (!caller) return;
     if (base::credentials_of(*caller).uid == ::geteuid())
       callers_.push_back({.socket = std::move(*caller), .since = base::now()});

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "comm/shm/meeting_place.h"
 
 namespace plait::comm::shm {
 
@@ -26,7 +27,9 @@ struct Guest {
 
 class Porch {
  public:
-  explicit Porch(base::Fd listener);
+  explicit Porch(MeetingPlace place);
+
+  const std::string& obstacle() const { return place_.obstacle(); }
 
   // Waits until somebody calls or speaks, here or at one of `others`; returns who has said who it
   // is.
@@ -45,9 +48,10 @@ class Porch {
   };
 
   void let_in();
+  void let_in(const base::Fd& listener);
   std::vector<Guest> hear();
 
-  base::Fd listener_;
+  MeetingPlace place_;
   base::Fd spare_;  // a descriptor for make_room() to give up
   std::size_t most_;
   std::vector<Caller> callers_;

@@ -102,14 +102,15 @@ std::unique_ptr<Transport> create(const Site& site) {
   }
   // The caller's own store carries a name that nobody else can guess.
   const std::string name = seat.rank == 0 ? make_secret_name() : "";
-  base::Fd listener = seat.rank == 0 ? listen_as_leader(name) : base::Fd();
+  std::optional<MeetingPlace> place;
+  if (seat.rank == 0) place.emplace(name, base::now() + seat.timeout);
   const std::string mine =
-      write({.name = name, .host = base::boot_id(), .network = base::namespace_id("net")});
+      write({.name = name, .host = base::host_id(), .network = base::namespace_id("net")});
   const std::vector<Card> cards = read_all(site.all_gather(mine), seat, mine);
   check_one_host(cards);
   std::vector<base::Fd> sockets;
   if (seat.rank == 0) {
-    sockets = assemble(std::move(listener), seat, watch);
+    sockets = assemble(std::move(*place), seat, watch);
   } else {
     sockets.push_back(attend(cards[0].name, seat, watch));
   }

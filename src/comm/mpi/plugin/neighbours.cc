@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
@@ -20,14 +21,15 @@ namespace {
 struct Card {
   std::array<char, kLongestBuildName + 1> build;  // first, so that every other build can read it
   pid_t pid;
+  std::uint64_t start;
   std::array<char, 100> realm;
   cpu_set_t cpus;
 };
 
-// Two processes can name each other by pid where both the kernel and the namespace of pids are the
-// same; a host's name says neither. Empty where it can't be told.
+// Two processes can name each other by pid where both the host and the namespace of pids are the
+// same. Empty where it can't be told.
 std::string realm_of_pids() {
-  const std::string boot = base::boot_id();
+  const std::string boot = base::host_id();
   const std::string space = base::namespace_id("pid");
   return boot.empty() || space.empty() ? "" : boot + ' ' + space;
 }
@@ -65,7 +67,11 @@ Card parse(const std::string& bytes) {
 }  // namespace
 
 std::string Neighbours::card() {
-  Card card = {.build = {}, .pid = ::getpid(), .realm = {}, .cpus = base::allowed_cpus()};
+  Card card = {.build = {},
+               .pid = ::getpid(),
+               .start = base::start_of(::getpid()),
+               .realm = {},
+               .cpus = base::allowed_cpus()};
   build_name().copy(card.build.data(), kLongestBuildName);
   const std::string realm = realm_of_pids();
   if (realm.size() < card.realm.size()) std::memcpy(card.realm.data(), realm.data(), realm.size());
@@ -81,10 +87,13 @@ Neighbours::Neighbours(const std::vector<std::string>& cards) {
   for (const std::string& bytes : cards) {
     const Card card = parse(bytes);
     Neighbour& one = all_.emplace_back(Neighbour{.pid = card.pid});
-    one.near = !realm.empty() && realm == card.realm.data();
-    if (!one.near) continue;
+    if (realm.empty() || realm != card.realm.data()) continue;
     // Invalid on kernels before 5.3, and then the pid must do.
     one.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, card.pid, 0)));
+    // A host that was cloned from the same snapshot calls itself alike: where this one has no such
+    // process, or another under its pid, it isn't near. It has not died.
+    one.near = base::start_of(card.pid) == card.start && !base::has_ended(one.pidfd, card.pid);
+    if (!one.near) continue;
     CPU_OR(&cpus, &cpus, &card.cpus);
     ++near;
   }

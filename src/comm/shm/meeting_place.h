@@ -1,0 +1,79 @@
+// Where the ranks of a job find rank 0: a name that all of them can work out (docs/design/0011).
+//
+// Rank 0 listens at a name in the kernel, which every process of the network namespace can call,
+// and in this user's XDG_RUNTIME_DIR, which no other user can enter, where there is one. The others
+// look there first. So ranks of which only some see that folder meet all the same.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+namespace plait::comm::shm {
+
+// The name for a job that all ranks were told of.
+std::string name_of_job(const std::string& job);
+
+// A name that nobody can guess, and whether a text could be one. It is no file's.
+std::string make_secret_name();
+bool is_secret_name(const std::string& text);
+
+// Who says to be the same rank. One process may connect twice at once, from two threads.
+std::string claimants(long first, long second, const std::string& rank);
+
+// Rank 0's.
+class MeetingPlace {
+ public:
+  // Throws where a process listens there already, and says which; waits until `deadline` for one
+  // that is about to go.
+  MeetingPlace(const std::string& name, base::Nanoseconds deadline);
+  MeetingPlace(MeetingPlace&& other) noexcept
+      : listeners_(std::move(other.listeners_)),
+        path_(std::exchange(other.path_, {})),
+        obstacle_(std::move(other.obstacle_)) {}
+  MeetingPlace& operator=(MeetingPlace&&) = delete;
+  ~MeetingPlace() { close(); }
+
+  const std::vector<base::Fd>& listeners() const { return listeners_; }
+
+  // Why some of those who know the name may not find this place; empty where all will.
+  const std::string& obstacle() const { return obstacle_; }
+
+  void close() noexcept;
+
+ private:
+  void listen_in_kernel(const std::string& name, bool alone, base::Nanoseconds deadline);
+  void listen_in(const std::string& folder, const std::string& name);
+
+  std::vector<base::Fd> listeners_;
+  std::string path_;  // the file to remove; empty where there is none
+  std::string obstacle_;
+};
+
+// The others'.
+class Way {
+ public:
+  explicit Way(const std::string& name);
+
+  // A socket to rank 0, which may not listen yet. Throws where only another user's process does.
+  std::optional<base::Fd> call();
+
+  // Why rank 0 may be there and not be found; empty where it would be.
+  const std::string& obstacle() const { return obstacle_; }
+
+  // After rank 0 has died: removes the file that it could not.
+  void clear_up();
+
+ private:
+  std::string name_;
+  std::string folder_;
+  std::string prefix_;
+  std::string found_;  // the file behind which it was
+  std::string obstacle_;
+};
+
+}  // namespace plait::comm::shm

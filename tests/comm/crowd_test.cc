@@ -1,0 +1,102 @@
+// Many ranks, under the limits of a user who is not root: of root the kernel asks less.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "comm/shm/hub.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using comm::shm::meet_at;
+using comm::shm::name_of_job;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+
+constexpr uid_t kNobody = 65534;
+
+// In a child of the test.
+void be_a_user(rlim_t files) {
+  const rlimit limit = {.rlim_cur = files, .rlim_max = files};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::setuid(kNobody), 0);
+}
+
+int open_descriptors() {
+  int count = 0;
+  for (int fd = 0; fd < 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+TEST(Crowd, ADescriptorForEachPeerAtMost) {
+  constexpr int kWorld = 8;
+  const std::string job = fresh_job();
+  fork_ranks(kWorld, [&](int rank) {
+    const int before = open_descriptors();
+    const CommunicatorOptions options = {.transport = "shm",
+                                         .place = Place{.rank = rank, .world = kWorld, .job = job}};
+    Communicator comm = Communicator::connect(options);
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
+    EXPECT_LE(open_descriptors() - before, kWorld + 1);
+    std::vector<Communicator> parts;
+    for (int part = 1; part <= 3; ++part) {
+      parts.push_back(*comm.split(0, rank));
+      barrier(parts.back());
+      EXPECT_LE(open_descriptors() - before, (part + 1) * kWorld);
+    }
+    parts.clear();
+    EXPECT_LE(open_descriptors() - before, kWorld + 1);
+  });
+}
+
+TEST(Crowd, SixtyFourRanksHaveTenSubGroups) {
+  constexpr int kWorld = 64;
+  const std::string name = name_of_job(fresh_job()) + "-crowd";
+  fork_ranks(kWorld, [&](int rank) {
+    be_a_user(1024);
+    const auto hub = meet_at(name, {rank, kWorld, 40 * base::kSecond});
+    std::vector<int> all(kWorld);
+    for (int peer = 0; peer < kWorld; ++peer) all[peer] = peer;
+    std::vector<std::unique_ptr<comm::Rendezvous>> parts;
+    for (int part = 0; part < 10; ++part) parts.push_back(hub->subgroup(all, {}));
+    for (const auto& part : parts) {
+      EXPECT_EQ(part->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
+    }
+    EXPECT_LT(open_descriptors(), 1000);
+  });
+}
+
+// Each sends a descriptor to each other: many more at a time than the user may have on their way.
+TEST(Crowd, NinetySixRanksOfAUserMeet) {
+  constexpr int kWorld = 96;
+  const std::string name = name_of_job(fresh_job()) + "-crowd";
+  fork_ranks(kWorld, [&](int rank) {
+    be_a_user(1024);
+    const auto hub = meet_at(name, {rank, kWorld, 40 * base::kSecond});
+    for (int mailbox = 0; mailbox < 3; ++mailbox) {
+      EXPECT_EQ(hub->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
+    }
+  });
+}
+
+// As few as leave each rank just the room that it needs.
+TEST(Crowd, ManyMoreRanksThanDescriptorsOnTheirWay) {
+  constexpr int kWorld = 24;
+  const std::string name = name_of_job(fresh_job()) + "-crowd";
+  fork_ranks(kWorld, [&](int rank) {
+    be_a_user(80);
+    const auto hub = meet_at(name, {rank, kWorld, 40 * base::kSecond});
+    for (int round = 0; round < 20; ++round) {
+      EXPECT_EQ(hub->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace plait
