@@ -47,7 +47,7 @@ void run_layer(Communicator& comm, const LayersModes& which) {
   const LayerProblem problem(which.kind, 37, comm, which.sequence_parallel, Dtype::f32);
   // Sums of which some are denormal, and some of their parts.
   scale(problem.all_grad_out.view, 0x1p-126F);
-  Layer layer(problem.weight(), comm, {.sequence_parallel = which.sequence_parallel});
+  Layer layer(problem.desc(), comm, {.sequence_parallel = which.sequence_parallel});
   LinearState state;
   const auto copies = [&] {
     std::vector<Matrix> all;
@@ -60,7 +60,7 @@ void run_layer(Communicator& comm, const LayersModes& which) {
   };
   const auto run = [&] {
     layer.forward(problem.forward(), &state);
-    layer.backward(problem.backward(), state);
+    layer.backward(problem.backward(), &state);
   };
   run();
   const std::vector<Matrix> usual = copies();

@@ -128,10 +128,10 @@ TEST(MovedFrom, WhatAProductTakesSaysSo) {
 
   PackedWeight weight(product.plain());
   const PackedWeight weight_now = std::move(weight);
-  call.weight = std::cref(weight);
+  call.weight = weight;
   expect_refused({[&] { product.gemm.run(call); }},
                  "weight has been moved to another PackedWeight");
-  call.weight = std::cref(weight_now);
+  call.weight = weight_now;
   product.gemm.run(call);
 }
 
@@ -164,11 +164,16 @@ TEST(MovedFrom, ABufferHasNothing) {
 TEST(MovedFrom, AnOperatorSaysSo) {
   alone([](Communicator& comm) {
     const Product product;
-    const OpWeight weight = product.plain();
-    const OpDesc desc = {
-        .op = Operator::matmul_all_reduce, .m = 8, .x = Dtype::f32, .out = Dtype::f32};
-    const OpCall call = {.x = product.x.view, .out = product.out.view};
-    Op first = prepare(desc, weight, comm);
+    const Weight weight = product.plain();
+    const OpDesc desc = {.op = Operator::matmul_all_reduce,
+                         .m = 8,
+                         .n = weight.n(),
+                         .k = weight.k(),
+                         .x = Dtype::f32,
+                         .weight = weight.kind(),
+                         .out = Dtype::f32};
+    const OpCall call = {.x = product.x.view, .weight = weight, .out = product.out.view};
+    Op first = prepare(desc, comm);
     Op second = std::move(first);
     const Uses uses = {[&] { first.run(call); }, [&] { static_cast<void>(first.desc()); },
                        [&] { static_cast<void>(first.plan()); },
@@ -178,9 +183,10 @@ TEST(MovedFrom, AnOperatorSaysSo) {
 
     PackedWeight packed(product.plain());
     const PackedWeight packed_now = std::move(packed);
-    expect_refused({[&] { matmul_all_reduce(product.x.view, packed, product.out.view, comm); },
-                    [&] { prepare(desc, packed, comm); }},
-                   "weight has been moved to another PackedWeight");
+    expect_refused(
+        {[&] { matmul_all_reduce(product.x.view, packed, product.out.view, comm); },
+         [&] { second.run({.x = product.x.view, .weight = packed, .out = product.out.view}); }},
+        "weight has been moved to another PackedWeight");
   });
 }
 
@@ -188,11 +194,11 @@ template <class Layer>
 void expect_layer_says_so(LayerKind kind) {
   alone([&](Communicator& comm) {
     const LayerProblem problem(kind, 5, comm);
-    Layer first(problem.weight(), comm);
+    Layer first(problem.desc(), comm);
     Layer second = std::move(first);
     LinearState state;
     const Uses uses = {[&] { first.forward(problem.forward(), &state); },
-                       [&] { first.backward(problem.backward(), state); }};
+                       [&] { first.backward(problem.backward(), &state); }};
     expect_refused(uses, "this layer was moved to another");
   });
 }

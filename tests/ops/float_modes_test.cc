@@ -35,7 +35,10 @@ struct Problem {
     fill_thirds(bias.view, 0);
   }
   OpCall call(const TensorView& out) const {
-    return {.x = of_op.x.view, .out = out, .bias = bias.view};
+    OpCall call = of_op.call();
+    call.out = out;
+    call.bias = bias.view;
+    return call;
   }
 
   OpProblem of_op;
@@ -57,10 +60,14 @@ TEST_P(FloatModesOfRanks, ChangeNoBit) {
     const Problem problem(GetParam(), comm);
     const Matrix usual(Dtype::f32, problem.of_op.out.view.rows, problem.of_op.n);
     const Matrix out(Dtype::f32, problem.of_op.out.view.rows, problem.of_op.n);
-    OpDesc desc = problem.of_op.desc();
+    OpDesc desc = problem.of_op.plain_desc();
     desc.out = Dtype::f32;
-    const WeightView weight = problem.of_op.plain();
-    prepare(desc, weight, comm).run(problem.call(usual.view));
+    const auto call = [&](const TensorView& to) {
+      OpCall plain = problem.call(to);
+      plain.weight = problem.of_op.plain();
+      return plain;
+    };
+    prepare(desc, comm).run(call(usual.view));
     for (const char* text : {"serial", "pipelined parts=3", "fused chunk=64"}) {
       const Plan plan = parse_plan(text);
       if (!has_schedule(GetParam(), plan.schedule)) continue;
@@ -69,7 +76,7 @@ TEST_P(FloatModesOfRanks, ChangeNoBit) {
           const bool enters = odd_one < 0 || odd_one == comm.rank();
           if (enters) mode.enter();
           const unsigned before = float_control();
-          prepare(desc, weight, comm, {.plan = plan}).run(problem.call(out.view));
+          prepare(desc, comm, {.plan = plan}).run(call(out.view));
           const unsigned after = float_control();
           if (enters) mode.leave();
           EXPECT_EQ(before, after) << mode.name;
@@ -85,24 +92,22 @@ TEST_P(FloatModesOfRanks, ChangeNoBit) {
 
 // What an operator calls between tiles and in waits computes as the operator does, and spoils it by
 // nothing that it sets.
-TEST(Beside, ComputesWithDefaultFloatsWhateverTheCallerHasSet) {
+TEST(APollHook, ComputesWithDefaultFloatsWhateverTheCallerHasSet) {
   const auto body = [](Communicator& comm) {
     const Problem problem(Operator::matmul_all_reduce, comm);
     const Matrix usual(Dtype::bf16, problem.of_op.m, problem.of_op.n);
-    Op op = prepare(problem.of_op.desc(), problem.of_op.packed, comm,
-                    {.plan = Plan{.schedule = Schedule::serial}});
+    Op op = prepare(problem.of_op.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}});
     op.run(problem.call(usual.view));
     const unsigned default_floats = float_control();
     for (const FloatMode& mode : float_modes()) {
       int calls = 0;
       int others = 0;
-      const Beside beside = [&] {
+      OpCall call = problem.call(problem.of_op.out.view);
+      call.poll = [&] {
         ++calls;
         if (float_control() != default_floats) ++others;
         mode.enter();
       };
-      OpCall call = problem.call(problem.of_op.out.view);
-      call.beside = &beside;
       mode.enter();
       const unsigned before = float_control();
       op.run(call);
@@ -135,10 +140,9 @@ TEST(APlanSource, IsAskedWithDefaultFloats) {
       const Source source;
       const OpOptions options = {.plans = &source};
       mode.enter();
-      prepare(problem.of_op.desc(), problem.of_op.packed, comm, options);
+      prepare(problem.of_op.desc(), comm, options);
       const unsigned prepared = std::exchange(source.seen, 0);
-      matmul_all_reduce(problem.of_op.x.view, problem.of_op.packed, out, comm,
-                        {.options = options});
+      matmul_all_reduce(problem.of_op.x.view, problem.of_op.packed, out, comm, options);
       mode.leave();
       EXPECT_EQ(prepared, default_floats) << mode.name;
       EXPECT_EQ(source.seen, default_floats) << mode.name;

@@ -320,29 +320,30 @@ TEST(APollHook, NoOtherOfTheCommunicatorIsCalled) {
         const Error error = expect_error(Code::invalid_argument, [&] {
           matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
         });
-        EXPECT_TRUE(contains(error.what(), "from the poll hook of another operator of this communicator"))
+        EXPECT_TRUE(
+            contains(error.what(), "from the poll hook of another operator of this communicator"))
             << error.what();
       },
       {});
 }
 
 TEST(APollHook, NoPreparedOneIsRunEither) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-        // Where one rank's call has failed, the other may not have prepared its own yet.
-        const Error error = expect_error(Code::invalid_argument, [&] {
-          Op op = prepare(problem.desc(), comm);
-          const PollHook again = [&] { op.run(problem.call()); };
-          OpCall call = problem.call();
-          call.poll = again;
-          op.run(call);
-        });
-        EXPECT_TRUE(contains(error.what(), "from the poll hook of another operator of this communicator"))
-            << error.what();
-      },
-      {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+                   // Where one rank's call has failed, the other may not have prepared its own yet.
+                   const Error error = expect_error(Code::invalid_argument, [&] {
+                     Op op = prepare(problem.desc(), comm);
+                     const PollHook again = [&] { op.run(problem.call()); };
+                     OpCall call = problem.call();
+                     call.poll = again;
+                     op.run(call);
+                   });
+                   EXPECT_TRUE(contains(
+                       error.what(), "from the poll hook of another operator of this communicator"))
+                       << error.what();
+                 },
+                 {});
 }
 
 // The parent's chunks are under way: the child has them too, and no business with them.
@@ -388,7 +389,7 @@ TEST(Interruption, EndsAnOperatorsWait) {
     std::atomic<bool> has_ended{false};
     const auto call = [&](const OpProblem& problem, Communicator& comm) {
       matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                        {.options = {.plan = parse_plan(plan)}});
+                        {.plan = parse_plan(plan)});
     };
     const std::jthread other([&] {
       Communicator comm = group.join(1);
@@ -425,7 +426,7 @@ TEST(TwoThreads, AreToldSoByOperators) {
                      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm);
                    };
                    call();
-                   Op op = prepare(problem.desc(), problem.packed, comm);
+                   Op op = prepare(problem.desc(), comm);
                    if (comm.rank() == 1) {
                      while (!refused) std::this_thread::yield();
                      return call();

@@ -64,7 +64,7 @@ void killed_in_barrier() {
 void killed_in_operator() {
   Communicator comm = connect(std::chrono::minutes(1));
   const OpProblem problem(Operator::matmul_all_reduce, 300, comm, 700);
-  Op op = prepare(problem.desc(), problem.packed, comm, {.plan = parse_plan("fused")});
+  Op op = prepare(problem.desc(), comm, {.plan = parse_plan("fused")});
   op.run(problem.call());
   if (comm.rank() == 1) {
     std::thread([] {
