@@ -1,0 +1,36 @@
+"""What lies in this package's folder."""
+
+import os
+import warnings
+
+OURS = frozenset(
+    {
+        "__init__.py",
+        "__main__.py",
+        "__pycache__",
+        "_entry.py",
+        "_native.abi3.so",
+        "_native.pyi",
+        "_package.py",
+        "_typing.py",
+        "bin",
+        "errors.py",
+        "lib",
+        "py.typed",
+        "threads.py",
+        "torch",
+    }
+)
+
+
+def warn_of_foreign_files(folder: str = os.path.dirname(__file__)) -> None:
+    """Say so where another distribution has installed a package of the same name."""
+    foreign = sorted(set(os.listdir(folder)) - OURS)
+    if foreign:
+        warnings.warn(
+            f"{folder} holds files that are not plait's ({', '.join(foreign)}): another "
+            "distribution, such as pyplait, installs a package called plait too, and the two "
+            "cannot share an environment.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
