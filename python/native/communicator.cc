@@ -99,8 +99,11 @@ Owned join(const ThreadGroup& group, int rank, std::optional<double> timeout, Tr
 // For the end of the program. A thread that comes back for the GIL after Python's end is stopped in
 // the midst of C++, which ends the process at once; those that wait for other ranks come back now.
 void leave_all() {
-  const std::set<PyCommunicator*> all = living();
-  for (PyCommunicator* comm : all) comm->leave();
+  while (!living().empty()) {
+    // Another thread may drop its last reference meanwhile.
+    const nb::object held = nb::find(*living().begin());
+    nb::cast<PyCommunicator&>(held).leave();
+  }
   constexpr std::chrono::milliseconds kTurn(1);
   for (int turn = 0; threads_without_gil > 0 && turn < 2000; ++turn) {
     const nb::gil_scoped_release released;

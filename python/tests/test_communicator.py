@@ -128,17 +128,20 @@ def test_a_trace_lives_as_long_as_what_records_into_it() -> None:
 
 
 def test_the_end_of_a_program_leaves_its_groups() -> None:
-    # Without that, the thread would wait for its deadline, and the process for the thread.
+    # Without that, the threads would come back to a Python that has ended, which aborts.
     program = """
 import threading, plait
-group = plait.ThreadGroup(2)
-other = threading.Thread(target=lambda: plait.barrier(group.join(1)), daemon=True)
-other.start()
+group = plait.ThreadGroup(4)
+for rank in range(1, 4):
+    threading.Thread(target=lambda r=rank: plait.barrier(group.join(r)), daemon=True).start()
 comm = group.join(0)
 """
-    begin = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert time.monotonic() - begin < 50
+    for _ in range(10):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
