@@ -12,7 +12,6 @@
 #include <cmath>
 #include <set>
 #include <string>
-#include <thread>
 #include <variant>
 
 #include "plait/trace.h"
@@ -96,19 +95,14 @@ Owned join(const ThreadGroup& group, int rank, std::optional<double> timeout, Tr
   return own(unlocked([&] { return std::optional(group.join(rank, options)); }));
 }
 
-// For the end of the program. A thread that comes back for the GIL after Python's end is stopped in
-// the midst of C++, which ends the process at once; those that wait for other ranks come back now.
+// For the end of the program, which other ranks are told of.
 void leave_all() {
   while (!living().empty()) {
     // Another thread may drop its last reference meanwhile.
     const nb::object held = nb::find(*living().begin());
     nb::cast<PyCommunicator&>(held).leave();
   }
-  constexpr std::chrono::milliseconds kTurn(1);
-  for (int turn = 0; threads_without_gil > 0 && turn < 2000; ++turn) {
-    const nb::gil_scoped_release released;
-    std::this_thread::sleep_for(kTurn);
-  }
+  end_of_python();
 }
 
 void bind_place(nb::module_& m) {

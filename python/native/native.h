@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <utility>
 
 namespace plait::python {
 
@@ -21,23 +22,23 @@ void bind_settings(nb::module_& m);
 void bind_quantized(nb::module_& m);
 void bind_packed_weight(nb::module_& m);
 
-// Threads that have released the GIL to compute or to wait. Guarded by the GIL.
-inline int threads_without_gil = 0;
-
 // Runs what computes or waits without the GIL.
+//
+// A thread that asks for the GIL when Python has ended is stopped in the midst of C++, which aborts
+// the process. Therefore, once end_of_python() has been called, a thread stays where it would ask.
 class Unlocked {
  public:
-  Unlocked() { ++threads_without_gil; }
+  Unlocked() = default;
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;
-  ~Unlocked() {
-    released_.reset();  // takes the GIL again
-    --threads_without_gil;
-  }
+  ~Unlocked();
 
  private:
   std::optional<nb::gil_scoped_release> released_{std::in_place};
 };
+
+// Called once, by the thread that ends Python. Returns when no other thread asks for the GIL.
+void end_of_python();
 
 template <class F>
 decltype(auto) unlocked(F&& f) {
