@@ -18,6 +18,12 @@ import atexit
 from plait import _package
 
 _package.warn_of_foreign_files()
+try:
+    import plait._native  # noqa: F401
+except ImportError as _error:
+    if "libgomp" not in str(_error):
+        raise
+    _package.load_openmp()
 
 from plait._native import (  # noqa: E402
     Axis,

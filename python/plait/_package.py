@@ -9,6 +9,7 @@ OURS = frozenset(
         "__main__.py",
         "__pycache__",
         "_entry.py",
+        "_lib",
         "_native.abi3.so",
         "_native.pyi",
         "_package.py",
@@ -34,3 +35,13 @@ def warn_of_foreign_files(folder: str = os.path.dirname(__file__)) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def load_openmp(folder: str = os.path.dirname(__file__)) -> None:
+    """Load the OpenMP that lies in the package, for a system that has none.
+
+    It keeps its name, by which torch asks for it too: the two share one pool of threads.
+    """
+    import ctypes
+
+    ctypes.CDLL(os.path.join(folder, "_lib", "libgomp.so.1"), mode=ctypes.RTLD_GLOBAL)

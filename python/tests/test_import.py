@@ -71,3 +71,21 @@ print(len({{path for path in maps if "/libgomp" in path or "/libiomp" in path}})
     for first, second in (("plait", "torch"), ("torch", "plait")):
         done = python(program.format(first=first, second=second))
         assert done.stdout == "1\n", done.stderr
+
+
+def test_the_packages_own_openmp_serves_both() -> None:
+    """As where the system has none: what is loaded first is what the others find."""
+    program = """
+import importlib.util, os, sys
+folder = importlib.util.find_spec("plait").submodule_search_locations[0]
+spec = importlib.util.spec_from_file_location("package", os.path.join(folder, "_package.py"))
+package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+package.load_openmp(folder)
+import plait, torch
+torch.ones(1000, 1000).sum()
+maps = open("/proc/self/maps").read().split()
+print({os.path.relpath(path, folder) for path in maps if "/libgomp" in path or "/libiomp" in path})
+"""
+    done = python(program)
+    assert done.stdout == "{'_lib/libgomp.so.1'}\n", done.stderr
