@@ -131,11 +131,11 @@ void bind_link(nb::module_& m) {
       .def_ro("bytes_per_second", &Link::bytes_per_second)
       .def_ro("latency_ns", &Link::latency_ns)
       .def("__str__", [](const Link& link) { return name(link); })
-      .def("__repr__", [](const Link& link) { return "parse_link(\"" + name(link) + "\")"; })
+      .def("__repr__", [](const Link& link) { return "parse_link('" + name(link) + "')"; })
       .def(
           "__eq__", [](const Link& a, const Link& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
-  m.def("parse_link", &parse_link, nb::arg("text"), "Read a link: \"25gbit,5us\", \"3GB/s\".");
+  m.def("parse_link", &parse_link, nb::arg("text"), R"(Read a link: "25gbit,5us", "3GB/s".)");
 }
 
 }  // namespace

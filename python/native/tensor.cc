@@ -129,7 +129,7 @@ ViewArray array_of(const ConstTensorView& view, nb::handle owner) {
   const std::size_t shape[] = {static_cast<std::size_t>(view.rows),
                                static_cast<std::size_t>(view.cols)};
   const std::int64_t strides[] = {view.row_stride, 1};
-  return ViewArray(view.data, 2, shape, owner, strides, dlpack_of(view.dtype));
+  return {view.data, 2, shape, owner, strides, dlpack_of(view.dtype)};
 }
 
 }  // namespace plait::python

@@ -52,6 +52,7 @@ check_python_sources() {
 test_python() {
   check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
   check 'python sources' check_python_sources || true
+  check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   run_pytest 'python tests' python -m pytest python/tests/test_*.py
   run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest python/tests/ranks
