@@ -155,8 +155,8 @@ void bind_started(nb::module_& m) {
       "reduce_scatter(), started.");
 }
 
-// Memory by its address, for the frameworks' modules, which know dtype and layout already: a tenth
-// of what DLPack costs, and tensors that require gradients can be passed. The caller keeps it alive.
+// Memory by its address, for the frameworks' modules, which know dtype and layout already: half of
+// what DLPack costs, and tensors that require gradients can be passed. The caller keeps it alive.
 using Address = std::uintptr_t;
 
 void* at(Address address) {
