@@ -12,6 +12,7 @@ source tools/do/build.sh
 source tools/do/sanitizers.sh
 source tools/do/lint.sh
 source tools/do/test.sh
+source tools/do/python.sh
 
 verb_help() {
   cat <<'TEXT'
@@ -22,6 +23,7 @@ usage: ./do VERB
   test unit          the release build and its unit tests: the everyday loop
   test release|asan|tsan
                      one build and all its tests
+  test python        the Python package of the release build: wheel, sources, tests
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
   bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
@@ -75,9 +77,10 @@ verb_test() {
   case ${1:-all} in
     unit) need_packages build; test_preset release -L unit ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
+    python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
     lint) verb_lint; return ;;
-    all) need_packages check; test_preset release; lint; test_preset asan; test_preset tsan ;;
-    *) usage_error "./do test takes unit, release, asan, tsan, lint or nothing, not '$1'" ;;
+    all) need_packages check; test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
+    *) usage_error "./do test takes unit, release, asan, tsan, python, lint or nothing, not '$1'" ;;
   esac
   summary
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads what `ctest --output-junit` wrote.
+"""Reads what `ctest --output-junit` or `pytest --junit-xml` wrote.
 
 count_tests.py REPORT              prints "PASSED FAILED", without the tests that skipped themselves
 count_tests.py --skipped REPORT    prints why tests skipped themselves, and how many for each reason, one a line
@@ -19,22 +19,20 @@ EXPECTED = Path(__file__).with_name("expected_skips.txt")
 NO_REASON = "no reason given"
 
 
-def output_of(case) -> str:
-    return case.findtext("system-out") or ""
-
-
 def skips_of(case) -> list[tuple[str, str]]:
     """What skipped itself and why: a gtest case, or some of the tests of a Python file that ran."""
-    if case.get("status") == "fail":
+    how, name, said = state(case), case.get("name"), output(case)
+    if how == "fail":
         return []
-    name, output = case.get("name"), output_of(case)
-    if case.get("status") != "run":
-        reason = re.search(r": Skipped\n(.+)", output)
-        return [(name, reason[1].strip() if reason else NO_REASON)]
+    if how != "run":
+        skipped = case.find("skipped")  # pytest's has the reason
+        reason = re.search(r": Skipped\n(.+)", said)
+        told = reason[1].strip() if reason else skipped.get("message") if skipped is not None else None
+        return [(name, told or NO_REASON)]
     # unittest -v writes "test_name (__main__.Class.test_name) ... skipped 'reason'", with the first line of the test's
     # description before the dots where it has one, and "OK (skipped=1)" in the end.
-    found = re.findall(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", output, re.MULTILINE)
-    count = re.search(r"^OK \(.*\bskipped=(\d+)", output, re.MULTILINE)
+    found = re.findall(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", said, re.MULTILINE)
+    count = re.search(r"^OK \(.*\bskipped=(\d+)", said, re.MULTILINE)
     unread = max(0, int(count[1]) - len(found)) if count else 0
     return [(f"{name}.{test}", reason) for test, _, reason in found] + unread * [(name, NO_REASON)]
 
@@ -45,11 +43,27 @@ def is_expected(reason: str, preset: str) -> bool:
     return any(re.fullmatch(line, text) for line in lines if line and line[0] != "#" for text in texts)
 
 
+def state(case: ElementTree.Element) -> str:
+    """ctest's own word, or what pytest puts into the element."""
+    if case.get("status") in ("run", "fail"):
+        return case.get("status", "")
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "fail"
+    return "other" if case.get("status") or case.find("skipped") is not None else "run"
+
+
+def output(case: ElementTree.Element) -> str:
+    for part in ("failure", "error", "system-out"):
+        if text := case.findtext(part):
+            return text
+    return ""
+
+
 def main() -> int:
     *flags, report = sys.argv[1:]
-    cases = ElementTree.parse(report).getroot().findall("testcase") if Path(report).exists() else []
+    cases = list(ElementTree.parse(report).iter("testcase")) if Path(report).exists() else []
     skips = [skip for case in cases for skip in skips_of(case)]
-    failed = [case for case in cases if case.get("status") == "fail"]
+    failed = [case for case in cases if state(case) == "fail"]
     if "--skipped" in flags:
         for reason, count in collections.Counter(reason for _, reason in skips).most_common():
             print(f"{reason} ({count})")
@@ -61,9 +75,9 @@ def main() -> int:
         for case in failed:
             # How long it took tells a test that was ended at its deadline from one that found something.
             print(f"--- {case.get('name')} failed after {float(case.get('time', 0)):.1f} s:",
-                  *output_of(case).splitlines()[-LINES:], sep="\n")
+                  *output(case).splitlines()[-LINES:], sep="\n")
     else:
-        print(sum(case.get("status") == "run" for case in cases), len(failed))
+        print(sum(state(case) == "run" for case in cases), len(failed))
     return 0
 
 

@@ -7,12 +7,14 @@ build_packages=(
   libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev libdnnl-dev
   libopenmpi-dev openmpi-bin
 )
-check_packages=(clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver)
+python_packages=(python3-dev python3-venv)
+check_packages=("${python_packages[@]}" clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver)
 
-# need_packages build|check: `check` is what `build` is, and the tools that read the sources.
+# need_packages build|python|check: `python` is what `build` is, and what the Python package takes; `check` is all.
 need_packages() {
   local wanted=("${build_packages[@]}") missing
-  [[ $1 == build ]] || wanted+=("${check_packages[@]}")
+  [[ $1 != python ]] || wanted+=("${python_packages[@]}")
+  [[ $1 != check ]] || wanted+=("${check_packages[@]}")
   need_debian
   missing=$(missing_packages "${wanted[@]}")
   [[ -n $missing ]] || return 0

@@ -1,0 +1,256 @@
+#include "communicator.h"
+
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <string>
+#include <variant>
+
+#include "plait/trace.h"
+
+namespace plait::python {
+namespace {
+
+using Owned = std::unique_ptr<PyCommunicator>;
+
+// Those that have not left, for the end of the program. Guarded by the GIL.
+std::set<PyCommunicator*>& living() {
+  static std::set<PyCommunicator*> communicators;
+  return communicators;
+}
+
+// Asked by the rendezvous, which runs without the GIL.
+AllGatherBytes asks(nb::object function) {
+  // Copies of the function are made and destroyed without the GIL, copies of the pointer may be.
+  const std::shared_ptr<nb::object> shared(new nb::object(std::move(function)), [](nb::object* f) {
+    const nb::gil_scoped_acquire gil;
+    delete f;
+  });
+  return [shared](const std::string& mine) {
+    const nb::gil_scoped_acquire gil;
+    const nb::object all = (*shared)(nb::bytes(mine.data(), mine.size()));
+    std::vector<std::string> parts;
+    for (const nb::handle part : all) {
+      const auto bytes = nb::cast<nb::bytes>(part);
+      parts.emplace_back(bytes.c_str(), bytes.size());
+    }
+    return parts;
+  };
+}
+
+std::chrono::nanoseconds nanoseconds(double seconds) {
+  if (!(seconds > 0) || seconds > 1e9)
+    throw Error(Code::invalid_argument, "the timeout is " + std::to_string(seconds) +
+                                            " seconds; it must be more than 0 and finite");
+  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
+}
+
+using AnyLink = std::variant<Link, std::string>;
+
+Link read(const AnyLink& link) {
+  if (const auto* text = std::get_if<std::string>(&link)) return parse_link(*text);
+  return std::get<Link>(link);
+}
+
+struct Options {
+  const std::string& transport;
+  const std::optional<Place>& place;
+  const std::optional<nb::object>& all_gather;
+  const std::optional<AnyLink>& link;
+  std::optional<double> timeout;
+  Trace* trace;
+};
+
+CommunicatorOptions read(const Options& given) {
+  CommunicatorOptions options{
+      .transport = given.transport, .place = given.place, .trace = given.trace};
+  if (given.all_gather) options.all_gather = asks(*given.all_gather);
+  if (given.link) options.link = read(*given.link);
+  if (given.timeout) options.timeout = nanoseconds(*given.timeout);
+  return options;
+}
+
+Owned own(std::optional<Communicator> comm) {
+  return comm ? std::make_unique<PyCommunicator>(std::move(*comm)) : nullptr;
+}
+
+Owned connect(const std::string& transport, const std::optional<Place>& place,
+              const std::optional<nb::object>& all_gather, const std::optional<AnyLink>& link,
+              std::optional<double> timeout, Trace* trace) {
+  const CommunicatorOptions options = read({transport, place, all_gather, link, timeout, trace});
+  return own(unlocked([&] { return std::optional(Communicator::connect(options)); }));
+}
+
+Owned join(const ThreadGroup& group, int rank, std::optional<double> timeout, Trace* trace) {
+  CommunicatorOptions options{.trace = trace};
+  if (timeout) options.timeout = nanoseconds(*timeout);
+  return own(unlocked([&] { return std::optional(group.join(rank, options)); }));
+}
+
+// For the end of the program, which other ranks are told of.
+void leave_all() {
+  while (!living().empty()) {
+    // Another thread may drop its last reference meanwhile.
+    const nb::object held = nb::find(*living().begin());
+    nb::cast<PyCommunicator&>(held).leave();
+  }
+  end_of_python();
+}
+
+void bind_place(nb::module_& m) {
+  nb::class_<Place>(m, "Place", "Where a rank stands among the others.")
+      .def(
+          "__init__",
+          [](Place* self, int rank, int world, std::string job, std::string launcher, int hosts,
+             int local_rank) {
+            new (self) Place{rank, world, std::move(job), std::move(launcher), hosts, local_rank};
+          },
+          nb::arg("rank"), nb::arg("world"), nb::arg("job") = "", nb::arg("launcher") = "",
+          nb::arg("hosts") = 1, nb::arg("local_rank") = 0)
+      .def_ro("rank", &Place::rank)
+      .def_ro("world", &Place::world)
+      .def_ro("job", &Place::job)
+      .def_ro("launcher", &Place::launcher)
+      .def_ro("hosts", &Place::hosts)
+      .def_ro("local_rank", &Place::local_rank);
+  m.def("place_from_environment", &place_from_environment,
+        "The place that plait run, torchrun, Open MPI or Slurm left in the environment; one rank "
+        "alone where there is none.");
+}
+
+void bind_link(nb::module_& m) {
+  nb::class_<Link>(m, "Link", "A link that does not exist: chunks arrive when they would have.")
+      .def_ro("bytes_per_second", &Link::bytes_per_second)
+      .def_ro("latency_ns", &Link::latency_ns)
+      .def("__str__", [](const Link& link) { return name(link); })
+      .def("__repr__", [](const Link& link) { return "parse_link('" + name(link) + "')"; })
+      .def(
+          "__eq__", [](const Link& a, const Link& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def("parse_link", &parse_link, nb::arg("text"), R"(Read a link: "25gbit,5us", "3GB/s".)");
+}
+
+}  // namespace
+
+PyCommunicator::PyCommunicator(Communicator comm)
+    : comm_(std::make_unique<Communicator>(std::move(comm))) {
+  living().insert(this);
+}
+
+PyCommunicator::~PyCommunicator() { leave(); }
+
+Communicator& PyCommunicator::get() const {
+  if (comm_ == nullptr)
+    throw Error(Code::invalid_argument, "this communicator has been left, and is of no use");
+  return *comm_;
+}
+
+void PyCommunicator::leave() {
+  living().erase(this);
+  unlocked([this] {
+    if (!turns_.try_lock()) {
+      // comm_ is there: the thread that has the turn uses it.
+      comm_->abort("a rank leaves while one of its threads is in a call");
+      turns_.lock();
+    }
+    comm_.reset();
+    turns_.unlock();
+  });
+}
+
+void bind_communicator(nb::module_& m) {
+  bind_place(m);
+  bind_link(m);
+  nb::class_<PyCommunicator>(
+      m, "Communicator", nb::is_weak_referenceable(),
+      "A group of ranks, seen from one of them.\n\n"
+      "All its ranks make the same calls in the same order. When a rank dies, leaves, disagrees "
+      "or\n"
+      "lets the deadline pass, every other rank gets the same Error, and the communicator is of "
+      "no\n"
+      "use after that. With `with`, the rank leaves at the end of the block.")
+      .def_static(
+          "connect", &connect, nb::kw_only(), nb::arg("transport") = "",
+          nb::arg("place") = nb::none(), nb::arg("all_gather") = nb::none(),
+          nb::arg("link") = nb::none(), nb::arg("timeout") = nb::none(),
+          nb::arg("trace").none() = nb::none(), nb::keep_alive<0, 6>(),
+          nb::sig("def connect(*, transport: str = '', place: Place | None = None, "
+                  "all_gather: collections.abc.Callable[[bytes], "
+                  "collections.abc.Sequence[bytes]] | None = None, "
+                  "link: Link | str | None = None, timeout: float | None = None, "
+                  "trace: Trace | None = None) -> Communicator"),
+          "Collective: returns when all ranks of the place's world have called it.\n\n"
+          "Without a place it is the one that plait run, torchrun, mpirun or srun left in\n"
+          "the environment. `all_gather` lends a framework's store to the rendezvous: it\n"
+          "takes this rank's bytes and returns those of all ranks. `timeout` is in seconds.")
+      .def_prop_ro("rank", [](const PyCommunicator& self) { return self.get().rank(); })
+      .def_prop_ro("world", [](const PyCommunicator& self) { return self.get().world(); })
+      .def_prop_ro("transport", [](const PyCommunicator& self) { return self.get().transport(); })
+      .def_prop_ro("link", [](const PyCommunicator& self) { return self.get().link(); })
+      .def_prop_ro(
+          "mailbox_bytes", [](const PyCommunicator& self) { return self.get().mailbox_bytes(); },
+          "Bytes of this rank's memory that its mailboxes hold.")
+      .def(
+          "split",
+          [](PyCommunicator& self, int color, int key) {
+            return own(self.use([&](Communicator& comm) { return comm.split(color, key); }));
+          },
+          nb::arg("color"), nb::arg("key"), nb::keep_alive<0, 1>(),
+          nb::sig("def split(self, color: int, key: int) -> Communicator | None"),
+          "Collective. Ranks with the same color form a group, ordered by key, then by rank here.\n"
+          "A negative color joins none.")
+      .def(
+          "with_link",
+          [](PyCommunicator& self, const std::optional<AnyLink>& link) {
+            std::optional<Link> over;
+            if (link) over = read(*link);
+            return own(
+                self.use([&](Communicator& comm) { return std::optional(comm.with_link(over)); }));
+          },
+          nb::arg("link").none(), nb::keep_alive<0, 1>(),
+          nb::sig("def with_link(self, link: Link | str | None) -> Communicator"),
+          "Collective. The same ranks as a group of their own, over this emulated link.")
+      .def(
+          "abort",
+          [](const PyCommunicator& self, std::string_view reason) {
+            Communicator& comm = self.get();
+            unlocked([&] { comm.abort(reason); });
+          },
+          nb::arg("reason"),
+          "End the group, and all that were split off it. Any thread may call it at any time.")
+      .def("leave", &PyCommunicator::leave,
+           "Leave the group. Calling it again does nothing; using the communicator is an error.")
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); },
+          nb::sig("def __enter__(self) -> Communicator"))
+      .def(
+          "__exit__", [](PyCommunicator& self, const nb::args&) { self.leave(); },
+          nb::sig("def __exit__(self, *exception: object) -> None"))
+      .def("__repr__", [](const PyCommunicator& self) -> std::string {
+        if (self.left()) return "<plait.Communicator, left>";
+        const Communicator& comm = self.get();
+        return "<plait.Communicator, rank " + std::to_string(comm.rank()) + " of " +
+               std::to_string(comm.world()) + " over " + std::string(comm.transport()) + ">";
+      });
+
+  nb::class_<ThreadGroup>(
+      m, "ThreadGroup", "Ranks that are threads of this process: each thread joins with its rank.")
+      .def(nb::init<int>(), nb::arg("world"))
+      .def("join", &join, nb::arg("rank"), nb::kw_only(), nb::arg("timeout") = nb::none(),
+           nb::arg("trace").none() = nb::none(), nb::keep_alive<0, 1>(), nb::keep_alive<0, 4>(),
+           nb::sig("def join(self, rank: int, *, timeout: float | None = None, "
+                   "trace: Trace | None = None) -> Communicator"),
+           "Returns when all threads have joined.");
+
+  m.def("_leave_all", &leave_all, "Leave every group. For the end of the program.");
+}
+
+}  // namespace plait::python

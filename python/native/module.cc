@@ -1,0 +1,23 @@
+// The module plait._native.
+#include "native.h"
+#include "plait/version.h"
+
+NB_MODULE(_native, m) {
+  using namespace plait::python;
+#ifdef NDEBUG
+  // Python does not destroy everything at its end, which is no mistake of a user's.
+  nb::set_leak_warnings(false);
+#endif
+  m.doc() = "libplait for Python. Import its names from plait.";
+  m.attr("version") = nb::str(plait::kVersion.data(), plait::kVersion.size());
+  bind_error(m);
+  bind_dtype(m);
+  bind_trace(m);
+  bind_communicator(m);
+  bind_collectives(m);
+  bind_timeline(m);
+  bind_plan(m);
+  bind_settings(m);
+  bind_quantized(m);
+  bind_packed_weight(m);
+}

@@ -1,0 +1,61 @@
+#include "plait/plan.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+
+#include "native.h"
+
+namespace plait::python {
+namespace {
+
+void bind_enums(nb::module_& m) {
+  nb::enum_<Operator>(m, "Operator", "A product with the collective that needs it or makes it.")
+      .value("matmul", Operator::matmul)
+      .value("matmul_all_reduce", Operator::matmul_all_reduce)
+      .value("matmul_reduce_scatter", Operator::matmul_reduce_scatter)
+      .value("matmul_all_gather", Operator::matmul_all_gather)
+      .value("all_gather_matmul", Operator::all_gather_matmul)
+      .value("reduce_scatter_matmul", Operator::reduce_scatter_matmul)
+      .value("all_reduce_matmul", Operator::all_reduce_matmul);
+  nb::enum_<Schedule>(m, "Schedule", "How a product and its communication interleave.")
+      .value("serial", Schedule::serial)
+      .value("pipelined", Schedule::pipelined)
+      .value("fused", Schedule::fused);
+  nb::enum_<Axis>(m, "Axis", "Along what a product is cut.")
+      .value("natural", Axis::natural)
+      .value("rows", Axis::rows)
+      .value("columns", Axis::columns);
+}
+
+}  // namespace
+
+void bind_plan(nb::module_& m) {
+  bind_enums(m);
+  nb::class_<Plan>(m, "Plan",
+                   "How an operator's product and its communication interleave: Plan(\"fused\"),\n"
+                   "Plan(\"pipelined parts=8 axis=columns\"). It changes the time, never a bit.")
+      .def(
+          "__init__", [](Plan* self, std::string_view text) { new (self) Plan(parse_plan(text)); },
+          nb::arg("text"))
+      .def_ro("schedule", &Plan::schedule)
+      .def_ro("parts", &Plan::parts)
+      .def_ro("axis", &Plan::axis)
+      .def_ro("first", &Plan::first)
+      .def_ro("last", &Plan::last)
+      .def_ro("chunk", &Plan::chunk)
+      .def_ro("poll", &Plan::poll)
+      .def("__str__", [](const Plan& plan) { return name(plan); })
+      .def("__repr__", [](const Plan& plan) { return "Plan(\"" + name(plan) + "\")"; })
+      .def(
+          "__eq__", [](const Plan& a, const Plan& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Plan& plan) { return fingerprint(plan); });
+  m.def("default_plan", &default_plan, nb::arg("op"),
+        "The plan that is taken where no other is named.");
+  m.def("followed_by", &followed_by, nb::arg("op"), nb::arg("plan"),
+        "The plan, or the nearest that the operator can follow.");
+}
+
+}  // namespace plait::python

@@ -1,0 +1,50 @@
+#include "plait/settings.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+#include <utility>
+
+#include "native.h"
+
+namespace plait::python {
+namespace {
+
+// The rows of `customized` as {(m, k, n): plan}.
+nb::typed<nb::dict, nb::typed<nb::tuple, int, int, int>, Plan> customized(
+    const Settings& settings) {
+  nb::dict rows;
+  for (const auto& [shape, plan] : settings.customized)
+    rows[nb::make_tuple(shape.m, shape.k, shape.n)] = plan;
+  return nb::steal<nb::typed<nb::dict, nb::typed<nb::tuple, int, int, int>, Plan>>(rows.release());
+}
+
+}  // namespace
+
+void bind_settings(nb::module_& m) {
+  nb::class_<Settings>(m, "Settings",
+                       "What is set for a whole program without changing it: in a file, in the\n"
+                       "environment, or as values.")
+      .def(nb::init<>())
+      .def_rw("plan", &Settings::plan, nb::arg().none())
+      .def_prop_ro("customized", &customized, "Plans of single shapes: {(m, k, n): plan}.")
+      .def_rw("column_backward", &Settings::column_backward)
+      .def_rw("recompute_all_gather", &Settings::recompute_all_gather)
+      .def_rw("aligned_packing", &Settings::aligned_packing)
+      .def_rw("wire", &Settings::wire)
+      .def_rw("threads", &Settings::threads)
+      .def_rw("backend", &Settings::backend)
+      .def_rw("plan_cache", &Settings::plan_cache)
+      .def_rw("tune_online", &Settings::tune_online)
+      .def(
+          "__eq__", [](const Settings& a, const Settings& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def("load_settings", &load_settings,
+        "Read the file that PLAIT_CONFIG names, and the environment, which goes before it.");
+  m.def("parse_settings", &parse_settings, nb::arg("toml"), nb::arg("file") = "settings",
+        "Read settings from the text of a file. Refusals call it `file`.");
+}
+
+}  // namespace plait::python

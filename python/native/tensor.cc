@@ -1,0 +1,135 @@
+#include "tensor.h"
+
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "plait/error.h"
+
+namespace plait::python {
+namespace {
+
+template <class... Parts>
+[[noreturn]] void refuse(Argument argument, const Parts&... parts) {
+  std::ostringstream sentence;
+  sentence << argument.function << ": " << argument.name << ' ';
+  (sentence << ... << parts);
+  throw Error(Code::invalid_argument, sentence.str());
+}
+
+std::string name(nb::dlpack::dtype type) {
+  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
+  const std::string bits = std::to_string(type.bits);
+  switch (code) {
+    case nb::dlpack::dtype_code::Int:
+      return "int" + bits;
+    case nb::dlpack::dtype_code::UInt:
+      return "uint" + bits;
+    case nb::dlpack::dtype_code::Float:
+      return "float" + bits;
+    case nb::dlpack::dtype_code::Complex:
+      return "complex" + bits;
+    case nb::dlpack::dtype_code::Bool:
+      return "bool";
+    default:
+      return "of a type of " + bits + " bits";
+  }
+}
+
+std::optional<Dtype> known(nb::dlpack::dtype type) {
+  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
+  if (type.lanes != 1) return std::nullopt;
+  if (code == nb::dlpack::dtype_code::Float && type.bits == 32) return Dtype::f32;
+  if (code == nb::dlpack::dtype_code::Float && type.bits == 16) return Dtype::f16;
+  if (code == nb::dlpack::dtype_code::Bfloat && type.bits == 16) return Dtype::bf16;
+  if (code == nb::dlpack::dtype_code::Int && type.bits == 8) return Dtype::s8;
+  return std::nullopt;
+}
+
+template <class AnyArray>
+Dtype dtype_of(const AnyArray& array, Argument argument) {
+  if (const auto dtype = known(array.dtype())) return *dtype;
+  refuse(argument, "is ", name(array.dtype()),
+         "; plait computes with float32, bfloat16, float16 and int8");
+}
+
+template <class AnyArray>
+void check_on_cpu(const AnyArray& array, Argument argument) {
+  if (array.device_type() == nb::device::cpu::value) return;
+  if (array.device_type() == nb::device::cuda::value)
+    refuse(argument, "is on cuda:", array.device_id(), "; plait computes on the CPU");
+  refuse(argument, "is on another device than the CPU, where plait computes");
+}
+
+template <class AnyArray>
+bool is_contiguous(const AnyArray& array) {
+  std::int64_t expected = 1;
+  for (std::size_t i = array.ndim(); i-- > 0; expected *= static_cast<std::int64_t>(array.shape(i)))
+    if (array.shape(i) != 1 && array.stride(i) != expected && array.size() != 0) return false;
+  return true;
+}
+
+template <class View, class AnyArray>
+View all_of(const AnyArray& array, Argument argument) {
+  check_on_cpu(array, argument);
+  const Dtype dtype = dtype_of(array, argument);
+  if (!is_contiguous(array)) refuse(argument, "is not contiguous");
+  return View(array.data(), array.size(), dtype);
+}
+
+template <class View, class AnyArray>
+View rows_of(const AnyArray& array, Argument argument) {
+  check_on_cpu(array, argument);
+  const Dtype dtype = dtype_of(array, argument);
+  if (array.ndim() != 2) refuse(argument, "has ", array.ndim(), " dimensions, not 2");
+  const auto rows = static_cast<std::int64_t>(array.shape(0));
+  const auto cols = static_cast<std::int64_t>(array.shape(1));
+  if (cols > 1 && array.stride(1) != 1)
+    refuse(argument, "has rows whose elements are ", array.stride(1), " apart, not side by side");
+  return {.data = array.data(),
+          .dtype = dtype,
+          .rows = rows,
+          .cols = cols,
+          .row_stride = rows > 1 ? array.stride(0) : cols};
+}
+
+nb::dlpack::dtype dlpack_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32:
+      return nb::dtype<float>();
+    case Dtype::bf16:
+      return {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
+    case Dtype::f16:
+      return {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1};
+    case Dtype::s8:
+      break;
+  }
+  return nb::dtype<std::int8_t>();
+}
+
+}  // namespace
+
+Elements elements(const Array& array, Argument argument) {
+  return all_of<Elements>(array, argument);
+}
+
+ConstElements elements(const ConstArray& array, Argument argument) {
+  return all_of<ConstElements>(array, argument);
+}
+
+TensorView matrix(const Array& array, Argument argument) {
+  return rows_of<TensorView>(array, argument);
+}
+
+ConstTensorView matrix(const ConstArray& array, Argument argument) {
+  return rows_of<ConstTensorView>(array, argument);
+}
+
+ViewArray array_of(const ConstTensorView& view, nb::handle owner) {
+  const std::size_t shape[] = {static_cast<std::size_t>(view.rows),
+                               static_cast<std::size_t>(view.cols)};
+  const std::int64_t strides[] = {view.row_stride, 1};
+  return {view.data, 2, shape, owner, strides, dlpack_of(view.dtype)};
+}
+
+}  // namespace plait::python

@@ -1,0 +1,113 @@
+#include "plait/trace.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "communicator.h"
+#include "plait/timeline.h"
+
+namespace plait::python {
+namespace {
+
+// A span that begins where `with` does and ends where its block does.
+class PySpan {
+ public:
+  PySpan(Trace& trace, Lane lane, Label label, SpanArgs args)
+      : trace_(trace), lane_(lane), label_(label), args_(args) {}
+
+  void enter() { open_.emplace(&trace_, lane_, label_, args_); }
+  void exit() { open_.reset(); }
+
+ private:
+  Trace& trace_;
+  Lane lane_;
+  Label label_;
+  SpanArgs args_;
+  std::optional<Span> open_;
+};
+
+std::unique_ptr<PySpan> span(Trace& trace, Lane lane, std::string_view label, std::int64_t bytes,
+                             std::int64_t flops) {
+  return std::make_unique<PySpan>(trace, lane, trace.intern(label),
+                                  SpanArgs{.bytes = bytes, .flops = flops});
+}
+
+nb::bytes pack(const Trace& trace) {
+  const std::vector<std::byte> packed = trace.pack();
+  return nb::bytes(packed.data(), packed.size());
+}
+
+void write(const std::string& path, const std::vector<nb::bytes>& packs) {
+  std::vector<std::vector<std::byte>> all;
+  for (const nb::bytes& pack : packs) {
+    std::vector<std::byte>& copy = all.emplace_back(pack.size());
+    if (!copy.empty()) std::memcpy(copy.data(), pack.c_str(), copy.size());
+  }
+  unlocked([&] { write_json(path, all); });
+}
+
+}  // namespace
+
+void bind_trace(nb::module_& m) {
+  nb::enum_<Lane>(m, "Lane", "Each thread of a rank has one track per lane.")
+      .value("compute", Lane::compute)
+      .value("comm", Lane::comm)
+      .value("wait", Lane::wait);
+  nb::class_<PySpan>(m, "Span", "What `with trace.span(...)` records.")
+      .def("__enter__", [](PySpan& self) { self.enter(); })
+      .def(
+          "__exit__", [](PySpan& self, const nb::args&) { self.exit(); },
+          nb::sig("def __exit__(self, *exception: object) -> None"));
+  nb::class_<Trace>(m, "Trace",
+                    "Who did what when: the records of one rank, written as a timeline that\n"
+                    "Perfetto (ui.perfetto.dev) opens.")
+      .def(nb::init<int, std::size_t>(), nb::arg("rank"),
+           nb::arg("capacity_per_thread") = Trace::kDefaultCapacity)
+      .def_prop_ro("rank", &Trace::rank)
+      .def("span", &span, nb::arg("lane"), nb::arg("label"), nb::kw_only(), nb::arg("bytes") = -1,
+           nb::arg("flops") = -1, nb::keep_alive<0, 1>(),
+           "Record a `with` block, from its beginning to its end.")
+      .def(
+          "mark",
+          [](Trace& trace, Lane lane, std::string_view label) {
+            trace.mark(lane, trace.intern(label));
+          },
+          nb::arg("lane"), nb::arg("label"), "Record a moment.")
+      .def(
+          "count",
+          [](Trace& trace, std::string_view label, std::int64_t value) {
+            trace.count(trace.intern(label), value);
+          },
+          nb::arg("label"), nb::arg("value"), "Record a value from now on.")
+      .def_prop_ro("dropped", &Trace::dropped, "How many records were lost so far.")
+      .def("pack", &pack, "All records as bytes, for the rank that writes the timeline.")
+      .def(
+          "write_json",
+          [](const Trace& trace, const std::string& path) {
+            unlocked([&] { trace.write_json(path); });
+          },
+          nb::arg("path"), "Write this rank's timeline alone.");
+  m.def("write_json", &write, nb::arg("path"), nb::arg("packs"),
+        "Write the packs of any number of ranks as one timeline.");
+}
+
+// After Communicator, which its signature names.
+void bind_timeline(nb::module_& m) {
+  m.def(
+      "write_timeline",
+      [](const std::string& path, Trace& trace, PyCommunicator& comm) {
+        comm.use([&](Communicator& c) { write_timeline(path, trace, c); });
+      },
+      nb::arg("path"), nb::arg("trace"), nb::arg("comm"),
+      "Collective. Align the clocks; rank 0 writes what all ranks recorded.");
+}
+
+}  // namespace plait::python

@@ -1,0 +1,548 @@
+# Written by tools/make_stub.py.
+
+from plait._typing import Array
+"""libplait for Python. Import its names from plait."""
+
+from collections.abc import Callable, Sequence
+import enum
+from typing import Any, overload
+
+
+version: str = '0.1.0'
+
+class Code(enum.Enum):
+    """What kind of thing went wrong."""
+
+    invalid_argument = 0
+    """The caller's mistake; nothing was written."""
+
+    mismatch = 1
+    """Ranks disagree about the call they are in."""
+
+    peer_lost = 2
+    """A rank died, left, or was told to abort."""
+
+    timeout = 3
+    """A rank is there but did not do its part before the deadline."""
+
+    system = 4
+    """The operating system refused something."""
+
+class Dtype(enum.Enum):
+    """The element types that plait computes with."""
+
+    f32 = 0
+
+    bf16 = 1
+
+    f16 = 2
+
+    s8 = 3
+
+def size_of(dtype: Dtype) -> int:
+    """Bytes of one element."""
+
+def unit_roundoff(dtype: Dtype) -> float:
+    """
+    u, such that rounding x to the dtype moves it by at most u*|x|; 0 for s8.
+    """
+
+class Lane(enum.Enum):
+    """Each thread of a rank has one track per lane."""
+
+    compute = 0
+
+    comm = 1
+
+    wait = 2
+
+class Span:
+    """What `with trace.span(...)` records."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+class Trace:
+    """
+    Who did what when: the records of one rank, written as a timeline that
+    Perfetto (ui.perfetto.dev) opens.
+    """
+
+    def __init__(self, rank: int, capacity_per_thread: int = 32767) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    def span(self, lane: Lane, label: str, *, bytes: int = -1, flops: int = -1) -> Span:
+        """Record a `with` block, from its beginning to its end."""
+
+    def mark(self, lane: Lane, label: str) -> None:
+        """Record a moment."""
+
+    def count(self, label: str, value: int) -> None:
+        """Record a value from now on."""
+
+    @property
+    def dropped(self) -> int:
+        """How many records were lost so far."""
+
+    def pack(self) -> bytes:
+        """All records as bytes, for the rank that writes the timeline."""
+
+    def write_json(self, path: str) -> None:
+        """Write this rank's timeline alone."""
+
+def write_json(path: str, packs: Sequence[bytes]) -> None:
+    """Write the packs of any number of ranks as one timeline."""
+
+class Place:
+    """Where a rank stands among the others."""
+
+    def __init__(self, rank: int, world: int, job: str = '', launcher: str = '', hosts: int = 1, local_rank: int = 0) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world(self) -> int: ...
+
+    @property
+    def job(self) -> str: ...
+
+    @property
+    def launcher(self) -> str: ...
+
+    @property
+    def hosts(self) -> int: ...
+
+    @property
+    def local_rank(self) -> int: ...
+
+def place_from_environment() -> Place:
+    """
+    The place that plait run, torchrun, Open MPI or Slurm left in the environment; one rank alone where there is none.
+    """
+
+class Link:
+    """A link that does not exist: chunks arrive when they would have."""
+
+    @property
+    def bytes_per_second(self) -> float: ...
+
+    @property
+    def latency_ns(self) -> int: ...
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+def parse_link(text: str) -> Link:
+    """Read a link: "25gbit,5us", "3GB/s"."""
+
+class Communicator:
+    """
+    A group of ranks, seen from one of them.
+
+    All its ranks make the same calls in the same order. When a rank dies, leaves, disagrees or
+    lets the deadline pass, every other rank gets the same Error, and the communicator is of no
+    use after that. With `with`, the rank leaves at the end of the block.
+    """
+
+    @staticmethod
+    def connect(*, transport: str = '', place: Place | None = None, all_gather: Callable[[bytes], Sequence[bytes]] | None = None, link: Link | str | None = None, timeout: float | None = None, trace: Trace | None = None) -> Communicator:
+        """
+        Collective: returns when all ranks of the place's world have called it.
+
+        Without a place it is the one that plait run, torchrun, mpirun or srun left in
+        the environment. `all_gather` lends a framework's store to the rendezvous: it
+        takes this rank's bytes and returns those of all ranks. `timeout` is in seconds.
+        """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world(self) -> int: ...
+
+    @property
+    def transport(self) -> str: ...
+
+    @property
+    def link(self) -> Link | None: ...
+
+    @property
+    def mailbox_bytes(self) -> int:
+        """Bytes of this rank's memory that its mailboxes hold."""
+
+    def split(self, color: int, key: int) -> Communicator | None:
+        """
+        Collective. Ranks with the same color form a group, ordered by key, then by rank here.
+        A negative color joins none.
+        """
+
+    def with_link(self, link: Link | str | None) -> Communicator:
+        """
+        Collective. The same ranks as a group of their own, over this emulated link.
+        """
+
+    def abort(self, reason: str) -> None:
+        """
+        End the group, and all that were split off it. Any thread may call it at any time.
+        """
+
+    def leave(self) -> None:
+        """
+        Leave the group. Calling it again does nothing; using the communicator is an error.
+        """
+
+    def __enter__(self) -> Communicator: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+class ThreadGroup:
+    """
+    Ranks that are threads of this process: each thread joins with its rank.
+    """
+
+    def __init__(self, world: int) -> None: ...
+
+    def join(self, rank: int, *, timeout: float | None = None, trace: Trace | None = None) -> Communicator:
+        """Returns when all threads have joined."""
+
+def _leave_all() -> None:
+    """Leave every group. For the end of the program."""
+
+def barrier(comm: Communicator) -> None:
+    """Returns when all ranks have called it."""
+
+def broadcast(data: Array, root: int, comm: Communicator) -> None:
+    """Copy root's elements to all ranks."""
+
+def all_gather(mine: Array, all: Array, comm: Communicator, counts: Sequence[int] | None = None) -> None:
+    """
+    Write the elements of all ranks, in rank order, to `all` of every rank. `counts` says how
+    many each rank has; without it they are balanced.
+    """
+
+def reduce_scatter(all: Array, mine: Array, comm: Communicator, counts: Sequence[int] | None = None) -> None:
+    """Sum `all` over ranks and write this rank's part of it to `mine`."""
+
+def all_reduce(data: Array, comm: Communicator, out: Array | None = None) -> None:
+    """
+    Sum over ranks, in place or into `out`, which may be of another dtype. Every rank gets the
+    same bits.
+    """
+
+def all_to_all(send: Array, receive: Array, comm: Communicator, send_counts: Sequence[int] | None = None, receive_counts: Sequence[int] | None = None) -> None:
+    """Send part i of `send` to rank i."""
+
+class Pending:
+    """
+    A collective under way. Those of one communicator finish in the order in
+    which they were started. It keeps its arrays alive; don't touch them until
+    it is done.
+    """
+
+    def progress(self) -> None:
+        """Move what can be moved now."""
+
+    def done(self) -> bool:
+        """Make progress, and say whether it has finished."""
+
+    def wait(self) -> None:
+        """Return when it has finished."""
+
+def start_all_reduce(data: Array, comm: Communicator, out: Array | None = None) -> Pending:
+    """all_reduce(), started."""
+
+def start_all_gather(mine: Array, all: Array, comm: Communicator, counts: Sequence[int] | None = None) -> Pending:
+    """all_gather(), started."""
+
+def start_reduce_scatter(all: Array, mine: Array, comm: Communicator, counts: Sequence[int] | None = None) -> Pending:
+    """reduce_scatter(), started."""
+
+def _broadcast_at(data: int, n: int, dtype: Dtype, root: int, comm: Communicator) -> None: ...
+
+def _all_reduce_at(data: int, out: int, n: int, dtype: Dtype, comm: Communicator) -> None: ...
+
+def _all_gather_at(mine: int, n: int, all: int, total: int, dtype: Dtype, comm: Communicator) -> None: ...
+
+def _reduce_scatter_at(all: int, total: int, mine: int, n: int, dtype: Dtype, comm: Communicator) -> None: ...
+
+def _all_to_all_at(send: int, send_counts: Sequence[int], receive: int, receive_counts: Sequence[int], dtype: Dtype, comm: Communicator) -> None: ...
+
+def write_timeline(path: str, trace: Trace, comm: Communicator) -> None:
+    """Collective. Align the clocks; rank 0 writes what all ranks recorded."""
+
+class Operator(enum.Enum):
+    """A product with the collective that needs it or makes it."""
+
+    matmul = 0
+
+    matmul_all_reduce = 1
+
+    matmul_reduce_scatter = 2
+
+    matmul_all_gather = 3
+
+    all_gather_matmul = 4
+
+    reduce_scatter_matmul = 5
+
+    all_reduce_matmul = 6
+
+class Schedule(enum.Enum):
+    """How a product and its communication interleave."""
+
+    serial = 0
+
+    pipelined = 1
+
+    fused = 2
+
+class Axis(enum.Enum):
+    """Along what a product is cut."""
+
+    natural = 0
+
+    rows = 1
+
+    columns = 2
+
+class Plan:
+    """
+    How an operator's product and its communication interleave: Plan("fused"),
+    Plan("pipelined parts=8 axis=columns"). It changes the time, never a bit.
+    """
+
+    def __init__(self, text: str) -> None: ...
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def parts(self) -> int: ...
+
+    @property
+    def axis(self) -> Axis: ...
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+    @property
+    def chunk(self) -> int: ...
+
+    @property
+    def poll(self) -> int: ...
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+def default_plan(op: Operator) -> Plan:
+    """The plan that is taken where no other is named."""
+
+def followed_by(op: Operator, plan: Plan) -> Plan:
+    """The plan, or the nearest that the operator can follow."""
+
+class Settings:
+    """
+    What is set for a whole program without changing it: in a file, in the
+    environment, or as values.
+    """
+
+    def __init__(self) -> None: ...
+
+    @property
+    def plan(self) -> Plan | None: ...
+
+    @plan.setter
+    def plan(self, arg: Plan | None, /) -> None: ...
+
+    @property
+    def customized(self) -> dict[tuple[int, int, int], Plan]:
+        """Plans of single shapes: {(m, k, n): plan}."""
+
+    @property
+    def column_backward(self) -> bool: ...
+
+    @column_backward.setter
+    def column_backward(self, arg: bool, /) -> None: ...
+
+    @property
+    def recompute_all_gather(self) -> bool: ...
+
+    @recompute_all_gather.setter
+    def recompute_all_gather(self, arg: bool, /) -> None: ...
+
+    @property
+    def aligned_packing(self) -> bool: ...
+
+    @aligned_packing.setter
+    def aligned_packing(self, arg: bool, /) -> None: ...
+
+    @property
+    def wire(self) -> Dtype: ...
+
+    @wire.setter
+    def wire(self, arg: Dtype, /) -> None: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @threads.setter
+    def threads(self, arg: int, /) -> None: ...
+
+    @property
+    def backend(self) -> str: ...
+
+    @backend.setter
+    def backend(self, arg: str, /) -> None: ...
+
+    @property
+    def plan_cache(self) -> str: ...
+
+    @plan_cache.setter
+    def plan_cache(self, arg: str, /) -> None: ...
+
+    @property
+    def tune_online(self) -> bool: ...
+
+    @tune_online.setter
+    def tune_online(self, arg: bool, /) -> None: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+def load_settings() -> Settings:
+    """
+    Read the file that PLAIT_CONFIG names, and the environment, which goes before it.
+    """
+
+def parse_settings(toml: str, file: str = 'settings') -> Settings:
+    """Read settings from the text of a file. Refusals call it `file`."""
+
+class WeightLayout(enum.Enum):
+    """How the elements of a weight lie."""
+
+    out_in = 0
+    """[n, k]: a row per output, as in torch.nn.Linear."""
+
+    in_out = 1
+    """[k, n]: a row per input."""
+
+class QuantPer(enum.Enum):
+    """What shares a scale."""
+
+    tensor = 0
+
+    channel = 1
+
+    group = 2
+
+class QuantScheme:
+    """
+    How a weight is quantised: QuantScheme("s8"), QuantScheme("s4:group=64:offsets").
+    """
+
+    def __init__(self, text: str) -> None: ...
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def per(self) -> QuantPer: ...
+
+    @property
+    def group(self) -> int: ...
+
+    @property
+    def offsets(self) -> bool: ...
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+class QuantizedWeight:
+    """A weight of 8 or 4 bits, with its scales: (value + offset) * scale."""
+
+    @staticmethod
+    def from_parts(scheme: QuantScheme, n: int, k: int, *, values: Array, layout: WeightLayout, scales: Array, offsets: Array | None = None, threads: int = 0) -> QuantizedWeight:
+        """
+        Copy a weight that was quantised elsewhere: values of int8 (4 bits: two a
+        byte, the first in the low half), scales and offsets of shape [1, 1], [1, n]
+        or [groups, n].
+        """
+
+    @property
+    def scheme(self) -> QuantScheme: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+    @property
+    def groups(self) -> int: ...
+
+    def values(self) -> Array:
+        """
+        int8 [n, k], or with 4 bits [n, ceil(k / 2)], for from_dlpack(); no copy.
+        """
+
+    def scales(self) -> Array:
+        """float32 [groups, n], for from_dlpack(); no copy."""
+
+    def offsets(self) -> Array | None:
+        """
+        int8 [groups, n], where the scheme has any, for from_dlpack(); no copy.
+        """
+
+    def dequantize(self, out: Array, *, layout: WeightLayout, threads: int = 0) -> None:
+        """Write every weight's value to `out`, of float32, bfloat16 or float16."""
+
+def quantize(weight: Array, *, layout: WeightLayout, scheme: QuantScheme, threads: int = 0) -> QuantizedWeight:
+    """Round every weight to its nearest value, ties to even."""
+
+class PackedWeight:
+    """
+    A weight made ready for many products: a copy in panels. Any product
+    takes it.
+    """
+
+    @overload
+    def __init__(self, weight: QuantizedWeight, *, threads: int = 0) -> None: ...
+
+    @overload
+    def __init__(self, weight: Array, *, layout: WeightLayout, threads: int = 0) -> None: ...
+
+    @property
+    def dtype(self) -> Dtype:
+        """s8 where it is quantised, with 4 bits too."""
+
+    @property
+    def scheme(self) -> QuantScheme | None: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+    @property
+    def bytes(self) -> int:
+        """What a product reads of memory."""

@@ -1,0 +1,32 @@
+"""The one way in which plait says that something went wrong."""
+
+from plait._native import Code
+
+
+class Error(RuntimeError):
+    """One sentence that names the operator, the ranks and the values.
+
+    >>> from plait import Code, Error
+    >>> error = Error(Code.peer_lost, "all_reduce: rank 3 was killed", culprit=3)
+    >>> error.code.name, error.culprit, str(error)
+    ('peer_lost', 3, 'all_reduce: rank 3 was killed')
+
+    `culprit` is the rank that is to blame, and `operator` the call that failed, where they are
+    known. A call with arguments of wrong types raises TypeError instead.
+    """
+
+    def __init__(
+        self, code: Code, sentence: str, *, culprit: int | None = None, operator: str | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.culprit = culprit
+        self.operator = operator
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions are pickled by their arguments, which leave out what is known by keyword.
+        return (_restored, (self.code, str(self), self.culprit, self.operator))
+
+
+def _restored(code: Code, sentence: str, culprit: int | None, operator: str | None) -> Error:
+    return Error(code, sentence, culprit=culprit, operator=operator)

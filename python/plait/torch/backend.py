@@ -1,0 +1,347 @@
+"""The backend "plait" of torch.distributed.
+
+Sums of float32, bfloat16 and float16 (SUM and AVG), and what only moves data, of any dtype, go over
+plait: all_reduce, reduce_scatter, all_gather, broadcast, all_to_all and barrier in all their forms.
+Everything else goes to an inner gloo group: other operations and dtypes of sums, gather, scatter,
+reduce, send and recv. int8 is summed by gloo, because plait's sums of int8 saturate where torch's
+wrap around. What goes where depends on what all ranks of a call have in common.
+
+A call is done when it returns, also with async_op=True: its Work is complete.
+"""
+
+import functools
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
+    AllgatherOptions,
+    AllreduceOptions,
+    BroadcastOptions,
+    PrefixStore,
+    ReduceScatterOptions,
+    Store,
+    _create_work_from_future,
+)
+from torch.distributed import ProcessGroup, ReduceOp
+
+from plait import _native
+from plait._native import Code, Communicator
+from plait.errors import Error
+from plait.torch import groups, tensors
+
+logger = logging.getLogger("plait.torch")
+
+SUMMED = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def _done(result: object) -> dist.Work:
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result(result)
+    work: dist.Work = _create_work_from_future(future)
+    return work
+
+
+class _Flat:
+    """A tensor's elements side by side: the tensor itself, or a copy that is put back.
+
+    Whether a tensor is contiguous may differ from rank to rank, so it decides nothing else.
+    """
+
+    def __init__(self, tensor: torch.Tensor, operator: str, *, read: bool = True) -> None:
+        if tensor.device.type != "cpu":
+            tensors.check(tensor, operator, "a tensor")
+        self.whole = tensor
+        if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
+            self.flat = tensor
+        elif read:
+            self.flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        else:
+            self.flat = torch.empty(tensor.shape, dtype=tensor.dtype)
+        self.n, self.dtype = tensors.movable(self.flat)
+
+    @property
+    def at(self) -> int:
+        return self.flat.data_ptr()
+
+    def put_back(self) -> None:
+        if self.flat is not self.whole:
+            self.whole.detach().copy_(self.flat)
+
+
+class PlaitProcessGroup(ProcessGroup):
+    """A process group of which plait serves what it can; see the module."""
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+        # The one constructor that lets Python override; it takes no store.
+        super().__init__(rank, size)  # type: ignore[call-arg]
+        self._store = store
+        self._timeout = timeout
+        self._communicator: Communicator | None = None
+        gloo = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
+        gloo._set_sequence_number_for_group()
+        self._inner: Any = ProcessGroup(store, rank, size)
+        # What is not overridden here finds gloo through its base class.
+        for group in (self, self._inner):
+            group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
+            group._set_default_backend(ProcessGroup.BackendType.GLOO)
+
+    @property
+    def communicator(self) -> Communicator:
+        """Made by the first call that plait serves, which all ranks make."""
+        if self._communicator is None:
+            self._communicator = groups.connect(
+                PrefixStore("plait/", self._store), self.rank(), self.size(), self._timeout
+            )
+        return self._communicator
+
+    # What goes over plait: the same answer on all ranks of a call.
+
+    @functools.cached_property
+    def _is_on_one_host(self) -> bool:
+        hosts = groups.count_hosts(PrefixStore("plait/", self._store), self.rank(), self.size())
+        if hosts > 1 and self.rank() == 0:
+            logger.warning("a process group is on %d hosts: gloo serves it, plait does not", hosts)
+        return hosts == 1
+
+    def _is_moved(self, sent: Sequence[torch.Tensor]) -> bool:
+        return self._is_on_one_host and all(each.layout == torch.strided for each in sent)
+
+    def _is_summed(self, sent: Sequence[torch.Tensor], opts: Any) -> bool:
+        return (
+            (opts.reduceOp == ReduceOp.SUM or opts.reduceOp == ReduceOp.AVG)
+            and all(each.dtype in SUMMED for each in sent)
+            and self._is_moved(sent)
+        )
+
+    def get_group_store(self) -> Store:
+        """For what others keep there."""
+        return self._store
+
+    def getBackendName(self) -> str:
+        """For torch's messages."""
+        return "plait"
+
+    def abort(self) -> None:
+        """End the group: every rank's current or next call raises."""
+        if self._communicator is not None:
+            self._communicator.abort("torch.distributed aborted the group")
+
+    def shutdown(self) -> None:
+        """Leave the group."""
+        if self._communicator is not None:
+            self._communicator.leave()
+
+    # Sums.
+
+    def _sum(self, sent: torch.Tensor, received: torch.Tensor, opts: Any) -> None:
+        operator = "all_reduce" if sent is received else "reduce_scatter"
+        from_, to = _Flat(sent, operator), _Flat(received, operator, read=sent is received)
+        if sent is received:
+            _native._all_reduce_at(from_.at, from_.at, from_.n, from_.dtype, self.communicator)
+            to = from_
+        else:
+            self._check_parts(operator, to, from_)
+            _native._reduce_scatter_at(
+                from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator
+            )
+        if opts.reduceOp == ReduceOp.AVG:
+            to.flat.detach().div_(self.size())
+        to.put_back()
+
+    def allreduce(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
+        """Sum in place."""
+        if not isinstance(opts, AllreduceOptions) or not self._is_summed(sent, opts):
+            return self._inner.allreduce(sent, *_given(opts), *rest, **named)
+        for tensor in sent:
+            self._sum(tensor, tensor, opts)
+        return _done(sent)
+
+    def allreduce_coalesced(self, sent: Any, opts: Any) -> dist.Work:
+        """Sum several in place."""
+        if not self._is_summed(sent, opts):
+            return self._inner.allreduce_coalesced(sent, opts)
+        for tensor in sent:
+            self._sum(tensor, tensor, opts)
+        return _done(sent)
+
+    def reduce_scatter_single(
+        self, received: torch.Tensor, sent: torch.Tensor, opts: Any
+    ) -> dist.Work:
+        """Sum `sent`, and keep this rank's part."""
+        return self.reduce_scatter_single_coalesced([received], [sent], opts)
+
+    def reduce_scatter_single_coalesced(self, received: Any, sent: Any, opts: Any) -> dist.Work:
+        """Sum several, and keep this rank's part of each."""
+        if not self._is_summed(sent, opts):
+            return self._inner.reduce_scatter_single_coalesced(received, sent, opts)
+        for to, from_ in zip(received, sent, strict=True):
+            self._sum(from_, to, opts)
+        return _done(received)
+
+    def reduce_scatter(
+        self, received: Any, sent: Any, opts: Any = None, *rest: Any, **named: Any
+    ) -> dist.Work:
+        """Sum one tensor a rank, and keep this rank's."""
+        if not isinstance(opts, ReduceScatterOptions) or not self._is_summed(
+            [each for parts in sent for each in parts], opts
+        ):
+            return self._inner.reduce_scatter(received, sent, *_given(opts), *rest, **named)
+        for to, parts in zip(received, sent, strict=True):
+            self._check_same("reduce_scatter", to, parts)
+            self._sum(torch.cat([part.detach().reshape(-1) for part in parts]), to, opts)
+        return _done(received)
+
+    # What only moves data.
+
+    def broadcast(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
+        """Copy root's elements to all ranks."""
+        if not isinstance(opts, BroadcastOptions) or not self._is_moved(sent):
+            return self._inner.broadcast(sent, *_given(opts), *rest, **named)
+        for tensor in sent:
+            data = _Flat(tensor, "broadcast")
+            _native._broadcast_at(data.at, data.n, data.dtype, opts.rootRank, self.communicator)
+            data.put_back()
+        return _done(sent)
+
+    def all_gather_single(
+        self, received: torch.Tensor, sent: torch.Tensor, opts: Any = None
+    ) -> dist.Work:
+        """Gather the elements of all ranks, in their order."""
+        return self.all_gather_single_coalesced([received], [sent], opts)
+
+    def all_gather_single_coalesced(self, received: Any, sent: Any, opts: Any = None) -> dist.Work:
+        """Gather several."""
+        if not self._is_moved(sent):
+            return self._inner.all_gather_single_coalesced(received, sent, *_given(opts))
+        for to, from_ in zip(received, sent, strict=True):
+            self._gather(from_, to)
+        return _done(received)
+
+    def _gather(self, sent: torch.Tensor, received: torch.Tensor) -> None:
+        from_, to = _Flat(sent, "all_gather"), _Flat(received, "all_gather", read=False)
+        self._check_parts("all_gather", from_, to)
+        _native._all_gather_at(from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator)
+        to.put_back()
+
+    def allgather(
+        self, received: Any, sent: Any, opts: Any = None, *rest: Any, **named: Any
+    ) -> dist.Work:
+        """Gather one tensor a rank."""
+        if not isinstance(opts, AllgatherOptions) or not self._is_moved(sent):
+            return self._inner.allgather(received, sent, *_given(opts), *rest, **named)
+        return self.allgather_coalesced(list(zip(*received, strict=True)), sent, opts)
+
+    def allgather_coalesced(self, received: Any, sent: Any, opts: Any = None) -> dist.Work:
+        """Gather one tensor a rank of several: `received[i][j]` is rank i's tensor j."""
+        if not self._is_moved(sent):
+            return self._inner.allgather_coalesced(received, sent, *_given(opts))
+        for parts, from_ in zip(zip(*received, strict=True), sent, strict=True):
+            self._check_same("all_gather", from_, parts)
+            whole = torch.empty((self.size(), *from_.shape), dtype=from_.dtype)
+            self._gather(from_, whole)
+            for part, each in zip(parts, whole, strict=True):
+                part.detach().copy_(each.view(part.shape))
+        return _done(received)
+
+    def all_to_all_single(
+        self,
+        received: torch.Tensor,
+        sent: torch.Tensor,
+        received_splits: Sequence[int],
+        sent_splits: Sequence[int],
+        *rest: Any,
+        **named: Any,
+    ) -> dist.Work:
+        """Send rows of `sent` to each rank: equally many, or as the splits say."""
+        if not self._is_moved([sent]):
+            return self._inner.all_to_all_single(
+                received, sent, received_splits, sent_splits, *rest, **named
+            )
+        from_, to = _Flat(sent, "all_to_all"), _Flat(received, "all_to_all", read=False)
+        self._exchange(
+            from_, to, self._counts(from_, sent_splits), self._counts(to, received_splits)
+        )
+        return _done([received])
+
+    def alltoall(self, received: Any, sent: Any, *rest: Any, **named: Any) -> dist.Work:
+        """Send tensor i of `sent` to rank i."""
+        if not self._is_moved(sent):
+            return self._inner.alltoall(received, sent, *rest, **named)
+        for each in (*sent, *received):
+            tensors.check(each, "all_to_all", "a tensor")
+        from_ = _Flat(torch.cat([each.detach().reshape(-1) for each in sent]), "all_to_all")
+        whole = torch.empty(sum(each.numel() for each in received), dtype=from_.flat.dtype)
+        to = _Flat(whole, "all_to_all")
+        scale = tensors.movable(whole.new_empty(1))[0]
+        self._exchange(
+            from_,
+            to,
+            [each.numel() * scale for each in sent],
+            [each.numel() * scale for each in received],
+        )
+        for each, part in zip(
+            received, torch.split(whole, [e.numel() for e in received]), strict=True
+        ):
+            each.detach().copy_(part.view(each.shape))
+        return _done(received)
+
+    def _exchange(
+        self, from_: _Flat, to: _Flat, send: Sequence[int], receive: Sequence[int]
+    ) -> None:
+        _native._all_to_all_at(from_.at, send, to.at, receive, from_.dtype, self.communicator)
+        to.put_back()
+
+    def _counts(self, data: _Flat, splits: Sequence[int]) -> list[int]:
+        rows = data.flat.shape[0] if data.flat.dim() else 1
+        if not splits:
+            if rows % self.size() != 0:
+                raise _wrong("all_to_all", f"{rows} rows cannot be split among {self.size()} ranks")
+            splits = [rows // self.size()] * self.size()
+        if len(splits) != self.size() or sum(splits) != rows:
+            raise _wrong("all_to_all", f"the splits {list(splits)} are not {rows} rows")
+        return [data.n // rows * split if rows else 0 for split in splits]
+
+    def barrier(self, *rest: Any, **named: Any) -> dist.Work:
+        """Return when all ranks have called it."""
+        if not self._is_on_one_host:
+            return self._inner.barrier(*rest, **named)
+        _native.barrier(self.communicator)
+        return _done(None)
+
+    # The names of torch before 2.13.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    def _check_parts(self, operator: str, part: _Flat, whole: _Flat) -> None:
+        if part.n * self.size() != whole.n or part.flat.dtype != whole.flat.dtype:
+            raise _wrong(
+                operator,
+                f"{part.n} elements of {part.flat.dtype} on each of {self.size()} ranks are not "
+                f"{whole.n} of {whole.flat.dtype}",
+            )
+
+    def _check_same(self, operator: str, one: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+        if len(parts) != self.size():
+            raise _wrong(operator, f"{len(parts)} tensors are not one for each of {self.size()}")
+        for part in parts:
+            if part.numel() != one.numel() or part.dtype != one.dtype:
+                raise _wrong(
+                    operator,
+                    f"a tensor of {part.numel()} elements of {part.dtype} is among those of "
+                    f"{one.numel()} of {one.dtype}",
+                )
+
+
+def _wrong(operator: str, sentence: str) -> Error:
+    return Error(Code.invalid_argument, f"{operator}: {sentence}", operator=operator)
+
+
+def _given(opts: object) -> tuple[object, ...]:
+    return () if opts is None else (opts,)

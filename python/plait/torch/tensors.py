@@ -1,0 +1,61 @@
+"""Tensors as memory: address, dtype, number of elements; and what is refused, in words."""
+
+import torch
+
+from plait._native import Code, Dtype
+from plait.errors import Error
+
+DTYPES = {
+    torch.float32: Dtype.f32,
+    torch.bfloat16: Dtype.bf16,
+    torch.float16: Dtype.f16,
+    torch.int8: Dtype.s8,
+}
+
+
+def refusal(tensor: torch.Tensor) -> str | None:
+    """Why plait cannot read this tensor's memory; None where it can.
+
+    >>> refusal(torch.ones(3)), refusal(torch.ones(3, device="meta"))
+    (None, 'is on meta; plait computes on cpu')
+    """
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"is a {type(tensor).__name__}; plait takes plain tensors, such as its local part"
+    if tensor.device.type != "cpu":
+        return f"is on {tensor.device}; plait computes on cpu"
+    if tensor.layout != torch.strided:
+        return f"is {tensor.layout}; plait takes strided tensors"
+    if tensor.is_conj() or tensor.is_neg():
+        return "is a view that conjugates or negates; resolve_conj() and resolve_neg() copy it"
+    return None
+
+
+def check(tensor: torch.Tensor, operator: str, name: str) -> None:
+    """Raise Error where the tensor is refused."""
+    reason = refusal(tensor)
+    if reason is not None:
+        raise Error(Code.invalid_argument, f"{operator}: {name} {reason}", operator=operator)
+
+
+def dtype(tensor: torch.Tensor, operator: str, name: str) -> Dtype:
+    """plait's name of the tensor's dtype."""
+    known = DTYPES.get(tensor.dtype)
+    if known is None:
+        raise Error(
+            Code.invalid_argument,
+            f"{operator}: {name} is {tensor.dtype}; "
+            f"plait computes with {', '.join(map(str, DTYPES))}",
+            operator=operator,
+        )
+    return known
+
+
+def movable(tensor: torch.Tensor) -> tuple[int, Dtype]:
+    """How many elements of which dtype are moved for this tensor.
+
+    What plait does not compute with, it moves by the byte.
+    """
+    known = DTYPES.get(tensor.dtype)
+    if known is not None:
+        return tensor.numel(), known
+    return tensor.numel() * tensor.element_size(), Dtype.s8

@@ -1,0 +1,130 @@
+"""Every collective, on arrays of NumPy and tensors of torch, without copies."""
+
+import numpy as np
+import pytest
+import torch
+
+import plait
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "s8": torch.int8}
+
+
+@pytest.fixture(params=list(DTYPES.values()), ids=list(DTYPES))
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    assert isinstance(request.param, torch.dtype)
+    return request.param
+
+
+def numbers(rank: int, n: int, dtype: torch.dtype) -> torch.Tensor:
+    return ((torch.arange(n) * 7 + rank * 3) % 11 - 5).to(dtype)
+
+
+WORLD = 3
+N = 100
+
+
+def sum_over_ranks(dtype: torch.dtype) -> torch.Tensor:
+    return sum(numbers(rank, N, torch.float32) for rank in range(WORLD)).to(dtype)  # type: ignore
+
+
+def test_all_reduce(dtype: torch.dtype) -> None:
+    def body(comm: plait.Communicator) -> None:
+        x = numbers(comm.rank, N, dtype)
+        out = torch.empty(N, dtype=dtype)
+        plait.all_reduce(x, comm, out)
+        assert torch.equal(x, numbers(comm.rank, N, dtype))
+        assert torch.equal(out, sum_over_ranks(dtype))
+        plait.all_reduce(x, comm)
+        assert torch.equal(x, out)
+
+    plait.run_in_threads(WORLD, body)
+
+
+def test_reduce_scatter_and_all_gather(dtype: torch.dtype) -> None:
+    counts = [10, 0, 90]
+
+    def body(comm: plait.Communicator) -> None:
+        mine = torch.empty(counts[comm.rank], dtype=dtype)
+        plait.reduce_scatter(numbers(comm.rank, N, dtype), mine, comm, counts)
+        begin = sum(counts[: comm.rank])
+        assert torch.equal(mine, sum_over_ranks(dtype)[begin : begin + len(mine)])
+        everything = torch.empty(N, dtype=dtype)
+        plait.all_gather(mine, everything, comm, counts)
+        assert torch.equal(everything, sum_over_ranks(dtype))
+
+    plait.run_in_threads(WORLD, body)
+
+
+def test_broadcast_and_all_to_all(dtype: torch.dtype) -> None:
+    def body(comm: plait.Communicator) -> None:
+        x = numbers(comm.rank, N, dtype)
+        plait.broadcast(x, 1, comm)
+        assert torch.equal(x, numbers(1, N, dtype))
+        send = torch.full((6,), comm.rank).to(dtype)
+        receive = torch.empty(6, dtype=dtype)
+        plait.all_to_all(send, receive, comm)
+        assert receive.tolist() == [0, 0, 1, 1, 2, 2]
+        plait.all_to_all(send, receive, comm, [1, 2, 3], [comm.rank + 1] * 3)
+
+    with pytest.raises(plait.Error, match="all_to_all"):  # 3 * (rank + 1) are not 6 on all ranks
+        plait.run_in_threads(WORLD, body)
+
+
+def test_started_ones_finish_in_order() -> None:
+    def body(comm: plait.Communicator) -> None:
+        x = np.full(5, comm.rank + 1.0, dtype=np.float32)
+        first = plait.start_all_reduce(x, comm)
+        parts, whole = np.ones(2, dtype=np.int8), np.empty(6, dtype=np.int8)
+        second = plait.start_all_gather(parts, whole, comm)
+        while not second.done():
+            first.progress()
+        first.wait()
+        assert x.tolist() == [6] * 5
+        assert whole.tolist() == [1] * 6
+        mine = np.empty(2, dtype=np.int8)
+        plait.start_reduce_scatter(whole, mine, comm).wait()
+        assert mine.tolist() == [3, 3]
+
+    plait.run_in_threads(WORLD, body)
+
+
+def test_what_was_started_keeps_its_arrays_and_may_be_dropped() -> None:
+    def body(comm: plait.Communicator) -> None:
+        pending = [
+            plait.start_all_reduce(np.ones(1 << 16, dtype=np.float32), comm) for _ in range(4)
+        ]
+        for each in reversed(pending):
+            each.wait()
+        del pending, each
+        plait.start_all_reduce(np.ones(1 << 16, dtype=np.float32), comm)  # waits when it is dropped
+        dropped = plait.start_all_reduce(np.ones(8, dtype=np.float32), comm)
+        comm.leave()
+        with pytest.raises(plait.Error):
+            dropped.wait()
+
+    plait.run_in_threads(2, body)
+
+
+REFUSED = [
+    (np.zeros((4, 4), dtype=np.float32)[:, 1], "data is not contiguous"),
+    (np.zeros(4, dtype=np.int64), "data is int64"),
+    (np.zeros(4, dtype=np.complex64), "data is complex64"),
+    (np.zeros(4, dtype=bool), "data is bool"),
+]
+
+
+@pytest.mark.parametrize(("data", "sentence"), REFUSED, ids=[case[1] for case in REFUSED])
+def test_refusals_name_the_argument(data: np.ndarray, sentence: str) -> None:
+    with plait.Communicator.connect() as comm, pytest.raises(plait.Error, match=sentence):
+        plait.all_reduce(data, comm)
+
+
+def test_read_only_memory_is_only_read() -> None:
+    constant = np.ones(4, dtype=np.float32)
+    constant.flags.writeable = False
+    with plait.Communicator.connect() as comm:
+        out = np.zeros(4, dtype=np.float32)
+        plait.all_gather(constant, out, comm)
+        assert out.tolist() == [1] * 4
+        with pytest.raises(TypeError):
+            plait.all_gather(out, constant, comm)

@@ -1,0 +1,147 @@
+"""Groups of ranks, most of them threads of this process."""
+
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import plait
+
+
+def test_one_rank_alone() -> None:
+    with plait.Communicator.connect() as comm:
+        assert (comm.rank, comm.world, comm.link) == (0, 1, None)
+        assert "rank 0 of 1" in repr(comm)
+    with pytest.raises(plait.Error, match="has been left"):
+        plait.barrier(comm)
+    comm.leave()  # again: nothing happens
+    assert "left" in repr(comm)
+
+
+def test_rendezvous_over_a_store_of_the_callers() -> None:
+    parts: list[list[bytes]] = [[b""] * 2 for _ in range(50)]
+    calls = [0, 0]
+    met = threading.Barrier(2)
+
+    def connect(rank: int) -> plait.Communicator:
+        def all_gather(mine: bytes) -> Sequence[bytes]:
+            round_, calls[rank] = calls[rank], calls[rank] + 1
+            parts[round_][rank] = mine
+            met.wait(60)
+            return parts[round_]
+
+        place = plait.Place(rank=rank, world=2, job=f"{id(parts)}")
+        return plait.Communicator.connect(place=place, all_gather=all_gather, transport="shm")
+
+    sums = []
+
+    def rank(number: int) -> None:
+        with connect(number) as comm:
+            x = np.array([number + 1], dtype=np.float32)
+            plait.all_reduce(x, comm)
+            sums.append(float(x[0]))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sums == [3, 3]
+
+
+def test_what_the_store_raises_comes_out() -> None:
+    def broken(mine: bytes) -> Sequence[bytes]:
+        raise KeyError("the store is gone")
+
+    with pytest.raises(KeyError, match="the store is gone"):
+        plait.Communicator.connect(place=plait.Place(0, 2), all_gather=broken, transport="shm")
+
+
+def test_split_and_link() -> None:
+    def body(comm: plait.Communicator) -> None:
+        part = comm.split(comm.rank % 2, comm.rank)
+        assert part is not None
+        assert (part.rank, part.world) == (comm.rank // 2, 2)
+        assert comm.split(-1 if comm.rank else 0, 0) is None or comm.rank == 0
+        linked = comm.with_link("25gbit,5us")
+        assert linked.link == plait.parse_link("25gbit,5us")
+        plait.barrier(linked)
+
+    plait.run_in_threads(4, body)
+
+
+def test_threads_run_beside_one_that_waits() -> None:
+    seen: list[int] = []
+
+    def body(comm: plait.Communicator) -> None:
+        if comm.rank == 1:
+            while not seen:
+                time.sleep(0.001)
+        else:
+            seen.append(1)
+        plait.barrier(comm)  # would never be left, were the GIL held in it
+
+    plait.run_in_threads(2, body)
+
+
+def test_an_exception_of_one_rank_ends_all() -> None:
+    def body(comm: plait.Communicator) -> None:
+        if comm.rank == 0:
+            raise ValueError("mine")
+        plait.barrier(comm)
+
+    with pytest.raises((ValueError, plait.Error), match="mine"):
+        plait.run_in_threads(2, body)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_timeout_is_positive(timeout: float) -> None:
+    with pytest.raises(plait.Error, match="timeout"):
+        plait.Communicator.connect(timeout=timeout)
+
+
+def test_the_deadline_ends_a_wait() -> None:
+    group = plait.ThreadGroup(2)
+    late: list[plait.Communicator] = []
+    other = threading.Thread(target=lambda: late.append(group.join(1)))
+    other.start()
+    comm = group.join(0, timeout=0.2)
+    other.join()
+    with pytest.raises(plait.Error) as caught:
+        plait.barrier(comm)
+    assert (caught.value.code, caught.value.culprit) == (plait.Code.timeout, 1)
+
+
+def test_a_trace_lives_as_long_as_what_records_into_it() -> None:
+    trace = plait.Trace(0)
+    alive = weakref.ref(trace) if hasattr(trace, "__weakref__") else None
+    comm = plait.Communicator.connect(trace=trace)
+    del trace
+    plait.barrier(comm)
+    comm.leave()
+    assert alive is None or alive() is not None
+
+
+def test_the_end_of_a_program_leaves_its_groups() -> None:
+    # Without that, the threads would come back to a Python that has ended, which aborts.
+    program = """
+import threading, plait
+group = plait.ThreadGroup(4)
+for rank in range(1, 4):
+    threading.Thread(target=lambda r=rank: plait.barrier(group.join(r)), daemon=True).start()
+comm = group.join(0)
+"""
+    for _ in range(10):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,70 @@
+"""How torch finds the backend, and what happens where it can't load."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from plait import _entry
+
+GROUP = """
+dist.init_process_group("plait", init_method="file://{file}", rank=0, world_size=1)
+x = torch.ones(2)
+dist.all_reduce(x)
+dist.destroy_process_group()
+print(type(x).__name__)
+"""
+
+
+def run(program: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("imports", ["torch", "plait.torch, torch", "torch, plait.torch"])
+def test_needs_no_import_and_stands_any_order(imports: str, tmp_path: os.PathLike[str]) -> None:
+    program = f"import {imports}, torch.distributed as dist" + GROUP.format(
+        file=f"{tmp_path}/store"
+    )
+    assert run(program) == "Tensor\n"
+
+
+def test_without_autoload_an_import_is_enough(tmp_path: os.PathLike[str]) -> None:
+    program = "import torch, torch.distributed as dist, plait.torch"
+    program += GROUP.format(file=f"{tmp_path}/store")
+    assert run(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "Tensor\n"
+
+
+def test_importing_torch_loads_nothing_of_plait_but_the_entry() -> None:
+    program = "import torch, sys; print(sorted(m for m in sys.modules if m.startswith('plait.')))"
+    loaded = run(program)
+    assert "plait._entry" in loaded
+    assert "plait.torch" not in loaded
+
+
+def test_may_run_again() -> None:
+    _entry.torch_backend()
+    assert dist.Backend.backend_list.count("plait") == 1
+    assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
+
+
+def test_logs_instead_of_raising(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuses() -> bool:
+        raise ImportError("half installed")
+
+    monkeypatch.setattr(torch.distributed, "is_available", refuses)
+    _entry.torch_backend()
+    assert "could not be registered" in caplog.text

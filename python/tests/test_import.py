@@ -1,0 +1,91 @@
+"""What `import plait` costs, and what lies in its folder."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import plait
+from plait import _package
+
+
+def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_neither_torch_nor_numpy_is_imported() -> None:
+    done = python("import plait, sys; print({'torch', 'numpy'} & set(sys.modules))")
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_takes_less_than_150_ms() -> None:
+    measure = (
+        "import time; begin = time.perf_counter(); import plait; print(time.perf_counter() - begin)"
+    )
+    # The fastest of several: other programs share the cores.
+    deadline = time.monotonic() + 60
+    fastest = float("inf")
+    while fastest > 0.150 and time.monotonic() < deadline:
+        fastest = min(fastest, float(python(measure).stdout))
+    assert fastest <= 0.150
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert plait.__version__ == importlib.metadata.version("plait")
+
+
+def test_all_names_are_there() -> None:
+    assert [name for name in plait.__all__ if not hasattr(plait, name)] == []
+    assert sorted(plait.__all__) == sorted(set(plait.__all__))
+
+
+def test_files_of_the_package_are_no_foreign_ones(recwarn: pytest.WarningsRecorder) -> None:
+    _package.warn_of_foreign_files()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_foreign_files_are_named_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "pipeline.py").touch()
+    with pytest.warns(RuntimeWarning, match=r"files that are not plait's \(pipeline.py\)"):
+        _package.warn_of_foreign_files(str(tmp_path))
+
+
+def test_torch_and_plait_share_one_openmp() -> None:
+    program = """
+import {first}, {second}
+maps = open("/proc/self/maps").read().split()
+print(len({{path for path in maps if "/libgomp" in path or "/libiomp" in path}}))
+"""
+    for first, second in (("plait", "torch"), ("torch", "plait")):
+        done = python(program.format(first=first, second=second))
+        assert done.stdout == "1\n", done.stderr
+
+
+def test_the_packages_own_openmp_serves_both() -> None:
+    """As where the system has none: what is loaded first is what the others find."""
+    program = """
+import importlib.util, os, sys
+folder = importlib.util.find_spec("plait").submodule_search_locations[0]
+spec = importlib.util.spec_from_file_location("package", os.path.join(folder, "_package.py"))
+package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+package.load_openmp(folder)
+import plait, torch
+torch.ones(1000, 1000).sum()
+maps = open("/proc/self/maps").read().split()
+print({os.path.relpath(path, folder) for path in maps if "/libgomp" in path or "/libiomp" in path})
+"""
+    done = python(program)
+    assert done.stdout == "{'_lib/libgomp.so.1'}\n", done.stderr

@@ -1,0 +1,71 @@
+"""A rank that dies or stops, in groups of the backend "plait"."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RANK = """
+import os, sys, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+rank, store = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("plait", init_method=f"file://{store}", rank=rank, world_size=3)
+x = torch.ones(4)
+dist.all_reduce(x)  # the ranks are all there: what follows may have a short deadline
+group = dist.new_group(timeout=timedelta(seconds=float(sys.argv[3])), backend="plait")
+dist.all_reduce(x, group=group)
+print("ready", flush=True)
+if rank == 1:
+    time.sleep(600)
+begin = time.monotonic()
+try:
+    dist.all_reduce(x, group=group)
+except RuntimeError as error:
+    print(type(error).__name__, error.code.name, error.culprit, time.monotonic() - begin)
+    print(error, flush=True)
+os._exit(0)
+"""
+
+DEADLINE = {"killed": 300.0, "late": 5.0}
+
+
+def ranks(tmp_path: Path, timeout: float) -> list[subprocess.Popen[str]]:
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "store"), str(timeout)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(3)
+    ]
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("end", list(DEADLINE))
+def test_all_others_raise_and_name_it(tmp_path: Path, end: str) -> None:
+    processes = ranks(tmp_path, DEADLINE[end])
+    try:
+        assert [first_line(process) for process in processes] == ["ready\n"] * 3
+        if end == "killed":
+            processes[1].send_signal(signal.SIGKILL)
+        for rank in (0, 2):
+            output, _ = processes[rank].communicate(timeout=200)
+            kind, code, culprit, took = output.split("\n")[0].split()
+            assert (kind, culprit) == ("Error", "1"), output
+            assert code == ("peer_lost" if end == "killed" else "timeout")
+            assert "rank 1" in output
+            # A death is noticed long before the deadline, which is the group's own.
+            assert (float(took) < 100) if end == "killed" else (5 <= float(took) < 100)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

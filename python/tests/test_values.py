@@ -1,0 +1,110 @@
+"""Plans, settings, traces, weights: values that need no second rank."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+
+OUT_IN = plait.WeightLayout.out_in
+
+
+def test_plans_are_text() -> None:
+    plan = plait.Plan("pipelined parts=8 axis=columns")
+    assert (plan.schedule, plan.parts, plan.axis) == (
+        plait.Schedule.pipelined,
+        8,
+        plait.Axis.columns,
+    )
+    assert plait.Plan(str(plan)) == plan
+    assert repr(plan) == 'Plan("pipelined axis=columns parts=8")'
+    assert {plan: 1}[plait.Plan(str(plan))] == 1
+    assert plan != "pipelined parts=8 axis=columns"
+    with pytest.raises(plait.Error, match="partz"):
+        plait.Plan("pipelined partz=8")
+
+
+def test_what_an_operator_follows() -> None:
+    fused = plait.Plan("fused")
+    assert plait.default_plan(plait.Operator.matmul_all_reduce) == fused
+    assert str(plait.followed_by(plait.Operator.matmul, fused)) == "serial"
+
+
+def test_settings() -> None:
+    settings = plait.parse_settings('plan = "serial"\nwire = "bf16"\n')
+    assert settings.plan == plait.Plan("serial")
+    assert settings.wire is plait.Dtype.bf16
+    settings.plan = None
+    assert settings != plait.parse_settings('plan = "serial"\nwire = "bf16"\n')
+    with pytest.raises(plait.Error, match=r"my\.toml:2"):
+        plait.parse_settings('plan = "serial"\nspeed = 2\n', "my.toml")
+
+
+def test_a_timeline_has_its_spans(tmp_path: Path) -> None:
+    trace = plait.Trace(3)
+    with trace.span(plait.Lane.compute, "matmul", flops=7):
+        trace.mark(plait.Lane.comm, "posted")
+    trace.count("bytes", 5)
+    assert trace.dropped == 0
+    file = tmp_path / "timeline.json"
+    with plait.Communicator.connect(trace=trace) as comm:
+        plait.write_timeline(str(file), trace, comm)
+    trace.write_json(str(tmp_path / "alone.json"))
+    plait.write_json(str(tmp_path / "packs.json"), [trace.pack(), plait.Trace(4).pack()])
+    for name in ("timeline", "alone", "packs"):
+        events = json.loads((tmp_path / f"{name}.json").read_text())["traceEvents"]
+        assert {"matmul", "posted", "bytes"} <= {event["name"] for event in events}
+
+
+def weight(n: int, k: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((n, k)).astype(np.float32)
+
+
+@pytest.mark.parametrize("text", ["s8", "s4:group=8", "s8:tensor", "s4:group=16:offsets"])
+def test_a_quantised_weight_is_near(text: str) -> None:
+    w = weight(12, 32)
+    q = plait.quantize(w, layout=OUT_IN, scheme=plait.QuantScheme(text))
+    assert (q.n, q.k, q.scheme) == (12, 32, plait.QuantScheme(text))
+    back = np.empty_like(w)
+    q.dequantize(back, layout=OUT_IN)
+    scales = np.from_dlpack(q.scales())
+    assert scales.shape == (q.groups, 12)
+    assert np.abs(back - w).max() <= scales.max() * (0.5 + 1e-6)
+    packed = plait.PackedWeight(q)
+    assert (packed.dtype, packed.scheme) == (plait.Dtype.s8, q.scheme)
+
+
+def test_a_weight_quantised_elsewhere() -> None:
+    q = plait.quantize(weight(4, 6), layout=OUT_IN, scheme=plait.QuantScheme("s8:group=4:offsets"))
+    values, scales = np.from_dlpack(q.values()), np.from_dlpack(q.scales())
+    offsets = q.offsets()
+    assert offsets is not None
+    same = plait.QuantizedWeight.from_parts(
+        q.scheme, 4, 6, values=values, layout=OUT_IN, scales=scales, offsets=offsets
+    )
+    a, b = np.empty((4, 6), dtype=np.float32), np.empty((4, 6), dtype=np.float32)
+    q.dequantize(a, layout=OUT_IN)
+    same.dequantize(b, layout=OUT_IN)
+    assert np.array_equal(a, b)
+
+
+def test_views_keep_their_weight() -> None:
+    values = np.from_dlpack(
+        plait.quantize(weight(4, 6), layout=OUT_IN, scheme=plait.QuantScheme("s8")).values()
+    )
+    again = plait.quantize(weight(4, 6), layout=OUT_IN, scheme=plait.QuantScheme("s8"))
+    assert np.array_equal(values, np.from_dlpack(again.values()))
+
+
+def test_packing_takes_rows_with_gaps() -> None:
+    w = weight(8, 20)[:, :10]
+    packed = plait.PackedWeight(w, layout=OUT_IN)
+    assert (packed.n, packed.k, packed.dtype) == (8, 10, plait.Dtype.f32)
+    turned = plait.PackedWeight(w, layout=plait.WeightLayout.in_out)
+    assert (turned.n, turned.k) == (10, 8)
+    with pytest.raises(plait.Error, match="weight has rows whose elements are 20 apart"):
+        plait.PackedWeight(w.T, layout=OUT_IN)
+    with pytest.raises(plait.Error, match="weight has 1 dimensions"):
+        plait.PackedWeight(w[0], layout=OUT_IN)

@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# The Python package: its wheel, the checks that read its sources, and its tests.
+#
+# Its tools live in build/venv. The module of the wheel that is tested links the release build's libplait, so that the
+# library is compiled once; `pip install .` compiles it by itself.
+
+venv=build/venv
+
+in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
+
+# Made anew where the list of packages has changed.
+prepare_venv() {
+  local stamp=$venv/requirements.txt
+  cmp -s python/requirements-test.txt "$stamp" && return
+  rm -rf "$venv"
+  python3 -m venv "$venv" &&
+    in_venv python -m pip install -r python/requirements-test.txt &&
+    cp python/requirements-test.txt "$stamp"
+}
+
+# Of the release build, for any Linux that is no older than this one, and installed from that. The libraries that the
+# command needs go into it. OpenMP's stays outside: a copy beside that of torch would make two pools of threads. And so
+# do those of MPI, which belong to the launcher.
+build_wheel() {
+  rm -rf build/prefix build/wheels build/wheelhouse
+  cmake --install build/release --prefix build/prefix --strip &&
+    in_venv python -m pip wheel . --no-build-isolation --no-deps -w build/wheels \
+      -C "cmake.define.PLAIT_PREFIX=$PWD/build/prefix" &&
+    in_venv python -m auditwheel repair --exclude libgomp.so.1 --exclude 'libmpi.so*' -w build/wheelhouse \
+      build/wheels/plait-*.whl &&
+    in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
+}
+
+# What a source distribution lacks, every `pip install` of it would miss: it is unpacked and configured.
+check_sdist() {
+  local folder=build/sdist
+  rm -rf "$folder"
+  in_venv python -m build --sdist --no-isolation --outdir "$folder" . &&
+    tar -xzf "$folder"/plait-*.tar.gz -C "$folder" --strip-components=1 &&
+    cmake -S "$folder/python" -B "$folder/build" -G Ninja -DPython_EXECUTABLE="$PWD/$venv/bin/python" \
+      -Dnanobind_DIR="$(in_venv python -m nanobind --cmake_dir)" &&
+    ninja -C "$folder/build" -n >"$folder/build/commands"
+}
+
+check_python_sources() {
+  local sources=(python examples/python tools/make_stub.py)
+  in_venv ruff check "${sources[@]}" && in_venv ruff format --check "${sources[@]}" && in_venv mypy &&
+    in_venv python tools/make_stub.py --check
+}
+
+# They need the release build.
+test_python() {
+  check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
+  check 'python sources' check_python_sources || true
+  check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
+  check 'python sdist' check_sdist || true
+  run_pytest 'python tests' python -m pytest python/tests/test_*.py
+  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest python/tests/ranks
+  run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest python/tests/ranks
+}
+
+# run_pytest NAME COMMAND...: its tests count among ours.
+run_pytest() {
+  local name=$1 result=PASS good bad report
+  report=$PWD/build/log/${name//[ ,]/-}.xml
+  rm -f "$report"
+  run_logged "$name" in_venv env OMP_NUM_THREADS=1 timeout 900 "${@:2}" -q -p no:cacheprovider \
+    --junit-xml="$report" || result=FAIL
+  read -r good bad <<<"$(tools/do/count_tests.py "$report")"
+  tools/do/count_tests.py --failed "$report"
+  # Something went wrong that is no test: the launch, or there were no tests at all.
+  [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
+  if [[ -n ${CI:-} ]]; then
+    while IFS= read -r line; do
+      say "--- skipped itself for a reason that tools/do/expected_skips.txt lacks: $line"
+      bad=$((bad + 1)) result=FAIL
+    done < <(tools/do/count_tests.py --unexpected=python "$report")
+  fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  rows+=("$name ($((good + bad)))|$result|$seconds")
+  while IFS= read -r line; do skipped+=("$name: $line"); done < <(tools/do/count_tests.py --skipped "$report")
+}
