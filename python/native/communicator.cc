@@ -7,6 +7,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -60,6 +61,13 @@ Link read(const AnyLink& link) {
   return std::get<Link>(link);
 }
 
+// Ctrl-C ends a wait. Python handles signals in its main thread alone.
+void check_signals() {
+  if (::gettid() != ::getpid()) return;
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 struct Options {
   const std::string& transport;
   const std::optional<Place>& place;
@@ -70,8 +78,10 @@ struct Options {
 };
 
 CommunicatorOptions read(const Options& given) {
-  CommunicatorOptions options{
-      .transport = given.transport, .place = given.place, .trace = given.trace};
+  CommunicatorOptions options{.transport = given.transport,
+                              .place = given.place,
+                              .interrupted = check_signals,
+                              .trace = given.trace};
   if (given.all_gather) options.all_gather = asks(*given.all_gather);
   if (given.link) options.link = read(*given.link);
   if (given.timeout) options.timeout = nanoseconds(*given.timeout);
@@ -90,7 +100,7 @@ Owned connect(const std::string& transport, const std::optional<Place>& place,
 }
 
 Owned join(const ThreadGroup& group, int rank, std::optional<double> timeout, Trace* trace) {
-  CommunicatorOptions options{.trace = trace};
+  CommunicatorOptions options{.interrupted = check_signals, .trace = trace};
   if (timeout) options.timeout = nanoseconds(*timeout);
   return own(unlocked([&] { return std::optional(group.join(rank, options)); }));
 }

@@ -1,5 +1,7 @@
 """Groups of ranks, most of them threads of this process."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -115,6 +117,29 @@ def test_the_deadline_ends_a_wait() -> None:
     with pytest.raises(plait.Error) as caught:
         plait.barrier(comm)
     assert (caught.value.code, caught.value.culprit) == (plait.Code.timeout, 1)
+
+
+def test_ctrl_c_ends_a_wait() -> None:
+    group = plait.ThreadGroup(2)
+    interrupted = threading.Event()
+    codes = []
+
+    def other() -> None:
+        with group.join(1) as comm:
+            os.kill(os.getpid(), signal.SIGINT)
+            interrupted.wait(100)
+            with pytest.raises(plait.Error) as caught:
+                plait.barrier(comm)
+            codes.append(caught.value.code)
+
+    thread = threading.Thread(target=other)
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # it may come while the groups meet
+        thread.start()
+        with group.join(0) as comm:
+            plait.barrier(comm)
+    interrupted.set()
+    thread.join()
+    assert codes == [plait.Code.peer_lost]
 
 
 def test_a_trace_lives_as_long_as_what_records_into_it() -> None:
