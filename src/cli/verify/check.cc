@@ -163,7 +163,7 @@ class Check {
                            .out = results[run].out.view(),
                            .bias = mine_.bias(),
                            .gathered = case_.gathered ? results[run].gathered.view() : TensorView{},
-                            .poll = case_.delays || others_ ? poll : PollHook{}};
+                           .poll = case_.delays || others_ ? poll : PollHook{}};
       {
         const InFloatMode in_mode(mode);
         if (other) other->start();
