@@ -28,9 +28,14 @@ inline void set_default_floats() {
 class DefaultFloats {
  public:
 #ifdef __SSE2__
-  DefaultFloats() : before_(_mm_getcsr()) { set_default_floats(); }
+  DefaultFloats() : before_(_mm_getcsr()), coprocessor_(coprocessor_control()) {
+    set_default_floats();
+  }
   ~DefaultFloats() {
     if (_mm_getcsr() != before_) _mm_setcsr(before_);
+    // plait computes nothing there, but a hook's std::fesetround() sets it too, and
+    // std::fegetround() reads it.
+    if (coprocessor_control() != coprocessor_) asm volatile("fldcw %0" : : "m"(coprocessor_));
   }
 #else
   DefaultFloats() {
@@ -44,7 +49,14 @@ class DefaultFloats {
 
  private:
 #ifdef __SSE2__
+  static unsigned short coprocessor_control() {
+    unsigned short control = 0;
+    asm volatile("fnstcw %0" : "=m"(control));
+    return control;
+  }
+
   unsigned before_;
+  unsigned short coprocessor_;
 #else
   std::fenv_t before_;
 #endif
