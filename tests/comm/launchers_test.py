@@ -151,7 +151,7 @@ class LaunchersTest(unittest.TestCase):
 
     def test_ranks_of_different_builds_are_refused(self):
         out, err, codes = self.start_by_hand(self.torchrun_places(),
-                                             [PROGRAM, OTHER_PROGRAM, PROGRAM])
+                                             programs=[PROGRAM, OTHER_PROGRAM, PROGRAM])
         self.assertEqual((codes, out), ([2, 2, 2], ""))
         lines = set(err.splitlines())
         self.assertEqual(len(lines), 1, err)
