@@ -17,6 +17,7 @@
 #include "plait/packed_input.h"
 #include "plait/packed_weight.h"
 #include "plait/plan.h"
+#include "plait/quant_scheme.h"
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plait/stream.h"

@@ -26,6 +26,7 @@ class PacedProduct : public testing::Test {
  protected:
   TensorView view(std::vector<float>& of) {
     return {.data = of.data(),
+            .dtype = Dtype::f32,
             .rows = static_cast<std::int64_t>(of.size()) / kSize,
             .cols = kSize,
             .row_stride = kSize};

@@ -79,7 +79,7 @@ TEST(FillRandom, RoundsTheSameValuesToEveryDtype) {
 
 TEST(FillRandom, OfNothingDoesNothingAndBadViewsAreRefused) {
   EXPECT_NO_THROW(fill_random({}, 1));
-  EXPECT_EQ(sentence_of([] { fill_random({.rows = 1, .cols = 2, .row_stride = 2}, 1); }),
+  EXPECT_EQ(sentence_of([] { fill_random({.dtype = Dtype::f32, .rows = 1, .cols = 2}, 1); }),
             "fill_random: the view is 1 x 2 but its data is null");
 }
 

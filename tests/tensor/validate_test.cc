@@ -46,7 +46,7 @@ TEST(Validate, RefusesRowsThatOverlap) {
 }
 
 TEST(Validate, RefusesNullData) {
-  EXPECT_EQ(refusal({.rows = 3, .cols = 4, .row_stride = 4}),
+  EXPECT_EQ(refusal({.dtype = Dtype::f32, .rows = 3, .cols = 4, .row_stride = 4}),
             "test: x is 3 x 4 but its data is null");
 }
 
