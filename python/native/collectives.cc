@@ -179,22 +179,23 @@ void bind_by_address(nb::module_& m) {
   m.def(
       "_all_gather_at",
       [](Address mine, std::size_t n, Address all, std::size_t total, Dtype dtype,
-         PyCommunicator& comm) {
-        comm.use(
-            [&](Communicator& c) { all_gather({at(mine), n, dtype}, {at(all), total, dtype}, c); });
+         PyCommunicator& comm, const GivenCounts& counts) {
+        comm.use([&](Communicator& c) {
+          all_gather({at(mine), n, dtype}, {at(all), total, dtype}, c, counts_of(counts));
+        });
       },
       nb::arg("mine"), nb::arg("n"), nb::arg("all"), nb::arg("total"), nb::arg("dtype"),
-      nb::arg("comm"));
+      nb::arg("comm"), nb::arg("counts") = nb::none());
   m.def(
       "_reduce_scatter_at",
       [](Address all, std::size_t total, Address mine, std::size_t n, Dtype dtype,
-         PyCommunicator& comm) {
+         PyCommunicator& comm, const GivenCounts& counts) {
         comm.use([&](Communicator& c) {
-          reduce_scatter({at(all), total, dtype}, {at(mine), n, dtype}, c);
+          reduce_scatter({at(all), total, dtype}, {at(mine), n, dtype}, c, counts_of(counts));
         });
       },
       nb::arg("all"), nb::arg("total"), nb::arg("mine"), nb::arg("n"), nb::arg("dtype"),
-      nb::arg("comm"));
+      nb::arg("comm"), nb::arg("counts") = nb::none());
   m.def(
       "_all_to_all_at",
       [](Address send, const std::vector<std::size_t>& send_counts, Address receive,
@@ -216,6 +217,11 @@ void bind_by_address(nb::module_& m) {
 }  // namespace
 
 void bind_collectives(nb::module_& m) {
+  nb::class_<Shard>(m, "Shard", "A rank's part of elements that ranks share evenly.")
+      .def_ro("offset", &Shard::offset)
+      .def_ro("count", &Shard::count);
+  m.def("balanced_shard", &balanced_shard, nb::arg("elements"), nb::arg("rank"), nb::arg("world"),
+        "The part of a rank: the first (elements mod world) ranks own one more.");
   bind_blocking(m);
   bind_started(m);
   bind_by_address(m);

@@ -201,6 +201,7 @@ void bind_communicator(nb::module_& m) {
           "Without a place it is the one that plait run, torchrun, mpirun or srun left in\n"
           "the environment. `all_gather` lends a framework's store to the rendezvous: it\n"
           "takes this rank's bytes and returns those of all ranks. `timeout` is in seconds.")
+      .def_prop_ro("has_left", &PyCommunicator::left)
       .def_prop_ro("rank", [](const PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("world", [](const PyCommunicator& self) { return self.get().world(); })
       .def_prop_ro("transport", [](const PyCommunicator& self) { return self.get().transport(); })

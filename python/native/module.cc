@@ -8,6 +8,9 @@ NB_MODULE(_native, m) {
   // Python does not destroy everything at its end, which is no mistake of a user's.
   nb::set_leak_warnings(false);
 #endif
+  // For tests, which end with nothing left.
+  m.def("_warn_of_leaks", &nb::set_leak_warnings, nb::arg("on"),
+        "Say at the end of the program which objects were not destroyed.");
   m.doc() = "libplait for Python. Import its names from plait.";
   m.attr("version") = nb::str(plait::kVersion.data(), plait::kVersion.size());
   bind_error(m);
@@ -20,4 +23,8 @@ NB_MODULE(_native, m) {
   bind_settings(m);
   bind_quantized(m);
   bind_packed_weight(m);
+  bind_views(m);
+  bind_plans(m);
+  bind_ops(m);
+  bind_linear(m);
 }

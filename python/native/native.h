@@ -21,6 +21,10 @@ void bind_plan(nb::module_& m);
 void bind_settings(nb::module_& m);
 void bind_quantized(nb::module_& m);
 void bind_packed_weight(nb::module_& m);
+void bind_views(nb::module_& m);
+void bind_plans(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_linear(nb::module_& m);
 
 // Runs what computes or waits without the GIL.
 //

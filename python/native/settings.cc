@@ -28,6 +28,8 @@ void bind_settings(nb::module_& m) {
                        "What is set for a whole program without changing it: in a file, in the\n"
                        "environment, or as values.")
       .def(nb::init<>())
+      .def(
+          "copy", [](const Settings& self) { return self; }, "The same settings, to change.")
       .def_rw("plan", &Settings::plan, nb::arg().none())
       .def_prop_ro("customized", &customized, "Plans of single shapes: {(m, k, n): plan}.")
       .def_rw("column_backward", &Settings::column_backward)

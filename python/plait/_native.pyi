@@ -8,6 +8,9 @@ import enum
 from typing import Any, overload
 
 
+def _warn_of_leaks(on: bool) -> None:
+    """Say at the end of the program which objects were not destroyed."""
+
 version: str = '0.1.0'
 
 class Code(enum.Enum):
@@ -162,6 +165,9 @@ class Communicator:
         """
 
     @property
+    def has_left(self) -> bool: ...
+
+    @property
     def rank(self) -> int: ...
 
     @property
@@ -217,6 +223,18 @@ class ThreadGroup:
 def _leave_all() -> None:
     """Leave every group. For the end of the program."""
 
+class Shard:
+    """A rank's part of elements that ranks share evenly."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+def balanced_shard(elements: int, rank: int, world: int) -> Shard:
+    """The part of a rank: the first (elements mod world) ranks own one more."""
+
 def barrier(comm: Communicator) -> None:
     """Returns when all ranks have called it."""
 
@@ -270,9 +288,9 @@ def _broadcast_at(data: int, n: int, dtype: Dtype, root: int, comm: Communicator
 
 def _all_reduce_at(data: int, out: int, n: int, dtype: Dtype, comm: Communicator) -> None: ...
 
-def _all_gather_at(mine: int, n: int, all: int, total: int, dtype: Dtype, comm: Communicator) -> None: ...
+def _all_gather_at(mine: int, n: int, all: int, total: int, dtype: Dtype, comm: Communicator, counts: Sequence[int] | None = None) -> None: ...
 
-def _reduce_scatter_at(all: int, total: int, mine: int, n: int, dtype: Dtype, comm: Communicator) -> None: ...
+def _reduce_scatter_at(all: int, total: int, mine: int, n: int, dtype: Dtype, comm: Communicator, counts: Sequence[int] | None = None) -> None: ...
 
 def _all_to_all_at(send: int, send_counts: Sequence[int], receive: int, receive_counts: Sequence[int], dtype: Dtype, comm: Communicator) -> None: ...
 
@@ -364,6 +382,9 @@ class Settings:
     """
 
     def __init__(self) -> None: ...
+
+    def copy(self) -> Settings:
+        """The same settings, to change."""
 
     @property
     def plan(self) -> Plan | None: ...
@@ -528,7 +549,13 @@ class PackedWeight:
     def __init__(self, weight: QuantizedWeight, *, threads: int = 0) -> None: ...
 
     @overload
+    def __init__(self, weight: WeightView, *, threads: int = 0) -> None: ...
+
+    @overload
     def __init__(self, weight: Array, *, layout: WeightLayout, threads: int = 0) -> None: ...
+
+    def repack(self, weight: WeightView, *, threads: int = 0) -> None:
+        """Pack a weight of the same sizes and dtype into the same memory."""
 
     @property
     def dtype(self) -> Dtype:
@@ -546,3 +573,188 @@ class PackedWeight:
     @property
     def bytes(self) -> int:
         """What a product reads of memory."""
+
+class TensorView:
+    """Rows in memory by their address. The caller keeps the memory alive."""
+
+    def __init__(self, data: int, dtype: Dtype, rows: int, cols: int, row_stride: int) -> None: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def cols(self) -> int: ...
+
+    @property
+    def row_stride(self) -> int: ...
+
+class WeightView:
+    """A plain weight, and how it lies. Nothing is copied."""
+
+    def __init__(self, view: object, layout: WeightLayout) -> None: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+    @property
+    def layout(self) -> WeightLayout: ...
+
+    def turned(self) -> WeightView:
+        """The same elements with inputs and outputs exchanged."""
+
+class WeightKind:
+    """What is known of a weight besides its sizes."""
+
+    def __init__(self, dtype: Dtype, scheme: QuantScheme | None = None, is_packed: bool = False) -> None: ...
+
+    def __str__(self) -> str: ...
+
+class PlanSource:
+    """Gives the plan of a problem, the same on every rank."""
+
+def automatic_plans(comm: Communicator, *, cache: str | None = None, online: bool | None = None) -> PlanSource:
+    """
+    Plans that were measured on this machine, or else chosen by the cost model. Collective.
+    """
+
+class PlanRow:
+    """Calls of one problem in one plan."""
+
+    @property
+    def op(self) -> Operator: ...
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+    @property
+    def dtype(self) -> Dtype: ...
+
+    @property
+    def problem(self) -> str: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def calls(self) -> int: ...
+
+    @property
+    def nanoseconds(self) -> int: ...
+
+class RecordedPlans(PlanSource):
+    """
+    The plans that settings name, then those of `further`; counts the calls that ask.
+    """
+
+    def __init__(self, settings: Settings, further: PlanSource | None = None) -> None: ...
+
+    def rows(self) -> list[PlanRow]: ...
+
+    def forget(self) -> None: ...
+
+def matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """out = x·weight, without communication."""
+
+def matmul_all_reduce(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """out = the sum over ranks of x·weight, on every rank."""
+
+def matmul_reduce_scatter(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """out = this rank's rows of the sum over ranks of x·weight."""
+
+def matmul_all_gather(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """out = all ranks' rows of x·weight, of which each rank has its own x."""
+
+def all_gather_matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """
+    out = all ranks' rows of x by this rank's weight; `gathered` takes all of x.
+    """
+
+def reduce_scatter_matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """out = this rank's rows of (the sum over ranks of x)·weight."""
+
+def all_reduce_matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    """out = (the sum over ranks of x)·weight, on every rank."""
+
+class Gemm:
+    """
+    A matrix product of this rank alone, for one thread at a time: rows of k
+    elements by a weight.
+    """
+
+    def __init__(self, m: int, n: int, k: int, *, x: Dtype, weight: Dtype, out: Dtype, threads: int = 0, backend: str = '') -> None: ...
+
+    @property
+    def backend(self) -> str: ...
+
+    def run(self, x: object, weight: object, out: object, *, transposed: bool = False, bias: object | None = None, accumulate: bool = False) -> None:
+        """Multiply. `transposed`: x is [k, m], as a weight's gradient has it."""
+
+class LinearDesc:
+    """What a layer is made for: this rank's sizes."""
+
+    def __init__(self, *, inputs: int, outputs: int, layout: WeightLayout, weight: WeightKind, turned: WeightKind | None = None) -> None: ...
+
+class LinearOptions:
+    """How a layer works: the same on all ranks."""
+
+    @property
+    def sequence_parallel(self) -> bool: ...
+
+    @sequence_parallel.setter
+    def sequence_parallel(self, arg: bool, /) -> None: ...
+
+    @property
+    def recompute_all_gather(self) -> bool: ...
+
+    @recompute_all_gather.setter
+    def recompute_all_gather(self, arg: bool, /) -> None: ...
+
+    @property
+    def column_backward(self) -> bool: ...
+
+    @column_backward.setter
+    def column_backward(self, arg: bool, /) -> None: ...
+
+    @property
+    def aligned_packing(self) -> bool: ...
+
+    @aligned_packing.setter
+    def aligned_packing(self, arg: bool, /) -> None: ...
+
+class LinearState:
+    """What a backward takes over from its forward."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def held_bytes(self) -> int: ...
+
+def linear_options(settings: Settings, plans: PlanSource) -> LinearOptions:
+    """Options of layers, as the settings say."""
+
+class ColumnParallelLinear:
+    """A linear layer whose outputs the ranks share."""
+
+    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions) -> None: ...
+
+    def forward(self, x: object, weight: object, out: object, *, bias: object | None = None, state: LinearState | None = None) -> None: ...
+
+    def backward(self, grad_out: object, *, x: object | None = None, weight: object | None = None, turned: object | None = None, grad_x: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None: ...
+
+class RowParallelLinear:
+    """A linear layer whose inputs the ranks share."""
+
+    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions) -> None: ...
+
+    def forward(self, x: object, weight: object, out: object, *, bias: object | None = None, state: LinearState | None = None) -> None: ...
+
+    def backward(self, grad_out: object, *, x: object | None = None, weight: object | None = None, turned: object | None = None, grad_x: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None: ...

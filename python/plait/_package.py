@@ -17,9 +17,11 @@ OURS = frozenset(
         "bin",
         "errors.py",
         "lib",
+        "megatron",
         "py.typed",
         "threads.py",
         "torch",
+        "transformers.py",
     }
 )
 

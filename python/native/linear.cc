@@ -1,0 +1,116 @@
+#include "plait/linear.h"
+
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "communicator.h"
+#include "plans.h"
+#include "views.h"
+
+namespace plait::python {
+namespace {
+
+// A layer takes turns with the other calls of its communicator.
+template <class Layer>
+class PyLayer {
+ public:
+  PyLayer(const LinearDesc& desc, PyCommunicator& comm, const LinearOptions& options)
+      : comm_(comm), layer_(comm.use([&](Communicator& c) { return Layer(desc, c, options); })) {}
+
+  void forward(const LinearForward& call, LinearState* state) {
+    comm_.use([&](Communicator&) { layer_.forward(call, state); });
+  }
+  void backward(const LinearBackward& call, const LinearState* state) {
+    comm_.use([&](Communicator&) { layer_.backward(call, state); });
+  }
+
+ private:
+  PyCommunicator& comm_;
+  Layer layer_;
+};
+
+std::optional<Weight> optional_weight(nb::handle object, Argument argument) {
+  if (object.is_none()) return std::nullopt;
+  return weight_of(object, argument);
+}
+
+template <class Layer>
+void bind_layer(nb::module_& m, const char* name, const char* doc) {
+  using Bound = PyLayer<Layer>;
+  nb::class_<Bound>(m, name, doc)
+      .def(nb::init<const LinearDesc&, PyCommunicator&, const LinearOptions&>(), nb::arg("desc"),
+           nb::arg("comm"), nb::arg("options"), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
+      .def(
+          "forward",
+          [name](Bound& layer, nb::handle x, nb::handle weight, nb::handle out, nb::handle bias,
+                 LinearState* state) {
+            layer.forward({.x = view_of(x, {name, "x"}),
+                           .weight = weight_of(weight, {name, "weight"}),
+                           .out = view_of(out, {name, "out"}),
+                           .bias = view_of(bias, {name, "bias"})},
+                          state);
+          },
+          nb::arg("x"), nb::arg("weight"), nb::arg("out"), nb::kw_only(),
+          nb::arg("bias") = nb::none(), nb::arg("state") = nb::none())
+      .def(
+          "backward",
+          [name](Bound& layer, nb::handle grad_out, nb::handle x, nb::handle weight,
+                 nb::handle turned, nb::handle grad_x, nb::handle grad_weight, nb::handle grad_bias,
+                 bool accumulate, std::int64_t rows, const LinearState* state) {
+            layer.backward({.x = view_of(x, {name, "x"}),
+                            .weight = optional_weight(weight, {name, "weight"}),
+                            .turned = optional_weight(turned, {name, "turned"}),
+                            .grad_out = view_of(grad_out, {name, "grad_out"}),
+                            .grad_x = view_of(grad_x, {name, "grad_x"}),
+                            .grad_weight = view_of(grad_weight, {name, "grad_weight"}),
+                            .grad_bias = view_of(grad_bias, {name, "grad_bias"}),
+                            .accumulate = accumulate,
+                            .rows = rows},
+                           state);
+          },
+          nb::arg("grad_out"), nb::kw_only(), nb::arg("x") = nb::none(),
+          nb::arg("weight") = nb::none(), nb::arg("turned") = nb::none(),
+          nb::arg("grad_x") = nb::none(), nb::arg("grad_weight") = nb::none(),
+          nb::arg("grad_bias") = nb::none(), nb::arg("accumulate") = false, nb::arg("rows") = -1,
+          nb::arg("state") = nb::none());
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& m) {
+  nb::class_<LinearDesc>(m, "LinearDesc", "What a layer is made for: this rank's sizes.")
+      .def(
+          "__init__",
+          [](LinearDesc* self, std::int64_t inputs, std::int64_t outputs, WeightLayout layout,
+             const WeightKind& weight, const std::optional<WeightKind>& turned) {
+            new (self) LinearDesc{.inputs = inputs,
+                                  .outputs = outputs,
+                                  .layout = layout,
+                                  .weight = weight,
+                                  .turned = turned};
+          },
+          nb::kw_only(), nb::arg("inputs"), nb::arg("outputs"), nb::arg("layout"),
+          nb::arg("weight"), nb::arg("turned") = nb::none());
+  nb::class_<LinearOptions>(m, "LinearOptions", "How a layer works: the same on all ranks.")
+      .def_rw("sequence_parallel", &LinearOptions::sequence_parallel)
+      .def_rw("recompute_all_gather", &LinearOptions::recompute_all_gather)
+      .def_rw("column_backward", &LinearOptions::column_backward)
+      .def_rw("aligned_packing", &LinearOptions::aligned_packing);
+  nb::class_<LinearState>(m, "LinearState", "What a backward takes over from its forward.")
+      .def(nb::init<>())
+      .def_prop_ro("held_bytes", &LinearState::held_bytes);
+  m.def(
+      "linear_options",
+      [](const Settings& settings, const PlanSource& plans) {
+        return linear_options(settings, plans);
+      },
+      nb::arg("settings"), nb::arg("plans"), nb::keep_alive<0, 2>(),
+      "Options of layers, as the settings say.");
+  bind_layer<ColumnParallelLinear>(m, "ColumnParallelLinear",
+                                   "A linear layer whose outputs the ranks share.");
+  bind_layer<RowParallelLinear>(m, "RowParallelLinear",
+                                "A linear layer whose inputs the ranks share.");
+}
+
+}  // namespace plait::python

@@ -1,0 +1,76 @@
+#include "plans.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <string>
+
+#include "communicator.h"
+#include "plait/tune.h"
+
+namespace plait::python {
+
+RecordedPlans::RecordedPlans(const Settings& settings, const PlanSource* further)
+    : plans_(settings, further == nullptr ? std::vector<const PlanSource*>{}
+                                          : std::vector<const PlanSource*>{further}) {}
+
+void RecordedPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const {
+  plans_.took(key, plan, nanoseconds);
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) {
+    return row.key == key && row.plan == plan;
+  });
+  if (found == rows_.end()) {
+    rows_.push_back({.key = key, .plan = plan, .calls = 1, .nanoseconds = nanoseconds});
+  } else {
+    ++found->calls;
+    found->nanoseconds += nanoseconds;
+  }
+}
+
+std::vector<RecordedPlans::Row> RecordedPlans::rows() const {
+  const std::lock_guard lock(mutex_);
+  return rows_;
+}
+
+void RecordedPlans::forget() {
+  const std::lock_guard lock(mutex_);
+  rows_.clear();
+}
+
+void bind_plans(nb::module_& m) {
+  const nb::class_<PlanSource> source(m, "PlanSource",
+                                      "Gives the plan of a problem, the same on every rank.");
+  m.def(
+      "automatic_plans",
+      [](PyCommunicator& comm, std::optional<std::string> cache, std::optional<bool> online) {
+        return comm.use([&](Communicator& c) {
+          return automatic_plans(c, {.cache = std::move(cache), .online = online});
+        });
+      },
+      nb::arg("comm"), nb::kw_only(), nb::arg("cache") = nb::none(), nb::arg("online") = nb::none(),
+      nb::keep_alive<0, 1>(),
+      "Plans that were measured on this machine, or else chosen by the cost model. Collective.");
+  nb::class_<RecordedPlans::Row>(m, "PlanRow", "Calls of one problem in one plan.")
+      .def_prop_ro("op", [](const RecordedPlans::Row& row) { return row.key.op; })
+      .def_prop_ro("m", [](const RecordedPlans::Row& row) { return row.key.m; })
+      .def_prop_ro("n", [](const RecordedPlans::Row& row) { return row.key.n; })
+      .def_prop_ro("k", [](const RecordedPlans::Row& row) { return row.key.k; })
+      .def_prop_ro("dtype", [](const RecordedPlans::Row& row) { return row.key.x; })
+      .def_prop_ro("problem", [](const RecordedPlans::Row& row) { return name(row.key); })
+      .def_ro("plan", &RecordedPlans::Row::plan)
+      .def_ro("calls", &RecordedPlans::Row::calls)
+      .def_ro("nanoseconds", &RecordedPlans::Row::nanoseconds);
+  nb::class_<RecordedPlans, PlanSource>(m, "RecordedPlans",
+                                        "The plans that settings name, then those of `further`; "
+                                        "counts the calls that ask.")
+      .def(nb::init<const Settings&, const PlanSource*>(), nb::arg("settings"),
+           nb::arg("further") = nb::none(), nb::keep_alive<1, 3>())
+      .def("rows", &RecordedPlans::rows)
+      .def("forget", &RecordedPlans::forget);
+}
+
+}  // namespace plait::python
