@@ -4,14 +4,55 @@
 
     dist.init_process_group("plait")  # in place of "gloo"; nothing else changes
 
-`communicator(group)` is the communicator of a process group of any backend, for plait's own
-functions.
+Operators and layers work with a process group of any backend:
+
+    import plait.torch as pt
+
+    up = pt.ColumnParallelLinear.from_linear(mlp.up)
+    down = pt.RowParallelLinear.from_linear(mlp.down)
+    y = down(torch.relu(up(x)))
+    print(pt.report())
+
+`communicator(group)` is the communicator of a process group, for plait's own functions.
 """
 
 from plait import _entry
 from plait.torch.groups import communicator
+from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
+from plait.torch.linear import column_parallel_linear, row_parallel_linear
+from plait.torch.operators import (
+    all_gather_matmul,
+    all_reduce_matmul,
+    matmul_all_gather,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+    reduce_scatter_matmul,
+)
+from plait.torch.options import Options, Schedule
+from plait.torch.parallelize import parallelize
+from plait.torch.report import Report, forget_report, report
+from plait.torch.weights import packed_bytes
 
-__all__ = ["communicator"]
+__all__ = [
+    "ColumnParallelLinear",
+    "Options",
+    "Report",
+    "RowParallelLinear",
+    "Schedule",
+    "all_gather_matmul",
+    "all_reduce_matmul",
+    "column_parallel_linear",
+    "communicator",
+    "forget_report",
+    "matmul_all_gather",
+    "matmul_all_reduce",
+    "matmul_reduce_scatter",
+    "packed_bytes",
+    "parallelize",
+    "reduce_scatter_matmul",
+    "report",
+    "row_parallel_linear",
+]
 
 # Where torch was imported without its entry points (TORCH_DEVICE_BACKEND_AUTOLOAD=0).
 _entry.torch_backend()

@@ -5,9 +5,11 @@ destroyed. Asking for it the first time is collective.
 """
 
 import socket
+import threading
 import uuid
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,6 +20,9 @@ from plait._native import Code, Communicator, Place
 from plait.errors import Error
 
 _communicators: WeakKeyDictionary[dist.ProcessGroup, Communicator] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[dist.ProcessGroup, threading.Lock] = WeakKeyDictionary()
+_lock = threading.Lock()  # of the two above; never held while a rank waits for others
+_were_used = False
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
@@ -26,19 +31,45 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
     Without a group it is that of the default one. All members must make the first call, which
     waits for them. It is left, and of no use, once the group is destroyed.
     """
-    group = _member(group)
+    group = member(group)
     found = _communicators.get(group)
-    if found is None:
-        # The same for a group of the backend "plait", which has its own.
-        found = getattr(group, "communicator", None)
+    return _make(group) if found is None else found
+
+
+def _make(group: dist.ProcessGroup) -> Communicator:
+    global _were_used
+    with _lock:
+        lock = _locks.setdefault(group, threading.Lock())
+    with lock:  # two threads may make their first calls at once
+        found = _communicators.get(group)
         if found is None:
-            store = PrefixStore("plait/", group.get_group_store())
-            found = connect(store, group.rank(), group.size(), _timeout(group))
-        _communicators[group] = found
+            # The same for a group of the backend "plait", which has its own.
+            found = getattr(group, "communicator", None)
+            if found is None:
+                # A connection of its own: a thread that waits for a key of this group must not keep
+                # another thread from setting one that the others wait for.
+                store = PrefixStore("plait/", _connection(group.get_group_store()))
+                found = connect(store, group.rank(), group.size(), _timeout(group))
+            with _lock:
+                _communicators[group] = found
+                _were_used = True
     return found
 
 
-def _member(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+def were_used() -> bool:
+    """Say whether a group of this program had a communicator before."""
+    return _were_used
+
+
+def forget_all() -> None:
+    """Keep no communicator: for the end of the program."""
+    with _lock:
+        _communicators.clear()
+        _locks.clear()
+
+
+def member(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """Return the group, or the default one; raise Error where it is of no use to this rank."""
     if not dist.is_initialized():
         raise Error(
             Code.invalid_argument,
@@ -50,9 +81,18 @@ def _member(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
         return default
     if not isinstance(group, dist.ProcessGroup):  # what new_group() returns to other ranks
         raise Error(Code.invalid_argument, "this rank is not a member of the group")
-    if group not in dist.distributed_c10d._world.pg_map:
+    if not is_alive(group):
         raise Error(Code.invalid_argument, "the process group was destroyed")
     return group
+
+
+def is_alive(group: dist.ProcessGroup) -> bool:
+    """Say whether the group is not destroyed."""
+    return group in dist.distributed_c10d._world.pg_map
+
+
+def _connection(store: Any) -> Any:
+    return store.clone()  # which torch's types leave out
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta | None:

@@ -1,0 +1,158 @@
+"""What plait keeps for a process group: plans, layers that were made, and a record of calls."""
+
+import atexit
+import itertools
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch.distributed as dist
+
+from plait import _native
+from plait._native import Code
+from plait.errors import Error
+from plait.torch import groups
+from plait.torch.options import Options
+from plait.torch.weights import Owner
+
+Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
+
+
+@dataclass(eq=False)
+class Context:
+    """Serves one communicator as one set of options says."""
+
+    options: Options
+    comm: _native.Communicator
+    settings: _native.Settings
+    plans: _native.RecordedPlans
+    layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    number: int = field(default_factory=itertools.count().__next__)
+
+    def close(self) -> None:
+        """Drop what is native: a graph that the program still has at its end holds the context."""
+        self.layers.clear()
+        vars(self).update(comm=None, settings=None, plans=None)
+
+    def linear_options(self, sequence_parallel: bool) -> _native.LinearOptions:
+        """Return the options of a layer."""
+        options = _native.linear_options(self.settings, self.plans)
+        options.sequence_parallel = sequence_parallel
+        return options
+
+    def layer(self, owner: Owner, key: Hashable, make: Callable[[], Layer]) -> Layer:
+        """Return a layer of an owner, and make it where this is its first call: collectively.
+
+        Ranks may have unequal shares: a key of sizes alone might be known on one rank and new on
+        another, which would wait for it.
+        """
+        found = self.layers.get(owner, {}).get(key)
+        if found is None:
+            with self.lock:  # two threads may make their first calls at once
+                known = self.layers.setdefault(owner, {})
+                found = known.get(key)
+                if found is None:
+                    found = known[key] = make()
+        return found
+
+
+@dataclass
+class _Kept:
+    """What is kept for one process group; it goes with the group."""
+
+    comm: _native.Communicator
+    contexts: list[Context] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+_kept: WeakKeyDictionary[dist.ProcessGroup, _Kept] = WeakKeyDictionary()
+_alone: _Kept | None = None  # of a program without process groups: one rank
+_contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose groups are gone
+_lock = threading.RLock()  # of the three above; never held while a rank waits for others
+
+
+def _group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+    """Return the group, the default one, or None in a program that has none."""
+    if group is not None or dist.is_initialized():
+        return groups.member(group)
+    if groups.were_used():
+        raise Error(
+            Code.invalid_argument,
+            "the process group was destroyed; call torch.distributed.init_process_group() again",
+        )
+    return None
+
+
+def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
+    global _alone
+    member = _group_of(group)
+    if member is None:
+        with _lock:
+            if _alone is None:
+                place = _native.Place(0, 1, "alone")
+                _alone = _Kept(_native.Communicator.connect(place=place))
+            return _alone
+    comm = groups.communicator(member)
+    with _lock:
+        found = _kept.get(member)
+        if found is None or found.comm is not comm:
+            for gone in [one for one in _kept if not groups.is_alive(one)]:
+                del _kept[gone]  # a module may still hold the group itself
+            found = _kept[member] = _Kept(comm)
+        return found
+
+
+def communicator_of(group: dist.ProcessGroup | None) -> _native.Communicator:
+    """Return the communicator of a group, or of this process alone where there are no groups."""
+    return _kept_for(group).comm
+
+
+def context_of(group: dist.ProcessGroup | None, options: Options) -> Context:
+    """Return what is kept for a group, and make it where this is its first call: collectively."""
+    kept = _kept_for(group)
+    for context in kept.contexts:
+        if context.options is options or context.options == options:
+            return context
+    with kept.lock:
+        for context in kept.contexts:
+            if context.options == options:
+                return context
+        settings = options.resolved()
+        automatic = _native.automatic_plans(kept.comm) if settings.plan is None else None
+        plans = _native.RecordedPlans(settings, automatic)
+        made = Context(options, kept.comm, settings, plans)
+        kept.contexts.append(made)
+        with _lock:
+            _contexts.add(made)
+        return made
+
+
+def contexts() -> list[Context]:
+    """Return all that are in use, in the order in which they were made."""
+    with _lock:
+        return sorted(_contexts, key=lambda context: context.number)
+
+
+def group_place(group: dist.ProcessGroup | None) -> tuple[int, int]:
+    """Return this rank and the number of ranks; a program without process groups is one rank."""
+    member = _group_of(group)
+    return (0, 1) if member is None else (member.rank(), member.size())
+
+
+def _forget_all() -> None:
+    """Drop layers and plans before plait leaves its communicators at the program's end."""
+    global _alone
+    for context in contexts():
+        context.close()
+    with _lock:
+        _kept.clear()
+        _alone = None
+    groups.forget_all()
+
+
+# plait's own was registered before and runs after this.
+atexit.register(_forget_all)

@@ -1,0 +1,216 @@
+"""The two tensor-parallel linear layers as modules."""
+
+import copy
+from typing import Any, NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from plait import _native
+from plait._native import Code
+from plait.errors import Error
+from plait.torch.context import group_place
+from plait.torch.linear import (
+    Kind,
+    column_parallel_linear,
+    quantized_linear,
+    row_parallel_linear,
+)
+from plait.torch.options import Options
+from plait.torch.weights import Owner
+
+_DEFAULTS = Options()
+_Self = TypeVar("_Self", bound="_ParallelLinear")
+
+
+class _ParallelLinear(nn.Module):
+    """What both layers have: this rank's share of a weight, and perhaps a bias."""
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        *,
+        group: dist.ProcessGroup | None,
+        sequence_parallel: bool,
+        skip_bias_add: bool,
+        accumulate_into_main_grad: bool,
+        options: Options,
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight, requires_grad=weight.requires_grad)
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=bias.requires_grad)
+        self.group = group
+        self.sequence_parallel = sequence_parallel
+        self.skip_bias_add = skip_bias_add
+        self.accumulate_into_main_grad = accumulate_into_main_grad
+        self.options = options
+        # Ranks may have unequal shares: each module has a layer of its own, which all ranks make at
+        # the module's first call.
+        self._key = Owner()
+        self._quantized: _native.PackedWeight | None = None
+
+    def quantize(self, scheme: str | None) -> None:
+        """Round the weight to "s8", "s4:group=64" and so on, and drop it; None leaves it.
+
+        What is quantised has no gradient and is not in the state dict: it is for inference.
+        """
+        if scheme is None:
+            return
+        if self.sequence_parallel:
+            _refuse("a layer with sequence_parallel is for training, and can't be quantised")
+        if self._quantized is not None:
+            _refuse("the layer is quantised already")
+        quantized = _native.quantize(
+            self.weight.detach().float().contiguous().numpy(),
+            layout=_native.WeightLayout.out_in,
+            scheme=_native.QuantScheme(scheme),
+        )
+        self._quantized = _native.PackedWeight(quantized)
+        self.weight = None  # type: ignore[assignment]
+
+    def _multiply_quantized(self, kind: Kind, x: torch.Tensor) -> torch.Tensor:
+        assert self._quantized is not None
+        return quantized_linear(
+            kind,
+            x,
+            self._quantized,
+            None if self.skip_bias_add else self.bias,
+            group=self.group,
+            options=self.options,
+            layer=self._key,
+        )
+
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
+        # What can't be copied is shared: groups, settings, and weights that never change.
+        for shared in (self.group, self.options, self._quantized):
+            memo[id(shared)] = shared
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def extra_repr(self) -> str:
+        """Say what nn.Linear says, of this rank's share."""
+        packed = self._quantized
+        outputs, inputs = self.weight.shape if packed is None else (packed.n, packed.k)
+        return (
+            f"in_features={inputs}, out_features={outputs}, bias={self.bias is not None}, "
+            f"sequence_parallel={self.sequence_parallel}"
+        )
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise Error(Code.invalid_argument, f"quantize: {sentence}")
+
+
+def _share(tensor: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
+    """Copy this rank's share of a dimension; the first ranks have one more where it is uneven."""
+    rank, world = group_place(group)
+    shard = _native.balanced_shard(tensor.shape[dim], rank, world)
+    share = tensor.detach().narrow(dim, shard.offset, shard.count).clone()
+    return share.requires_grad_(tensor.requires_grad)
+
+
+class ColumnParallelLinear(_ParallelLinear):
+    """A linear layer whose outputs the ranks share.
+
+    `x` is [..., inputs], or [s, b, h] with `sequence_parallel`, where its first dimension is this
+    rank's shard. The result has all rows and this rank's outputs; where `skip_bias_add` is set it
+    is a pair, with the bias as its second.
+    """
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: nn.Linear,
+        *,
+        group: dist.ProcessGroup | None = None,
+        sequence_parallel: bool = False,
+        skip_bias_add: bool = False,
+        accumulate_into_main_grad: bool = False,
+        options: Options = _DEFAULTS,
+    ) -> "ColumnParallelLinear":
+        """Copy this rank's share of a whole layer, which every rank has alike."""
+        return cls(
+            _share(linear.weight, 0, group),
+            None if linear.bias is None else _share(linear.bias, 0, group),
+            group=group,
+            sequence_parallel=sequence_parallel,
+            skip_bias_add=skip_bias_add,
+            accumulate_into_main_grad=accumulate_into_main_grad,
+            options=options,
+        )
+
+    def forward(
+        self, x: torch.Tensor, rows: int | None = None
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor | None]:
+        """Multiply; `rows` is the size of the first dimension where shards are uneven."""
+        if self._quantized is not None:
+            out = self._multiply_quantized("column", x)
+            return (out, self.bias) if self.skip_bias_add else out
+        out = column_parallel_linear(
+            x,
+            self.weight,
+            None if self.skip_bias_add else self.bias,
+            group=self.group,
+            sequence_parallel=self.sequence_parallel,
+            rows=rows,
+            accumulate_into_main_grad=self.accumulate_into_main_grad,
+            options=self.options,
+            layer=self._key,
+        )
+        return (out, self.bias) if self.skip_bias_add else out
+
+
+class RowParallelLinear(_ParallelLinear):
+    """A linear layer whose inputs the ranks share.
+
+    `x` is [..., inputs of this rank]. The result is the sum over ranks: of all rows, or with
+    `sequence_parallel` this rank's shard of the first dimension. Where `skip_bias_add` is set it is
+    a pair, with the bias as its second.
+    """
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: nn.Linear,
+        *,
+        group: dist.ProcessGroup | None = None,
+        sequence_parallel: bool = False,
+        skip_bias_add: bool = False,
+        accumulate_into_main_grad: bool = False,
+        options: Options = _DEFAULTS,
+    ) -> "RowParallelLinear":
+        """Copy this rank's share of a whole layer, which every rank has alike."""
+        bias = linear.bias
+        return cls(
+            _share(linear.weight, 1, group),
+            None if bias is None else bias.detach().clone().requires_grad_(bias.requires_grad),
+            group=group,
+            sequence_parallel=sequence_parallel,
+            skip_bias_add=skip_bias_add,
+            accumulate_into_main_grad=accumulate_into_main_grad,
+            options=options,
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor | None]:
+        """Multiply, and add up over the ranks."""
+        if self._quantized is not None:
+            out = self._multiply_quantized("row", x)
+            return (out, self.bias) if self.skip_bias_add else out
+        out = row_parallel_linear(
+            x,
+            self.weight,
+            None if self.skip_bias_add else self.bias,
+            group=self.group,
+            sequence_parallel=self.sequence_parallel,
+            accumulate_into_main_grad=self.accumulate_into_main_grad,
+            options=self.options,
+            layer=self._key,
+        )
+        return (out, self.bias) if self.skip_bias_add else out

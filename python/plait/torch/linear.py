@@ -1,0 +1,374 @@
+"""The two tensor-parallel linear layers as functions of tensors, with their gradients."""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch.autograd.function import once_differentiable
+
+import plait
+from plait import _native
+from plait.torch import tensors, weights
+from plait.torch.context import Context, Layer, context_of
+from plait.torch.options import Options
+from plait.torch.rows import as_rows, bias_row, check_matrix, float_dtype, shard_of_rows, view
+
+Kind = Literal["column", "row"]
+_DEFAULTS = Options()
+
+
+_Function = TypeVar("_Function", bound=Callable[..., torch.Tensor])
+
+
+def _outside_of_graphs(function: _Function) -> _Function:
+    """Let compiled programs call a function as it is: a graph ends before it.
+
+    torch.compiler.disable() alone would load the compiler in every program.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            out: torch.Tensor = torch.compiler.disable(function)(*args, **kwargs)
+            return out
+        return function(*args, **kwargs)
+
+    return cast(_Function, call)
+
+
+@_outside_of_graphs
+def column_parallel_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    group: dist.ProcessGroup | None = None,
+    sequence_parallel: bool = False,
+    rows: int | None = None,
+    accumulate_into_main_grad: bool = False,
+    options: Options = _DEFAULTS,
+    layer: weights.Owner | None = None,
+) -> torch.Tensor:
+    """Multiply by this rank's outputs of a weight.
+
+    >>> column_parallel_linear(torch.ones(2, 3), torch.ones(4, 3)).shape
+    torch.Size([2, 4])
+
+    `x` is [..., inputs], `weight` [outputs of this rank, inputs]. With `sequence_parallel`, the
+    first dimension of `x` is this rank's shard, and the result has all of it: `rows`, or else the
+    shard's size times the number of ranks. All ranks make the call; the gradient of `x` is summed
+    over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
+    """
+    _check(x, weight, "column_parallel_linear", sequence_parallel)
+    context = context_of(group, options)
+    comm, inner = context.comm, math.prod(x.shape[1:-1])
+    first = x.shape[0] if x.dim() > 1 else 1
+    if sequence_parallel:
+        first = first * comm.world if rows is None else rows
+        shard_of_rows(first, inner, comm.rank, comm.world, "column_parallel_linear")
+    call = _Call(
+        kind="column",
+        context=context,
+        sequence_parallel=sequence_parallel,
+        rows=first * inner,
+        own_bias_gradient=False,
+        main_grad=weight if accumulate_into_main_grad else None,
+        owner=weights.owner_of(weight) if layer is None else layer,
+    )
+    out = _apply(x, weight, bias, call)
+    shape = (first, *x.shape[1:-1]) if x.dim() > 1 else ()
+    return out.reshape(*shape, weight.shape[0])
+
+
+@_outside_of_graphs
+def row_parallel_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    group: dist.ProcessGroup | None = None,
+    sequence_parallel: bool = False,
+    bias_gradient_of_own_rows: bool = False,
+    accumulate_into_main_grad: bool = False,
+    options: Options = _DEFAULTS,
+    layer: weights.Owner | None = None,
+) -> torch.Tensor:
+    """Multiply by this rank's inputs of a weight, and add up over the ranks.
+
+    >>> row_parallel_linear(torch.ones(2, 3), torch.ones(4, 3)).shape
+    torch.Size([2, 4])
+
+    `x` is [..., inputs of this rank], `weight` [outputs, inputs of this rank]. With
+    `sequence_parallel` the result is this rank's shard of the first dimension. All ranks make the
+    call. The bias is added once. Its gradient is of all rows, or of this rank's rows alone where
+    the caller adds the ranks' gradients up.
+    """
+    _check(x, weight, "row_parallel_linear", sequence_parallel)
+    context = context_of(group, options)
+    comm, inner = context.comm, math.prod(x.shape[1:-1])
+    first = own = x.shape[0] if x.dim() > 1 else 1
+    if sequence_parallel:
+        own = shard_of_rows(first, inner, comm.rank, comm.world, "row_parallel_linear")
+    call = _Call(
+        kind="row",
+        context=context,
+        sequence_parallel=sequence_parallel,
+        rows=first * inner,
+        own_bias_gradient=bias_gradient_of_own_rows and sequence_parallel,
+        main_grad=weight if accumulate_into_main_grad else None,
+        owner=weights.owner_of(weight) if layer is None else layer,
+    )
+    out = _apply(x, weight, bias, call)
+    shape = (own, *x.shape[1:-1]) if x.dim() > 1 else ()
+    return out.reshape(*shape, weight.shape[0])
+
+
+def _check(x: torch.Tensor, weight: torch.Tensor, name: str, sequence_parallel: bool) -> None:
+    tensors.check(x, name, "x")
+    check_matrix(weight, name, "weight")
+    if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
+        _refuse(
+            name,
+            f"x is {list(x.shape)} and weight {list(weight.shape)}; "
+            "the last dimensions must be equal",
+        )
+    if sequence_parallel and x.dim() == 1:
+        _refuse(name, "x has one dimension, and sequence_parallel needs another one to share")
+
+
+def _refuse(name: str, sentence: str) -> NoReturn:
+    raise plait.Error(plait.Code.invalid_argument, f"{name}: {sentence}", operator=name)
+
+
+@dataclass
+class _Call:
+    """What a call is, besides its tensors, and what its forward leaves to its backward."""
+
+    kind: Kind
+    context: Context
+    sequence_parallel: bool
+    rows: int  # of all ranks
+    own_bias_gradient: bool
+    main_grad: torch.Tensor | None  # the parameter whose main_grad takes the gradient
+    owner: weights.Owner
+    packs: bool = False
+    weight: torch.Tensor | None = None  # as the caller has it, where it is packed
+    state: _native.LinearState | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}_parallel_linear"
+
+    def own_rows(self) -> int:
+        """Count the rows that this rank has where ranks share them."""
+        if not self.sequence_parallel:
+            return self.rows
+        comm = self.context.comm
+        return _native.balanced_shard(self.rows, comm.rank, comm.world).count
+
+    def prepare(self, weight: torch.Tensor, rows: torch.Tensor) -> None:
+        """Choose how the weight is multiplied, and what forward keeps: on all ranks alike.
+
+        `rows` are the weight's in the dtype of the product: a copy of another dtype is not packed,
+        because the next call makes another one.
+        """
+        trains = torch.is_grad_enabled() and weight.requires_grad
+        if trains and self.main_grad is not None:
+            _check_main_grad(self.main_grad, self.name)
+        self.packs = (
+            not trains
+            and rows.dtype == weight.dtype
+            and weights.is_worth_packing(weight, self.owner)
+        )
+        keeps = not self.context.settings.recompute_all_gather
+        if trains and keeps and self.sequence_parallel and self.kind == "column":
+            self.state = _native.LinearState()
+        self.weight = weight if self.packs else None
+
+    def native(self, rows: torch.Tensor) -> Any:
+        """Return the native layer for a weight, which the context keeps."""
+        dtype = float_dtype(rows, self.name, "weight")
+        kind = _native.WeightKind(dtype, is_packed=self.packs)
+        return self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
+
+    def multiplied(self, rows: torch.Tensor, *, turned: bool = False) -> weights.Native:
+        """Return the weight as the layer takes it."""
+        if self.packs:
+            assert self.weight is not None
+            return weights.packed(rows, self.weight, self.owner, turned=turned)
+        return weights.plain(rows)
+
+    def layer_of(self, outputs: int, inputs: int, kind: _native.WeightKind, dtype: str) -> Any:
+        """Return the layer of these sizes, and make it at its first call, which is collective."""
+
+        def make() -> Layer:
+            desc = _native.LinearDesc(
+                inputs=inputs,
+                outputs=outputs,
+                layout=_native.WeightLayout.out_in,
+                weight=kind,
+                turned=kind if self.packs else None,
+            )
+            column = self.kind == "column"
+            bound = _native.ColumnParallelLinear if column else _native.RowParallelLinear
+            options = self.context.linear_options(self.sequence_parallel)
+            return bound(desc, self.context.comm, options)
+
+        key = (self.kind, inputs, outputs, dtype, str(kind), self.sequence_parallel)
+        return self.context.layer(self.owner, key, make)
+
+
+def _check_main_grad(parameter: Any, name: str) -> None:
+    main_grad = getattr(parameter, "main_grad", None)
+    if main_grad is None:
+        _refuse(name, "accumulate_into_main_grad is set, and the weight has no main_grad")
+    check_matrix(main_grad, name, "main_grad")
+    if main_grad.shape != parameter.shape or not main_grad.is_contiguous():
+        _refuse(
+            name,
+            f"main_grad is {list(main_grad.shape)} with strides {list(main_grad.stride())}, and "
+            f"the weight is {list(parameter.shape)}; it must be contiguous and as large",
+        )
+
+
+def _apply(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, call: _Call
+) -> torch.Tensor:
+    weight_rows = weight
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        x, weight_rows = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    check_matrix(rows, call.name, "x")
+    bias_row(bias, weight.shape[0], call.name)  # refuses what it can't be
+    rows, weight_rows = as_rows(rows), as_rows(weight_rows)
+    call.prepare(weight, weight_rows)
+    out: torch.Tensor = _Linear.apply(rows, weight_rows, bias, call)  # type: ignore[no-untyped-call]
+    return out
+
+
+@_outside_of_graphs
+def quantized_linear(
+    kind: Kind,
+    x: torch.Tensor,
+    weight: _native.PackedWeight,
+    bias: torch.Tensor | None = None,
+    *,
+    group: dist.ProcessGroup | None = None,
+    options: Options = _DEFAULTS,
+    layer: weights.Owner | None = None,
+) -> torch.Tensor:
+    """Multiply by this rank's share of a quantised weight, without gradients."""
+    name = f"{kind}_parallel_linear"
+    tensors.check(x, name, "x")
+    if x.dim() == 0 or x.shape[-1] != weight.k:
+        _refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
+    if torch.is_grad_enabled() and x.requires_grad:
+        _refuse(
+            name,
+            "x requires a gradient, and a quantised weight has none to give; "
+            "call it under torch.no_grad()",
+        )
+    rows = x.detach().reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    check_matrix(rows, name, "x")
+    rows = as_rows(rows)
+    context = context_of(group, options)
+    call = _Call(kind, context, False, rows.shape[0], False, None, layer or weights.Owner())
+    native = call.layer_of(
+        weight.n, weight.k, _native.WeightKind(weight.dtype, weight.scheme), str(x.dtype)
+    )
+    out = x.new_empty(rows.shape[0], weight.n)
+    added = bias_row(bias, weight.n, name)
+    native.forward(view(rows), weight, view(out), bias=None if added is None else view(added))
+    return out.reshape(*x.shape[:-1], weight.n)
+
+
+class _Linear(torch.autograd.Function):
+    """Rows by a weight. A backward takes the x that autograd hands it, not the one forward saw."""
+
+    @staticmethod
+    def forward(
+        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, call: _Call
+    ) -> torch.Tensor:
+        rows = call.own_rows() if call.kind == "row" else call.rows
+        out = x.new_empty(rows, weight.shape[0])
+        added = bias_row(bias, weight.shape[0], call.name)
+        call.native(weight).forward(
+            view(x),
+            call.multiplied(weight),
+            view(out),
+            bias=None if added is None else view(added),
+            state=call.state,
+        )
+        return out
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor, Any, _Call], output: torch.Tensor
+    ) -> None:
+        x, weight, bias, call = inputs
+        keeps_x = ctx.needs_input_grad[1] and call.state is None
+        ctx.save_for_backward(x if keeps_x else None, weight)
+        ctx.call = call
+        ctx.x_rows = x.shape[0]
+        ctx.bias_dtype = None if bias is None else bias.dtype
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        x, weight = ctx.saved_tensors
+        call: _Call = ctx.call
+        if not needs_x and not needs_weight and not needs_bias:
+            return None, None, None, None
+        grad_out = as_rows(grad_out.resolve_neg())
+        grad_x = grad_out.new_empty(ctx.x_rows, weight.shape[1]) if needs_x else None
+        main_grad = None
+        grad_weight = None
+        if needs_weight:
+            weights.was_trained(call.owner)
+            main_grad = _main_grad(call.main_grad)
+            grad_weight = weight.new_empty(weight.shape) if main_grad is None else main_grad
+        grad_bias = None
+        by_native = needs_bias and not call.own_bias_gradient
+        if by_native:
+            grad_bias = grad_out.new_zeros(1, weight.shape[0], dtype=ctx.bias_dtype)
+        call.native(weight).backward(
+            view(grad_out),
+            x=None if x is None else view(x),
+            weight=call.multiplied(weight) if needs_x and not call.packs else None,
+            turned=call.multiplied(weight, turned=True) if needs_x and call.packs else None,
+            grad_x=None if grad_x is None else view(grad_x),
+            grad_weight=None if grad_weight is None else view(grad_weight),
+            grad_bias=None if grad_bias is None else view(grad_bias),
+            accumulate=main_grad is not None,
+            rows=call.rows,
+            state=call.state,
+        )
+        if needs_bias:
+            grad_bias = grad_bias[0] if grad_bias is not None else grad_out.sum(0)
+        if call.main_grad is not None and needs_weight:
+            grad_weight = _placeholder(call.main_grad, weight)
+        return grad_x, grad_weight, grad_bias, None
+
+
+def _main_grad(parameter: Any) -> torch.Tensor | None:
+    return None if parameter is None else parameter.main_grad
+
+
+def _placeholder(parameter: Any, weight: torch.Tensor) -> torch.Tensor | None:
+    """Return what autograd is given where main_grad has the gradient.
+
+    A trainer that sets `grad_added_to_main_grad` wants hooks of the parameter to run, and so a
+    tensor; its values are looked at only where `zero_out_wgrad` is set.
+    """
+    if not hasattr(parameter, "grad_added_to_main_grad"):
+        return None
+    parameter.grad_added_to_main_grad = True
+    zero = getattr(parameter, "zero_out_wgrad", False)
+    return torch.zeros_like(weight) if zero else torch.empty_like(weight)

@@ -1,0 +1,59 @@
+"""How operators and layers are to work: the same on all ranks of a group."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import plait
+from plait import _native
+
+Schedule = Literal["auto", "serial", "pipelined", "fused"]
+Wire = Literal["f32", "bf16", "f16"]
+
+_WIRES = {"f32": _native.Dtype.f32, "bf16": _native.Dtype.bf16, "f16": _native.Dtype.f16}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is left out is as the settings say: the file PLAIT_CONFIG names, and the environment.
+
+    >>> Options(schedule="pipelined", parts=8).plan()
+    'pipelined parts=8'
+    """
+
+    schedule: Schedule | None = None
+    parts: int | None = None  # of "pipelined"
+    wire: str | None = None  # in what partial sums travel: "f32", "bf16" or "f16"
+    settings: plait.Settings | None = None  # None: load_settings()
+
+    def __post_init__(self) -> None:
+        if self.schedule is not None and self.schedule not in get_args(Schedule):
+            known = ", ".join(get_args(Schedule))
+            _refuse(f"schedule is {self.schedule!r}; it can be {known}")
+        if self.parts is not None and self.schedule != "pipelined":
+            _refuse(f"parts is {self.parts}, and only schedule='pipelined' has parts")
+        if self.wire is not None and self.wire not in _WIRES:
+            _refuse(f"wire is {self.wire!r}; it can be {', '.join(_WIRES)}")
+        if self.schedule == "pipelined":
+            _native.Plan(self.plan() or "")  # refuses a number of parts that can't be
+
+    def plan(self) -> str | None:
+        """Return the plan of all operators as text; None: it is not set here, or automatic."""
+        if self.schedule in (None, "auto"):
+            return None
+        if self.schedule == "pipelined" and self.parts is not None:
+            return f"pipelined parts={self.parts}"
+        return self.schedule
+
+    def resolved(self) -> plait.Settings:
+        """Return the settings with what is said here in their place."""
+        settings = _native.load_settings() if self.settings is None else self.settings.copy()
+        plan = self.plan()
+        if self.schedule is not None:
+            settings.plan = None if plan is None else _native.Plan(plan)
+        if self.wire is not None:
+            settings.wire = _WIRES[self.wire]
+        return settings
+
+
+def _refuse(sentence: str) -> None:
+    raise plait.Error(plait.Code.invalid_argument, f"plait.torch.Options: {sentence}")

@@ -1,0 +1,125 @@
+"""Replacing the linear layers of a model by this rank's shares of them."""
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import plait
+from plait.torch.columns import gather_columns, split_columns
+from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
+from plait.torch.options import Options
+
+_DEFAULTS = Options()
+# The names that Hugging Face's plans have, old ones too.
+_COLUMN = ("colwise", "colwise_gather_output", "colwise_rep")
+_ROW = ("rowwise", "rowwise_split_input", "rowwise_rep")
+
+
+class _GatheredColumns(nn.Module):
+    """A column layer whose result every rank gets whole."""
+
+    def __init__(self, layer: ColumnParallelLinear, outputs: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.outputs = outputs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return gather_columns(self.layer(x), self.outputs, self.layer.group)
+
+
+class _SplitInput(nn.Module):
+    """A row layer that every rank gives the whole input."""
+
+    def __init__(self, layer: RowParallelLinear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(split_columns(x, self.layer.group))
+        return out
+
+
+def parallelize(
+    model: nn.Module,
+    plan: Mapping[str, str] | str = "auto",
+    *,
+    group: dist.ProcessGroup | None = None,
+    weight: str | None = None,
+    options: Options = _DEFAULTS,
+) -> nn.Module:
+    """Share the linear layers of a loaded model over the ranks of a group, in place.
+
+    >>> mlp = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> parallelize(mlp, {"0": "colwise", "2": "rowwise"})(torch.ones(2, 3)).shape
+    torch.Size([2, 3])
+
+    Every rank has the whole model, and makes the call. `plan` says which modules (names, with `*`)
+    become what: "colwise" or "rowwise", "colwise_gather_output" where every rank needs the whole
+    result, "rowwise_split_input" where every rank has the whole input. "auto" takes the plan that
+    the model brings, as those of Hugging Face do. `weight` quantises them: "s8", "s8:group=128".
+    A pattern that matches nothing raises.
+    """
+    if isinstance(plan, str) and plan != "auto":
+        _refuse(f"plan is {plan!r}; it can be 'auto' or a mapping of module names to styles")
+    styles = _own_plan(model) if isinstance(plan, str) else dict(plan)
+    unused = set(styles)
+    for name, module in list(model.named_modules()):
+        pattern = next((one for one in styles if _matches(name, one)), None)
+        if pattern is None:
+            continue
+        unused.discard(pattern)
+        if isinstance(module, nn.Linear):
+            _replace(model, name, _layer(module, styles[pattern], group, weight, options))
+        elif plan != "auto":
+            _refuse(f"{name} is a {type(module).__name__}; only nn.Linear can be shared")
+    if unused and plan != "auto":
+        _refuse(f"no module is called {', '.join(sorted(unused))}")
+    return model
+
+
+def _own_plan(model: nn.Module) -> dict[str, str]:
+    found: Any = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
+    if not found:
+        _refuse(
+            f"{type(model).__name__} brings no plan of its own; give one: "
+            '{"layers.*.up": "colwise", "layers.*.down": "rowwise"}'
+        )
+    return {name: style for name, style in dict(found).items() if style in _COLUMN or style in _ROW}
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Compare part by part: a `*` is one part of a name."""
+    parts, wanted = name.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+
+def _layer(
+    linear: nn.Linear,
+    style: str,
+    group: dist.ProcessGroup | None,
+    weight: str | None,
+    options: Options,
+) -> nn.Module:
+    if style in _COLUMN:
+        column = ColumnParallelLinear.from_linear(linear, group=group, options=options)
+        column.quantize(weight)
+        return column if style == "colwise" else _GatheredColumns(column, linear.out_features)
+    if style in _ROW:
+        row = RowParallelLinear.from_linear(linear, group=group, options=options)
+        row.quantize(weight)
+        return row if style == "rowwise" else _SplitInput(row)
+    known = ", ".join((*_COLUMN, *_ROW))
+    _refuse(f"there is no style {style!r}; there are {known}")
+
+
+def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent), last, module.train(model.training))
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise plait.Error(plait.Code.invalid_argument, f"parallelize: {sentence}")

@@ -1,0 +1,78 @@
+"""Tensors as rows of a product."""
+
+import torch
+
+from plait._native import Code, Dtype, TensorView
+from plait.errors import Error
+from plait.torch import tensors
+
+_FLOATS = {torch.float32: Dtype.f32, torch.bfloat16: Dtype.bf16, torch.float16: Dtype.f16}
+
+
+def float_dtype(tensor: torch.Tensor, operator: str, name: str) -> Dtype:
+    """Return plait's name of a dtype that products take."""
+    known = _FLOATS.get(tensor.dtype)
+    if known is None:
+        raise Error(
+            Code.invalid_argument,
+            f"{operator}: {name} is {tensor.dtype}; products take {', '.join(map(str, _FLOATS))}",
+            operator=operator,
+        )
+    return known
+
+
+def check_matrix(tensor: torch.Tensor, operator: str, name: str) -> None:
+    """Raise Error unless the tensor has two dimensions, and elements that a product takes."""
+    tensors.check(tensor, operator, name)
+    float_dtype(tensor, operator, name)
+    if tensor.dim() != 2:
+        raise Error(
+            Code.invalid_argument,
+            f"{operator}: {name} has {tensor.dim()} dimensions, not 2",
+            operator=operator,
+        )
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a matrix whose rows a product can read: a copy where elements are apart or shared."""
+    rows, cols = tensor.shape
+    strides = tensor.stride()
+    apart = (cols > 1 and strides[1] != 1) or (rows > 1 and strides[0] < cols)
+    return tensor.contiguous() if apart else tensor
+
+
+def view(tensor: torch.Tensor) -> TensorView:
+    """View a checked tensor, whose elements lie side by side in a row, for the call it is made for.
+
+    The caller keeps a name for the tensor until the call returns.
+    """
+    rows, cols = tensor.shape
+    dtype = _FLOATS[tensor.dtype]
+    return TensorView(tensor.data_ptr(), dtype, rows, cols, tensor.stride(0) if rows > 1 else cols)
+
+
+def bias_row(bias: torch.Tensor | None, outputs: int, operator: str) -> torch.Tensor | None:
+    """Return a bias as a row that a product can read, or refuse it in words."""
+    if bias is None:
+        return None
+    tensors.check(bias, operator, "bias")
+    float_dtype(bias, operator, "bias")
+    if bias.dim() != 1 or bias.shape[0] != outputs:
+        raise Error(
+            Code.invalid_argument,
+            f"{operator}: bias is {list(bias.shape)}, not [{outputs}]",
+            operator=operator,
+        )
+    return as_rows(bias.detach().reshape(1, -1))
+
+
+def shard_of_rows(first: int, inner: int, rank: int, world: int, operator: str) -> int:
+    """Count this rank's share of a first dimension, each of whose elements is `inner` rows."""
+    if inner > 1 and first % world != 0:
+        raise Error(
+            Code.invalid_argument,
+            f"{operator}: the first of several dimensions is {first}, which {world} ranks can't "
+            "share evenly",
+            operator=operator,
+        )
+    return first // world + (rank < first % world)

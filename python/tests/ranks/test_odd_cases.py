@@ -1,0 +1,371 @@
+"""What layers and operators are given by mistake, and sizes at the edge: values or a sentence."""
+
+import copy
+import gc
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import agree
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+import plait
+import plait.torch as pt
+from plait.torch import weights
+
+WORLD = int(os.environ["WORLD_SIZE"])
+OPERATORS = [
+    pt.matmul_all_reduce,
+    pt.matmul_reduce_scatter,
+    pt.matmul_all_gather,
+    pt.all_gather_matmul,
+    pt.reduce_scatter_matmul,
+    pt.all_reduce_matmul,
+]
+
+
+def both(sequence_parallel: bool = False) -> tuple[Any, Any]:
+    torch.manual_seed(2)
+    up = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8), sequence_parallel=sequence_parallel)
+    down = pt.RowParallelLinear.from_linear(nn.Linear(8, 6), sequence_parallel=sequence_parallel)
+    return up, down
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (0, 3, 6), (4, 0, 6), (1, 6), (6,)], ids=str)
+def test_few_rows(shape: tuple[int, ...]) -> None:
+    up, down = both()
+    x = torch.randn(shape, requires_grad=True)
+    y = down(up(x))
+    y.sum().backward()
+    assert x.grad is not None
+    assert y.shape == x.grad.shape == shape
+
+
+@pytest.mark.parametrize("rows", [0, 1, WORLD - 1, WORLD + 1])
+def test_fewer_rows_than_ranks_share(rows: int) -> None:
+    up, down = both(sequence_parallel=True)
+    own = rows // WORLD + (dist.get_rank() < rows % WORLD)
+    x = torch.randn(own, 6, requires_grad=True)
+    y = down(up(x, rows=rows))
+    y.sum().backward()
+    assert x.grad is not None
+    assert y.shape == x.grad.shape == (own, 6)
+
+
+def test_no_batch() -> None:
+    up, down = both(sequence_parallel=True)
+    x = torch.randn(WORLD, 0, 6, requires_grad=True)
+    y = down(up(x))
+    y.sum().backward()
+    assert y.shape == (WORLD, 0, 6)
+    for operator in OPERATORS:
+        out = operator(torch.ones(WORLD, 0, 3), torch.ones(4, 3))
+        assert out.shape[1:] == (0, 4)
+
+
+def test_fewer_columns_than_ranks() -> None:
+    up = pt.ColumnParallelLinear.from_linear(nn.Linear(6, WORLD - 1))
+    down = pt.RowParallelLinear.from_linear(nn.Linear(WORLD - 1, 6))
+    y = down(up(torch.randn(3, 6, requires_grad=True)))
+    y.sum().backward()
+    assert y.shape == (3, 6)
+    assert torch.equal(pt.matmul_all_reduce(torch.ones(3, 0), torch.ones(4, 0)), torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_any_of_the_gradients(kind: Any, sequence: bool) -> None:
+    torch.manual_seed(2)
+    linear = nn.Linear(6, 8)
+    found: dict[str, torch.Tensor] = {}
+    for mask in range(7, 0, -1):
+        layer = kind.from_linear(linear, sequence_parallel=sequence)
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(2 * WORLD, layer.weight.shape[1], generator=generator)
+        operands = {"x": x, "weight": layer.weight, "bias": layer.bias}
+        for bit, tensor in enumerate(operands.values()):
+            tensor.requires_grad_(bool(mask >> bit & 1))
+        layer(x).sum().backward()  # whose gradient is an expanded scalar
+        for bit, (name, tensor) in enumerate(operands.items()):
+            agree((tensor.grad is not None) == bool(mask >> bit & 1), f"{name} of {mask}")
+            if tensor.grad is not None:
+                first = found.setdefault(name, tensor.grad)
+                agree(torch.equal(first, tensor.grad), f"{name} of {mask} differs")
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_expanded_gradients(operator: Callable[..., torch.Tensor]) -> None:
+    x, w = torch.randn(4, 6, requires_grad=True), torch.randn(8, 6, requires_grad=True)
+    out = operator(x, w)
+    out.sum().backward()
+    expanded, x.grad = x.grad, None
+    operator(x, w).backward(torch.ones_like(out))
+    assert expanded is not None
+    assert x.grad is not None
+    agree(torch.equal(expanded, x.grad), "other bits than with a gradient that lies in memory")
+
+
+CALLS: list[Callable[..., torch.Tensor]] = [
+    pt.matmul_all_reduce,
+    pt.column_parallel_linear,
+    pt.row_parallel_linear,
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_bias_may_have_gaps(call: Callable[..., torch.Tensor]) -> None:
+    x, w, bias = torch.randn(4, 6), torch.randn(8, 6), torch.arange(16.0)[::2]
+    agree(torch.equal(call(x, w, bias), call(x, w, bias.clone())), "the gaps were read")
+
+
+SPARSE = torch.ones(2, 6).to_sparse()
+COMPLEX = torch.complex(torch.ones(2, 6), torch.ones(2, 6)).conj()
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("bias too short", {"bias": torch.ones(5)}, r"bias is \[5\], not \[8\]"),
+    ("bias of integers", {"bias": torch.ones(8, dtype=torch.int64)}, "bias is torch.int64"),
+    ("bias elsewhere", {"bias": torch.ones(8, device="meta")}, "bias is on meta"),
+    ("bias a matrix", {"bias": torch.ones(1, 8)}, r"bias is \[1, 8\], not \[8\]"),
+    ("x a scalar", {"x": torch.tensor(1.0)}, "dimension"),
+    ("x elsewhere", {"x": torch.ones(2, 6, device="meta")}, "x is on meta"),
+    ("x in f64", {"x": torch.ones(2, 6, dtype=torch.float64)}, "x is torch.float64"),
+    ("x too wide", {"x": torch.ones(2, 7)}, "7"),
+    ("x complex", {"x": COMPLEX}, "complex|conjugates"),
+    ("x sparse", {"x": SPARSE}, "x is torch.sparse_coo"),
+    ("weight elsewhere", {"weight": torch.ones(8, 6, device="meta")}, "weight is on meta"),
+    ("weight a vector", {"weight": torch.ones(6)}, "weight has 1 dimensions"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("what", "operands", "sentence"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_refusals(
+    call: Callable[..., torch.Tensor], what: str, operands: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(plait.Error, match=sentence):
+        call(**{"x": torch.ones(2, 6), "weight": torch.ones(8, 6), **operands})
+
+
+def test_distributed_tensors_are_refused() -> None:
+    mesh = init_device_mesh("cpu", (WORLD,))
+    x = distribute_tensor(torch.ones(WORLD, 6), mesh, [Shard(0)])
+    w = distribute_tensor(torch.ones(8, 6), mesh, [Shard(0)])
+    bias = distribute_tensor(torch.ones(8), mesh, [Shard(0)])
+    given: dict[str, tuple[torch.Tensor, ...]] = {
+        "x": (x, torch.ones(8, 6)),
+        "weight": (torch.ones(2, 6), w),
+        "bias": (torch.ones(2, 6), torch.ones(8, 6), bias),
+    }
+    for call in CALLS:
+        for name, operands in given.items():
+            with pytest.raises(plait.Error, match=f"{name} is a DTensor"):
+                call(*operands)
+
+
+def test_uneven_rows_of_several_dimensions_are_refused() -> None:
+    rows, w = 2 * WORLD + 1, torch.ones(8, 6)
+    x = torch.ones(rows, 2, 6)
+    calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pt.matmul_reduce_scatter(x, w),
+        lambda: pt.all_gather_matmul(x[:2], w, rows=rows),
+        lambda: pt.row_parallel_linear(x, w, sequence_parallel=True),
+        lambda: pt.column_parallel_linear(x[:2], w, sequence_parallel=True, rows=rows),
+    ]
+    for call in calls:
+        with pytest.raises(plait.Error, match="share evenly"):
+            call()
+    calls = [
+        lambda: pt.matmul_reduce_scatter(x[0, 0], w),
+        lambda: pt.row_parallel_linear(x[0, 0], w, sequence_parallel=True),
+    ]
+    for call in calls:
+        with pytest.raises(plait.Error, match="one dimension"):
+            call()
+
+
+def test_settings_are_for_layers() -> None:
+    options = pt.Options(settings=plait.parse_settings("plan = 'serial'"))
+    with pytest.raises(plait.Error, match=r"options\.settings are for layers"):
+        pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), options=options)
+
+
+def test_autocast_of_operators() -> None:
+    w = torch.ones(3, 6, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = pt.matmul_all_reduce(torch.ones(2, 6), w, torch.ones(3))
+    y.sum().backward()
+    assert w.grad is not None
+    assert (y.dtype, w.grad.dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_two_layers_share_a_weight() -> None:
+    linear = nn.Linear(6, 8)
+    a = pt.ColumnParallelLinear.from_linear(linear)
+    b = pt.ColumnParallelLinear.from_linear(linear)
+    b.weight = a.weight
+    x = torch.ones(2, 6)
+    (a(x).sum() + b(x).sum()).backward()
+    assert a.weight.grad is not None
+    agree(torch.equal(a.weight.grad, torch.full_like(a.weight, 4.0)), "not the sum of both")
+
+
+def test_a_weight_that_moves_before_backward() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8))
+    x = torch.ones(2, 6, requires_grad=True)
+    y = layer(x)
+    layer.weight.data = torch.zeros_like(layer.weight)
+    gc.collect()
+    y.sum().backward()  # by the weight that is there, as torch's own linear does
+    assert x.grad is not None
+    agree(bool((x.grad == 0).all()), "another weight was read")
+
+
+def test_packed_weights_follow_changes_that_autograd_does_not_count() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64))
+    x = torch.randn(3, 64, generator=torch.Generator().manual_seed(1))
+    before = pt.packed_bytes()
+
+    def off() -> float:
+        exact = nn.functional.linear(x, layer.weight, layer.bias)
+        return float((layer(x) - exact).abs().max())
+
+    with torch.no_grad():
+        for _ in range(weights.PATIENCE + 1):
+            layer(x)
+        agree(pt.packed_bytes() > before, "a weight that stays as it is was not packed")
+        layer.weight.data.copy_(torch.randn(layer.weight.shape))
+        agree(off() < 1e-4, "copied")
+    layer(x).sum().backward()
+    agree(pt.packed_bytes() == before, "a weight that is trained stays packed")
+    with torch.no_grad():
+        layer.weight.data[1] += 1  # as some optimizers do
+        agree(off() < 1e-4, "trained")
+
+
+def test_recomputation_packs_nothing() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64))
+    before = pt.packed_bytes()
+    for _ in range(2 * weights.PATIENCE):
+        with torch.no_grad():
+            layer(torch.ones(2, 64))
+        layer(torch.ones(2, 64)).sum().backward()
+    agree(pt.packed_bytes() == before, "packed")
+
+
+def test_packed_weights_go_with_their_module() -> None:
+    gc.collect()
+    before = pt.packed_bytes()
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64)).requires_grad_(False)
+    weight = torch.randn(8, 6)
+    layer(torch.ones(2, 64))
+    pt.column_parallel_linear(torch.ones(2, 6), weight)
+    assert pt.packed_bytes() > before
+    del layer, weight
+    gc.collect()
+    assert pt.packed_bytes() == before
+
+
+def test_copies_of_modules() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64), group=dist.group.WORLD)
+    layer.requires_grad_(False)
+    x = torch.ones(2, 64)
+    expected = layer(x)
+    agree(torch.equal(copy.deepcopy(layer)(x), expected), "a copy")
+    layer.quantize("s8")
+    agree(torch.equal(copy.deepcopy(layer)(x), layer(x)), "a quantised copy")
+    with pytest.raises(plait.Error, match="quantised already"):
+        layer.quantize("s8")
+    with pytest.raises(plait.Error, match="sequence_parallel is for training"):
+        both(sequence_parallel=True)[0].quantize("s8")
+
+
+def test_main_grad_is_checked() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8), accumulate_into_main_grad=True)
+    weight: Any = layer.weight
+    with pytest.raises(plait.Error, match="the weight has no main_grad"):
+        layer(torch.ones(2, 6))
+    weight.main_grad = torch.zeros(6, weight.shape[0]).t()
+    with pytest.raises(plait.Error, match="must be contiguous"):
+        layer(torch.ones(2, 6))
+    del weight.main_grad
+    weight.requires_grad_(False)
+    x = torch.ones(2, 6, requires_grad=True)
+    layer(x).sum().backward()  # a frozen weight needs none
+    assert x.grad is not None
+
+
+def test_a_group_of_other_ranks() -> None:
+    group = dist.new_group([WORLD - 1])
+    calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), group=group),
+        lambda: pt.column_parallel_linear(torch.ones(2, 6), torch.ones(3, 6), group=group),
+        lambda: pt.ColumnParallelLinear.from_linear(nn.Linear(6, 3), group=group)(torch.ones(2, 6)),
+    ]
+    for call in calls:
+        if dist.get_rank() == WORLD - 1:
+            assert call().shape == (2, 3)
+        else:
+            with pytest.raises(plait.Error, match="not a member"):
+                call()
+
+
+def test_a_group_by_its_name_and_after_its_end() -> None:
+    group = dist.new_group(backend="gloo")
+    assert isinstance(group, dist.ProcessGroup)
+    layer = pt.RowParallelLinear.from_linear(nn.Linear(6 * WORLD, 3), group=group)
+    x, w = torch.ones(2, 6), torch.ones(3, 6)
+    y = pt.matmul_all_reduce(x, w, group=group.group_name)
+    assert y[0, 0] == 6 * WORLD
+    layer(x)
+    dist.destroy_process_group(group)
+    calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pt.matmul_all_reduce(x, w, group=group),
+        lambda: pt.matmul_all_reduce(x, w, group=group.group_name),
+        lambda: layer(x),
+    ]
+    for call in calls:
+        with pytest.raises(plait.Error, match="was destroyed"):
+            call()
+
+
+def test_threads_with_groups_of_their_own() -> None:
+    made = [dist.new_group(backend="gloo") for _ in range(2)]
+    done: list[int] = []
+
+    def train(number: int) -> None:
+        group = made[number]
+        layer = pt.RowParallelLinear.from_linear(nn.Linear(8, 6), group=group)
+        for _ in range(10):
+            x = torch.randn(4, layer.weight.shape[1], requires_grad=True)
+            layer(x).sum().backward()
+        done.append(number)
+
+    threads = [threading.Thread(target=train, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [0, 1]
+
+
+def test_a_forked_worker_is_refused() -> None:
+    x, w = torch.ones(2, 6), torch.ones(3, 6)
+    pt.matmul_all_reduce(x, w)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = b"no refusal"
+        try:
+            pt.matmul_all_reduce(x, w)
+        except plait.Error as error:
+            said = str(error).encode()
+        finally:
+            os.write(write, said)
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"was forked" in os.read(read, 1000)

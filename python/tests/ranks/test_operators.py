@@ -1,0 +1,242 @@
+"""The operators on several ranks: values, gradients, schedules, compilers."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import agree, bound, shard, whole_and_parts
+
+import plait
+import plait.torch as pt
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+SCHEDULES = [
+    pt.Options(schedule="serial"),
+    pt.Options(schedule="pipelined", parts=3),
+    pt.Options(schedule="fused"),
+    pt.Options(schedule="auto"),
+]
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return x[shard(x.shape[0])]
+
+
+def columns(x: torch.Tensor) -> torch.Tensor:
+    return x[:, shard(x.shape[1])]
+
+
+class Problem:
+    """An operator's operands, and what they come to in one process."""
+
+    def __init__(self, name: str, m: int, n: int, k: int, dtype: torch.dtype) -> None:
+        x, self.x_parts = whole_and_parts((m, k), dtype, seed=1)
+        w, _ = whole_and_parts((n, k), dtype, seed=2)
+        bias, _ = whole_and_parts((1, n), dtype, seed=3)
+        self.call: Callable[..., torch.Tensor] = getattr(pt, name)
+        self.bias = bias[0].detach()
+        x_own: torch.Tensor
+        if name in ("matmul_all_reduce", "matmul_reduce_scatter"):
+            x_own, w_own, source = columns(x), columns(w), x
+        elif name == "matmul_all_gather":
+            x_own, w_own, source = rows(x), w, x
+        elif name == "all_gather_matmul":
+            x_own, w_own, source = rows(x), rows(w), x
+            self.bias = self.bias[shard(n)]
+        else:
+            x_own, w_own = self.x_parts[dist.get_rank()], w
+            source = torch.stack([part.double() for part in self.x_parts]).sum(0)
+        self.x = x_own.detach().clone().requires_grad_()
+        self.w = w_own.detach().clone().requires_grad_()
+        weight = w.double() if name != "all_gather_matmul" else rows(w).double()
+        self.exact = source.double() @ weight.t() + self.bias.double()
+        self.sizes = source.double().abs() @ weight.abs().t() + self.bias.double().abs()
+        if name in ("matmul_reduce_scatter", "reduce_scatter_matmul"):
+            self.exact, self.sizes = rows(self.exact), rows(self.sizes)
+        self.extra = {"rows": m} if name in ("matmul_all_gather", "all_gather_matmul") else {}
+        # What travels first is x itself, whose sums are rounded to its dtype.
+        self.rounded = 2 if "reduce" in name and name.endswith("_matmul") else 1
+
+    def run(self, options: pt.Options, bias: bool = True) -> torch.Tensor:
+        given = self.bias if bias else None
+        return self.call(self.x, self.w, given, options=options, **self.extra)
+
+
+NAMES = [
+    "matmul_all_reduce",
+    "matmul_reduce_scatter",
+    "matmul_all_gather",
+    "all_gather_matmul",
+    "reduce_scatter_matmul",
+    "all_reduce_matmul",
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_values(name: str, dtype: torch.dtype) -> None:
+    for m, n, k in ((37, 70, 41), (1, 3, 64), (dist.get_world_size() - 1, 5, 7), (0, 4, 8)):
+        problem = Problem(name, m, n, k, dtype)
+        outs = [problem.run(options).detach() for options in SCHEDULES]
+        off = (outs[0].double() - problem.exact).abs()
+        limit = bound(problem.sizes, k + 2 * dist.get_world_size(), dtype, problem.rounded)
+        agree(
+            all(torch.equal(outs[0], other) for other in outs),
+            f"{name} {m}x{n}x{k}: schedules differ",
+        )
+        worst = off.max().item() if off.numel() else 0.0
+        agree(bool((off <= limit).all()), f"{name} {m}x{n}x{k} {dtype}: {worst}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients(name: str) -> None:
+    m, n, k = 13, 18, 10
+    problem = Problem(name, m, n, k, torch.float32)
+    out = problem.run(SCHEDULES[2], bias=False)
+    grad, _ = whole_and_parts((m, n), torch.float32, seed=9)
+    if name == "all_gather_matmul":
+        mine = columns(grad)
+    elif out.shape[0] == m:
+        mine = grad
+    else:
+        mine = rows(grad)
+    out.backward(mine)
+    x, _ = whole_and_parts((m, k), torch.float32, seed=1)
+    w, _ = whole_and_parts((n, k), torch.float32, seed=2)
+    summed = torch.stack([part.double() for part in problem.x_parts]).sum(0)
+    g, xd, wd = grad.double(), x.double(), w.double()
+    expected = {
+        "matmul_all_reduce": (columns(g @ wd), columns(g.t() @ xd)),
+        "matmul_reduce_scatter": (columns(g @ wd), columns(g.t() @ xd)),
+        "matmul_all_gather": (rows(g @ wd), rows(g).t() @ rows(xd)),
+        "all_gather_matmul": (rows(g @ wd), rows(g.t() @ xd)),
+        "reduce_scatter_matmul": (g @ wd, rows(g).t() @ rows(summed)),
+        "all_reduce_matmul": (g @ wd, g.t() @ summed),
+    }[name]
+    for what, found, exact in zip("xw", (problem.x.grad, problem.w.grad), expected, strict=True):
+        assert found is not None
+        off = (found.double() - exact).abs().max().item() if exact.numel() else 0.0
+        agree(off < 1e-4 and found.shape == exact.shape, f"{name}: gradient of {what}: {off}")
+
+
+def test_three_dimensions_and_strides() -> None:
+    x = torch.randn(4, 6, 20, generator=torch.Generator().manual_seed(4))
+    w = torch.randn(9, 20, generator=torch.Generator().manual_seed(5))
+    flat = pt.matmul_all_reduce(x.reshape(24, 20), w)
+    for seen in (x, x.transpose(0, 1).contiguous().transpose(0, 1), x.expand(4, 6, 20)):
+        agree(torch.equal(pt.matmul_all_reduce(seen, w).reshape(24, 9), flat), "strides")
+    across = w.t().contiguous().t()
+    agree(torch.equal(pt.matmul_all_reduce(x, across).reshape(24, 9), flat), "a transposed weight")
+    negated = torch.complex(x, -x).conj().imag
+    agree(torch.equal(pt.matmul_all_reduce(negated, w).reshape(24, 9), flat), "a negated view")
+    row = x[0, :1].expand(5, 20)
+    agree(torch.equal(pt.matmul_all_reduce(row, w)[4], flat[0]), "rows that share memory")
+    agree(pt.matmul_all_reduce(x[0, 0], w).shape == (9,), "one dimension")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck(name: str) -> None:
+    problem = Problem(name, 8 * dist.get_world_size(), 6 * dist.get_world_size(), 12, torch.float32)
+    operator = getattr(torch.ops.plait, name).default
+    extra = (problem.extra["rows"],) if problem.extra else ()
+    torch.library.opcheck(
+        operator, (problem.x, problem.w, problem.bias, "", "serial", 0, "", False, *extra)
+    )
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiles_whole(backend: str, gloo: dist.ProcessGroup) -> None:
+    """An MLP as one graph, over the default group and over another by its name."""
+    w1 = torch.randn(16, 12, generator=torch.Generator().manual_seed(6)).requires_grad_()
+    w2 = torch.randn(12, 16, generator=torch.Generator().manual_seed(7)).requires_grad_()
+    x = torch.randn(8, 2, 12, generator=torch.Generator().manual_seed(8))
+    group = None if backend == "aot_eager" else gloo.group_name
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(pt.all_gather_matmul(x, w1, group=group))
+        return pt.matmul_reduce_scatter(hidden, w2, group=group)
+
+    step(x).square().sum().backward()
+    expected, w1.grad = w1.grad, None
+    compiled = torch.compile(step, fullgraph=True, backend=backend)
+    out = compiled(x)
+    out.square().sum().backward()
+    agree(torch.equal(out, step(x)), "compiled forward")
+    assert expected is not None
+    assert w1.grad is not None
+    off = (w1.grad - expected).abs().max() / expected.abs().max()
+    agree(bool(off < 1e-5), f"compiled backward: {off}")
+
+
+def test_layers_in_compiled_programs(world: int) -> None:
+    """A graph ends before a layer, and goes on after it."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        pt.ColumnParallelLinear.from_linear(torch.nn.Linear(6, 4 * world)),
+        torch.nn.ReLU(),
+        pt.RowParallelLinear.from_linear(torch.nn.Linear(4 * world, 6)),
+    )
+    x = torch.randn(4, 6)
+
+    def run(call: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+        model.zero_grad()
+        out = call(x)
+        out.sum().backward()
+        grads = [one.grad for one in model.parameters()]
+        return [out, *(grad.clone() for grad in grads if grad is not None)]
+
+    expected = run(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    for _ in range(2):
+        found = run(compiled)
+        agree(all(map(torch.equal, expected, found)), "values")
+    with torch.no_grad():
+        agree(torch.equal(compiled(x), expected[0]), "without gradients")
+
+
+def test_exports_as_one_node() -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return pt.matmul_all_reduce(x, w)
+
+    program = torch.export.export(Module(), (torch.ones(4, 6), torch.ones(3, 6)))
+    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    assert targets == ["plait.matmul_all_reduce.default"]
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "sentence"),
+    [
+        (torch.ones(2, 3, dtype=torch.int32), torch.ones(4, 3), "x is torch.int32"),
+        (torch.ones(2, 3), torch.ones(4, 5), "x is 2 x 3, not 2 x 5"),
+        (torch.ones(2, 3), torch.ones(4, 3, 1), "weight has 3 dimensions"),
+        (torch.ones(2, 3, device="meta"), torch.ones(4, 3), "x is on meta"),
+        (torch.ones(2, 3).to_sparse(), torch.ones(4, 3), "x is torch.sparse_coo"),
+    ],
+    ids=["dtype", "sizes", "dimensions", "device", "sparse"],
+)
+def test_refusals(x: torch.Tensor, w: torch.Tensor, sentence: str) -> None:
+    with pytest.raises(plait.Error, match=sentence) as raised:
+        pt.matmul_all_reduce(x, w)
+    assert raised.value.operator == "matmul_all_reduce"
+
+
+def test_options_are_refused_in_words() -> None:
+    for options, sentence in (
+        ({"schedule": "fast"}, "schedule is 'fast'"),
+        ({"parts": 4}, "only schedule='pipelined' has parts"),
+        ({"wire": "s8"}, "wire is 's8'"),
+        ({"schedule": "pipelined", "parts": 65}, "65"),
+    ):
+        with pytest.raises(plait.Error, match=sentence):
+            pt.Options(**options)
+
+
+def test_report_names_plans() -> None:
+    pt.forget_report()
+    for _ in range(3):
+        pt.matmul_all_reduce(torch.ones(8, 16), torch.ones(4, 16), options=SCHEDULES[0])
+    found = [row for row in pt.report().rows if row.operator == "matmul_all_reduce"]
+    assert [(row.calls, row.plan, row.m, row.n) for row in found] == [(3, "serial", 8, 4)]
+    assert "matmul_all_reduce" in str(pt.report())
