@@ -1,0 +1,45 @@
+"""Megatron-Core's tensor-parallel linear layers with their communication hidden.
+
+    import plait.megatron
+
+    plait.megatron.enable()
+    pretrain(...)                       # Megatron's own program, unchanged
+    print(plait.megatron.report())
+
+`enable()` replaces `forward` of `ColumnParallelLinear` and `RowParallelLinear`, on the classes
+themselves: layers that were made before are served too, subclasses that call `super().forward()`
+are, and so is the output layer. A call that plait does not serve is made by Megatron's own code,
+and one sentence a class and a reason is logged. Nothing else of Megatron is replaced.
+
+Without an edit: `torchrun -m plait.megatron pretrain_gpt.py ARGS...`. For programs that write specs
+there are both layers as classes, and `SpecProvider`.
+"""
+
+from typing import Any
+
+from plait.megatron.arguments import add_arguments, enable_from_arguments
+from plait.megatron.report import Report, Row
+from plait.megatron.swap import disable, enable, enabled, report
+
+__all__ = [
+    "ColumnParallelLinear",
+    "Report",
+    "Row",
+    "RowParallelLinear",
+    "SpecProvider",
+    "add_arguments",
+    "disable",
+    "enable",
+    "enable_from_arguments",
+    "enabled",
+    "report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Make the classes when they are asked for: a spec is written by few programs."""
+    if name in ("ColumnParallelLinear", "RowParallelLinear", "SpecProvider"):
+        from plait.megatron import specs
+
+        return getattr(specs, name)
+    raise AttributeError(f"module 'plait.megatron' has no attribute {name!r}")

@@ -1,0 +1,45 @@
+"""Run a training script whose tensor-parallel layers plait serves, without an edit.
+
+    torchrun -m plait.megatron pretrain_gpt.py --coc-fused-kernel ARGS...
+
+Options that plait knows are taken out; the script gets the rest. At the end rank 0 writes to stderr
+what was served.
+"""
+
+import argparse
+import os
+import runpy
+import sys
+
+import plait
+import plait.megatron
+from plait.megatron.arguments import add_arguments, enable_from_arguments
+
+
+def main() -> None:
+    """Enable, and run the script as `python SCRIPT ARGS...` would."""
+    parser = argparse.ArgumentParser(
+        prog="python -m plait.megatron",
+        description="Run a Megatron script whose tensor-parallel layers plait serves.",
+        usage="torchrun -m plait.megatron SCRIPT [ARGS ...]",
+        allow_abbrev=False,
+    )
+    add_arguments(parser)
+    parser.add_argument("script", help="the training script, such as pretrain_gpt.py")
+    args, rest = parser.parse_known_args()
+    if not os.path.isfile(args.script):
+        parser.error(f"there is no script {args.script}")
+    try:
+        args.use_ascend_coc = True
+        enable_from_arguments(args)
+    except plait.Error as error:
+        parser.error(str(error))
+    sys.argv = [args.script, *rest]
+    sys.path[0] = os.path.dirname(os.path.abspath(args.script))
+    runpy.run_path(args.script, run_name="__main__")
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(f"{plait.megatron.report()}\n")
+
+
+if __name__ == "__main__":
+    main()

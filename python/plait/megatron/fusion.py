@@ -1,0 +1,44 @@
+"""gradient_accumulation_fusion without APEX.
+
+Megatron's constructors refuse the setting where the CUDA extension of APEX is missing. plait adds a
+weight's gradient to `main_grad` by itself; for layers that are left to Megatron, torch does it.
+"""
+
+import types
+
+import torch
+from megatron.core.tensor_parallel import layers
+
+_EXTENSION = "fused_weight_gradient_mlp_cuda"
+_FLAG = "_grad_accum_fusion_available"
+
+_provided = False
+
+
+def _accumulate(
+    total_input: torch.Tensor, grad_output: torch.Tensor, main_grad: torch.Tensor
+) -> None:
+    main_grad.add_((grad_output.t() @ total_input).to(main_grad.dtype))
+
+
+def provide() -> None:
+    """Let layers be made with gradient_accumulation_fusion, unless APEX is there."""
+    global _provided
+    if getattr(layers, _FLAG, True):
+        return
+    extension = types.SimpleNamespace(
+        wgrad_gemm_accum_fp32=_accumulate, wgrad_gemm_accum_fp16=_accumulate
+    )
+    setattr(layers, _EXTENSION, extension)
+    setattr(layers, _FLAG, True)
+    _provided = True
+
+
+def withdraw() -> None:
+    """Take back what provide() has set."""
+    global _provided
+    if not _provided:
+        return
+    setattr(layers, _FLAG, False)
+    delattr(layers, _EXTENSION)
+    _provided = False

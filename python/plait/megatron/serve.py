@@ -1,0 +1,88 @@
+"""Serving a layer's call, or leaving it to Megatron's own code."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+from megatron.core.tensor_parallel.mappings import (
+    gather_from_tensor_model_parallel_region,
+    scatter_to_tensor_model_parallel_region,
+)
+
+import plait.torch
+from plait.megatron.refusals import column_refusal, row_refusal
+from plait.megatron.report import Calls
+
+_log = logging.getLogger("plait.megatron")
+
+Result = tuple[torch.Tensor, torch.Tensor | None]
+
+
+@dataclass
+class Service:
+    """How layers are served, and what Megatron's own forwards are."""
+
+    options: plait.torch.Options
+    column: Callable[..., Result]
+    row: Callable[..., Result]
+    calls: Calls = field(default_factory=Calls)
+
+    def column_forward(
+        self,
+        layer: ColumnParallelLinear,
+        input_: torch.Tensor,
+        weight: torch.Tensor | None = None,
+        runtime_gather_output: bool | None = None,
+    ) -> Result:
+        """Do what ColumnParallelLinear.forward does."""
+        shared = layer.weight if weight is None else weight
+        shape = (layer.output_size_per_partition, layer.input_size)
+        # Megatron has its own sentences for a weight that is missing or has another shape.
+        fits = shared is not None and tuple(shared.shape) == shape
+        if not fits or not self._serves(layer, column_refusal(layer, input_, shared)):
+            return self.column(layer, input_, weight, runtime_gather_output)
+        bias = None if layer.skip_bias_add else layer.bias
+        if bias is not None and not shared.requires_grad:
+            bias = bias.detach()  # Megatron's frozen column layers give their bias no gradient
+        output = plait.torch.column_parallel_linear(
+            input_,
+            shared,
+            bias,
+            group=layer.tp_group,
+            sequence_parallel=layer.sequence_parallel,
+            accumulate_into_main_grad=layer.gradient_accumulation_fusion,
+            options=self.options,
+        )
+        gathers = layer.gather_output if runtime_gather_output is None else runtime_gather_output
+        if gathers:
+            output = gather_from_tensor_model_parallel_region(output, group=layer.tp_group)
+        return output, layer.bias if layer.skip_bias_add else None
+
+    def row_forward(self, layer: RowParallelLinear, input_: torch.Tensor) -> Result:
+        """Do what RowParallelLinear.forward does."""
+        if not self._serves(layer, row_refusal(layer, input_, layer.weight)):
+            return self.row(layer, input_)
+        if not layer.input_is_parallel:
+            input_ = scatter_to_tensor_model_parallel_region(input_, group=layer.tp_group)
+        output = plait.torch.row_parallel_linear(
+            input_,
+            layer.weight,
+            None if layer.skip_bias_add else layer.bias,
+            group=layer.tp_group,
+            sequence_parallel=layer.sequence_parallel,
+            # Megatron adds up the gradients of what ranks share when the step ends.
+            bias_gradient_of_own_rows=True,
+            accumulate_into_main_grad=layer.gradient_accumulation_fusion,
+            options=self.options,
+        )
+        return output, layer.bias if layer.skip_bias_add else None
+
+    def _serves(self, layer: ColumnParallelLinear | RowParallelLinear, refusal: str | None) -> bool:
+        """Count the call, and log the first of each class and reason on one rank of the group."""
+        is_first = self.calls.add(layer, refusal)
+        group = layer.tp_group
+        if refusal is not None and is_first and (group is None or group.rank() == 0):
+            _log.warning("%s is left to Megatron: %s", type(layer).__name__, refusal)
+        return refusal is None

@@ -1,0 +1,143 @@
+"""Replacing the two forwards, and putting them back."""
+
+import atexit
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+
+import plait
+import plait.torch
+from plait.megatron import fusion, seams
+from plait.megatron.report import Report
+from plait.megatron.serve import Result, Service
+from plait.torch import Schedule
+
+_log = logging.getLogger("plait.megatron")
+
+_service: Service | None = None  # while enabled
+_last: Service | None = None  # report() answers after disable() too
+
+
+def enable(
+    *,
+    schedule: Schedule | None = None,
+    parts: int | None = None,
+    wire: str | None = None,
+    settings: plait.Settings | None = None,
+) -> None:
+    """Serve Megatron's column and row layers from now on.
+
+    Every rank makes the call, with the same options. Without any, the environment decides:
+    PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM, USE_COC_FUSED_KERNEL and so on; else plans are
+    automatic. The same call again does nothing; other options raise, until disable().
+    """
+    global _service, _last
+    asked = plait.torch.Options(schedule=schedule, parts=parts, wire=wire, settings=settings)
+    # Settings are read now, and what is wrong in them is refused now, on all ranks.
+    options = replace(asked, settings=asked.resolved())
+    if _service is not None:
+        if _service.options == options:
+            return
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            "plait.megatron.enable: it is enabled with other options; call disable() first",
+        )
+    if (mismatch := seams.mismatch()) is not None:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.megatron.enable: this version of Megatron-Core is unknown: {mismatch}; "
+            "nothing was replaced",
+        )
+    _service = _last = Service(options, seams.COLUMN.current(), seams.ROW.current())
+    ColumnParallelLinear.forward = _column_forward
+    RowParallelLinear.forward = _row_forward
+    fusion.provide()
+    _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
+
+
+def disable() -> None:
+    """Put back what enable() has replaced.
+
+    A method that another package has replaced since is left alone, and a warning says so.
+    """
+    global _service
+    if _service is None:
+        return
+    for seam, ours, original in (
+        (seams.COLUMN, _column_forward, _service.column),
+        (seams.ROW, _row_forward, _service.row),
+    ):
+        if seam.current() is ours:
+            setattr(seam.owner, seam.name, original)
+        else:
+            _log.warning(
+                "%s.%s was replaced by another package since, and is left as it is",
+                seam.owner.__name__,
+                seam.name,
+            )
+    fusion.withdraw()
+    _service = None
+
+
+@contextlib.contextmanager
+def enabled(
+    *,
+    schedule: Schedule | None = None,
+    parts: int | None = None,
+    wire: str | None = None,
+    settings: plait.Settings | None = None,
+) -> Iterator[None]:
+    """Enable for a block: outside of it, the same process has Megatron's own layers."""
+    enable(schedule=schedule, parts=parts, wire=wire, settings=settings)
+    try:
+        yield
+    finally:
+        disable()
+
+
+def report() -> Report:
+    """Say how many calls of which classes were served, and why others were not."""
+    return Report() if _last is None else Report(_last.calls.rows(), str(plait.torch.report()))
+
+
+def service() -> Service:
+    """Return how layers are served: as enable() was told, else as the environment says."""
+    global _last
+    if _service is not None:
+        return _service
+    if _last is None:
+        options = plait.torch.Options(settings=plait.load_settings())
+        _last = Service(options, seams.COLUMN.current(), seams.ROW.current())
+    return _last
+
+
+@atexit.register
+def _forget() -> None:
+    """Drop what is native before the module that made it."""
+    global _service, _last
+    disable()
+    _service = _last = None
+
+
+# A method that a caller has kept since before disable() goes on with Megatron's own code.
+
+
+def _column_forward(
+    self: ColumnParallelLinear,
+    input_: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    runtime_gather_output: bool | None = None,
+) -> Result:
+    if _service is None:
+        return service().column(self, input_, weight, runtime_gather_output)
+    return _service.column_forward(self, input_, weight, runtime_gather_output)
+
+
+def _row_forward(self: RowParallelLinear, input_: torch.Tensor) -> Result:
+    if _service is None:
+        return service().row(self, input_)
+    return _service.row_forward(self, input_)

@@ -1,0 +1,130 @@
+"""The model of examples/python/megatron_gpt.py: the same losses, whatever Megatron is set to."""
+
+import argparse
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shims
+import torch
+import torch.distributed as dist
+from ranks import agree
+
+shims.apply()
+
+from megatron.core import parallel_state  # noqa: E402
+
+import plait.megatron  # noqa: E402
+
+TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[Any]:
+    folder = Path(__file__).parents[4] / "examples" / "python"
+    spec = importlib.util.spec_from_file_location("megatron_gpt", folder / "megatron_gpt.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shims.apply()  # the example has fewer
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+    yield module
+    plait.megatron.disable()
+    parallel_state.destroy_model_parallel()
+
+
+def train(example: Any, sequence: bool, settings: dict[str, Any]) -> list[float]:
+    options = argparse.Namespace(
+        hidden=64, layers=1, tokens=TOKENS, dtype="f32", sequence_parallel=sequence
+    )
+    model = example.make_model(options, **settings)
+    fused = settings.get("gradient_accumulation_fusion", False)
+    parameters = list(model.parameters())
+    for parameter in parameters if fused else ():
+        parameter.main_grad = torch.zeros_like(parameter)
+    tokens = torch.randint(1024, (2, TOKENS + 1), generator=torch.Generator().manual_seed(1))
+    positions = torch.arange(TOKENS).expand(2, -1)
+    later = torch.triu(torch.ones(TOKENS, TOKENS, dtype=torch.bool), 1)[None, None]
+    losses = []
+    for _ in range(5):
+        loss = model(tokens[:, :-1], positions, later, labels=tokens[:, 1:]).mean()
+        loss.backward()
+        for parameter in parameters:
+            # A fused layer leaves autograd a tensor of nothing in particular, or none.
+            is_fused = fused and parameter.main_grad.count_nonzero() > 0
+            grad = parameter.main_grad if is_fused else parameter.grad
+            if grad is None:
+                continue
+            if getattr(parameter, "sequence_parallel", False):
+                dist.all_reduce(grad)
+            parameter.data.add_(grad, alpha=-0.05)  # as Megatron's optimizers write
+            parameter.grad = None
+            if fused:
+                parameter.main_grad.zero_()
+        losses.append(loss.item())
+    return losses
+
+
+RECOMPUTED = {
+    "recompute_granularity": "full",
+    "recompute_method": "uniform",
+    "recompute_num_layers": 1,
+}
+FUSED = {"gradient_accumulation_fusion": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, RECOMPUTED, FUSED, {**RECOMPUTED, **FUSED}],
+    ids=["plain", "recomputed", "fused", "recomputed, fused"],
+)
+@pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
+def test_losses(example: Any, sequence: bool, settings: dict[str, Any]) -> None:
+    unfused = {key: value for key, value in settings.items() if key not in FUSED}
+    expected = train(example, sequence, unfused)
+    found = []
+    for options in (
+        {"schedule": "serial"},
+        {"schedule": "pipelined", "parts": 3},
+        {"schedule": "fused"},
+        {"schedule": "auto"},
+    ):
+        with plait.megatron.enabled(**options):
+            found.append(train(example, sequence, settings))
+            report = plait.megatron.report()
+        agree(report.served > 0, "nothing was served")
+        agree(all(row.refusal is None for row in report.rows), str(report))
+    off = max(abs(a - b) for a, b in zip(expected, found[0], strict=True))
+    agree(expected[0] - expected[-1] > 0.1, f"nothing was learned: {expected}")
+    agree(off < 1e-5 * expected[0], f"{expected}, with plait {found[0]}")
+    agree(all(losses == found[0] for losses in found), f"schedules differ: {found}")
+
+
+def test_evaluation_between_steps(example: Any) -> None:
+    """Weights are packed while nothing trains, and their packings never outlive a step."""
+    options = argparse.Namespace(
+        hidden=64, layers=1, tokens=TOKENS, dtype="f32", sequence_parallel=False
+    )
+    tokens = torch.randint(1024, (2, TOKENS + 1), generator=torch.Generator().manual_seed(1))
+    positions = torch.arange(TOKENS).expand(2, -1)
+    later = torch.triu(torch.ones(TOKENS, TOKENS, dtype=torch.bool), 1)[None, None]
+    model = example.make_model(options)
+
+    def loss() -> torch.Tensor:
+        out: torch.Tensor = model(tokens[:, :-1], positions, later, labels=tokens[:, 1:]).mean()
+        return out
+
+    for _ in range(3):
+        with torch.no_grad():
+            expected = loss().item()
+            with plait.megatron.enabled():
+                found = [loss().item() for _ in range(plait.torch.weights.PATIENCE + 2)]
+        agree(max(abs(one - expected) for one in found) < 1e-5 * expected, f"{expected}, {found}")
+        with plait.megatron.enabled():
+            loss().backward()
+        for parameter in model.parameters():
+            parameter.data.add_(parameter.grad, alpha=-0.05)
+            parameter.grad = None
