@@ -1,0 +1,150 @@
+"""Models of Hugging Face with random weights: tensor-parallel, and the same in one process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import transformers
+from transformers.distributed import DistributedConfig
+
+import plait
+import plait.transformers
+
+COMMON = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 128,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+MODELS: dict[str, Any] = {
+    "llama": lambda: transformers.LlamaConfig(**COMMON),
+    "qwen3, which normalises heads": lambda: transformers.Qwen3Config(**COMMON, head_dim=16),
+    "phi3, whose projections are packed": lambda: transformers.Phi3Config(**COMMON),
+    "mixtral, of experts": lambda: transformers.MixtralConfig(
+        **COMMON, num_local_experts=4, num_experts_per_tok=2
+    ),
+}
+TOKENS = torch.arange(2, 26).reshape(2, 12)
+
+
+@pytest.fixture(params=MODELS, ids=str)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tuple[str, Path]]:
+    """A saved model, in a folder that all ranks know."""
+    where: list[Any] = [None]
+    if dist.get_rank() == 0:
+        where[0] = tmp_path_factory.mktemp("model")
+        torch.manual_seed(3)
+        model = transformers.AutoModelForCausalLM.from_config(MODELS[request.param]())
+        model.save_pretrained(where[0])
+    dist.broadcast_object_list(where)
+    yield request.param, where[0]
+    dist.barrier()
+
+
+def whole(path: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+
+
+def shared(path: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=torch.float32,
+        distributed_config=DistributedConfig(tp_size=dist.get_world_size()),
+    )
+
+
+def generate(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        tokens: torch.Tensor = model.generate(TOKENS, max_new_tokens=8, do_sample=False)
+    return tokens
+
+
+def test_generates_the_same_tokens(folder: tuple[str, Path]) -> None:
+    _, path = folder
+    expected = generate(whole(path))
+    with plait.transformers.enabled():
+        model = shared(path)
+        assert torch.equal(generate(model), expected)
+        assert plait.transformers.report().served > 0
+
+
+def test_gradients(folder: tuple[str, Path]) -> None:
+    _, path = folder
+    one = whole(path)
+    loss = one(TOKENS, labels=TOKENS).loss
+    loss.backward()
+    with plait.transformers.enabled(schedule="fused"):
+        model = shared(path)
+        found = model(TOKENS, labels=TOKENS).loss
+        found.backward()
+    assert abs(found.item() - loss.item()) < 1e-5
+    exact = dict(one.named_parameters())
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            assert exact[name].grad is None, name
+            continue
+        grad = parameter.grad
+        grad = grad.full_tensor() if hasattr(grad, "full_tensor") else grad
+        off = (grad - exact[name].grad).abs().max() / exact[name].grad.abs().max().clamp(min=1e-6)
+        assert off < 1e-3, f"{name}: {off}"
+
+
+def test_saves_what_it_has_loaded(folder: tuple[str, Path], tmp_path: Path) -> None:
+    _, path = folder
+    saved: list[Any] = [tmp_path]
+    dist.broadcast_object_list(saved)
+    with plait.transformers.enabled():
+        shared(path).save_pretrained(saved[0])
+    dist.barrier()
+    first, again = whole(path).state_dict(), whole(saved[0]).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_quantised_weights(folder: tuple[str, Path]) -> None:
+    _, path = folder
+    with torch.no_grad():
+        expected = whole(path)(TOKENS).logits
+        with plait.transformers.enabled(weight="s8:group=32"):
+            found = shared(path)(TOKENS).logits
+    assert (found - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_another_dtype_is_left_with_a_sentence(
+    folder: tuple[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, path = folder
+    with plait.transformers.enabled():
+        model = shared(path)
+        model.double()
+        with torch.no_grad():
+            model(TOKENS)
+        assert plait.transformers.report().served == 0
+    if dist.get_rank() == 0:
+        assert "left to transformers: its input is torch.float64" in caplog.text
+
+
+def test_enable_is_undone() -> None:
+    from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
+
+    before = ALL_PARALLEL_STYLES["colwise"]
+    plait.transformers.enable(schedule="serial")
+    plait.transformers.enable(schedule="serial")
+    with pytest.raises(plait.Error, match="other options"):
+        plait.transformers.enable()
+    assert ALL_PARALLEL_STYLES["colwise"] is not before
+    plait.transformers.disable()
+    plait.transformers.disable()
+    assert ALL_PARALLEL_STYLES["colwise"] is before
+    with pytest.raises(plait.Error, match="scheme"):
+        plait.transformers.enable(weight="s9")
