@@ -18,6 +18,23 @@ prepare_venv() {
     cp python/requirements-test.txt "$stamp"
 }
 
+# The newest Megatron-Core declares that it needs Python 3.12, and works with 3.11 too: it is unpacked into a folder of
+# its own. It imports triton, which nothing else here needs.
+newest_megatron=build/megatron-core-0.19.2
+prepare_newest_megatron() {
+  local wheel wheels=$newest_megatron/wheels
+  [[ ! -e $newest_megatron/complete ]] || return 0
+  rm -rf "$newest_megatron"
+  in_venv python -m pip download --no-deps --only-binary :all: -d "$wheels" triton==3.9.0 &&
+    in_venv python -m pip download --no-deps --only-binary :all: -d "$wheels" --python-version 3.12 \
+      megatron-core==0.19.2 || return
+  for wheel in "$wheels"/*.whl; do
+    python3 -m zipfile -e "$wheel" "$newest_megatron" || return
+  done
+  rm -rf "$wheels"
+  touch "$newest_megatron/complete"
+}
+
 # Of the release build, for any Linux that is no older than this one, and installed from that. The libraries that the
 # command needs go into it. OpenMP's stays outside: a copy beside that of torch would make two pools of threads. And so
 # do those of MPI, which belong to the launcher.
@@ -55,8 +72,16 @@ test_python() {
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   run_pytest 'python tests' python -m pytest python/tests/test_*.py
-  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest python/tests/ranks
-  run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest python/tests/ranks
+  # The programs among the first start ranks of their own: the examples, and Megatron scripts.
+  local ranks=python/tests/ranks
+  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
+  run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py
+  run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
+  if check 'newest Megatron' prepare_newest_megatron; then
+    run_pytest 'python tests, newest Megatron' env PYTHONPATH="$PWD/$newest_megatron" \
+      torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
+  fi
+  run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
 }
 
 # run_pytest NAME COMMAND...: its tests count among ours.

@@ -1,0 +1,119 @@
+"""Whole programs as a user starts them: what they print, and that nothing is left at their end."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MEGATRON = importlib.util.find_spec("megatron") is not None
+
+
+def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return subprocess.run(
+        [*launch, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def run(*arguments: object) -> str:
+    done = torchrun(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+LEAVES_ALL = """
+import sys
+import torch, torch.distributed as dist
+import plait._native, plait.torch as pt
+plait._native._warn_of_leaks(True)
+dist.init_process_group(sys.argv[1])
+other = dist.new_group(backend="gloo")
+up = pt.ColumnParallelLinear.from_linear(torch.nn.Linear(8, 8), group=other)
+frozen = pt.RowParallelLinear.from_linear(torch.nn.Linear(8, 8)).requires_grad_(False)
+x = torch.ones(4, 8, requires_grad=True)
+y = up(x)
+y.sum().backward(retain_graph=True)
+frozen(y)
+z = pt.matmul_all_reduce(x, torch.ones(3, 8))
+comm = pt.communicator()
+if len(sys.argv) > 2:
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("backend", ["gloo", "plait"])
+@pytest.mark.parametrize("end", [[], ["destroy"]], ids=["as it is", "destroyed"])
+def test_nothing_is_left_at_the_end(tmp_path: Path, backend: str, end: list[str]) -> None:
+    """Layers, graphs and packed weights that a program still has are no leak."""
+    script = tmp_path / "program.py"
+    script.write_text(LEAVES_ALL)
+    done = torchrun(script, backend, *end)
+    assert done.returncode == 0, done.stderr
+    assert "leaked" not in done.stderr
+
+
+USES_A_DESTROYED_GROUP = """
+import torch, torch.distributed as dist
+import plait, plait.torch as pt
+dist.init_process_group("gloo")
+x, w = torch.ones(4, 8, requires_grad=True), torch.ones(3, 8)
+up = pt.ColumnParallelLinear.from_linear(torch.nn.Linear(8, 8))
+y = up(x).sum()
+pt.matmul_all_reduce(x, w)
+dist.destroy_process_group()
+for call in (lambda: up(x), lambda: pt.matmul_all_reduce(x, w), lambda: pt.communicator()):
+    try:
+        call()
+    except plait.Error as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_group_that_was_destroyed(tmp_path: Path) -> None:
+    """A program that had ranks is not one rank alone without them."""
+    script = tmp_path / "program.py"
+    script.write_text(USES_A_DESTROYED_GROUP)
+    assert len(re.findall("was destroyed|there is no process group", run(script))) == 6
+
+
+@pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
+def test_megatron_scripts_run_unchanged(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import sys
+import torch
+torch.cuda.current_device = lambda: "cpu"
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import ColumnParallelLinear
+from megatron.core.transformer.transformer_config import TransformerConfig
+torch.distributed.init_process_group("gloo")
+parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+config = TransformerConfig(num_layers=1, hidden_size=8, num_attention_heads=2,
+                           tensor_model_parallel_size=2, use_cpu_initialization=True)
+layer = ColumnParallelLinear(8, 8, config=config, init_method=torch.nn.init.ones_)
+out, _ = layer(torch.ones(4, 1, 8))
+print(f"{sys.argv[1:]} {__name__} {out[0, 0, 0].item()}\\n", end="", flush=True)
+"""
+    )
+    done = torchrun("-m", "plait.megatron", "--coc-parallel-num", 2, script, "--lr", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("['--lr', '0.1'] __main__ 8.0") == 2
+    assert "ColumnParallelLinear: 1 calls served by plait" in done.stderr
+    for arguments, sentence in (
+        (["--use-ascend-mc2", script], "--use-ascend-mc2 replaces"),
+        (["nothing.py"], "there is no script nothing.py"),
+    ):
+        command = [sys.executable, "-m", "plait.megatron", *map(str, arguments)]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert refused.returncode == 2
+        assert sentence in refused.stderr
