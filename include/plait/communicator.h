@@ -88,6 +88,11 @@ class PLAIT_EXPORT Communicator {
   std::optional<Link> link() const;
   Trace* trace() const;
 
+  // Not collective. From the next call on this rank records into `trace`; null turns that off, after
+  // which the trace may end. Collectives that are under way are recorded no more. Groups that were
+  // split off before keep theirs.
+  void set_trace(Trace* trace);
+
   // Collective. Ranks with the same color form a new group, ordered by key, then by rank here.
   // A negative color joins none and gets nullopt.
   std::optional<Communicator> split(int color, int key);

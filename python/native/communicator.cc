@@ -176,6 +176,12 @@ void PyCommunicator::leave() {
   });
 }
 
+void PyCommunicator::set_trace(nb::object trace) {
+  Trace* records = trace.is_none() ? nullptr : nb::cast<Trace*>(trace);
+  use([&](Communicator& comm) { comm.set_trace(records); });
+  trace_ = std::move(trace);
+}
+
 void bind_communicator(nb::module_& m) {
   bind_place(m);
   bind_link(m);
@@ -237,6 +243,9 @@ void bind_communicator(nb::module_& m) {
           },
           nb::arg("reason"),
           "End the group, and all that were split off it. Any thread may call it at any time.")
+      .def("set_trace", &PyCommunicator::set_trace, nb::arg("trace").none(),
+           nb::sig("def set_trace(self, trace: Trace | None) -> None"),
+           "Record into this trace from the next call on, or into none. Not collective.")
       .def("leave", &PyCommunicator::leave,
            "Leave the group. Calling it again does nothing; using the communicator is an error.")
       .def(

@@ -33,9 +33,13 @@ class PyCommunicator {
   void leave();
   bool left() const { return comm_ == nullptr; }
 
+  // Records into a trace, which is kept until another takes its place, or into none.
+  void set_trace(nb::object trace);
+
  private:
   std::mutex turns_;
   std::unique_ptr<Communicator> comm_;
+  nb::object trace_;
 };
 
 }  // namespace plait::python

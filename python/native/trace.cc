@@ -11,8 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/timeline.h"
 #include "communicator.h"
 #include "plait/timeline.h"
+#include "report/calls.h"
+#include "report/page.h"
+#include "trace/pack.h"
 
 namespace plait::python {
 namespace {
@@ -45,13 +49,44 @@ nb::bytes pack(const Trace& trace) {
   return nb::bytes(packed.data(), packed.size());
 }
 
-void write(const std::string& path, const std::vector<nb::bytes>& packs) {
-  std::vector<std::vector<std::byte>> all;
+using Packs = std::vector<std::vector<std::byte>>;
+
+Packs copied(const std::vector<nb::bytes>& packs) {
+  Packs all;
   for (const nb::bytes& pack : packs) {
     std::vector<std::byte>& copy = all.emplace_back(pack.size());
     if (!copy.empty()) std::memcpy(copy.data(), pack.c_str(), copy.size());
   }
+  return all;
+}
+
+void write(const std::string& path, const std::vector<nb::bytes>& packs) {
+  const Packs all = copied(packs);
   unlocked([&] { write_json(path, all); });
+}
+
+std::vector<nb::bytes> collect(Trace& trace, PyCommunicator& comm) {
+  const Packs packs = comm.use([&](Communicator& c) { return comm::collect_packs(trace, c); });
+  std::vector<nb::bytes> all;
+  for (const std::vector<std::byte>& pack : packs) all.emplace_back(pack.data(), pack.size());
+  return all;
+}
+
+std::string page(std::string title, std::string subtitle, const std::vector<nb::bytes>& packs) {
+  const Packs all = copied(packs);
+  return unlocked([&] {
+    std::vector<trace::RankRecords> ranks;
+    ranks.reserve(all.size());
+    for (const auto& pack : all) ranks.push_back(trace::unpack(pack));
+    return report::page({.title = std::move(title),
+                         .subtitle = std::move(subtitle),
+                         .runs = {report::run_of_calls("recorded", ranks)}});
+  });
+}
+
+std::vector<report::Calls> calls(const nb::bytes& pack) {
+  const Packs all = copied({pack});
+  return unlocked([&] { return report::calls_of(trace::unpack(all.front())); });
 }
 
 }  // namespace
@@ -95,12 +130,30 @@ void bind_trace(nb::module_& m) {
             unlocked([&] { trace.write_json(path); });
           },
           nb::arg("path"), "Write this rank's timeline alone.");
+  nb::class_<report::Calls>(m, "TraceCalls",
+                            "All calls of one problem on one rank; times in nanoseconds.")
+      .def_ro("problem", &report::Calls::problem)
+      .def_ro("count", &report::Calls::count)
+      .def_ro("time", &report::Calls::time)
+      .def_ro("multiplying", &report::Calls::multiplying)
+      .def_ro("communicating", &report::Calls::communicating)
+      .def_ro("waiting", &report::Calls::waiting)
+      .def_ro("communication", &report::Calls::communication,
+              "Chunks travel, or the rank copies, sums or waits.")
+      .def_ro("hidden", &report::Calls::hidden,
+              "The part of it in which the rank multiplies as well.");
+  m.def("timeline_page", &page, nb::arg("title"), nb::arg("subtitle"), nb::arg("packs"),
+        "The packs of any number of ranks as a page of HTML that needs nothing else.");
+  m.def("calls_in_pack", &calls, nb::arg("pack"),
+        "What the calls of operators did with their time.");
   m.def("write_json", &write, nb::arg("path"), nb::arg("packs"),
         "Write the packs of any number of ranks as one timeline.");
 }
 
 // After Communicator, which its signature names.
 void bind_timeline(nb::module_& m) {
+  m.def("collect_packs", &collect, nb::arg("trace"), nb::arg("comm"),
+        "Collective. Align the clocks; rank 0 gets every rank's pack, the others none.");
   m.def(
       "write_timeline",
       [](const std::string& path, Trace& trace, PyCommunicator& comm) {

@@ -96,6 +96,43 @@ class Trace:
     def write_json(self, path: str) -> None:
         """Write this rank's timeline alone."""
 
+class TraceCalls:
+    """All calls of one problem on one rank; times in nanoseconds."""
+
+    @property
+    def problem(self) -> str: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def time(self) -> int: ...
+
+    @property
+    def multiplying(self) -> int: ...
+
+    @property
+    def communicating(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def communication(self) -> int:
+        """Chunks travel, or the rank copies, sums or waits."""
+
+    @property
+    def hidden(self) -> int:
+        """The part of it in which the rank multiplies as well."""
+
+def timeline_page(title: str, subtitle: str, packs: Sequence[bytes]) -> str:
+    """
+    The packs of any number of ranks as a page of HTML that needs nothing else.
+    """
+
+def calls_in_pack(pack: bytes) -> list[TraceCalls]:
+    """What the calls of operators did with their time."""
+
 def write_json(path: str, packs: Sequence[bytes]) -> None:
     """Write the packs of any number of ranks as one timeline."""
 
@@ -199,6 +236,11 @@ class Communicator:
         End the group, and all that were split off it. Any thread may call it at any time.
         """
 
+    def set_trace(self, trace: Trace | None) -> None:
+        """
+        Record into this trace from the next call on, or into none. Not collective.
+        """
+
     def leave(self) -> None:
         """
         Leave the group. Calling it again does nothing; using the communicator is an error.
@@ -293,6 +335,11 @@ def _all_gather_at(mine: int, n: int, all: int, total: int, dtype: Dtype, comm: 
 def _reduce_scatter_at(all: int, total: int, mine: int, n: int, dtype: Dtype, comm: Communicator, counts: Sequence[int] | None = None) -> None: ...
 
 def _all_to_all_at(send: int, send_counts: Sequence[int], receive: int, receive_counts: Sequence[int], dtype: Dtype, comm: Communicator) -> None: ...
+
+def collect_packs(trace: Trace, comm: Communicator) -> list[bytes]:
+    """
+    Collective. Align the clocks; rank 0 gets every rank's pack, the others none.
+    """
 
 def write_timeline(path: str, trace: Trace, comm: Communicator) -> None:
     """Collective. Align the clocks; rank 0 writes what all ranks recorded."""

@@ -90,6 +90,7 @@ int Communicator::world() const { return state().group().world(); }
 std::string_view Communicator::transport() const { return state().transport_name(); }
 std::optional<Link> Communicator::link() const { return state().link(); }
 Trace* Communicator::trace() const { return state().trace(); }
+void Communicator::set_trace(Trace* trace) { state().set_trace(trace); }
 std::size_t Communicator::mailbox_bytes() const { return state().mailbox_bytes(); }
 
 std::optional<Communicator> Communicator::split(int color, int key) {

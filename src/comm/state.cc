@@ -56,6 +56,12 @@ void Communicator::State::leave() noexcept {
   transport_->leave();
 }
 
+void Communicator::State::set_trace(Trace* trace) {
+  for (const auto& task : queue_) task->stop_recording();
+  trace_ = trace;
+  group().set_trace(trace);
+}
+
 void Communicator::State::open(std::optional<comm::LinkView> link) {
   hosts_ = count_hosts();
   // One clock tells both ends when a chunk arrives.

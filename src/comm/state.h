@@ -54,6 +54,8 @@ class Pending::Task {
     started_at_ = base::now();
   }
 
+  void stop_recording() { trace_ = nullptr; }
+
   // Which call this is; the number is given when the task is started.
   const Tag& tag() const { return tag_; }
   void set_call(std::uint32_t call) { tag_.call = call; }
@@ -102,11 +104,10 @@ class Communicator::State {
   }
   Trace* trace() const { return trace_; }
 
-  // From now on; groups that are split off record there too.
-  void set_trace(Trace* trace) {
-    trace_ = trace;
-    group().set_trace(trace);
-  }
+  // From now on; groups that are split off record there too. Tasks under way record nowhere, as the
+  // trace that they began with may end before they do.
+  void set_trace(Trace* trace);
+
   // That its ranks are on, as they have told one another: the same number on all of them.
   int hosts() const { return hosts_; }
   // What this rank tells in groups that are split off; empty: it doesn't know.

@@ -162,10 +162,15 @@ Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& opti
   }
 }
 
-// For who wants to know from a timeline which operators a program has: plait tune --from.
+// A timeline tells by these which operators a program has (plait tune --from), and how long each
+// call took.
 void Prepared::mark_call() {
   if (Trace* trace = state_.group().trace(); trace != nullptr)
     trace->mark(Lane::compute, trace->intern(problem_));
+}
+
+void Prepared::mark_return() {
+  if (Trace* trace = state_.group().trace(); trace != nullptr) trace->mark(Lane::compute, "return");
 }
 
 namespace {
@@ -198,6 +203,7 @@ void Prepared::run(const OpCall& call) try {
                    .bias = bias,
                    .gathered = counted(call.gathered),
                    .poll = call.poll ? &poll : nullptr});
+  mark_return();
 } catch (const Error& error) {
   // Of ranks in different calls all hear of the call of the one that has noticed. Whatever else
   // fails has this operator's name, or is of its poll hook.

@@ -48,6 +48,7 @@ class Prepared {
 
  private:
   void mark_call();
+  void mark_return();
 
   OpDesc desc_;
   Plan plan_;

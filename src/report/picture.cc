@@ -191,6 +191,9 @@ class Picture {
   // What a script stretches.
   std::string zoomed(std::string_view bars) const {
     const auto ideal = static_cast<double>(timeline_.ideal());
+    if (ideal == 0) {
+      return fmt::format("<g clip-path=\"url(#plot)\"><g class=\"zoomed\">\n{}</g></g>\n", bars);
+    }
     return fmt::format(
         "<g clip-path=\"url(#plot)\"><g class=\"zoomed\">\n{}"
         "<path class=\"ideal\" d=\"{}\"><title>ideal: {}</title></path>\n</g></g>\n",
@@ -309,8 +312,10 @@ class Picture {
     return text + "</g>\n";
   }
 
-  // Of a step the products alone are known, with whatever communication they have beside them.
+  // Of a step the products alone are known, with whatever communication they have beside them; of a
+  // program that was recorded, nothing.
   std::string ideal_text() const {
+    if (timeline_.ideal() == 0) return {};
     const std::string product = show_time(static_cast<double>(timeline_.product));
     if (timeline_.collective == 0)
       return fmt::format("the thin line is the ideal: {} (products alone)", product);

@@ -117,5 +117,30 @@ TEST(PendingTrace, EndsWhereItIsAbandoned) {
   EXPECT_EQ(records_of(all, trace::Kind::flight, "barrier").size(), 1U);
 }
 
+// A trace that is taken away may end, also before what was started while it was there.
+TEST(SetTrace, TurnsRecordingOnAndOff) {
+  run_in_threads(2, [](Communicator& comm) {
+    std::vector<float> data(1000, 1.0F);
+    const Elements all = {data.data(), data.size()};
+    all_reduce(all, comm);
+    std::optional<Pending> under_way;
+    {
+      Trace trace(comm.rank());
+      comm.set_trace(&trace);
+      EXPECT_EQ(comm.trace(), &trace);
+      all_reduce(all, comm);
+      under_way.emplace(start_all_reduce(all, all, comm));
+      comm.set_trace(nullptr);
+      const trace::RankRecords records = trace::unpack(trace.pack());
+      EXPECT_EQ(records_of(records, trace::Kind::span, "all_reduce").size(), 1U);
+      // One of the ranks may be done at once.
+      EXPECT_LE(records_of(records, trace::Kind::flight, "all_reduce").size(), 1U);
+    }
+    under_way->wait();
+    all_reduce(all, comm);
+    EXPECT_EQ(comm.trace(), nullptr);
+  });
+}
+
 }  // namespace
 }  // namespace plait

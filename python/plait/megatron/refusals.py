@@ -3,27 +3,34 @@
 import torch
 from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
 
+from plait.torch.options import Engine
+
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def column_refusal(
-    layer: ColumnParallelLinear, x: torch.Tensor, weight: torch.Tensor
+    layer: ColumnParallelLinear, x: torch.Tensor, weight: torch.Tensor, engine: Engine
 ) -> str | None:
     """Say why plait doesn't serve a call of a column layer; None if it does."""
     if layer.disable_grad_reduce:
         return "disable_grad_reduce leaves the sum of the input's gradients to the caller"
     if layer.config.defer_embedding_wgrad_compute:
         return "defer_embedding_wgrad_compute makes the weight's gradient later"
-    return _refusal(layer, x, weight)
+    return _refusal(layer, x, weight, engine)
 
 
-def row_refusal(layer: RowParallelLinear, x: torch.Tensor, weight: torch.Tensor) -> str | None:
+def row_refusal(
+    layer: RowParallelLinear, x: torch.Tensor, weight: torch.Tensor, engine: Engine
+) -> str | None:
     """Say why plait doesn't serve a call of a row layer; None if it does."""
-    return _refusal(layer, x, weight)
+    return _refusal(layer, x, weight, engine)
 
 
 def _refusal(
-    layer: ColumnParallelLinear | RowParallelLinear, x: torch.Tensor, weight: torch.Tensor
+    layer: ColumnParallelLinear | RowParallelLinear,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    engine: Engine,
 ) -> str | None:
     config = layer.config
     if layer.tp_group is None or layer.tp_group.size() == 1:
@@ -44,16 +51,16 @@ def _refusal(
             return "gradient_accumulation_fusion is on, and the weight has no main_grad"
         if main_grad.dtype not in _DTYPES:
             return f"main_grad is {main_grad.dtype}"
-    return _tensor_refusal(x, weight)
+    return _tensor_refusal(x, weight, engine)
 
 
-def _tensor_refusal(x: torch.Tensor, weight: torch.Tensor) -> str | None:
+def _tensor_refusal(x: torch.Tensor, weight: torch.Tensor, engine: Engine) -> str | None:
     for name, tensor in (("input", x), ("weight", weight)):
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return f"its {name} is a {type(tensor).__name__}"
-    if x.device.type != "cpu" or weight.device.type != "cpu":
+    if engine == "native" and (x.device.type != "cpu" or weight.device.type != "cpu"):
         return f"its input is on {x.device}, and plait computes on the CPU"
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled(x.device.type):
         return "autocast is on"
     if x.dtype not in _DTYPES:
         return f"its input is {x.dtype}"

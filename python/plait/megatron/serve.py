@@ -41,7 +41,9 @@ class Service:
         shape = (layer.output_size_per_partition, layer.input_size)
         # Megatron has its own sentences for a weight that is missing or has another shape.
         fits = shared is not None and tuple(shared.shape) == shape
-        if not fits or not self._serves(layer, column_refusal(layer, input_, shared)):
+        if not fits or not self._serves(
+            layer, column_refusal(layer, input_, shared, self.options.engine)
+        ):
             return self.column(layer, input_, weight, runtime_gather_output)
         bias = None if layer.skip_bias_add else layer.bias
         if bias is not None and not shared.requires_grad:
@@ -62,7 +64,7 @@ class Service:
 
     def row_forward(self, layer: RowParallelLinear, input_: torch.Tensor) -> Result:
         """Do what RowParallelLinear.forward does."""
-        if not self._serves(layer, row_refusal(layer, input_, layer.weight)):
+        if not self._serves(layer, row_refusal(layer, input_, layer.weight, self.options.engine)):
             return self.row(layer, input_)
         if not layer.input_is_parallel:
             input_ = scatter_to_tensor_model_parallel_region(input_, group=layer.tp_group)

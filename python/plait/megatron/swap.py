@@ -14,7 +14,7 @@ import plait.torch
 from plait.megatron import fusion, seams
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
-from plait.torch import Schedule
+from plait.torch.options import Engine, Product, Schedule
 
 _log = logging.getLogger("plait.megatron")
 
@@ -28,15 +28,21 @@ def enable(
     parts: int | None = None,
     wire: str | None = None,
     settings: plait.Settings | None = None,
+    engine: Engine = "native",
+    product: Product = "plait",
 ) -> None:
     """Serve Megatron's column and row layers from now on.
 
     Every rank makes the call, with the same options. Without any, the environment decides:
     PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM, USE_COC_FUSED_KERNEL and so on; else plans are
-    automatic. The same call again does nothing; other options raise, until disable().
+    automatic. `engine="c10d"` serves layers on any device by torch's own collectives;
+    `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
+    again does nothing; other options raise, until disable().
     """
     global _service, _last
-    asked = plait.torch.Options(schedule=schedule, parts=parts, wire=wire, settings=settings)
+    asked = plait.torch.Options(
+        schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
+    )
     # Settings are read now, and what is wrong in them is refused now, on all ranks.
     options = replace(asked, settings=asked.resolved())
     if _service is not None:
@@ -90,9 +96,13 @@ def enabled(
     parts: int | None = None,
     wire: str | None = None,
     settings: plait.Settings | None = None,
+    engine: Engine = "native",
+    product: Product = "plait",
 ) -> Iterator[None]:
     """Enable for a block: outside of it, the same process has Megatron's own layers."""
-    enable(schedule=schedule, parts=parts, wire=wire, settings=settings)
+    enable(
+        schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
+    )
     try:
         yield
     finally:

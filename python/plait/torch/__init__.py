@@ -30,12 +30,14 @@ from plait.torch.operators import (
 )
 from plait.torch.options import Options, Schedule
 from plait.torch.parallelize import parallelize
+from plait.torch.profile import Profile, profile
 from plait.torch.report import Report, forget_report, report
 from plait.torch.weights import packed_bytes
 
 __all__ = [
     "ColumnParallelLinear",
     "Options",
+    "Profile",
     "Report",
     "RowParallelLinear",
     "Schedule",
@@ -49,6 +51,7 @@ __all__ = [
     "matmul_reduce_scatter",
     "packed_bytes",
     "parallelize",
+    "profile",
     "reduce_scatter_matmul",
     "report",
     "row_parallel_linear",

@@ -14,6 +14,7 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import groups
 from plait.torch.options import Options
+from plait.torch.recording import recorded
 from plait.torch.weights import Owner
 
 Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
@@ -94,7 +95,7 @@ def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
         with _lock:
             if _alone is None:
                 place = _native.Place(0, 1, "alone")
-                _alone = _Kept(_native.Communicator.connect(place=place))
+                _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
             return _alone
     comm = groups.communicator(member)
     with _lock:

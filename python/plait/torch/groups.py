@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 
 from plait._native import Code, Communicator, Place
 from plait.errors import Error
+from plait.torch.recording import recorded
 
 _communicators: WeakKeyDictionary[dist.ProcessGroup, Communicator] = WeakKeyDictionary()
 _locks: WeakKeyDictionary[dist.ProcessGroup, threading.Lock] = WeakKeyDictionary()
@@ -123,7 +124,7 @@ def connect(store: Store, rank: int, world: int, timeout: timedelta | None = Non
         hosts=count_hosts(store, rank, world),
     )
     seconds = timeout.total_seconds() if timeout is not None else None
-    return Communicator.connect(place=place, all_gather=all_gather, timeout=seconds)
+    return recorded(Communicator.connect(place=place, all_gather=all_gather, timeout=seconds))
 
 
 def count_hosts(store: Store, rank: int, world: int) -> int:

@@ -12,8 +12,9 @@ from torch.autograd.function import once_differentiable
 
 import plait
 from plait import _native
-from plait.torch import tensors, weights
+from plait.torch import c10d, product, tensors, weights
 from plait.torch.context import Context, Layer, context_of
+from plait.torch.main_grad import placeholder
 from plait.torch.options import Options
 from plait.torch.rows import as_rows, bias_row, check_matrix, float_dtype, shard_of_rows, view
 
@@ -64,6 +65,14 @@ def column_parallel_linear(
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
     _check(x, weight, "column_parallel_linear", sequence_parallel)
+    if options.product == "auto":
+        how = (group, sequence_parallel, rows, options, layer)
+        options = product.measured("column", x, weight, *how)
+    if options.engine == "c10d" or options.product == "torch":
+        main_grad = weight if accumulate_into_main_grad else None
+        ranks, parts = product.ranks_and_parts(group, options)
+        call = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
+        return c10d.column_parallel_linear(x, weight, bias, call)
     context = context_of(group, options)
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = x.shape[0] if x.dim() > 1 else 1
@@ -108,6 +117,14 @@ def row_parallel_linear(
     the caller adds the ranks' gradients up.
     """
     _check(x, weight, "row_parallel_linear", sequence_parallel)
+    if options.product == "auto":
+        how = (group, sequence_parallel, None, options, layer)
+        options = product.measured("row", x, weight, *how)
+    if options.engine == "c10d" or options.product == "torch":
+        main_grad = weight if accumulate_into_main_grad else None
+        ranks, parts = product.ranks_and_parts(group, options)
+        call = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
+        return c10d.row_parallel_linear(x, weight, bias, call, bias_gradient_of_own_rows)
     context = context_of(group, options)
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = own = x.shape[0] if x.dim() > 1 else 1
@@ -268,6 +285,8 @@ def quantized_linear(
     tensors.check(x, name, "x")
     if x.dim() == 0 or x.shape[-1] != weight.k:
         _refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
+    if options.engine == "c10d":
+        _refuse(name, "engine='c10d' has no products of quantised weights")
     if torch.is_grad_enabled() and x.requires_grad:
         _refuse(
             name,
@@ -353,22 +372,9 @@ class _Linear(torch.autograd.Function):
         if needs_bias:
             grad_bias = grad_bias[0] if grad_bias is not None else grad_out.sum(0)
         if call.main_grad is not None and needs_weight:
-            grad_weight = _placeholder(call.main_grad, weight)
+            grad_weight = placeholder(call.main_grad, weight)
         return grad_x, grad_weight, grad_bias, None
 
 
 def _main_grad(parameter: Any) -> torch.Tensor | None:
     return None if parameter is None else parameter.main_grad
-
-
-def _placeholder(parameter: Any, weight: torch.Tensor) -> torch.Tensor | None:
-    """Return what autograd is given where main_grad has the gradient.
-
-    A trainer that sets `grad_added_to_main_grad` wants hooks of the parameter to run, and so a
-    tensor; its values are looked at only where `zero_out_wgrad` is set.
-    """
-    if not hasattr(parameter, "grad_added_to_main_grad"):
-        return None
-    parameter.grad_added_to_main_grad = True
-    zero = getattr(parameter, "zero_out_wgrad", False)
-    return torch.zeros_like(weight) if zero else torch.empty_like(weight)

@@ -416,6 +416,13 @@ def _call(
     *rows: int | None,
 ) -> torch.Tensor:
     """Call an operator with all but the last dimension of x as rows."""
+    if options.engine != "native" or options.product != "plait":
+        raise Error(
+            Code.invalid_argument,
+            f"{name}: engine={options.engine!r} with product={options.product!r} is for "
+            "layers, not for single operators",
+            operator=name,
+        )
     if not torch.compiler.is_compiling():
         _check_call(name, (x, weight, bias), group, options, *(rows or (None,)))
     operator = getattr(_ops, name)

@@ -1,5 +1,6 @@
 """How operators and layers are to work: the same on all ranks of a group."""
 
+import functools
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -8,6 +9,8 @@ from plait import _native
 
 Schedule = Literal["auto", "serial", "pipelined", "fused"]
 Wire = Literal["f32", "bf16", "f16"]
+Engine = Literal["native", "c10d"]
+Product = Literal["plait", "torch", "auto"]
 
 _WIRES = {"f32": _native.Dtype.f32, "bf16": _native.Dtype.bf16, "f16": _native.Dtype.f16}
 
@@ -24,8 +27,11 @@ class Options:
     parts: int | None = None  # of "pipelined"
     wire: str | None = None  # in what partial sums travel: "f32", "bf16" or "f16"
     settings: plait.Settings | None = None  # None: load_settings()
+    engine: Engine = "native"  # of layers; "c10d": torch's own collectives, on any device
+    product: Product = "plait"  # of layers; "auto": the faster one, measured once for each shape
 
     def __post_init__(self) -> None:
+        self._check_engine()
         if self.schedule is not None and self.schedule not in get_args(Schedule):
             known = ", ".join(get_args(Schedule))
             _refuse(f"schedule is {self.schedule!r}; it can be {known}")
@@ -35,6 +41,23 @@ class Options:
             _refuse(f"wire is {self.wire!r}; it can be {', '.join(_WIRES)}")
         if self.schedule == "pipelined":
             _native.Plan(self.plan() or "")  # refuses a number of parts that can't be
+
+    def _check_engine(self) -> None:
+        for name, value, known in (
+            ("engine", self.engine, get_args(Engine)),
+            ("product", self.product, get_args(Product)),
+        ):
+            if value not in known:
+                _refuse(f"{name} is {value!r}; it can be {', '.join(known)}")
+        if self.engine == "c10d" and self.schedule == "fused":
+            _refuse("engine='c10d' has the schedules serial and pipelined, not fused")
+        if self.engine == "c10d" and self.product == "auto":
+            _refuse("engine='c10d' has torch's product alone; leave product out")
+        if self.engine == "c10d" or self.product == "torch":
+            if self.wire is not None:
+                _refuse("torch's product leaves partial sums in the dtype of x; leave wire out")
+            if self.engine == "native" and self.schedule not in (None, "auto", "serial"):
+                _refuse(f"product='torch' is serial; schedule is {self.schedule!r}")
 
     def plan(self) -> str | None:
         """Return the plan of all operators as text; None: it is not set here, or automatic."""
@@ -53,6 +76,14 @@ class Options:
         if self.wire is not None:
             settings.wire = _WIRES[self.wire]
         return settings
+
+    @functools.cached_property
+    def c10d_parts(self) -> int:
+        """Return in how many parts the engine "c10d" multiplies: the same on all ranks."""
+        plan = self.resolved().plan
+        if plan is None or plan.schedule == plait.Schedule.fused:
+            return 4
+        return 1 if plan.schedule == plait.Schedule.serial else plan.parts
 
 
 def _refuse(sentence: str) -> None:

@@ -1,0 +1,168 @@
+"""Layers by torch's own product, with plait's collectives, where that is faster.
+
+    options = plait.torch.Options(product="torch")
+    options = plait.torch.Options(product="auto")  # both are measured once for each shape and dtype
+
+torch's product is serial: nothing is hidden behind it. Where its kernels are much faster than
+plait's, for a dtype on some processor, it wins all the same. Its bits are not those of plait's
+schedules; the bound is that of the engine "c10d" (see plait.torch.c10d).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+
+from plait import _native
+from plait._native import Communicator, Dtype
+from plait.torch import c10d
+from plait.torch.context import communicator_of
+from plait.torch.options import Options
+from plait.torch.rows import float_dtype
+from plait.torch.weights import Owner
+
+_log = logging.getLogger("plait.torch")
+_REPEATS = 3
+
+
+class _NativeRanks(c10d.Ranks):
+    """The ranks of a communicator. Collectives are done when they return."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.group = None
+        self.comm = comm
+        self.rank, self.world = comm.rank, comm.world
+
+    def all_reduce(self, x: torch.Tensor) -> None:
+        """Add up over the ranks, in place."""
+        dtype = float_dtype(x, "all_reduce", "x")
+        _native._all_reduce_at(x.data_ptr(), x.data_ptr(), x.numel(), dtype, self.comm)
+
+    def all_gather(self, out: torch.Tensor, own: torch.Tensor) -> None:
+        """Fill `out` [world, rows, columns] with the rows of all ranks."""
+        own = own.contiguous()
+        dtype = float_dtype(own, "all_gather", "x")
+        _native._all_gather_at(
+            own.data_ptr(), own.numel(), out.data_ptr(), out.numel(), dtype, self.comm
+        )
+
+    def reduce_scatter(self, out: torch.Tensor, x: torch.Tensor) -> None:
+        """Add `x` [world * rows, columns] up; this rank's rows go to `out`."""
+        dtype = float_dtype(x, "reduce_scatter", "x")
+        _native._reduce_scatter_at(
+            x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, self.comm
+        )
+
+
+def ranks_and_parts(group: dist.ProcessGroup | None, options: Options) -> tuple[c10d.Ranks, int]:
+    """Return who shares a layer, and in how many parts its products are made."""
+    if options.engine == "c10d":
+        return c10d.Ranks(group), options.c10d_parts
+    return _NativeRanks(communicator_of(group)), 1
+
+
+# By communicator and layer; all ranks of a communicator have the same entries.
+_Known = dict[Hashable, Options]
+_faster: WeakKeyDictionary[Communicator, WeakKeyDictionary[Owner, _Known]] = WeakKeyDictionary()
+_functions = Owner()  # in the place of a layer that a call does not name
+
+
+def measured(
+    kind: Literal["column", "row"],
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    group: dist.ProcessGroup | None,
+    sequence_parallel: bool,
+    rows: int | None,
+    options: Options,
+    layer: Owner | None,
+) -> Options:
+    """Return the options with the faster product in them.
+
+    The first call of each shape and dtype measures both, on all ranks: training or inference as the
+    call is. Rank 0 decides. Ranks must have the same sizes, or pass the module as `layer`, as
+    modules do.
+    """
+    comm = communicator_of(group)
+    trains = torch.is_grad_enabled() and weight.requires_grad
+    first = x.shape[0] if rows is None else rows
+    sizes = (first, *x.shape[1:-1], *(weight.shape if layer is None else ()))
+    key = (kind, sizes, x.dtype, weight.dtype, trains, sequence_parallel, options)
+    layers = _faster.setdefault(comm, WeakKeyDictionary())
+    known = layers.setdefault(_functions if layer is None else layer, {})
+    if key not in known:
+        call = _call(kind, x, weight, group, sequence_parallel, rows, trains)
+        known[key] = _faster_of(call, options, comm, kind, weight)
+    return known[key]
+
+
+def _call(
+    kind: str,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    group: dist.ProcessGroup | None,
+    sequence_parallel: bool,
+    rows: int | None,
+    trains: bool,
+) -> Callable[[Options], None]:
+    """Return a call of the layer on tensors that belong to no graph."""
+    from plait.torch import linear
+
+    own_x = x.detach().requires_grad_(trains and x.requires_grad)
+    own_weight = weight.detach().requires_grad_(trains)
+
+    def run(options: Options) -> None:
+        if kind == "column":
+            out = linear.column_parallel_linear(
+                own_x,
+                own_weight,
+                group=group,
+                sequence_parallel=sequence_parallel,
+                rows=rows,
+                options=options,
+            )
+        else:
+            out = linear.row_parallel_linear(
+                own_x, own_weight, group=group, sequence_parallel=sequence_parallel, options=options
+            )
+        if trains:
+            torch.autograd.grad(out, own_weight, torch.ones_like(out))
+
+    return run
+
+
+def _faster_of(
+    call: Callable[[Options], None],
+    options: Options,
+    comm: Communicator,
+    kind: str,
+    weight: torch.Tensor,
+) -> Options:
+    plait = replace(options, product="plait")
+    torchs = replace(options, product="torch", schedule=None, parts=None, wire=None)
+    best = {plait: float("inf"), torchs: float("inf")}
+    for turn in range(_REPEATS + 1):
+        for one in best:
+            begin = time.perf_counter()
+            call(one)
+            if turn > 0:  # the first one makes layers and packs weights
+                best[one] = min(best[one], time.perf_counter() - begin)
+    # Ranks may have measured differently.
+    times = torch.tensor([best[plait], best[torchs]])
+    _native._broadcast_at(times.data_ptr(), 2, Dtype.f32, 0, comm)
+    chosen = plait if times[0] <= times[1] else torchs
+    if comm.rank == 0:
+        _log.info(
+            "%s-parallel %s in %s: %s's product, %.3f ms with plait's, %.3f ms with torch's",
+            kind,
+            list(weight.shape),
+            weight.dtype,
+            chosen.product,
+            *(times * 1e3).tolist(),
+        )
+    return chosen

@@ -1,0 +1,25 @@
+"""What all communicators of this process record into, while there is a profile."""
+
+from weakref import WeakSet
+
+from plait._native import Communicator, Trace
+
+_made: WeakSet[Communicator] = WeakSet()
+_trace: Trace | None = None
+
+
+def recorded(comm: Communicator) -> Communicator:
+    """Let a communicator record where the others do, now and later."""
+    _made.add(comm)
+    if _trace is not None:
+        comm.set_trace(_trace)
+    return comm
+
+
+def record(trace: Trace | None) -> None:
+    """Let all communicators record into a trace from now on, or into none."""
+    global _trace
+    _trace = trace
+    for comm in list(_made):
+        if not comm.has_left:
+            comm.set_trace(trace)

@@ -1,0 +1,114 @@
+"""Which product a layer takes: all ranks the same one, measured once."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import agree, whole_and_parts
+from torch import nn
+
+import plait
+import plait.torch as pt
+from plait.torch import product
+
+Options = pt.Options
+
+
+def layer_and_x(**options: Any) -> tuple[pt.RowParallelLinear, torch.Tensor]:
+    linear = nn.Linear(24 * dist.get_world_size(), 40)
+    weight, _ = whole_and_parts((40, linear.in_features), torch.float32, seed=1)
+    linear.weight.data, linear.bias.data = weight, weight[:, 0].clone()
+    x, _ = whole_and_parts((16, 24), torch.float32, seed=2)
+    return pt.RowParallelLinear.from_linear(linear, options=Options(**options)), x
+
+
+class Clock:
+    """Makes one of the two products look fast on this rank."""
+
+    def __init__(self, is_torch_fast: bool) -> None:
+        self.calls, self.now = 0, 0.0
+        self.is_torch_fast = is_torch_fast
+
+    def perf_counter(self) -> float:
+        is_torch = self.calls // 2 % 2 == 1
+        ends = self.calls % 2 == 1
+        self.calls += 1
+        self.now += (0.1 if is_torch == self.is_torch_fast else 1.0) if ends else 0.0
+        return self.now
+
+
+@pytest.mark.parametrize("rank_0_takes", ["plait", "torch"])
+def test_rank_0_decides(rank_0_takes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = (rank_0_takes == "torch") == (dist.get_rank() == 0)
+    layer, x = layer_and_x(product="auto")
+    expected, _ = layer_and_x(product=rank_0_takes)
+    with torch.no_grad(), monkeypatch.context() as patched:
+        patched.setattr(product, "time", Clock(mine))
+        out = layer(x)
+    with torch.no_grad():
+        agree(torch.equal(out, expected(x)), "another product was taken")
+        agree(torch.equal(layer(x), out), "the second call took another")
+
+
+def test_each_shape_is_measured_once(caplog: pytest.LogCaptureFixture) -> None:
+    layer, x = layer_and_x(product="auto")
+    caplog.set_level(logging.INFO, logger="plait.torch")
+    lines = []
+    for given in (x, x, x[:8], x, x[:8]):
+        layer(given).sum().backward()
+        lines.append(len(caplog.records))
+    with torch.no_grad():  # inference packs the weight, and is another matter
+        layer(x)
+        layer(x)
+    lines.append(len(caplog.records))
+    expected = [1, 1, 2, 2, 2, 3] if dist.get_rank() == 0 else [0] * 6
+    agree(lines == expected, f"lines after each call: {lines}")
+    if dist.get_rank() == 0:
+        text = caplog.records[0].getMessage()
+        assert "ms with plait's" in text
+        assert "row-parallel [40, 24]" in text
+
+
+def test_measuring_leaves_no_gradient() -> None:
+    torch.manual_seed(dist.get_rank())
+    layer, x = layer_and_x(product="auto", schedule="fused")
+    other, _ = layer_and_x()
+    own = x.clone().requires_grad_()
+    layer(own).sum().backward()
+    theirs = x.clone().requires_grad_()
+    other(theirs).sum().backward()
+    for mine, expected in ((own.grad, theirs.grad), (layer.weight.grad, other.weight.grad)):
+        assert mine is not None
+        assert expected is not None
+        off = (mine - expected).abs().max()
+        agree(bool(off < 1e-4), f"a gradient is off by {off}")
+
+
+def test_sequence_parallel_and_uneven_rows() -> None:
+    world = dist.get_world_size()
+    linear = nn.Linear(8, 4 * world)
+    dist.broadcast(linear.weight.data, 0)
+    dist.broadcast(linear.bias.data, 0)
+    layers = [
+        pt.ColumnParallelLinear.from_linear(
+            linear, sequence_parallel=True, options=Options(product=one)
+        )
+        for one in ("plait", "auto")
+    ]
+    m = 3 * world + 1
+    x = torch.ones(m // world + (dist.get_rank() < m % world), 8)
+    outs = [layer(x, rows=m) for layer in layers]
+    agree(bool(torch.allclose(*outs, atol=1e-5)), "uneven rows")  # type: ignore[misc]
+
+
+def test_what_is_refused() -> None:
+    for bad, sentence in (
+        ({"product": "mkl"}, "plait, torch, auto"),
+        ({"product": "torch", "schedule": "fused"}, "is serial"),
+        ({"product": "torch", "wire": "bf16"}, "leave wire out"),
+        ({"product": "auto", "engine": "c10d"}, "leave product out"),
+    ):
+        with pytest.raises(plait.Error, match=sentence):
+            Options(**bad)  # type: ignore[arg-type]

@@ -1,0 +1,202 @@
+#include "report/calls.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace plait::report {
+namespace {
+
+constexpr std::string_view kCall = "call ";
+constexpr std::string_view kReturn = "return";
+
+struct Call {
+  std::string problem;
+  Interval time;
+};
+
+// Disjoint, by their begin.
+using Times = std::vector<Interval>;
+
+Times merged(Times times) {
+  std::sort(times.begin(), times.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  Times all;
+  for (const Interval& one : times) {
+    if (!all.empty() && one.begin <= all.back().end) {
+      all.back().end = std::max(all.back().end, one.end);
+    } else if (one.end > one.begin) {
+      all.push_back(one);
+    }
+  }
+  return all;
+}
+
+Times common(const Times& a, const Times& b) {
+  Times both;
+  for (auto one = a.begin(), other = b.begin(); one != a.end() && other != b.end();) {
+    const Interval meeting = {std::max(one->begin, other->begin), std::min(one->end, other->end)};
+    if (meeting.end > meeting.begin) both.push_back(meeting);
+    if (one->end < other->end) {
+      ++one;
+    } else {
+      ++other;
+    }
+  }
+  return both;
+}
+
+// How much of an interval these times are.
+std::int64_t length_within(const Times& times, const Interval& interval) {
+  std::int64_t sum = 0;
+  auto one = std::partition_point(times.begin(), times.end(),
+                                  [&](const Interval& time) { return time.end <= interval.begin; });
+  for (; one != times.end() && one->begin < interval.end; ++one)
+    sum += std::min(one->end, interval.end) - std::max(one->begin, interval.begin);
+  return sum;
+}
+
+// Marks are pairs on a thread: a call that raised an error has no end, and is left out when the
+// next one begins.
+std::vector<Call> finished_calls(const trace::RankRecords& rank) {
+  std::vector<const trace::Record*> marks;
+  for (const trace::Record& record : rank.records) {
+    if (record.kind == trace::Kind::mark) marks.push_back(&record);
+  }
+  std::stable_sort(marks.begin(), marks.end(), [](const auto* a, const auto* b) {
+    return std::pair(a->thread, a->begin) < std::pair(b->thread, b->begin);
+  });
+  std::vector<Call> calls;
+  const trace::Record* open = nullptr;
+  for (const trace::Record* mark : marks) {
+    const std::string_view label = rank.labels[mark->label];
+    if (label.starts_with(kCall)) {
+      open = mark;
+    } else if (label == kReturn && open != nullptr && open->thread == mark->thread) {
+      const std::string_view problem = rank.labels[open->label];
+      calls.push_back({.problem = std::string(problem.substr(kCall.size())),
+                       .time = {.begin = open->begin, .end = mark->begin}});
+      open = nullptr;
+    }
+  }
+  return calls;
+}
+
+// The name of what is no part of an operator's call.
+std::optional<std::string> name_of_other(const trace::Record& record, const std::string& label) {
+  const bool is_span = record.kind == trace::Kind::span;
+  if (is_span && record.lane == Lane::compute && label == "weight gradient") return label;
+  const bool of_a_schedule = label == "copy" || label == "sum" || label == "take";
+  if (is_span && record.lane == Lane::comm && !of_a_schedule) return label;
+  const bool is_flight = record.kind == trace::Kind::flight && record.lane == Lane::comm;
+  if (is_flight && label != "chunk") return label;
+  return std::nullopt;
+}
+
+Interval whole(std::span<const trace::RankRecords> ranks) {
+  Interval all = {.begin = 0, .end = 0};
+  bool is_first = true;
+  for (const trace::RankRecords& rank : ranks) {
+    for (const trace::Record& record : rank.records) {
+      all.begin = is_first ? record.begin : std::min(all.begin, record.begin);
+      all.end = is_first ? record.end : std::max(all.end, record.end);
+      is_first = false;
+    }
+  }
+  return all;
+}
+
+// What a rank did at any time of its own records, by the rows of a run.
+class Activity {
+ public:
+  explicit Activity(const trace::RankRecords& rank) {
+    const Interval interval = whole({&rank, 1});
+    const Run run = run_of({}, {&rank, 1}, interval);
+    Times communication;
+    for (const Bar& bar : run.bars) {
+      const Interval time = {bar.begin + interval.begin, bar.end + interval.begin};
+      if (bar.row == Row::product) multiplying_.push_back(time);
+      if (bar.row == Row::communication) communicating_.push_back(time);
+      if (bar.row == Row::communication || bar.row == Row::link) communication.push_back(time);
+    }
+    for (const trace::Record& record : rank.records) {
+      if (record.kind == trace::Kind::span && record.lane == Lane::wait)
+        waiting_.push_back({record.begin, record.end});
+    }
+    communication.insert(communication.end(), waiting_.begin(), waiting_.end());
+    multiplying_ = merged(std::move(multiplying_));
+    communicating_ = merged(std::move(communicating_));
+    waiting_ = merged(std::move(waiting_));
+    communication_ = merged(std::move(communication));
+    hidden_ = common(communication_, multiplying_);
+  }
+
+  void add(const Interval& call, Calls& calls) const {
+    ++calls.count;
+    calls.time += call.end - call.begin;
+    calls.multiplying += length_within(multiplying_, call);
+    calls.communicating += length_within(communicating_, call);
+    calls.waiting += length_within(waiting_, call);
+    calls.communication += length_within(communication_, call);
+    calls.hidden += length_within(hidden_, call);
+  }
+
+ private:
+  Times multiplying_;
+  Times communicating_;
+  Times waiting_;
+  Times communication_;
+  Times hidden_;
+};
+
+}  // namespace
+
+std::vector<Calls> calls_of(const trace::RankRecords& rank) {
+  const Activity activity(rank);
+  std::map<std::string, Calls> problems;
+  for (const Call& call : finished_calls(rank)) activity.add(call.time, problems[call.problem]);
+  for (const trace::Record& record : rank.records) {
+    if (const auto other = name_of_other(record, rank.labels[record.label]))
+      activity.add({record.begin, record.end}, problems[*other]);
+  }
+  std::vector<Calls> all;
+  for (auto& [problem, calls] : problems) {
+    calls.problem = problem;
+    all.push_back(std::move(calls));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Calls& a, const Calls& b) { return a.time > b.time; });
+  return all;
+}
+
+Run run_of_calls(std::string title, std::span<const trace::RankRecords> ranks) {
+  const Interval interval = whole(ranks);
+  Run run = run_of(std::move(title), ranks, interval);
+  std::vector<Bar> bars;
+  std::map<int, Times> exposed;
+  for (Bar& bar : run.bars) {
+    if (bar.row == Row::exposed) {
+      exposed[bar.rank].push_back({bar.begin, bar.end});
+    } else {
+      bars.push_back(std::move(bar));
+    }
+  }
+  for (const trace::RankRecords& rank : ranks) {
+    Times calls;
+    for (const Call& call : finished_calls(rank))
+      calls.push_back({call.time.begin - interval.begin, call.time.end - interval.begin});
+    for (const Interval& time : common(exposed[rank.rank], merged(std::move(calls)))) {
+      bars.push_back({.rank = rank.rank,
+                      .row = Row::exposed,
+                      .name = "not multiplying",
+                      .begin = time.begin,
+                      .end = time.end});
+    }
+  }
+  run.bars = std::move(bars);
+  return run;
+}
+
+}  // namespace plait::report
