@@ -71,8 +71,8 @@ def column_parallel_linear(
     if options.engine == "c10d" or options.product == "torch":
         main_grad = weight if accumulate_into_main_grad else None
         ranks, parts = product.ranks_and_parts(group, options)
-        call = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
-        return c10d.column_parallel_linear(x, weight, bias, call)
+        on_torch = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
+        return c10d.column_parallel_linear(x, weight, bias, on_torch)
     context = context_of(group, options)
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = x.shape[0] if x.dim() > 1 else 1
@@ -123,8 +123,8 @@ def row_parallel_linear(
     if options.engine == "c10d" or options.product == "torch":
         main_grad = weight if accumulate_into_main_grad else None
         ranks, parts = product.ranks_and_parts(group, options)
-        call = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
-        return c10d.row_parallel_linear(x, weight, bias, call, bias_gradient_of_own_rows)
+        on_torch = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
+        return c10d.row_parallel_linear(x, weight, bias, on_torch, bias_gradient_of_own_rows)
     context = context_of(group, options)
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = own = x.shape[0] if x.dim() > 1 else 1

@@ -228,16 +228,21 @@ BOUNDS = {
 }
 
 
+@pytest.mark.parametrize(
+    "how", [{}, {"engine": "c10d"}, {"product": "torch"}], ids=["native", "c10d", "torch"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_layer(case: Case, dtype: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
+def test_layer(
+    case: Case, dtype: torch.dtype, how: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     layer = make(case, dtype)
     expected = {}
     if case.backward:
         fusion.provide()  # in place of APEX, for Megatron's own code
         expected = run(case, layer, dtype)
         fusion.withdraw()
-    with caplog.at_level(logging.WARNING), plait.megatron.enabled():
+    with caplog.at_level(logging.WARNING), plait.megatron.enabled(**how):
         found = run(case, layer, dtype)
         rows = plait.megatron.report().rows
     served = [row for row in rows if row.refusal is None]
