@@ -88,9 +88,9 @@ class PLAIT_EXPORT Communicator {
   std::optional<Link> link() const;
   Trace* trace() const;
 
-  // Not collective. From the next call on this rank records into `trace`; null turns that off, after
-  // which the trace may end. Collectives that are under way are recorded no more. Groups that were
-  // split off before keep theirs.
+  // Not collective. From the next call on this rank records into `trace`; null turns that off,
+  // after which the trace may end. Collectives that are under way are recorded no more. Groups that
+  // were split off before keep theirs.
   void set_trace(Trace* trace);
 
   // Collective. Ranks with the same color form a new group, ordered by key, then by rank here.

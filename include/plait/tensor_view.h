@@ -5,8 +5,8 @@
 //   plait::TensorView block = y.row_range(64, 128).column_range(0, 1024);   // no copy
 //
 // A view is a few words: pass it by value, and keep it no longer than the call it was made for.
-// Rows are row_stride elements apart, without gaps where none is given. The memory is the device's: before reading it, code that runs
-// on the CPU asks whether device is kCpu.
+// Rows are row_stride elements apart, without gaps where none is given. The memory is the device's:
+// before reading it, code that runs on the CPU asks whether device is kCpu.
 #pragma once
 
 #include <concepts>

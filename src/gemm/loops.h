@@ -30,8 +30,8 @@ struct Finish {
   bool accumulate;
 };
 
-// How results are written. Streamed ones go past the caches where the set knows how; their rows must
-// be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
+// How results are written. Streamed ones go past the caches where the set knows how; their rows
+// must be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
 enum class Stores : std::uint8_t { cached, streamed };
 
 struct Loops {

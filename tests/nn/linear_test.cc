@@ -353,7 +353,8 @@ TEST_P(EveryLayer, TakesAFrozenQuantisedWeight) {
                      layer.backward(call, &state);
                    }
                    EXPECT_TRUE(tensor::same_bits(problem.grad_x.view, plain.grad_x.view));
-                   // A quantised weight is at most half a step of its column off: 1/254 of the largest.
+                   // A quantised weight is at most half a step of its column off: 1/254 of the
+                   // largest.
                    for (std::int64_t i = 0; i < problem.out.view.rows; ++i) {
                      EXPECT_NEAR(at(problem.out.view, i, 0), at(plain.out.view, i, 0),
                                  LayerProblem::kInputs / 254.0 + 0.1);

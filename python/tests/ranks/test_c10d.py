@@ -236,6 +236,7 @@ def test_what_is_refused(gloo: dist.ProcessGroup) -> None:
         layer(torch.ones(1, 4).double())
     with pytest.raises(plait.Error, match="layers"):
         pt.matmul_all_reduce(torch.ones(2, 3), torch.ones(4, 3), options=OPTIONS[0])
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(4, 4), options=OPTIONS[0], group=gloo)
     layer.quantize("s8")
     with torch.no_grad(), pytest.raises(plait.Error, match="quantised"):
         layer(torch.ones(1, 4))
