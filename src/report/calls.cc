@@ -48,6 +48,32 @@ Times common(const Times& a, const Times& b) {
   return both;
 }
 
+// What of the first times none of the others are.
+Times without(const Times& times, const Times& others) {
+  Times left;
+  auto other = others.begin();
+  for (Interval one : times) {
+    while (other != others.end() && other->end <= one.begin) ++other;
+    for (auto taken = other; taken != others.end() && taken->begin < one.end; ++taken) {
+      if (taken->begin > one.begin) left.push_back({one.begin, taken->begin});
+      one.begin = std::max(one.begin, std::min(taken->end, one.end));
+    }
+    if (one.end > one.begin) left.push_back(one);
+  }
+  return left;
+}
+
+// Those that lie within one of the others, which are disjoint.
+Times those_within(const Times& times, const Times& others) {
+  Times within;
+  for (const Interval& one : times) {
+    const auto other = std::partition_point(
+        others.begin(), others.end(), [&](const Interval& time) { return time.end < one.end; });
+    if (other != others.end() && other->begin <= one.begin) within.push_back(one);
+  }
+  return within;
+}
+
 // How much of an interval these times are.
 std::int64_t length_within(const Times& times, const Interval& interval) {
   std::int64_t sum = 0;
@@ -127,8 +153,11 @@ class Activity {
     }
     communication.insert(communication.end(), waiting_.begin(), waiting_.end());
     multiplying_ = merged(std::move(multiplying_));
-    communicating_ = merged(std::move(communicating_));
+    // Collectives wait in their midst, and waits are interrupted by sums and copies: a moment
+    // belongs to the innermost of them.
     waiting_ = merged(std::move(waiting_));
+    waiting_ = without(waiting_, merged(those_within(communicating_, waiting_)));
+    communicating_ = without(merged(std::move(communicating_)), waiting_);
     communication_ = merged(std::move(communication));
     hidden_ = common(communication_, multiplying_);
   }

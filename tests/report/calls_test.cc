@@ -69,6 +69,24 @@ TEST(Calls, AreAddedUpByProblem) {
   EXPECT_EQ(calls[3].hidden, 50);
 }
 
+// A sum in the midst of a wait is no waiting.
+TEST(Calls, GiveAMomentToTheInnermost) {
+  const RankRecords rank = {.rank = 0,
+                            .dropped = 0,
+                            .labels = {"call op=a m=1", "return", "wait", "sum"},
+                            .records = {
+                                {Kind::mark, Lane::compute, 0, 0, 100, 100, {}},
+                                {Kind::span, Lane::wait, 0, 2, 110, 190, {}},
+                                {Kind::span, Lane::comm, 0, 3, 120, 130, {}},
+                                {Kind::span, Lane::comm, 0, 3, 150, 170, {}},
+                                {Kind::mark, Lane::compute, 0, 1, 200, 200, {}},
+                            }};
+  const std::vector<Calls> calls = calls_of(rank);
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].waiting, 50);
+  EXPECT_EQ(calls[0].communicating, 30);
+}
+
 TEST(Calls, AloneAreExposed) {
   const std::vector<RankRecords> ranks = {rank_with_calls(0), rank_with_calls(1)};
   const report::Run run = run_of_calls("a program", ranks);
