@@ -60,9 +60,9 @@ struct CommunicatorOptions {
   std::optional<Link> link = {};    // empty: PLAIT_LINK, else none
 
   // How long a rank waits for another before it gives up. 0: PLAIT_TIMEOUT, else 10 minutes in a
-  // call and 60 s in connect(). A rank that dies is noticed at once by other means, so patience
-  // costs little in a call, and a rank that writes a checkpoint or compiles needs minutes. A rank
-  // that has not connected yet is watched by nothing but this deadline.
+  // call and 60 s in connect(). A rank of this host that dies is noticed at once by other means, so
+  // patience costs little in a call, and a rank that writes a checkpoint or compiles needs minutes.
+  // A rank that has not connected yet, or is on another host, is watched by this deadline alone.
   std::chrono::nanoseconds timeout{0};
 
   // Asked about every 10 ms during a wait, connect() included, on the thread that waits. What it

@@ -1,5 +1,6 @@
 // The public classes, which hand over to the layers.
 #include "base/check.h"
+#include "comm/state.h"
 #include "nn/linear.h"
 #include "ops/kept.h"
 
@@ -9,6 +10,14 @@ namespace {
 Linear& usable(const std::unique_ptr<Linear>& linear, const char* who) {
   PLAIT_CHECK(linear, who, ": this layer was moved to another");
   return *linear;
+}
+
+// A second thread is refused before it touches what the layers of a communicator share. Its mistake
+// is no failure of the call that the first one is in.
+template <class Call>
+void as_only_thread(Linear& linear, const Call& call) {
+  const Communicator::State::Use use(linear.communicator().state());
+  call(linear);
 }
 
 }  // namespace
@@ -21,10 +30,12 @@ ColumnParallelLinear& ColumnParallelLinear::operator=(ColumnParallelLinear&&) no
 ColumnParallelLinear::~ColumnParallelLinear() = default;
 
 void ColumnParallelLinear::forward(const LinearForward& call, LinearState* state) {
-  usable(linear_, "ColumnParallelLinear").forward(call, state);
+  as_only_thread(usable(linear_, "ColumnParallelLinear"),
+                 [&](Linear& linear) { linear.forward(call, state); });
 }
 void ColumnParallelLinear::backward(const LinearBackward& call, const LinearState* state) {
-  usable(linear_, "ColumnParallelLinear").backward(call, state);
+  as_only_thread(usable(linear_, "ColumnParallelLinear"),
+                 [&](Linear& linear) { linear.backward(call, state); });
 }
 
 RowParallelLinear::RowParallelLinear(const LinearDesc& desc, Communicator& comm,
@@ -35,10 +46,12 @@ RowParallelLinear& RowParallelLinear::operator=(RowParallelLinear&&) noexcept = 
 RowParallelLinear::~RowParallelLinear() = default;
 
 void RowParallelLinear::forward(const LinearForward& call, LinearState* state) {
-  usable(linear_, "RowParallelLinear").forward(call, state);
+  as_only_thread(usable(linear_, "RowParallelLinear"),
+                 [&](Linear& linear) { linear.forward(call, state); });
 }
 void RowParallelLinear::backward(const LinearBackward& call, const LinearState* state) {
-  usable(linear_, "RowParallelLinear").backward(call, state);
+  as_only_thread(usable(linear_, "RowParallelLinear"),
+                 [&](Linear& linear) { linear.backward(call, state); });
 }
 
 LinearMemory linear_memory(Communicator& comm) {

@@ -22,6 +22,8 @@ class Linear {
   virtual void forward(const LinearForward& call, LinearState* state) = 0;
   virtual void backward(const LinearBackward& call, const LinearState* state) = 0;
 
+  Communicator& communicator() const { return comm_; }
+
  protected:
   // Which size of the weight the ranks share out.
   enum class Shared { outputs, inputs };

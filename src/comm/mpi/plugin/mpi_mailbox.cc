@@ -51,7 +51,7 @@ void MpiMailbox::finish_sends() noexcept try {
 }
 
 void MpiMailbox::wait_until_all_is_taken() {
-  const Nanoseconds timeout = group_->policy().connect_timeout;
+  const Nanoseconds timeout = group_->policy().timeout;
   const Nanoseconds deadline = base::now() + timeout;
   Nanoseconds look_at = base::now() + base::kMillisecond;
   for (int peer; (peer = first_that_has_not_taken_all()) != Error::kNobody; ::usleep(20)) {
