@@ -218,7 +218,9 @@ void bind_communicator(nb::module_& m) {
       .def(
           "split",
           [](PyCommunicator& self, int color, int key) {
-            return own(self.use([&](Communicator& comm) { return comm.split(color, key); }));
+            Owned part = own(self.use([&](Communicator& comm) { return comm.split(color, key); }));
+            if (part != nullptr) part->keep_trace_of(self);
+            return part;
           },
           nb::arg("color"), nb::arg("key"), nb::keep_alive<0, 1>(),
           nb::sig("def split(self, color: int, key: int) -> Communicator | None"),
@@ -229,8 +231,10 @@ void bind_communicator(nb::module_& m) {
           [](PyCommunicator& self, const std::optional<AnyLink>& link) {
             std::optional<Link> over;
             if (link) over = read(*link);
-            return own(
+            Owned linked = own(
                 self.use([&](Communicator& comm) { return std::optional(comm.with_link(over)); }));
+            linked->keep_trace_of(self);
+            return linked;
           },
           nb::arg("link").none(), nb::keep_alive<0, 1>(),
           nb::sig("def with_link(self, link: Link | str | None) -> Communicator"),

@@ -36,6 +36,9 @@ class PyCommunicator {
   // Records into a trace, which is kept until another takes its place, or into none.
   void set_trace(nb::object trace);
 
+  // What is split off records where its parent does.
+  void keep_trace_of(const PyCommunicator& parent) { trace_ = parent.trace_; }
+
  private:
   std::mutex turns_;
   std::unique_ptr<Communicator> comm_;

@@ -61,6 +61,27 @@ def test_nothing_is_left_at_the_end(tmp_path: Path, backend: str, end: list[str]
     assert "leaked" not in done.stderr
 
 
+BEGINS_TWICE = """
+import torch, torch.distributed as dist
+import plait.torch as pt
+for value in (1.0, 2.0):
+    dist.init_process_group("plait")
+    y = pt.matmul_all_reduce(torch.full((2, 8), value), torch.ones(3, 8))
+    x = torch.full((4,), value)
+    dist.all_reduce(x)
+    assert y[0, 0] == 16 * value and x[0] == 2 * value, (y, x)
+    dist.destroy_process_group()
+print("twice")
+"""
+
+
+def test_groups_may_begin_again(tmp_path: Path) -> None:
+    """torchrun's store keeps what the first groups have left in it."""
+    script = tmp_path / "program.py"
+    script.write_text(BEGINS_TWICE)
+    assert run(script).count("twice") == 2
+
+
 USES_A_DESTROYED_GROUP = """
 import torch, torch.distributed as dist
 import plait, plait.torch as pt

@@ -136,8 +136,8 @@ class Communicator::State {
   Tag begin_call(Tag tag);
 
   // One thread at a time uses a communicator: its call holds a Use, and refuses to be made where
-  // another thread holds one. Calls within a call of the same thread, as a poll hook makes them, are
-  // allowed.
+  // another thread holds one. Calls within a call of the same thread are allowed: a poll hook makes
+  // them.
   class Use {
    public:
     explicit Use(State& state) : state_(state), is_outermost_(state.begin_use()) {}

@@ -31,6 +31,7 @@ def main() -> None:
         parser.error(f"there is no script {args.script}")
     try:
         args.use_ascend_coc = True
+        args.tp_comm_overlap = "--tp-comm-overlap" in rest
         enable_from_arguments(args)
     except plait.Error as error:
         parser.error(str(error))

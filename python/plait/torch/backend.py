@@ -78,7 +78,7 @@ class PlaitProcessGroup(ProcessGroup):
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         # The one constructor that lets Python override; it takes no store.
         super().__init__(rank, size)  # type: ignore[call-arg]
-        self._store = store
+        self._store = store = groups.fresh(PrefixStore("plait/", store), size)
         self._timeout = timeout
         self._communicator: Communicator | None = None
         gloo = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
@@ -94,7 +94,7 @@ class PlaitProcessGroup(ProcessGroup):
         """Made by the first call that plait serves, which all ranks make."""
         if self._communicator is None:
             self._communicator = groups.connect(
-                PrefixStore("plait/", self._store), self.rank(), self.size(), self._timeout
+                PrefixStore("ranks/", self._store), self.rank(), self.size(), self._timeout
             )
         return self._communicator
 
@@ -102,7 +102,7 @@ class PlaitProcessGroup(ProcessGroup):
 
     @functools.cached_property
     def _is_on_one_host(self) -> bool:
-        hosts = groups.count_hosts(PrefixStore("plait/", self._store), self.rank(), self.size())
+        hosts = groups.count_hosts(PrefixStore("hosts/", self._store), self.rank(), self.size())
         if hosts > 1 and self.rank() == 0:
             logger.warning("a process group is on %d hosts: gloo serves it, plait does not", hosts)
         return hosts == 1

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import once_differentiable
 
 from plait import _native
 from plait.torch.context import communicator_of
@@ -54,6 +55,7 @@ class _Gather(torch.autograd.Function):
         return _gathered(x, columns, group)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         # Every rank uses the whole result alike: its gradient is the same on all of them.
         return _own(grad, ctx.group), None, None
@@ -66,5 +68,6 @@ class _Split(torch.autograd.Function):
         return _own(x, group)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _gathered(grad, ctx.columns, ctx.group), None

@@ -103,8 +103,18 @@ def _timeout(group: dist.ProcessGroup) -> timedelta | None:
     return timeout if isinstance(timeout, timedelta) else None
 
 
+def fresh(store: Store, world: int) -> Store:
+    """Return a part of a store that only the ranks of this group use. Collective.
+
+    A launcher's store outlives groups, and what an earlier one has left there must not be read. All
+    ranks of a group come once, so that the number of those who came before tells which it is.
+    """
+    return PrefixStore(f"{(store.add('ranks', 1) - 1) // world}/", store)
+
+
 def connect(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> Communicator:
     """Make a communicator of ranks that share a store. Collective."""
+    store = fresh(store, world)
     if rank == 0:
         store.set("job", uuid.uuid4().hex)
     job = store.get("job").decode()

@@ -64,7 +64,8 @@ def column_parallel_linear(
     shard's size times the number of ranks. All ranks make the call; the gradient of `x` is summed
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
-    _check(x, weight, "column_parallel_linear", sequence_parallel)
+    if options.engine == "native":  # the other one is for any device
+        _check(x, weight, "column_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, rows, options, layer)
         options = product.measured("column", x, weight, *how)
@@ -116,7 +117,8 @@ def row_parallel_linear(
     call. The bias is added once. Its gradient is of all rows, or of this rank's rows alone where
     the caller adds the ranks' gradients up.
     """
-    _check(x, weight, "row_parallel_linear", sequence_parallel)
+    if options.engine == "native":
+        _check(x, weight, "row_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, None, options, layer)
         options = product.measured("row", x, weight, *how)

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import once_differentiable
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor
 
@@ -323,7 +324,9 @@ def _differentiate(name: str, rule: _Backward, arguments: int) -> None:
         grad_bias = grad_rows.sum(0) if needs_bias else None
         return (grad_x if needs_x else None, grad_weight, grad_bias, *(None,) * arguments)
 
-    torch.library.register_autograd(f"plait::{name}", backward, setup_context=_save, lib=_LIBRARY)
+    torch.library.register_autograd(
+        f"plait::{name}", once_differentiable(backward), setup_context=_save, lib=_LIBRARY
+    )
 
 
 def _local(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:

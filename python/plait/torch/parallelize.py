@@ -1,6 +1,8 @@
 """Replacing the linear layers of a model by this rank's shares of them."""
 
 import fnmatch
+import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -12,6 +14,8 @@ import plait
 from plait.torch.columns import gather_columns, split_columns
 from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
 from plait.torch.options import Options
+
+_log = logging.getLogger("plait.torch")
 
 _DEFAULTS = Options()
 # The names that Hugging Face's plans have, old ones too.
@@ -66,19 +70,41 @@ def parallelize(
     if isinstance(plan, str) and plan != "auto":
         _refuse(f"plan is {plan!r}; it can be 'auto' or a mapping of module names to styles")
     styles = _own_plan(model) if isinstance(plan, str) else dict(plan)
+    # All is looked at before the first module is replaced.
+    for name, linear, style in _matching(model, styles, is_own_plan=plan == "auto"):
+        _replace(model, name, _layer(linear, style, group, weight, options))
+    return model
+
+
+def _matching(
+    model: nn.Module, styles: Mapping[str, str], *, is_own_plan: bool
+) -> list[tuple[str, nn.Linear, str]]:
+    """List the modules to share. A model's own plan also names what is left as it is."""
+    owners = Counter(id(one) for _, one in model.named_parameters(remove_duplicate=False))
     unused = set(styles)
-    for name, module in list(model.named_modules()):
+    found: list[tuple[str, nn.Linear, str]] = []
+    for name, module in model.named_modules():
         pattern = next((one for one in styles if _matches(name, one)), None)
-        if pattern is None:
+        if pattern is None or not name:  # the model itself has no name
             continue
         unused.discard(pattern)
-        if isinstance(module, nn.Linear):
-            _replace(model, name, _layer(module, styles[pattern], group, weight, options))
-        elif plan != "auto":
-            _refuse(f"{name} is a {type(module).__name__}; only nn.Linear can be shared")
-    if unused and plan != "auto":
+        refusal = None
+        if type(module) is not nn.Linear:  # another class may compute something else
+            refusal = f"{name} is a {type(module).__name__}; only nn.Linear can be shared"
+        elif owners[id(module.weight)] > 1:
+            refusal = f"{name} has its weight in common with another module"
+        if refusal is None:
+            assert isinstance(module, nn.Linear)
+            found.append((name, module, styles[pattern]))
+        elif not is_own_plan:
+            _refuse(refusal)
+        else:
+            _log.warning("%s; it is left as it is", refusal)
+    if unused and not is_own_plan:
         _refuse(f"no module is called {', '.join(sorted(unused))}")
-    return model
+    if not found:
+        _refuse(f"the plan of {type(model).__name__} matches none of its linear layers")
+    return found
 
 
 def _own_plan(model: nn.Module) -> dict[str, str]:

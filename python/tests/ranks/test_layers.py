@@ -268,3 +268,32 @@ def test_parallelize() -> None:
     ):
         with pytest.raises(plait.Error, match=sentence):
             pt.parallelize(copy.deepcopy(whole), bad)
+
+
+def test_parallelize_leaves_the_model_whole_where_it_refuses() -> None:
+    class Scaled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    tied = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    tied[1].weight = tied[0].weight
+    for model, plan, sentence in (
+        (nn.Sequential(nn.Linear(8, 8), Scaled(8, 8)), {"*": "colwise"}, "1 is a Scaled"),
+        (tied, {"*": "colwise"}, "0 has its weight in common"),
+        (nn.Sequential(nn.Linear(8, 8)), {"0": "colwise", "1": "rowwise"}, "no module is called 1"),
+    ):
+        before = list(model)
+        with pytest.raises(plait.Error, match=sentence):
+            pt.parallelize(model, plan)
+        assert all(one is other for one, other in zip(before, model, strict=True))
+
+
+def test_a_packed_weight_that_a_collective_changes() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(96, 40, bias=False))
+    layer.weight.requires_grad_(False)
+    x = torch.ones(2, 96)
+    layer(x)
+    changed = layer.weight.detach().clone()
+    changed[-1, 37] += 1  # one value in thousands
+    layer.weight.data.copy_(changed)  # as a collective does, autograd does not count it
+    agree(bool((layer(x)[:, -1] - (x @ changed.t())[:, -1]).abs().max() < 1e-4), "stale")

@@ -240,3 +240,12 @@ def test_report_names_plans() -> None:
     found = [row for row in pt.report().rows if row.operator == "matmul_all_reduce"]
     assert [(row.calls, row.plan, row.m, row.n) for row in found] == [(3, "serial", 8, 4)]
     assert "matmul_all_reduce" in str(pt.report())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_second_differentiation_is_refused(name: str) -> None:
+    problem = Problem(name, 2 * dist.get_world_size(), 8, 8, torch.float32)
+    out = problem.run(SCHEDULES[0])
+    (grad,) = torch.autograd.grad(out.square().sum(), problem.x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
