@@ -1,6 +1,7 @@
 // The smallest program of ranks, for launchers to start: each says where it is, and their sum.
 #include <iostream>
 #include <sstream>
+#include <string>
 
 #include "plait/collectives.h"
 
@@ -15,7 +16,8 @@ int main() {
          << ": the sum is " << sum << '\n';
     std::cout << line.str() << std::flush;
   } catch (const plait::Error& error) {
-    std::cerr << plait::name(error.code()) << ": " << error.what() << '\n';
+    // In one piece: other ranks write to the same pipe.
+    std::cerr << std::string(plait::name(error.code())) + ": " + error.what() + '\n';
     return error.code() == plait::Code::peer_lost ? 3 : 2;
   }
 }
