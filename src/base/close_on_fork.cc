@@ -10,17 +10,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <new>
 
 namespace plait::base {
 namespace {
 
 // Held by whoever opens or closes such a descriptor, and across every fork(). Recursive, since one
 // may be closed where another is opened.
-std::recursive_mutex& forks() {
-  static auto* const mutex = new std::recursive_mutex;  // a fork may come while statics go
-  return *mutex;
+std::recursive_mutex*& place_of_mutex() {
+  static auto* mutex = new std::recursive_mutex;  // a fork may come while statics go
+  return mutex;
 }
+std::recursive_mutex& forks() { return *place_of_mutex(); }
 
 // A bit for each descriptor's number; higher numbers are beyond the usual hard limit.
 constexpr std::size_t kNumbers = 65536;
@@ -47,8 +47,9 @@ void close_in_child() {
       }
     }
   }
-  // Not unlocked: to the C library the child is another thread than the one that has locked it.
-  new (&forks()) std::recursive_mutex;
+  // The old one stays locked: to the C library the child is another thread than the one that has
+  // locked it. A child has one thread, so nothing reads the pointer meanwhile.
+  place_of_mutex() = new std::recursive_mutex;
 }
 
 void lock_forks() { forks().lock(); }
