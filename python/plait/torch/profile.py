@@ -23,7 +23,7 @@ from plait import _native
 from plait.torch.context import communicator_of
 from plait.torch.recording import record
 
-# Of a thread: some thousand calls in 16 MiB.
+# Records of each thread: some thousand calls, in 16 MiB.
 _RECORDS = (1 << 18) - 1
 
 
