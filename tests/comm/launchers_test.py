@@ -96,7 +96,8 @@ class LaunchersTest(unittest.TestCase):
             out, err, codes = self.start_by_hand(places, words, start_new_session=True)
             self.assertEqual((codes, err), ([0, 0, 0], ""))
             self.expect_ranks(out, "Hydra")
-        out, err, codes = self.start_by_hand({**place, "PLAIT_TRANSPORT": "mpi"} for place in places)
+        out, err, codes = self.start_by_hand([{**place, "PLAIT_TRANSPORT": "mpi"} for place in places],
+                                             start_new_session=True)
         self.assertEqual((codes, out), ([2, 2, 2], ""))
         if HAS_MPI:
             self.assertIn("needs ranks that Open MPI's mpirun or srun started; Hydra started these", err)

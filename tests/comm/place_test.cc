@@ -139,6 +139,9 @@ TEST_P(PlaceTable, Holds) { EXPECT_EQ(outcome_in(GetParam().variables), GetParam
 
 const Variables kHydra = {
     {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}};
+// Without a job the ranks of one start are told by their proxy, which a test in a container, whose
+// session began outside, may not have.
+const Variables kHydraJob = kHydra + Variables{{"PLAIT_JOB", "seven"}};
 const Variables kPals = {{"PALS_RANKID", "5"}, {"PALS_APID", "ab"},     {"PMI_RANK", "5"},
                          {"PMI_SIZE", "8"},    {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "4"}};
 
@@ -204,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"exported_below_mpirun",
             kOpenMpi + by_hand("2", "4") + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
             "Open MPI: 2 of 4, hosts 2, local 0, mpi"},
-        Row{"exported_below_hydra", kHydra + by_hand("1", "4"),
+        Row{"exported_below_hydra", kHydraJob + by_hand("1", "4"),
             "Hydra: 1 of 4, hosts 1, local 1, shm"},
         Row{"half_exported_below_srun", kSlurm + Variables{{"RANK", "3"}},
             "Slurm: 3 of 6, hosts 2, local 0, mpi"},
@@ -223,12 +226,12 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"by_hand_alone", by_hand("0", "1"),
             "torch.distributed: 0 of 1, hosts 1, local 0, alone"},
 
-        Row{"hydra", kHydra, "Hydra: 1 of 4, hosts 1, local 1, shm"},
-        Row{"hydra_on_two_hosts", kHydra + Variables{{"MPI_LOCALNRANKS", "2"}},
+        Row{"hydra", kHydraJob, "Hydra: 1 of 4, hosts 1, local 1, shm"},
+        Row{"hydra_on_two_hosts", kHydraJob + Variables{{"MPI_LOCALNRANKS", "2"}},
             "Hydra: 1 of 4, hosts 2, local 1, none"},
-        Row{"hydra_that_tells_no_hosts", kHydra + Variables{{"MPI_LOCALNRANKS", ""}},
+        Row{"hydra_that_tells_no_hosts", kHydraJob + Variables{{"MPI_LOCALNRANKS", ""}},
             no_local("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")},
-        Row{"hydra_whose_proxies_srun_started", kSlurm + kHydra,
+        Row{"hydra_whose_proxies_srun_started", kSlurm + kHydraJob,
             "Hydra: 1 of 4, hosts 1, local 1, shm"},
 
         Row{"pals", kPals, "Cray PALS: 5 of 8, hosts 2, local 1, none"},
@@ -249,14 +252,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Two starts of mpiexec at the same time have different proxies, the parents of all their ranks.
 TEST(Place, KnowsHydrasRanksByTheirProxy) {
-  const std::string job = place_in(kHydra).job;
-  EXPECT_TRUE(job.starts_with("Hydra/proxy ")) << job;
   conformance::fork_ranks(2, [](int) {
     const pid_t proxy = ::getppid();
     ::setsid();
     EXPECT_EQ(place_in(kHydra).job, "Hydra/proxy " + std::to_string(proxy));
   });
-  EXPECT_EQ(place_in(kHydra + Variables{{"PLAIT_JOB", "seven"}}).job, "Hydra/seven");
+  EXPECT_EQ(place_in(kHydraJob).job, "Hydra/seven");
 }
 
 TEST(Place, CountsHostsUpwards) {
