@@ -109,6 +109,8 @@ void check(const GemmDesc& desc) {
   constexpr std::int64_t kMost = std::int64_t{1} << 48;  // what is counted of them can be counted
   PLAIT_CHECK(desc.m <= kMost && desc.n <= kMost && desc.k <= kMost, "matmul: m=", desc.m,
               " n=", desc.n, " k=", desc.k, " has a size beyond 2^48");
+  PLAIT_CHECK(desc.shares >= 1 && desc.shares <= 65536, "matmul: shares=", desc.shares,
+              " is not between 1 and 65536");
   if (desc.quant) quant::check_scheme(*desc.quant, "matmul");
   const Dtype weight = desc.quant ? Dtype::bf16 : desc.weight;
   PLAIT_CHECK(weight != Dtype::s8, "matmul: weight is s8, which needs a scheme such as s8:channel");

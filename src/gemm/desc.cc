@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "gemm/checks.h"
+#include "gemm/leaves.h"
+#include "gemm/quant_panels.h"
 #include "plait/gemm.h"
 
 namespace plait {
@@ -39,7 +41,13 @@ void read_weight(GemmDesc& desc, std::string_view word, std::string_view value) 
 std::string name(const GemmDesc& desc) {
   return base::sentence("m=", desc.m, " n=", desc.n, " k=", desc.k, " x=", name(desc.x),
                         " w=", desc.quant ? name(*desc.quant) : std::string(name(desc.weight)),
-                        " out=", name(desc.out));
+                        " out=", name(desc.out),
+                        desc.shares == 1 ? std::string() : base::sentence(" shares=", desc.shares));
+}
+
+SumTree sum_tree(const GemmDesc& desc) {
+  gemm::check(desc);
+  return {gemm::refusal_of_nodes(gemm::depth_of(desc), desc.shares)};
 }
 
 GemmDesc parse_gemm(std::string_view text) {
@@ -65,9 +73,11 @@ GemmDesc parse_gemm(std::string_view text) {
       read_weight(desc, word, value);
     } else if (key == "out") {
       desc.out = read_dtype(word, value);
+    } else if (key == "shares") {
+      desc.shares = read_size(word, value);
     } else {
       base::fail(Code::invalid_argument, "matmul: ", word,
-                 " describes no product; m=, n=, k=, x=, w= and out= do");
+                 " describes no product; m=, n=, k=, x=, w=, out= and shares= do");
     }
   }
   PLAIT_CHECK(desc.m >= 0 && desc.n >= 0 && desc.k >= 0, "matmul: \"", text,

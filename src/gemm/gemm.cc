@@ -39,6 +39,7 @@ class Gemm::State {
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
                              .columns = gemm::resolved(call.window.columns, desc_.n),
                              .depth = depth,
+                             .leaves = gemm::Leaves(depth, desc_.shares),
                              .packed_rows = rows_of(call.packed_x),
                              .bias = bias_of(call),
                              .kept = kept,

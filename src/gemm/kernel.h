@@ -9,6 +9,7 @@
 // contract rests on that sentence, and tests/gemm/kernel_test.cc holds every kernel to it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,13 @@ inline constexpr int kKStep = 32;
 enum class RowForm : std::uint8_t {
   plain,  // one after another, row_stride bytes apart: X itself where its dtype and k allow
   tiles,  // groups of 16 rows; in each, for every 32 k, 16 places for a row's 32 elements
+};
+
+// Sums of leaves of k that are added to a leaf when it is complete, the first one first: each
+// [row_count][64], 64-byte aligned.
+struct Nodes {
+  std::array<const float*, 4> of = {};
+  int count = 0;
 };
 
 // Where sums go at once that are whole and only have to be rounded: rows of 64 columns.
@@ -49,6 +57,7 @@ struct TileCall {
   const std::byte* ahead = nullptr;  // what is read next, for asking memory for it meanwhile
   std::int64_t ahead_bytes = 0;
   const std::byte* rows_ahead = nullptr;  // likewise: as many rows of as many k
+  Nodes nodes = {};  // what is added to the sums before they are stored, by one that adds_nodes()
   TileOut out = {};  // where the results go, of a kernel that rounds(); `sums` are read only
 };
 
@@ -97,7 +106,11 @@ class TileKernel {
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
 
-  // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish.
+  // Whether multiply() takes Nodes; the bits are those of Loops::end_leaf.
+  virtual bool adds_nodes() const { return false; }
+
+  // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish. A kernel
+  // that rounds also adds nodes.
   virtual bool rounds() const { return false; }
 
   // For panels of 8 or 4 bits a value; the bits are those that multiply() gives for the expanded

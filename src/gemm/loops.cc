@@ -95,6 +95,16 @@ void add_scaled(const float* parts, const float* scales, int groups, int rows, f
   }
 }
 
+void end_leaf(const Nodes& nodes, const float* scales, int rows, float* sums) {
+  for (std::int64_t i = 0; i < rows; ++i, sums += kPanelColumns) {
+    for (int j = 0; scales != nullptr && j < kPanelColumns; ++j) sums[j] *= scales[j];
+    for (int n = 0; n < nodes.count; ++n) {
+      const float* node = nodes.of[static_cast<std::size_t>(n)] + i * kPanelColumns;
+      for (int j = 0; j < kPanelColumns; ++j) sums[j] = node[j] + sums[j];
+    }
+  }
+}
+
 template <Element T>
 void finish_row(const Finish& how, const float* sums, std::int64_t n, void* out) {
   auto* to = static_cast<std::byte*>(out);
@@ -142,6 +152,7 @@ constexpr Loops kPortable = {.name = "portable",
                              .s8_to_bf16 = to_bf16<8>,
                              .s4_to_bf16 = to_bf16<4>,
                              .add_scaled = add_scaled,
+                             .end_leaf = end_leaf,
                              .finish = finish};
 
 }  // namespace

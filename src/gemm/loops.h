@@ -64,6 +64,10 @@ struct Loops {
   // before it is added; 64 columns.
   void (*add_scaled)(const float* parts, const float* scales, int groups, int rows, float* sums);
 
+  // What ends a leaf: sums[i][j] · scales[j], and each node's element added to that in turn; 64
+  // columns. Without scales (nullptr) sums are added as they are.
+  void (*end_leaf)(const Nodes& nodes, const float* scales, int rows, float* sums);
+
   // The rows of sums, 64 apart, to those of `out`, which has at most 64 columns.
   void (*finish)(const Finish& finish, const float* sums, const TensorView& out);
 };

@@ -10,22 +10,62 @@ constexpr std::int64_t kExpandedAtOnce = 4;
 
 }  // namespace
 
-void Cut::make(const Depth& depth, std::int64_t step) {
+void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   pieces_.clear();
   const std::int64_t group = round_up(depth.group_size(), kKStep);
   whole_groups_ = group <= step;
-  each_ = whole_groups_ && group > 0 ? step / group : 1;
-  for (std::int64_t g = 0; g < depth.groups(); ++g) {
-    const std::int64_t length = depth.length(g);
-    const std::int64_t part = whole_groups_ ? length : step;
-    for (std::int64_t k = 0; k < length; k += part) {
-      pieces_.push_back({.group = g,
-                         .begin = depth.begin(g) + k,
-                         .length = std::min(part, length - k),
-                         .padded_begin = depth.padded_begin(g) + k,
-                         .starts = k == 0,
-                         .ends = k + part >= length});
+  each_ = 1;
+  if (depth.k == 0) return;
+  for (std::int64_t leaf = 0; leaf < leaves.count(); ++leaf) {
+    const Range k = {leaves.begin(leaf), leaves.begin(leaf + 1)};
+    if (depth.group == 0) {
+      cut_leaf(leaf, k, step);
+      continue;
     }
+    const std::size_t first = pieces_.size();
+    for (std::int64_t g = depth.group_of(k.begin); g < depth.groups() && depth.begin(g) < k.end;
+         ++g)
+      cut_group(depth, g, step);
+    for (std::size_t i = first; i < pieces_.size(); ++i) pieces_[i].leaf = leaf;
+    pieces_[first].starts_leaf = true;
+    pieces_.back().ends_leaf = true;
+  }
+  if (depth.group != 0 && whole_groups_) each_ = step / group;
+  if (step >= depth.padded()) each_ = static_cast<std::int64_t>(pieces_.size());
+}
+
+void Cut::cut_leaf(std::int64_t leaf, Range k, std::int64_t step) {
+  for (std::int64_t begin = k.begin; begin < k.end;) {
+    std::int64_t end = (begin / step + 1) * step;
+    if (begin == k.begin && end - begin < step / 2) end += step;
+    if (k.end - end < step / 2) end = k.end;
+    pieces_.push_back({.group = 0,
+                       .begin = begin,
+                       .length = end - begin,
+                       .padded_begin = begin,
+                       .starts = begin == k.begin,
+                       .ends = end == k.end,
+                       .leaf = leaf,
+                       .starts_leaf = begin == k.begin,
+                       .ends_leaf = end == k.end});
+    begin = end;
+  }
+}
+
+// The leaf is not known here.
+void Cut::cut_group(const Depth& depth, std::int64_t group, std::int64_t step) {
+  const std::int64_t length = depth.length(group);
+  const std::int64_t part = whole_groups_ ? length : step;
+  for (std::int64_t k = 0; k < length; k += part) {
+    pieces_.push_back({.group = group,
+                       .begin = depth.begin(group) + k,
+                       .length = std::min(part, length - k),
+                       .padded_begin = depth.padded_begin(group) + k,
+                       .starts = k == 0,
+                       .ends = k + part >= length,
+                       .leaf = 0,
+                       .starts_leaf = false,
+                       .ends_leaf = false});
   }
 }
 

@@ -6,28 +6,39 @@
 
 #include "gemm/depth.h"
 #include "gemm/kernel.h"
+#include "gemm/leaves.h"
 #include "gemm/panels.h"
 #include "plait/gemm.h"
 
 namespace plait::gemm {
 
-// What of a block belongs to one group of k.
+// What of a block is in one chain of a sum: of one group of k where there are groups, and otherwise
+// of one leaf.
 struct Piece {
   std::int64_t group;
   std::int64_t begin;         // of k
   std::int64_t length;        // without padding
   std::int64_t padded_begin;  // where rows and panels have it
-  bool starts;                // the group
+  bool starts;                // the chain
   bool ends;
+  std::int64_t leaf;
+  bool starts_leaf;
+  bool ends_leaf;
 
   std::int64_t padded_length() const { return round_up(length, kKStep); }
 };
 
-// k in blocks of about `step`: several groups in one, or several blocks in a group, never both.
+// k in blocks of about `step`, or all of it in one where that is no longer.
+//
+// Groups: several in a block, or several blocks in one, never both.
 // groups of 128, step 256 → 2 + 2 + ...; groups of 600, step 256 → 256, 256, 88, 256, ...
+//
+// Leaves: blocks end with them and at multiples of the step, wherever leaves begin: rows are read
+// in runs that begin at a page's start. What is left at a leaf's ends and is less than half a step
+// joins its neighbour. leaves of 736, step 256 → 256, 256, 224, 288, 256, 192
 class Cut {
  public:
-  void make(const Depth& depth, std::int64_t step);
+  void make(const Depth& depth, const Leaves& leaves, std::int64_t step);
 
   struct Block {
     std::span<const Piece> pieces;
@@ -43,6 +54,9 @@ class Cut {
   bool has_whole_groups() const { return whole_groups_; }
 
  private:
+  void cut_leaf(std::int64_t leaf, Range k, std::int64_t step);
+  void cut_group(const Depth& depth, std::int64_t group, std::int64_t step);
+
   std::vector<Piece> pieces_;
   std::int64_t each_ = 1;  // pieces of a block
   bool whole_groups_ = true;

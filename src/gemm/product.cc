@@ -220,8 +220,9 @@ void Product::pack_view(Range panels, Range k, std::byte* to) const {
 void Product::make_room(const Job& job, Workspace::Thread& memory) const {
   const std::size_t row_bytes = kPanelColumns * sizeof(float);
   const std::size_t bytes = static_cast<std::size_t>(size(job.rows) * size(job.panels)) * row_bytes;
-  std::byte* sums = Workspace::at_least(memory.sums, bytes);
-  if (is_grouped() || task_.depth.k == 0) std::fill_n(sums, bytes, std::byte{0});
+  std::byte* sums =
+      Workspace::at_least(memory.sums, bytes * static_cast<std::size_t>(task_.leaves.slots()));
+  if (task_.depth.k == 0) std::fill_n(sums, bytes, std::byte{0});
   if (!is_grouped()) return;
   const std::size_t strip = static_cast<std::size_t>(kernel_.max_rows()) * row_bytes;
   Workspace::at_least(memory.parts,
@@ -239,7 +240,7 @@ std::int64_t Product::blocks_at_once(const Job& job, const Cut& cut) const {
 }
 
 void Product::run_job(const Job& job, Workspace::Thread& memory) {
-  memory.cut.make(task_.depth, step_of(job));
+  memory.cut.make(task_.depth, task_.leaves, step_of(job));
   const std::int64_t all = memory.cut.size();
   const std::int64_t at_once = blocks_at_once(job, memory.cut);
   const std::int64_t row_step = rows_at_once(job);

@@ -7,9 +7,10 @@
 // go out. The panels of a view are packed by the job that reads them: as a whole where its rows
 // pass by several times, and otherwise as many blocks as stay in the second cache.
 //
-// Where scales are per group, each group is summed up by itself, and goes to the sums times its
-// scale when it is complete: sums = (part 0 · scale 0) + (part 1 · scale 1) + ..., each product and
-// each sum rounded. Other scales wait for the end.
+// k is cut in leaves (leaves.h), each of which is summed up by itself and takes the sums of those
+// before it when it is complete. Where scales are per group, so is each group of a leaf, and goes
+// to the leaf times its scale: leaf = (part 0 · scale 0) + (part 1 · scale 1) + ..., each product
+// and each sum rounded. Other scales wait for the leaf's end.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,18 @@ class Product {
     RowsAhead rows_ahead = {};
   };
 
+  // Rows of a turn, and where their results go if a kernel writes them.
+  struct Strip {
+    Range rows;
+    TileOut out = {};
+  };
+
+  // Where a kernel sums, and what is added at the end.
+  struct Chain {
+    float* sums;
+    Nodes nodes;
+  };
+
   void run_superblock(Range rows);
   void pack_superblock(Range rows);
   const std::vector<Job>& jobs_of(Range rows) const;
@@ -88,11 +101,12 @@ class Product {
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
                   Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
-  void multiply(const Turn& turn, const Piece& piece, Range rows, float* sums,
-                const TileOut& out) const;
-  void multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const;
-  void multiply_groups(const Turn& turn, std::span<const Piece> groups, Range rows,
-                       float* sums) const;
+  static float* sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory);
+  std::size_t pieces_at_once(const Turn& turn, std::span<const Piece> pieces, Range rows) const;
+  void run_pieces(const Turn& turn, std::span<const Piece> pieces, const Strip& strip,
+                  Workspace::Thread& memory);
+  void multiply(const Turn& turn, const Piece& piece, const Strip& strip, const Chain& chain) const;
+  void multiply_few(const Turn& turn, std::span<const Piece> groups, Range rows, float* sums) const;
   void add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows, const float* parts,
                   float* sums) const;
 

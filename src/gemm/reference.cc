@@ -52,12 +52,10 @@ const float* scales_of(const GemmCall& call, std::int64_t group, std::int64_t co
   return call.weight.packed().scales(group, column / kPanelColumns) + column % kPanelColumns;
 }
 
-// Of one group, without its scale.
-float part(const Task& task, std::int64_t row, std::int64_t column, std::int64_t group) {
+float chain(const Task& task, std::int64_t row, std::int64_t column, Range ks) {
   const GemmCall& call = task.call;
-  const std::int64_t begin = task.depth.begin(group);
   float total = 0;
-  for (std::int64_t k = begin; k < begin + task.depth.length(group); ++k) {
+  for (std::int64_t k = ks.begin; k < ks.end; ++k) {
     const float x = call.x.transposed ? read(call.x.view, k, row) : read(call.x.view, row, k);
     total += x * (call.weight.is_packed() ? read(call.weight.packed(), task.depth, column, k)
                                           : read(call.weight.view(), column, k));
@@ -65,14 +63,30 @@ float part(const Task& task, std::int64_t row, std::int64_t column, std::int64_t
   return total;
 }
 
-// Without the scale that all k share, if they do.
-float sum(const Task& task, std::int64_t row, std::int64_t column) {
-  if (task.depth.groups() == 0) return 0;
-  if (task.depth.group == 0) return part(task, row, column, 0);
+float leaf(const Task& task, std::int64_t row, std::int64_t column, Range ks) {
+  const Depth& depth = task.depth;
+  if (depth.group == 0) {
+    const float* scale = scales_of(task.call, 0, column);
+    return chain(task, row, column, ks) * (scale == nullptr ? 1 : *scale);
+  }
   float total = 0;
-  for (std::int64_t g = 0; g < task.depth.groups(); ++g)
-    total += part(task, row, column, g) * *scales_of(task.call, g, column);
+  for (std::int64_t k = ks.begin; k < ks.end; k += depth.group_size()) {
+    const std::int64_t g = depth.group_of(k);
+    const Range group = {k, k + depth.length(g)};
+    total += chain(task, row, column, group) * *scales_of(task.call, g, column);
+  }
   return total;
+}
+
+// Of these leaves, a power of two.
+float node(const Task& task, std::int64_t row, std::int64_t column, Range leaves) {
+  if (size(leaves) == 1) {
+    return leaf(task, row, column,
+                {task.leaves.begin(leaves.begin), task.leaves.begin(leaves.end)});
+  }
+  const std::int64_t middle = (leaves.begin + leaves.end) / 2;
+  const float left = node(task, row, column, {leaves.begin, middle});
+  return left + node(task, row, column, {middle, leaves.end});
 }
 
 }  // namespace
@@ -81,8 +95,8 @@ void run_reference(const Task& task) {
   const GemmCall& call = task.call;
   for (std::int64_t i = task.rows.begin; i < task.rows.end; ++i) {
     for (std::int64_t j = task.columns.begin; j < task.columns.end; ++j) {
-      const float total = sum(task, i, j);
-      const Finish how = {.scales = task.depth.group == 0 ? scales_of(call, 0, j) : nullptr,
+      const float total = task.depth.k == 0 ? 0 : node(task, i, j, {0, task.leaves.count()});
+      const Finish how = {.scales = nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
                           .accumulate = call.accumulate};
       const std::int64_t row = i - task.rows.begin;

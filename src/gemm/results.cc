@@ -22,8 +22,7 @@ Tile Results::tile(std::int64_t panel, Range rows) const {
 
 TileOut Results::straight(const Tile& tile) const {
   const bool sums_are_all = task_.bias == nullptr && !task_.call.accumulate &&
-                            task_.depth.group == 0 && scales_of(tile) == nullptr &&
-                            task_.depth.k > 0;
+                            task_.depth.group == 0 && !has_scales() && task_.depth.k > 0;
   if (!kernel_.rounds() || !sums_are_all || size(tile.columns) != kPanelColumns) return {};
   const TensorView out = places_of(tile).next();
   if (out.rows != size(tile.rows)) return {};
@@ -62,9 +61,17 @@ Places Results::places_of(const Tile& tile) const {
 }
 
 const float* Results::scales_of(const Tile& tile) const {
-  if (packed_ == nullptr || !packed_->scheme() || task_.depth.group != 0) return nullptr;
+  if (!has_scales() || scales_leaves()) return nullptr;
   return packed_->scales(0, tile.columns.begin / kPanelColumns) +
          tile.columns.begin % kPanelColumns;
+}
+
+const float* Results::leaf_scales(std::int64_t panel) const {
+  return has_scales() && scales_leaves() ? packed_->scales(0, panel) : nullptr;
+}
+
+bool Results::has_scales() const {
+  return packed_ != nullptr && packed_->scheme() && task_.depth.group == 0;
 }
 
 }  // namespace plait::gemm

@@ -23,12 +23,19 @@ class Results {
   // `sums` begin with the panel's first column.
   void finish(const Tile& tile, const float* sums) const;
 
+  // What each leaf of a panel is multiplied by when it is complete; nullptr: nothing.
+  const float* leaf_scales(std::int64_t panel) const;
+
   // Calls the hook.
   void tell_of(const Tile& tile) const;
 
  private:
   Places places_of(const Tile& tile) const;
-  const float* scales_of(const Tile& tile) const;  // nullptr: 1
+  // Of a whole sum; nullptr: 1, or its leaves have been scaled. One leaf's scale costs nothing at
+  // the end.
+  const float* scales_of(const Tile& tile) const;
+  bool has_scales() const;  // and none per group
+  bool scales_leaves() const { return task_.leaves.count() > 1; }
 
   const Task& task_;
   const TileKernel& kernel_;

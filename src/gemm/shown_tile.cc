@@ -20,6 +20,8 @@ void show_tile(const TileKernel& kernel, const TileCall& call) {
     __tsan_read_range(rows, k_bytes * static_cast<std::size_t>(at_once));
   __tsan_read_range(call.panel, k_bytes * kPanelColumns);
   const std::size_t sums = sizeof(float) * kPanelColumns * static_cast<std::size_t>(call.row_count);
+  for (int n = 0; n < call.nodes.count; ++n)
+    __tsan_read_range(call.nodes.of[static_cast<std::size_t>(n)], sums);
   if (call.out.data == nullptr) {
     __tsan_write_range(call.sums, sums);
   } else {

@@ -21,30 +21,71 @@ const std::byte* Product::rows_ahead(const Turn& turn, const Piece& piece, Range
   return rows_.at(kernel_, row, ahead.k + piece.padded_begin - turn.place.block.padded_begin());
 }
 
-void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
+float* Product::sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory) {
   const Job& job = turn.job;
-  const std::int64_t panel = turn.place.panel;
-  const std::int64_t place =
-      ((panel - job.panels.begin) * size(job.rows) + rows.begin - job.rows.begin) * kPanelColumns;
-  float* sums = reinterpret_cast<float*>(memory.sums.data()) + place;
-  float* part = sums;
-  if (is_grouped()) {
-    part =
-        reinterpret_cast<float*>(memory.parts.data()) + (memory.cut.has_whole_groups() ? 0 : place);
-  }
-  const Tile tile = results_.tile(panel, rows);
+  const std::int64_t row =
+      (turn.place.panel - job.panels.begin) * size(job.rows) + rows.begin - job.rows.begin;
+  const std::int64_t rows_of_slot = size(job.panels) * size(job.rows);
+  return reinterpret_cast<float*>(memory.sums.data()) + (slot * rows_of_slot + row) * kPanelColumns;
+}
+
+void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
+  const Tile tile = results_.tile(turn.place.panel, rows);
   const TileOut out = turn.last ? results_.straight(tile) : TileOut{};
-  if (has_few(job)) {
-    multiply_few(turn, rows, part, sums);
-  } else {
-    for (const Piece& piece : turn.place.block.pieces) {
-      multiply(turn, piece, rows, part, out);
-      if (is_grouped() && piece.ends) add_scaled(turn, {&piece, 1}, rows, part, sums);
-    }
+  std::span<const Piece> pieces = turn.place.block.pieces;
+  while (!pieces.empty()) {
+    const std::size_t count = pieces_at_once(turn, pieces, rows);
+    const bool last = count == pieces.size();
+    run_pieces(turn, pieces.first(count), {rows, last ? out : TileOut{}}, memory);
+    pieces = pieces.subspan(count);
   }
   if (!turn.last) return;
-  if (out.data == nullptr) results_.finish(tile, sums);
+  if (out.data == nullptr)
+    results_.finish(tile, sums_of(turn, rows, task_.leaves.slots() - 1, memory));
   results_.tell_of(tile);
+}
+
+// Of one leaf. A kernel takes a piece; few rows take as many groups as there is room for their
+// sums.
+std::size_t Product::pieces_at_once(const Turn& turn, std::span<const Piece> pieces,
+                                    Range rows) const {
+  if (!has_few(turn.job) || !is_grouped()) return 1;
+  const std::size_t most = std::min(groups_at_once(size(rows)), pieces.size());
+  std::size_t count = 1;
+  while (count < most && pieces[count].leaf == pieces[0].leaf &&
+         pieces[count].padded_length() == pieces[0].padded_length())
+    ++count;
+  return count;
+}
+
+void Product::run_pieces(const Turn& turn, std::span<const Piece> pieces, const Strip& strip,
+                         Workspace::Thread& memory) {
+  const Range rows = strip.rows;
+  const Piece& first = pieces.front();
+  const Piece& last = pieces.back();
+  const int slot = Leaves::slot_of(first.leaf);
+  float* const sums = sums_of(turn, rows, slot, memory);
+  float* part = sums;
+  if (is_grouped()) {
+    part = reinterpret_cast<float*>(memory.parts.data());
+    if (!memory.cut.has_whole_groups())
+      part += sums_of(turn, rows, 0, memory) - reinterpret_cast<float*>(memory.sums.data());
+    if (first.starts_leaf) std::fill_n(sums, size(rows) * kPanelColumns, 0.0F);
+  }
+  Nodes nodes;
+  for (int below = 0; last.ends_leaf && below < slot; ++below)
+    nodes.of[static_cast<std::size_t>(nodes.count++)] = sums_of(turn, rows, below, memory);
+  const float* scales = last.ends_leaf ? results_.leaf_scales(turn.place.panel) : nullptr;
+  const bool few = has_few(turn.job);
+  const bool in_kernel = kernel_.adds_nodes() && !few && !is_grouped() && scales == nullptr;
+  if (few) {
+    multiply_few(turn, pieces, rows, part);
+  } else {
+    multiply(turn, first, strip, {.sums = part, .nodes = in_kernel ? nodes : Nodes{}});
+  }
+  if (is_grouped() && last.ends) add_scaled(turn, pieces, rows, part, sums);
+  if (!in_kernel && (nodes.count > 0 || scales != nullptr))
+    loops().end_leaf(nodes, scales, static_cast<int>(size(rows)), sums);
 }
 
 void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows,
@@ -53,42 +94,29 @@ void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range 
                      static_cast<int>(groups.size()), static_cast<int>(size(rows)), sums);
 }
 
-void Product::multiply(const Turn& turn, const Piece& piece, Range rows, float* sums,
-                       const TileOut& out) const {
+void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,
+                       const Chain& chain) const {
+  const Range rows = strip.rows;
   const std::int64_t k = piece.padded_begin - turn.place.block.padded_begin();
   const auto bytes = static_cast<std::int64_t>(size_of(kernel_.operand()));
   const TileCall call = {.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
                          .row_stride = rows_.row_stride,
                          .panel = turn.operand + k * kPanelColumns * bytes,
                          .k = piece.padded_length(),
-                         .sums = sums,
+                         .sums = chain.sums,
                          .row_count = static_cast<int>(size(rows)),
                          .first = piece.starts,
                          .ahead = turn.ahead.data(),
                          .ahead_bytes = static_cast<std::int64_t>(turn.ahead.size()),
                          .rows_ahead = rows_ahead(turn, piece, rows),
-                         .out = out};
+                         .nodes = chain.nodes,
+                         .out = strip.out};
   show_tile(kernel_, call);
   kernel_.multiply(call);
 }
 
-// As many groups at once as there is room for their sums in `parts`.
-void Product::multiply_few(const Turn& turn, Range rows, float* parts, float* sums) const {
-  std::span<const Piece> pieces = turn.place.block.pieces;
-  const std::size_t most = is_grouped() ? groups_at_once(size(rows)) : 1;
-  while (!pieces.empty()) {
-    std::size_t count = 1;
-    while (count < std::min(most, pieces.size()) &&
-           pieces[count].padded_length() == pieces[0].padded_length())
-      ++count;
-    multiply_groups(turn, pieces.first(count), rows, parts);
-    if (is_grouped()) add_scaled(turn, pieces.first(count), rows, parts, sums);
-    pieces = pieces.subspan(count);
-  }
-}
-
-void Product::multiply_groups(const Turn& turn, std::span<const Piece> groups, Range rows,
-                              float* sums) const {
+void Product::multiply_few(const Turn& turn, std::span<const Piece> groups, Range rows,
+                           float* sums) const {
   const Piece& first = groups.front();
   const std::byte* panel = turn.operand + panel_bytes(storage_, first.padded_begin);
   const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));

@@ -5,6 +5,7 @@
 
 #include "gemm/depth.h"
 #include "gemm/kept_panels.h"
+#include "gemm/leaves.h"
 #include "gemm/rows.h"
 #include "plait/gemm.h"
 
@@ -17,6 +18,7 @@ struct Task {
   Range rows;
   Range columns;
   Depth depth;
+  Leaves leaves;
   const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
   const float* bias;        // of all columns; nullptr: none
   KeptPanels::State* kept;  // of a plain weight; nullptr: its panels are packed for this run

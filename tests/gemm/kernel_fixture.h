@@ -120,12 +120,14 @@ class KernelTest : public testing::TestWithParam<Maker> {
             .first = true};
   }
 
-  void multiply(Range rows, Range k, float* sums, bool first, const TileOut& out = {}) {
+  void multiply(Range rows, Range k, float* sums, bool first, const TileOut& out = {},
+                const Nodes& nodes = {}) {
     const auto packed = packed_rows(rows, k);
     const auto panel = packed_panel(k);
     TileCall call = call_of(*packed, *panel, k, sums);
     call.row_count = static_cast<int>(rows.size());
     call.first = first;
+    call.nodes = nodes;
     call.out = out;
     kernel_->multiply(call);
   }

@@ -17,6 +17,52 @@
 namespace plait::gemm {
 namespace {
 
+class AddingKernel : public KernelTest {};
+
+// A leaf that ends in one call, and one that ends in its second, of any number of rows.
+TEST_P(AddingKernel, AddsNodesAsTheLoopsDo) {
+  if (!kernel_->adds_nodes()) GTEST_SKIP() << "leaves sums";
+  const std::int64_t most = max_rows();
+  const Sums leaf = product({0, most});
+  std::vector<Fenced> places;
+  places.reserve(4);
+  Nodes nodes;
+  for (std::size_t node = 0; node < 4; ++node) {
+    fill(7 + static_cast<unsigned>(node));
+    const Sums sums = product({0, most});
+    places.emplace_back(sums.size() * sizeof(float));
+    std::copy(sums.begin(), sums.end(), reinterpret_cast<float*>(places.back().data()));
+    nodes.of[node] = reinterpret_cast<const float*>(places.back().data());
+  }
+  fill(1);
+  constexpr std::int64_t kCut = kDepth / kKStep / 2 * kKStep;
+  for (nodes.count = 0; nodes.count <= 4; ++nodes.count) {
+    for (std::int64_t rows = 1; rows <= most; rows += rows < 14 ? 1 : 13) {
+      const auto elements = static_cast<std::size_t>(rows * kPanelColumns);
+      Sums want(leaf.begin(), leaf.begin() + static_cast<std::ptrdiff_t>(elements));
+      portable_loops().end_leaf(nodes, nullptr, static_cast<int>(rows), want.data());
+      const Fenced place(elements * sizeof(float));
+      auto* sums = reinterpret_cast<float*>(place.data());
+      multiply({0, rows}, {0, kDepth}, sums, /*first=*/true, {}, nodes);
+      ASSERT_TRUE(same_bits(want, sums)) << rows << " rows, " << nodes.count << " nodes";
+      multiply({0, rows}, {0, kCut}, sums, /*first=*/true);
+      multiply({0, rows}, {kCut, kDepth}, sums, /*first=*/false, {}, nodes);
+      ASSERT_TRUE(same_bits(want, sums)) << rows << " rows, " << nodes.count << " nodes, cut";
+      if (!kernel_->rounds()) continue;
+      Sums out(elements);
+      multiply({0, rows}, {0, kDepth}, sums, /*first=*/true,
+               {.data = reinterpret_cast<std::byte*>(out.data()),
+                .row_stride = kPanelColumns * sizeof(float),
+                .dtype = Dtype::f32},
+               nodes);
+      ASSERT_TRUE(same_bits(want, out.data())) << rows << " rows, " << nodes.count << " rounded";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AddingKernel, testing::ValuesIn(kernels()),
+                         [](const auto& one) { return one.param.name; });
+
 class RoundingKernel : public KernelTest {
  protected:
   void SetUp() override {

@@ -12,6 +12,7 @@
 #include <new>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gemm/amx/factory.h"
@@ -76,7 +77,14 @@ class Fenced {
     end_ = start_ + mapped_ - page;
     mprotect(end_, page, PROT_NONE);
   }
-  ~Fenced() { munmap(start_, mapped_); }
+  ~Fenced() {
+    if (mapped_ > 0) munmap(start_, mapped_);
+  }
+  Fenced(Fenced&& other) noexcept
+      : bytes_(other.bytes_),
+        mapped_(std::exchange(other.mapped_, 0)),
+        start_(other.start_),
+        end_(other.end_) {}
   Fenced(const Fenced&) = delete;
   Fenced& operator=(const Fenced&) = delete;
 

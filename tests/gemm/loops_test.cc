@@ -170,6 +170,29 @@ TEST_P(Loop, FinishesRows) {
   }
 }
 
+TEST_P(Loop, EndsLeaves) {
+  constexpr std::int64_t kRows = 5;
+  const auto scales = floats(kPanelColumns);
+  std::vector<std::vector<float>> below;
+  for (int node = 0; node < 4; ++node) below.push_back(floats(kRows * kPanelColumns));
+  const std::vector<float> leaf = floats(kRows * kPanelColumns);
+  for (const bool scaled : {false, true}) {
+    for (int count = 0; count <= 4; ++count) {
+      std::vector<float> want = leaf;
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        if (scaled) want[i] *= scales[i % kPanelColumns];
+        for (int node = 0; node < count; ++node)
+          want[i] += below[static_cast<std::size_t>(node)][i];
+      }
+      Nodes nodes = {.count = count};
+      for (std::size_t node = 0; node < 4; ++node) nodes.of[node] = below[node].data();
+      std::vector<float> got = leaf;
+      set().end_leaf(nodes, scaled ? scales.data() : nullptr, kRows, got.data());
+      EXPECT_EQ(got, want) << count << " nodes";
+    }
+  }
+}
+
 // The operations before the rounding meet the same. Where two that are not numbers meet, which of
 // them is kept is the compiler's choice: so all but the sums are finite or infinite.
 TEST_P(Loop, FinishesWhatIsNotFinite) {

@@ -27,6 +27,7 @@ class VectorKernel final : public TileKernel {
     return fill_second_cache({.rows = kMaxRows, .panels = 2, .k = k, .few = 4}, set_.operand);
   }
   void multiply(const TileCall& call) const override { set_.multiply(call); }
+  bool adds_nodes() const override { return true; }
   bool rounds() const override { return set_.rounds; }
   FewRows few_rows(int bits) const override {
     if (set_.operand == Dtype::bf16) return few_rows_in_pairs(bits);

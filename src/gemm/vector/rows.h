@@ -96,6 +96,13 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
       for (int v = 0; v < Vectors; ++v) sum[r][v] = Set::multiply_add(same, weights[v], sum[r][v]);
     }
   }
+  for (int n = 0; n < call.nodes.count; ++n) {
+    const float* node = call.nodes.of[static_cast<std::size_t>(n)] + row * kPanelColumns + col;
+    for (std::int64_t r = 0; r < Rows; ++r) {
+      const auto* from = reinterpret_cast<const Vector*>(node + r * kPanelColumns);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = from[v] + sum[r][v];
+    }
+  }
   if constexpr (Rounds<Set>) {
     static_assert(Vectors * Set::kLanes == kPanelColumns, "it stores whole rows");
     if (call.out.data != nullptr) {

@@ -237,6 +237,21 @@ void add_scaled(const float* parts, const float* scales, int groups, int rows, f
     add_scaled_group(parts + g * rows * kPanelColumns, scales + g * kPanelColumns, rows, sums);
 }
 
+[[PLAIT_AVX512]] void end_leaf(const Nodes& nodes, const float* scales, int rows, float* sums) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < kRow; j += kLanes) {
+      float* const to = sums + i * kRow + j;
+      __m512 sum = _mm512_loadu_ps(to);
+      if (scales != nullptr) sum = _mm512_mul_ps(sum, _mm512_loadu_ps(scales + j));
+      for (int n = 0; n < nodes.count; ++n) {
+        const float* node = nodes.of[static_cast<std::size_t>(n)] + i * kRow + j;
+        sum = _mm512_add_ps(_mm512_loadu_ps(node), sum);
+      }
+      _mm512_storeu_ps(to, sum);
+    }
+  }
+}
+
 [[PLAIT_AVX512, gnu::always_inline]] inline __m256i to_bf16(__m512 value) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_to_bf16(value), 16));
 }
@@ -332,6 +347,7 @@ constexpr Loops kAvx512 = {.name = "avx512",
                            .s8_to_bf16 = to_bf16<8>,
                            .s4_to_bf16 = s4_to_bf16,
                            .add_scaled = add_scaled,
+                           .end_leaf = end_leaf,
                            .finish = finish};
 
 }  // namespace
