@@ -5,7 +5,7 @@
 //   plait::Pending pending = plait::start_all_gather(mine, all, comm);
 //   while (!pending.done()) compute_a_tile();                     // done() also makes progress
 //
-// Sums are taken in f32 over ranks 0, 1, ... in that order and rounded once, so that every rank
+// Sums are taken in f32 as a tree over ranks (0 + 1, 2 + 3, ..., level by level) and rounded once, so that every rank
 // gets the same bits, whatever the sizes, the transport, the run, or how its threads round and
 // treat denormals. They may be rounded to another dtype than their parts have: f32 in, bf16 out. s8
 // is summed to s8, and saturates. Where a tensor is cut in shards, `counts` says how many elements

@@ -36,17 +36,30 @@ std::int8_t rounded(float value) {
   return static_cast<std::int8_t>(whole + up - down);
 }
 
-// By blocks in f32 that stay in the first cache: plain loops, which the compiler makes vectors of.
+constexpr std::size_t kBlock = 256;
+using Block = std::array<float, kBlock>;
+
+// Plain loops, which the compiler makes vectors of.
+template <Element In>
+void add_up(Block& total, const void* const* sources, int count, std::size_t begin, std::size_t n) {
+  if (count == 1) {
+    for (std::size_t i = 0; i < n; ++i) total[i] = load<In>(sources[0], begin + i);
+    return;
+  }
+  const int first = first_in_tree(count);
+  Block others;  // NOLINT(*-member-init): written before it is read
+  add_up<In>(total, sources, first, begin, n);
+  add_up<In>(others, sources + first, count - first, begin, n);
+  for (std::size_t i = 0; i < n; ++i) total[i] += others[i];
+}
+
+// By blocks in f32 that stay in the first cache.
 template <Element In, Element Out>
 void sum(void* out, const void* const* sources, int count, std::size_t n) {
-  constexpr std::size_t kBlock = 256;
-  std::array<float, kBlock> total;  // NOLINT(*-member-init): written before it is read
+  Block total;  // NOLINT(*-member-init): written before it is read
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t block = std::min(kBlock, n - begin);
-    for (std::size_t i = 0; i < block; ++i) total[i] = load<In>(sources[0], begin + i);
-    for (int s = 1; s < count; ++s) {
-      for (std::size_t i = 0; i < block; ++i) total[i] += load<In>(sources[s], begin + i);
-    }
+    add_up<In>(total, sources, count, begin, block);
     for (std::size_t i = 0; i < block && count > 1; ++i) {
       total[i] = total[i] == total[i] ? total[i] : std::bit_cast<float>(kNan);
     }

@@ -13,7 +13,8 @@
 
 namespace plait::tensor {
 
-// out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. A sum of
+// out[i] = round(((sources[0][i] + sources[1][i]) + (sources[2][i] + sources[3][i])) + ...), added in
+// f32 as reduce.h says. A sum of
 // two or more that is not a number is the NaN with the bits 0xffc00000, the one that x86 makes of
 // ∞ - ∞, because which operand's payload an addition keeps is the compiler's choice. A sum of one
 // is a conversion.
@@ -25,6 +26,13 @@ using StreamedSum = void (*)(void* out, void* kept, const void* const* sources, 
                              std::size_t n);
 
 inline constexpr std::size_t kDtypes = 4;
+// So many of the first sources are added up before the others are: 2 → 1, 3 → 2, 6 → 4, 8 → 4
+constexpr int first_in_tree(int count) {
+  int first = 1;
+  while (2 * first < count) first *= 2;
+  return first;
+}
+
 using SumTable = std::array<std::array<Sum, kDtypes>, kDtypes>;  // [in][out]
 
 struct Kernels {

@@ -47,12 +47,7 @@ std::vector<float> thirds(int rank, std::size_t count) {
 }
 
 std::vector<float> sum_of_thirds(int world, std::size_t count) {
-  std::vector<float> sum = thirds(0, count);
-  for (int rank = 1; rank < world; ++rank) {
-    const std::vector<float> part = thirds(rank, count);
-    for (std::size_t i = 0; i < count; ++i) sum[i] += part[i];
-  }
-  return sum;
+  return added_as_tree(0, world, [&](int rank) { return thirds(rank, count); });
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

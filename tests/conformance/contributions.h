@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstddef>
 #include <random>
 #include <vector>
@@ -22,15 +23,26 @@ inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dt
   return bytes;
 }
 
-// The contract itself: f32 sums in rank order, one rounding, to `out`.
+// What ranks [begin, end) have, the largest power of two of them first.
+template <class Part>
+std::vector<float> added_as_tree(int begin, int end, const Part& part_of) {
+  if (end - begin == 1) return part_of(begin);
+  const int middle =
+      begin + static_cast<int>(std::bit_floor(static_cast<unsigned>(end - begin - 1)));
+  std::vector<float> sum = added_as_tree(begin, middle, part_of);
+  const std::vector<float> others = added_as_tree(middle, end, part_of);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += others[i];
+  return sum;
+}
+
+// The contract itself: f32 sums as a tree over ranks, one rounding, to `out`.
 inline std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
                                          unsigned seed) {
-  std::vector<float> sum(count);
-  for (int rank = 0; rank < world; ++rank) {
+  const std::vector<float> sum = added_as_tree(0, world, [&](int rank) {
     std::vector<float> part(count);
     convert(contribution(rank, count, dtype, seed).data(), dtype, part.data(), Dtype::f32, count);
-    for (std::size_t i = 0; i < count; ++i) sum[i] = rank == 0 ? part[i] : sum[i] + part[i];
-  }
+    return part;
+  });
   std::vector<std::byte> bytes(count * size_of(out));
   convert(sum.data(), Dtype::f32, bytes.data(), out, count);
   return bytes;

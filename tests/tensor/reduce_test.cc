@@ -27,6 +27,12 @@ TEST(SumInOrder, KeepsTheOrderOfItsSources) {
   EXPECT_EQ(sum_of({1e8F, -1e8F, 1}), 1);
 }
 
+TEST(SumInOrder, AddsNeighboursInPairs) {
+  EXPECT_EQ(sum_of({1e8F, 1, -1e8F, 1}), 0) << "1 is lost beside 1e8 on both sides";
+  EXPECT_EQ(sum_of({1e8F, -1e8F, 1, 1}), 2);
+  EXPECT_EQ(sum_of({1e8F, 1, -1e8F, 1, 3}), 3) << "the fifth is added last";
+}
+
 TEST(SumInOrder, StartsFromTheFirstSourceAndNotFromZero) {
   EXPECT_TRUE(std::signbit(sum_of({-0.0F, -0.0F})));
 }

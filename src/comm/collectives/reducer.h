@@ -1,4 +1,4 @@
-// Sums a shard of which every rank sends its part, chunk by chunk, in rank order.
+// Sums a shard of which every rank sends its part, chunk by chunk, as a tree over ranks.
 #pragma once
 
 #include <cstring>

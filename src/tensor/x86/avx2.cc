@@ -85,6 +85,68 @@ template <Element T, bool AnyNan>
   return _mm256_blendv_ps(value, _mm256_castsi256_ps(bits), nan);
 }
 
+// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the compiler,
+// and stays in registers.
+template <class Load, int Count, std::size_t Vectors>
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void add_known(const Load& load,
+                                                                       __m256 (&total)[Vectors],
+                                                                       const void* const* sources) {
+  if constexpr (Count == 1) {
+    load(sources[0], total);
+  } else {
+    __m256 others[Vectors];
+    add_known<Load, Count / 2>(load, total, sources);
+    add_known<Load, Count / 2>(load, others, sources + Count / 2);
+    for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm256_add_ps(total[v], others[v]);
+  }
+}
+
+template <class Load, std::size_t Vectors>
+[[gnu::target("avx2,f16c"), gnu::noinline]] void add_many(const Load& load,
+                                                          __m256 (&total)[Vectors],
+                                                          const void* const* sources, int count);
+
+template <class Load, std::size_t Vectors>
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void add_up(const Load& load,
+                                                                    __m256 (&total)[Vectors],
+                                                                    const void* const* sources,
+                                                                    int count) {
+  switch (count) {
+    case 1:
+      return add_known<Load, 1>(load, total, sources);
+    case 2:
+      return add_known<Load, 2>(load, total, sources);
+    case 4:
+      return add_known<Load, 4>(load, total, sources);
+    case 8:
+      return add_known<Load, 8>(load, total, sources);
+    default:
+      return add_many(load, total, sources, count);
+  }
+}
+
+template <class Load, std::size_t Vectors>
+[[gnu::target("avx2,f16c"), gnu::noinline]] void add_many(const Load& load,
+                                                          __m256 (&total)[Vectors],
+                                                          const void* const* sources, int count) {
+  const int first = first_in_tree(count);
+  __m256 others[Vectors];
+  add_up(load, total, sources, first);
+  add_up(load, others, sources + first, count - first);
+  for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm256_add_ps(total[v], others[v]);
+}
+
+template <Element In>
+struct Elements {
+  std::size_t i;
+
+  template <std::size_t Vectors>
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void operator()(
+      const void* source, __m256 (&to)[Vectors]) const {
+    for (std::size_t v = 0; v < Vectors; ++v) to[v] = load<In>(source, i + v * kLanes);
+  }
+};
+
 // A group of vectors, read from all sources before anything is written, so that `out` may be one
 // of them. One: there is one source, to be converted.
 template <Element In, Element Out, bool One, std::size_t Vectors>
@@ -92,28 +154,33 @@ template <Element In, Element Out, bool One, std::size_t Vectors>
                                                                        const void* const* sources,
                                                                        int count, std::size_t i) {
   __m256 total[Vectors];
-  for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes);
-  for (int s = 1; s < (One ? 1 : count); ++s) {
-    for (std::size_t v = 0; v < Vectors; ++v)
-      total[v] = _mm256_add_ps(total[v], load<In>(sources[s], i + v * kLanes));
-  }
+  add_up(Elements<In>{i}, total, sources, One ? 1 : count);
   for (std::size_t v = 0; v < Vectors; ++v)
     store<Out, One>(out, i + v * kLanes, One ? total[v] : with_one_nan(total[v]));
 }
 
-// The last `rest` elements, fewer than kLanes, by way of padded copies.
+// The first `count` elements, fewer than kLanes, by way of a padded copy.
+template <Element In>
+struct FewElements {
+  std::size_t i;
+  std::size_t count;
+
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void operator()(const void* source,
+                                                                          __m256 (&to)[1]) const {
+    alignas(32) std::array<std::byte, kLanes * 4> padded = {};
+    std::memcpy(padded.data(), static_cast<const std::byte*>(source) + i * sizeof(In),
+                count * sizeof(In));
+    to[0] = load<In>(padded.data(), 0);
+  }
+};
+
 template <Element In, Element Out, bool One>
 [[gnu::target("avx2,f16c")]] void sum_rest(void* out, const void* const* sources, int count,
                                            std::size_t i, std::size_t rest) {
   alignas(32) std::array<std::byte, kLanes * 4> padded = {};
-  __m256 total = _mm256_setzero_ps();
-  for (int s = 0; s < count; ++s) {
-    const std::byte* from = static_cast<const std::byte*>(sources[s]) + i * sizeof(In);
-    std::memcpy(padded.data(), from, rest * sizeof(In));
-    const __m256 value = load<In>(padded.data(), 0);
-    total = s == 0 ? value : _mm256_add_ps(total, value);
-  }
-  store<Out, One>(padded.data(), 0, One ? total : with_one_nan(total));
+  __m256 total[1];
+  add_up(FewElements<In>{i, rest}, total, sources, count);
+  store<Out, One>(padded.data(), 0, One ? total[0] : with_one_nan(total[0]));
   std::memcpy(static_cast<std::byte*>(out) + i * sizeof(Out), padded.data(), rest * sizeof(Out));
 }
 
@@ -141,6 +208,18 @@ template <Element In, Element Out, bool One>
   return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
 }
 
+// Even ones, then odd ones.
+struct Pairs {
+  std::size_t i;
+
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void operator()(const void* source,
+                                                                          __m256 (&to)[2]) const {
+    const __m256i pairs = load_pairs(source, i);
+    to[0] = even_elements(pairs);
+    to[1] = odd_elements(pairs);
+  }
+};
+
 // bf16 to bf16, in pairs: an f32 is made of the even element by a shift and of the odd one by a
 // mask, with nothing to unpack and to pack. Returns how many elements it did.
 [[gnu::target("avx2,f16c")]] std::size_t sum_bf16_pairs(void* out, const void* const* sources,
@@ -148,16 +227,10 @@ template <Element In, Element Out, bool One>
   constexpr std::size_t kPairs = 2 * kLanes;
   std::size_t i = 0;
   for (; i + kPairs <= n; i += kPairs) {
-    const __m256i first = load_pairs(sources[0], i);
-    __m256 even = even_elements(first);
-    __m256 odd = odd_elements(first);
-    for (int s = 1; s < count; ++s) {
-      const __m256i next = load_pairs(sources[s], i);
-      even = _mm256_add_ps(even, even_elements(next));
-      odd = _mm256_add_ps(odd, odd_elements(next));
-    }
-    const __m256i low = _mm256_srli_epi32(rounded_to_bf16(with_one_nan(even)), 16);
-    const __m256i both = _mm256_blend_epi16(low, rounded_to_bf16(with_one_nan(odd)), 0xaa);
+    __m256 total[2];
+    add_up(Pairs{i}, total, sources, count);
+    const __m256i low = _mm256_srli_epi32(rounded_to_bf16(with_one_nan(total[0])), 16);
+    const __m256i both = _mm256_blend_epi16(low, rounded_to_bf16(with_one_nan(total[1])), 0xaa);
     std::byte* to = static_cast<std::byte*>(out) + i * sizeof(Bf16);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), both);
   }

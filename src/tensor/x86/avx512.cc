@@ -86,25 +86,71 @@ template <Element T, bool AnyNan>
   return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
 }
 
-// One: there is one source, to be converted.
-template <Element In, bool One, std::size_t Vectors>
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_sources(
-    __m512 (&total)[Vectors], const void* const* sources, int count, std::size_t i,
-    __mmask16 mask) {
-  for (std::size_t v = 0; v < Vectors; ++v) total[v] = load<In>(sources[0], i + v * kLanes, mask);
-  for (int s = 1; s < (One ? 1 : count); ++s) {
-    for (std::size_t v = 0; v < Vectors; ++v)
-      total[v] = _mm512_add_ps(total[v], load<In>(sources[s], i + v * kLanes, mask));
+// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the compiler,
+// and stays in registers.
+template <class Load, int Count, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void add_known(
+    const Load& load, __m512 (&total)[Vectors], const void* const* sources) {
+  if constexpr (Count == 1) {
+    load(sources[0], total);
+  } else {
+    __m512 others[Vectors];
+    add_known<Load, Count / 2>(load, total, sources);
+    add_known<Load, Count / 2>(load, others, sources + Count / 2);
+    for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm512_add_ps(total[v], others[v]);
   }
 }
 
+template <class Load, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::noinline]] void add_many(
+    const Load& load, __m512 (&total)[Vectors], const void* const* sources, int count);
+
+template <class Load, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void add_up(
+    const Load& load, __m512 (&total)[Vectors], const void* const* sources, int count) {
+  switch (count) {
+    case 1:
+      return add_known<Load, 1>(load, total, sources);
+    case 2:
+      return add_known<Load, 2>(load, total, sources);
+    case 4:
+      return add_known<Load, 4>(load, total, sources);
+    case 8:
+      return add_known<Load, 8>(load, total, sources);
+    default:
+      return add_many(load, total, sources, count);
+  }
+}
+
+template <class Load, std::size_t Vectors>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::noinline]] void add_many(
+    const Load& load, __m512 (&total)[Vectors], const void* const* sources, int count) {
+  const int first = first_in_tree(count);
+  __m512 others[Vectors];
+  add_up(load, total, sources, first);
+  add_up(load, others, sources + first, count - first);
+  for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm512_add_ps(total[v], others[v]);
+}
+
+template <Element In>
+struct Elements {
+  std::size_t i;
+  __mmask16 mask;
+
+  template <std::size_t Vectors>
+  [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void operator()(
+      const void* source, __m512 (&to)[Vectors]) const {
+    for (std::size_t v = 0; v < Vectors; ++v) to[v] = load<In>(source, i + v * kLanes, mask);
+  }
+};
+
 // A group of vectors, read from all sources before anything is written, so that `out` may be one
-// of them.
+// of them. One: there is one source, to be converted.
 template <Element In, Element Out, bool One, std::size_t Vectors>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
     void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
   __m512 total[Vectors];
-  sum_sources<In, One>(total, sources, count, i, mask);
+  add_up(Elements<In>{i, mask}, total, sources, One ? 1 : count);
   for (std::size_t v = 0; v < Vectors; ++v)
     store<Out, One>(out, i + v * kLanes, mask, One ? total[v] : with_one_nan(total[v]));
 }
@@ -160,6 +206,20 @@ template <Element In, Element Out, bool One>
   return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
 }
 
+// Two vectors of pairs: of each the even elements, then the odd ones.
+struct Pairs {
+  std::size_t i;
+
+  [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void operator()(
+      const void* source, __m512 (&to)[4]) const {
+    for (std::size_t v = 0; v < 2; ++v) {
+      const __m512i pairs = load_pairs(source, i + v * 2 * kLanes);
+      to[2 * v] = even_elements(pairs);
+      to[2 * v + 1] = odd_elements(pairs);
+    }
+  }
+};
+
 // bf16 to bf16, in pairs: an f32 is made of the even element by a shift and of the odd one by a
 // mask, with nothing to unpack and to pack. Returns how many elements it did.
 [[gnu::target("avx512f,avx512bw,avx512vl")]] std::size_t sum_bf16_pairs(void* out,
@@ -169,20 +229,12 @@ template <Element In, Element Out, bool One>
   std::size_t i = 0;
   for (; i + 2 * kPairs <= n; i += 2 * kPairs) {
     fetch_ahead<Bf16, Bf16, 2 * kPairs>(out, sources, count, i, n);
-    const __m512i first[2] = {load_pairs(sources[0], i), load_pairs(sources[0], i + kPairs)};
-    __m512 even[2] = {even_elements(first[0]), even_elements(first[1])};
-    __m512 odd[2] = {odd_elements(first[0]), odd_elements(first[1])};
-    for (int s = 1; s < count; ++s) {
-      for (std::size_t v = 0; v < 2; ++v) {
-        const __m512i next = load_pairs(sources[s], i + v * kPairs);
-        even[v] = _mm512_add_ps(even[v], even_elements(next));
-        odd[v] = _mm512_add_ps(odd[v], odd_elements(next));
-      }
-    }
+    __m512 total[4];
+    add_up(Pairs{i}, total, sources, count);
     for (std::size_t v = 0; v < 2; ++v) {
-      const __m512i low = _mm512_srli_epi32(rounded_to_bf16(with_one_nan(even[v])), 16);
+      const __m512i low = _mm512_srli_epi32(rounded_to_bf16(with_one_nan(total[2 * v])), 16);
       const __m512i both =
-          _mm512_mask_mov_epi16(low, 0xaaaaaaaaU, rounded_to_bf16(with_one_nan(odd[v])));
+          _mm512_mask_mov_epi16(low, 0xaaaaaaaaU, rounded_to_bf16(with_one_nan(total[2 * v + 1])));
       _mm512_storeu_si512(static_cast<std::byte*>(out) + (i + v * kPairs) * sizeof(Bf16), both);
     }
   }
@@ -227,7 +279,7 @@ void sum_and_copy(void* out, void* kept, const void* const* sources, int count, 
   for (; i + kGroup <= n; i += kGroup) {
     fetch_ahead<float, float, kGroup>(kept, sources, count, i, n);
     __m512 total[kUnroll];
-    sum_sources<float, false>(total, sources, count, i, kAll);
+    add_up(Elements<float>{i, kAll}, total, sources, count);
     for (std::size_t v = 0; v < kUnroll; ++v) {
       const __m512 value = with_one_nan(total[v]);
       store<float, false>(kept, i + v * kLanes, kAll, value);
