@@ -15,10 +15,12 @@
 //   reduce_scatter_matmul  X [m, k]      W [k, n]     out: this rank's rows of (sum of X)·W
 //   all_reduce_matmul      X [m, k]      W [k, n]     out [m, n]: (sum of X)·W
 //
-// Partial products are summed over k in f32, rounded to the wire, summed over ranks 0, 1, ... in
-// f32, a bias is added, and the result is rounded once. So every plan, every transport, every
-// number of threads and every run gives the same bits, on every rank, in whatever mode of rounding
-// and of denormals its threads are.
+// Partial products are summed over k in f32, rounded to the wire, added over ranks in f32 as a tree
+// (0 + 1, 2 + 3, ..., and so on with what comes of it), a bias is added, and the result is rounded
+// once. So every plan, every transport, every number of threads and every run gives the same bits,
+// on every rank, in whatever mode of rounding and of denormals its threads are. Where ranks have
+// equal shares of k that are nodes of the tree of all k, and the wire is f32, they are also the bits
+// of one rank that has all k: Op::sum_tree() says so.
 //
 // Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. Operands
 // that are refused (Error{invalid_argument}) have had nothing written; a call that fails in what
@@ -37,6 +39,7 @@
 #include "plait/packed_weight.h"
 #include "plait/plan.h"
 #include "plait/stream.h"
+#include "plait/sum_tree.h"
 #include "plait/tensor_view.h"
 #include "plait/weight.h"
 
@@ -59,6 +62,9 @@ struct OpOptions {
   // All ranks give one, or none does. Where each has a share of n or k, they add up their shares to
   // ask for the whole: prepare() once, a blocking call every time.
   const PlanSource* plans = nullptr;
+
+  // matmul: k is one of so many equal shares of a sum that is added up elsewhere (GemmDesc::shares).
+  std::int64_t shares = 1;
 
   int threads = 0;           // 0: as many as OpenMP would use
   std::string backend = {};  // of the product; empty: the best
@@ -139,6 +145,10 @@ class PLAIT_EXPORT Op {
   const OpDesc& desc() const;
   const Plan& plan() const;
 
+  // Whether its sums are the same on any number of ranks. Said of all ranks' shares of k, as they
+  // were when it was prepared.
+  SumTree sum_tree() const;
+
   // Bytes that it keeps from call to call, without the mailbox, which others may share. What its
   // product works in comes with the first run.
   std::size_t held_bytes() const;
@@ -151,6 +161,10 @@ class PLAIT_EXPORT Op {
 
   std::unique_ptr<State> state_;
 };
+
+// Whether the sums of an operator are the same on any number of ranks, if each of `world` ranks has
+// a share of k like this one's.
+PLAIT_EXPORT SumTree sum_tree(const OpDesc& desc, int world, Dtype wire = Dtype::f32);
 
 // Collective.
 PLAIT_EXPORT Op prepare(const OpDesc& desc, Communicator& comm, const OpOptions& options = {});

@@ -112,6 +112,8 @@ class Column final : public Linear {
     const TensorView partial = workspace().partial(options().operators.wire, rows, desc().inputs);
     OpOptions options = product_options();
     options.poll = poll;
+    // As the operators have it whose place this product and its sum take.
+    if (options.wire == Dtype::f32) options.shares = comm().world();
     matmul(call.grad_out, backward_weight(call), partial, comm(), options);
     return partial;
   }

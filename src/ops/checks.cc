@@ -139,6 +139,9 @@ void check(const OpDesc& desc, const OpOptions& options) {
     PLAIT_CHECK(desc.weight.is_packed, name(op), ": a weight of ", name(*desc.weight.scheme),
                 " is always packed");
   }
+  PLAIT_CHECK(options.shares == 1 || (op == Operator::matmul && options.shares > 1), name(op),
+              ": shares=", options.shares,
+              op == Operator::matmul ? " is not positive" : "; only matmul is told of shares");
   const std::int64_t widest = std::max({desc.n, desc.k, std::int64_t{1}});
   PLAIT_CHECK(desc.m <= kMostElements / widest, name(op), ": m=", desc.m, " by n=", desc.n,
               " k=", desc.k, " is more than memory can hold");

@@ -57,6 +57,7 @@ Kept::Kind Kept::kind_of(const OpDesc& desc, const OpOptions& options) {
   return {.desc = desc,
           .wire = options.wire,
           .plan = options.plan,
+          .shares = options.shares,
           .threads = options.threads,
           .backend = options.backend};
 }

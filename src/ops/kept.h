@@ -45,6 +45,7 @@ class Kept {
     OpDesc desc;
     Dtype wire;
     std::optional<Plan> plan;
+    std::int64_t shares;
     int threads;
     std::string backend;
 

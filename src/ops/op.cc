@@ -1,4 +1,5 @@
 // An operator ready to run.
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -29,12 +30,25 @@ Gemm select_for(Operator op, const GemmDesc& desc, const GemmOptions& options) t
   throw ops::in_words_of(name(op), error);
 }
 
-// A size of all ranks together, of which this one has `own`.
-std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
+// A size of all ranks, of which this one has `own`.
+std::vector<std::int64_t> shares_of_all(std::int64_t own, Communicator& comm) {
   std::vector<std::int64_t> shares(static_cast<std::size_t>(comm.world()));
   all_gather({&own, sizeof(own), Dtype::s8},
              {shares.data(), shares.size() * sizeof(own), Dtype::s8}, comm);
+  return shares;
+}
+
+std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
+  const std::vector<std::int64_t> shares = shares_of_all(own, comm);
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+}
+
+// Of how many equal shares of a sum this rank's product makes one. Ranks' shares may differ: then
+// each is cut as if all were like it, which is an order as good as any other, and needs no exchange
+// when another rank's share changes.
+std::int64_t shares_of(Operator op, Dtype wire, int world, std::int64_t asked) {
+  if (op == Operator::matmul) return asked;
+  return ops::makes_partial_sums(op) && wire == Dtype::f32 ? world : 1;
 }
 
 // What a weight's shares come to. The caller knows of no collective before the operator.
@@ -133,7 +147,8 @@ Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& opti
                           .x = desc.x,
                           .weight = desc.weight.scheme ? Dtype::bf16 : desc.weight.dtype,
                           .out = product,
-                          .quant = desc.weight.scheme},
+                          .quant = desc.weight.scheme,
+                          .shares = shares_of(desc.op, wire, comm.world(), options.shares)},
                          {.backend = options.backend, .threads = options.threads});
   overlap::Setting setting = {
       .problem = {.op = desc.op,
@@ -216,9 +231,12 @@ void Prepared::run(const OpCall& call) try {
 class Op::State {
  public:
   State(const OpDesc& desc, Communicator& comm, const OpOptions& options)
-      : prepared_(desc, comm, options), standing_{comm.rank(), comm.world()} {}
+      : prepared_(desc, comm, options),
+        tree_(sum_tree_of(desc, comm, options)),
+        standing_{comm.rank(), comm.world()} {}
 
   const ops::Prepared& prepared() const { return prepared_; }
+  SumTree sum_tree() const { return tree_; }
 
   void run(const OpCall& call) {
     ops::check(prepared_.desc(), call, standing_);
@@ -226,7 +244,19 @@ class Op::State {
   }
 
  private:
+  // Ranks tell each other their shares of k, if there are others: none knows the whole.
+  static SumTree sum_tree_of(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
+    const SumTree mine = plait::sum_tree(desc, comm.world(), options.wire);
+    if (!ops::makes_partial_sums(desc.op) || options.wire != Dtype::f32 || comm.world() == 1)
+      return mine;
+    const std::vector<std::int64_t> shares = shares_of_all(desc.k, comm);
+    const bool are_equal = std::all_of(shares.begin(), shares.end(),
+                                       [&](std::int64_t share) { return share == desc.k; });
+    return are_equal ? mine : SumTree{"the ranks' shares of k differ"};
+  }
+
   ops::Prepared prepared_;
+  SumTree tree_;
   ops::Standing standing_;
 };
 
@@ -242,6 +272,7 @@ Op::State& Op::state() const {
 
 const OpDesc& Op::desc() const { return state().prepared().desc(); }
 const Plan& Op::plan() const { return state().prepared().plan(); }
+SumTree Op::sum_tree() const { return state().sum_tree(); }
 std::size_t Op::held_bytes() const { return state().prepared().held_bytes(); }
 void Op::run(const OpCall& call) { state().run(call); }
 

@@ -1,0 +1,26 @@
+// In which tree the sums of an operator are added.
+#include "base/check.h"
+#include "ops/checks.h"
+#include "ops/prepared.h"
+#include "ops/shapes.h"
+#include "plait/gemm.h"
+
+namespace plait {
+
+SumTree sum_tree(const OpDesc& desc, int world, Dtype wire) {
+  ops::check(desc, {.wire = wire});
+  PLAIT_CHECK(world >= 1, name(desc.op), ": there is no world of ", world);
+  if (!sums_over_ranks(desc.op)) return {};
+  if (!ops::makes_partial_sums(desc.op)) return {"the ranks add up their x before the product"};
+  if (wire != Dtype::f32) return {"the wire rounds the partial sum of each rank"};
+  return sum_tree(GemmDesc{.m = desc.m,
+                           .n = desc.n,
+                           .k = desc.k,
+                           .x = desc.x,
+                           .weight = desc.weight.scheme ? Dtype::bf16 : desc.weight.dtype,
+                           .out = desc.out,
+                           .quant = desc.weight.scheme,
+                           .shares = world});
+}
+
+}  // namespace plait
