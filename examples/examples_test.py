@@ -76,6 +76,14 @@ class Examples(unittest.TestCase):
         first, last = (float(line.split()[-1]) for line in (alone[0], alone[-1]))
         self.assertLess(last, first / 2)
 
+    def test_same_bits_on_any_number_of_ranks(self):
+        alone, *others = [self.losses(COMMAND, "run", "-n", world, "--", EXAMPLES / "07_same_bits")
+                          for world in (1, 2, 4)]
+        self.assertEqual(len(alone), 8)
+        for losses in others:
+            self.assertEqual(losses, alone)
+        self.assertLess(float(alone[-1].split()[3]), float(alone[0].split()[3]) / 2)
+
     def test_linear_layers_follow_what_is_set(self):
         ranks = COMMAND, "run", "-n", 2, "--", EXAMPLES / "05_linear_layers"
         with tempfile.TemporaryDirectory() as folder:

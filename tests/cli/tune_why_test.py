@@ -52,6 +52,22 @@ class WhyTest(TuneCase):
         found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-gather m=64 n=64 k=64 x=f32").stdout)
         self.assertIn(" wire=f32 ", found["problem"])
 
+    def test_whether_sums_are_those_of_one_rank(self):
+        for words, refusal in [
+                ("ranks=4 k=4096", None),
+                ("ranks=3 k=6144", "k is shared by another number of ranks than 2, 4, 8 or 16"),
+                ("ranks=8 k=2048", "the share of k is shorter than a leaf"),
+                ("ranks=8 k=13696", "the share of k is not a multiple of 32"),
+                ("ranks=4 k=11008 w=s8:group=128", "the share of k is not a multiple of the weight's group"),
+                ("ranks=4 k=4098", "the ranks' shares of k differ"),
+                ("ranks=4 k=4096 wire=bf16", "the wire rounds the partial sum of each rank")]:
+            problem = "op=matmul-all-reduce m=64 n=64 " + words
+            found = json.loads(self.plait("info", "--json", "--why", problem).stdout)
+            self.assertEqual((found["as_on_one_rank"], found["sum_tree"]), (refusal is None, refusal))
+            page = self.plait("info", "--why", problem).stdout
+            self.assertIn(f"Its sums have other bits on another number of ranks: {refusal}.\n" if refusal else
+                          "Its sums have the bits of one rank that has everything.\n", page)
+
     def test_a_link_that_cannot_be_read(self):
         self.environment["PLAIT_LINK"] = "rope"
         self.assert_says(self.plait("info", "--why", "op=matmul-all-reduce m=64 n=64 k=64"), 2,

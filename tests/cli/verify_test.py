@@ -10,6 +10,7 @@ from pathlib import Path
 from command import PATIENCE, PLAIT, CommandTest, wait_until
 
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
+AS_ONE = r"\d+ had the bits of one rank that has everything\n$"
 
 
 class VerifyTest(CommandTest):
@@ -19,20 +20,29 @@ class VerifyTest(CommandTest):
         return result.stdout
 
     def test_counts_what_it_has_run(self):
-        self.assertEqual(self.verify("--cases", 8, "--seed", 5), "8 passed, 0 failed\n")
-        self.assertEqual(self.verify("--layers", "--cases", 6, "-t", "threads"), "6 passed, 0 failed\n")
+        self.assertRegex(self.verify("--cases", 8, "--seed", 5), r"^8 passed, 0 failed\n" + AS_ONE)
+        self.assertRegex(self.verify("--layers", "--cases", 6, "-t", "threads"), r"^6 passed, 0 failed\n" + AS_ONE)
 
     def test_only_one_problem_in_each_world(self):
-        self.assertEqual(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), "2 passed, 0 failed\n")
-        self.assertEqual(self.verify("--only", "4,9,7", "--ranks", 2, "-t", "threads"), "3 passed, 0 failed\n")
+        self.assertRegex(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), r"^2 passed, 0 failed\n" + AS_ONE)
+        out = self.verify("--only", "4,9,7", "--ranks", 2, "-t", "threads")
+        self.assertRegex(out, r"^3 passed, 0 failed\n" + AS_ONE)
 
     def test_operators_of_ones_choice(self):
         for op in ["matmul-all-reduce", "all_gather_matmul,matmul"]:
-            self.assertEqual(self.verify("-c", 6, "--op", op, "-t", "threads"), "6 passed, 0 failed\n")
+            self.assertRegex(self.verify("-c", 6, "--op", op, "-t", "threads"), r"^6 passed, 0 failed\n" + AS_ONE)
 
     def test_json(self):
         words = ("--cases", 4, "--seed", 9, "--ranks", 2, "--transport", "threads", "--json", "-")
-        self.assertEqual(json.loads(self.verify(*words)), {"seed": 9, "passed": 4, "failed": 0})
+        self.assertEqual(json.loads(self.verify(*words)), {"seed": 9, "passed": 4, "failed": 0, "as_on_one_rank": 1})
+
+    def test_two_four_and_eight_ranks_give_the_bits_of_one(self):
+        words = ("--cases", 18, "--seed", 2, "--ranks", "2,4,8", "--transport", "threads", "--json", "-")
+        operators = json.loads(self.verify("--op", "matmul-all-reduce,matmul-reduce-scatter", *words))
+        layers = json.loads(self.verify("--layers", *words))
+        for counts in operators, layers:
+            self.assertEqual((counts["passed"], counts["failed"]), (18, 0))
+            self.assertGreater(counts["as_on_one_rank"], 2)
 
     def start_many(self):
         process = self.start("verify", "--cases", 1_000_000, "--seed", 3, "--ranks", 2, "--transport", "shm")
@@ -56,7 +66,7 @@ class VerifyTest(CommandTest):
         process = self.start_many()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
-        self.assertRegex(out, r"^[1-9]\d* passed, 0 failed, and the others were not tried\n$")
+        self.assertRegex(out, r"^[1-9]\d* passed, 0 failed, and the others were not tried\n" + AS_ONE)
         self.assertEqual((process.returncode, err.count("\n")), (128 + signal.SIGTERM, 1), err)
 
     def test_one_that_is_told_to_end_in_a_later_world_ends(self):
@@ -76,7 +86,7 @@ class VerifyTest(CommandTest):
         process = self.start_many()
         os.kill(self.ranks()[0], signal.SIGKILL)
         out, err = process.communicate(timeout=PATIENCE)
-        self.assertRegex(out, r"^[1-9]\d* passed, 1 failed\n$")
+        self.assertRegex(out, r"^[1-9]\d* passed, 1 failed\n" + AS_ONE)
         self.assertRegex(err, r"plait verify: again: plait verify --seed 3 --only [\d,]+ --ranks 2 --transport shm\n")
         self.assertEqual(process.returncode, 3)
 
@@ -90,7 +100,7 @@ class VerifyTest(CommandTest):
     def test_ranks_of_mpirun_tell_once_what_all_have_found(self):
         result = self.under_mpirun("--cases", "6", "--seed", "4", "--json", "-")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(json.loads(result.stdout), {"seed": 4, "passed": 6, "failed": 0})
+        self.assertEqual(json.loads(result.stdout), {"seed": 4, "passed": 6, "failed": 0, "as_on_one_rank": 0})
 
     @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
     def test_ranks_of_mpirun_refuse_together(self):

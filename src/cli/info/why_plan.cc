@@ -17,6 +17,7 @@
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "ops/shapes.h"
+#include "plait/ops.h"
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/machine.h"
@@ -136,6 +137,28 @@ std::string show_profile_source(const PlanChoice& choice) {
   return text + "; plait tune --profile measures this one.\n";
 }
 
+// In which tree its sums are added, of ranks with equal shares of k.
+SumTree sum_tree_of(const PlanKey& key) {
+  const bool shares_k = ops::split_of(key.op) == ops::Split::k;
+  if (shares_k && key.k % key.world != 0) return {"the ranks' shares of k differ"};
+  WeightKind kind = {.is_packed = true};
+  kind.scheme = parse_quant_scheme(key.weight);
+  return sum_tree(OpDesc{.op = key.op,
+                         .m = key.m,
+                         .n = key.n,
+                         .k = shares_k ? key.k / key.world : key.k,
+                         .x = key.x,
+                         .weight = kind,
+                         .out = key.out},
+                  key.world, key.wire);
+}
+
+std::string show_tree(const PlanKey& key) {
+  const SumTree tree = sum_tree_of(key);
+  if (tree) return "Its sums have the bits of one rank that has everything.\n";
+  return fmt::format("Its sums have other bits on another number of ranks: {}.\n", tree.refusal);
+}
+
 // The fastest, and those that somebody asks for or compares with.
 bool is_shown(const PlanChoice& choice, std::size_t place) {
   constexpr std::size_t kFastest = 10;
@@ -226,7 +249,7 @@ std::string show_text(const PlanChoice& choice) {
   }
   text += table.text();
   if (left_out > 0) text += fmt::format("{} more are left out; --json has them all.\n", left_out);
-  return text + '\n' + show_source(choice) + show_profile_source(choice);
+  return text + '\n' + show_source(choice) + show_tree(choice.key) + show_profile_source(choice);
 }
 
 nlohmann::ordered_json show_json(const PlanChoice& choice) {
@@ -254,6 +277,8 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
                                                : "model"},
           {"setting", choice.set ? Json(choice.setting) : Json()},
           {"cache", choice.cache_path},
+          {"as_on_one_rank", static_cast<bool>(sum_tree_of(choice.key))},
+          {"sum_tree", sum_tree_of(choice.key) ? Json() : Json(sum_tree_of(choice.key).refusal)},
           {"refusal", or_null(choice.refusal)},
           {"left_alone", or_null(choice.left_alone)},
           {"measured_ns", choice.measured ? Json(choice.measured->nanoseconds) : Json()},

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "cli/verify/dice.h"
 #include "ops/shapes.h"
+#include "plait/gemm.h"
 
 namespace plait::cli {
 
@@ -19,7 +20,37 @@ void make_deep(Dice& dice, VerifyCase& one) {
   for (std::int64_t& k : one.k) k += more;
 }
 
+// Equal shares that are nodes of a sum's tree, at most about 8000 k in all.
+void make_nodes(Dice& dice, VerifyCase& one, int world) {
+  constexpr std::int64_t kLeaf = 512;
+  std::int64_t share =
+      world == 2 ? 32 * dice.between(kLeaf / 32, 4000 / 32) : kLeaf + 32 * dice.between(0, 15);
+  if (one.scheme && one.scheme->per == QuantPer::group)
+    share = (share / one.scheme->group + 1) * one.scheme->group;
+  one.m = dice.between(1, 40);
+  const std::int64_t n = one.n[0] % 100 + 1;
+  std::fill(one.n.begin(), one.n.end(), n);
+  std::fill(one.k.begin(), one.k.end(), share);
+  one.wire = Dtype::f32;
+}
+
 }  // namespace
+
+bool is_as_on_one_rank(const VerifyCase& one) {
+  const auto world = static_cast<std::int64_t>(one.k.size());
+  const auto differs = [&](std::int64_t k) { return k != one.k[0]; };
+  if (world == 1 || !ops::makes_partial_sums(one.op) || one.wire != Dtype::f32 ||
+      std::any_of(one.k.begin(), one.k.end(), differs))
+    return false;
+  return static_cast<bool>(sum_tree(GemmDesc{.m = one.m,
+                                             .n = one.n[0],
+                                             .k = one.k[0],
+                                             .x = one.x,
+                                             .weight = one.weight,
+                                             .out = one.out,
+                                             .quant = one.scheme,
+                                             .shares = world}));
+}
 
 VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
                        const std::vector<Operator>& ops) {
@@ -69,7 +100,13 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.numbers = random_numbers(dice);
   one.modes = dice.one_in(2);
   one.two_groups = dice.one_in(6);
-  if (dice.one_in(40)) make_deep(dice, one);
+  const bool may_be_nodes =
+      ops::makes_partial_sums(one.op) && (world == 2 || world == 4 || world == 8);
+  if (dice.one_in(40)) {
+    make_deep(dice, one);
+  } else if (may_be_nodes && dice.one_in(3)) {
+    make_nodes(dice, one, world);
+  }
   return one;
 }
 

@@ -40,6 +40,9 @@ struct VerifyCase {
   bool two_groups = false;  // a collective of another communicator runs beside each call
 };
 
+// Whether the contract says that one rank with all k would give the same bits, NaNs aside.
+bool is_as_on_one_rank(const VerifyCase& one);
+
 // `ops`: of which one is chosen.
 VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
                        const std::vector<Operator>& ops);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -48,11 +49,7 @@ class OtherSum {
   void wait() { pending_->wait(); }
 
   bool is_right() const {
-    std::vector<float> want = values_of(0);
-    for (int rank = 1; rank < comm_.world(); ++rank) {
-      const std::vector<float> part = values_of(rank);
-      for (std::size_t i = 0; i < want.size(); ++i) want[i] += part[i];
-    }
+    const std::vector<float> want = sum_of(0, comm_.world());
     return std::memcmp(sum_.data(), want.data(), want.size() * sizeof(float)) == 0;
   }
 
@@ -65,6 +62,17 @@ class OtherSum {
         {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},
         Numbers::wide, seed_ * 64 + static_cast<std::uint64_t>(rank));
     return values;
+  }
+
+  // Of these ranks: the largest power of two of them first.
+  std::vector<float> sum_of(int begin, int end) const {
+    if (end - begin == 1) return values_of(begin);
+    const int middle =
+        begin + static_cast<int>(std::bit_floor(static_cast<unsigned>(end - begin - 1)));
+    std::vector<float> sum = sum_of(begin, middle);
+    const std::vector<float> others = sum_of(middle, end);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += others[i];
+    return sum;
   }
 
   Communicator& comm_;
@@ -97,6 +105,12 @@ class Check {
     note(failure, against_reference(serial.back()));
     note(failure, same("out", serial.back().out.view(), "its steps by one rank alone",
                        in_steps(case_, all_, comm_.rank()).view()));
+    if (is_as_on_one_rank(case_)) {
+      const std::string found = difference_in_numbers(
+          serial.back().out.view(), on_one_rank(case_, all_, comm_.rank()).view());
+      if (!found.empty())
+        note(failure, "out differs from what one rank makes that has all k: " + found);
+    }
     for (std::size_t i = 0; i < case_.plans.size(); ++i) {
       const Results results = run_plan(i + 1, case_.plans[i]);
       for (std::size_t run = 0; run < results.size(); ++run)
@@ -313,13 +327,18 @@ class Check {
       const std::size_t owner = owner_of(row);
       return all_[owner]->x_at(row - first_row_of(static_cast<int>(owner)), k);
     }
-    auto sum = static_cast<float>(all_[0]->x_at(row, k));
-    for (std::size_t rank = 1; rank < all_.size(); ++rank)
-      sum += static_cast<float>(all_[rank]->x_at(row, k));
+    float sum = sum_of_x(row, k, 0, all_.size());
     const Buffer rounded(sizeof(float));
     convert(&sum, Dtype::f32, rounded.data(), case_.x, 1);
     return element(
         {.data = rounded.data(), .dtype = case_.x, .rows = 1, .cols = 1, .row_stride = 1}, 0, 0);
+  }
+
+  // Of these ranks' x: the largest power of two of them first.
+  float sum_of_x(std::int64_t row, std::int64_t k, std::size_t begin, std::size_t end) const {
+    if (end - begin == 1) return static_cast<float>(all_[begin]->x_at(row, k));
+    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
+    return sum_of_x(row, k, begin, middle) + sum_of_x(row, k, middle, end);
   }
 
   const VerifyCase& case_;

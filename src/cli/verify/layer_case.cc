@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "cli/verify/case.h"
 #include "cli/verify/dice.h"
+#include "plait/gemm.h"
 
 namespace plait::cli {
 namespace {
@@ -17,7 +18,26 @@ LayerVariant random_variant(Dice& dice, Operator op) {
           .threads = dice.one_in(4) ? 2 : 1};
 }
 
+// Equal shares that are nodes of a sum's tree.
+void make_nodes(Dice& dice, LayerCase& one, int world) {
+  const std::int64_t share = 512 + 32 * dice.between(0, world == 2 ? 32 : 8);
+  one.m = dice.between(1, 30);
+  one.other = one.other % 70 + 1;
+  one.wire = Dtype::f32;
+  for (std::int64_t& own : one.shares) own = share;
+}
+
 }  // namespace
+
+bool is_as_on_one_rank(const LayerCase& one) {
+  const auto world = static_cast<std::int64_t>(one.shares.size());
+  const auto differs = [&](std::int64_t share) { return share != one.shares[0]; };
+  if (world == 1 || one.wire != Dtype::f32 ||
+      std::any_of(one.shares.begin(), one.shares.end(), differs))
+    return false;
+  return static_cast<bool>(
+      sum_tree(GemmDesc{.m = one.m, .n = one.other, .k = one.shares[0], .shares = world}));
+}
 
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) {
   // Other problems than the operators have under this number.
@@ -55,6 +75,7 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
   one.variants.push_back({.plan = {}});
   one.numbers = random_numbers(dice);
   one.modes = dice.one_in(2);
+  if ((world == 2 || world == 4 || world == 8) && dice.one_in(3)) make_nodes(dice, one, world);
   return one;
 }
 

@@ -49,6 +49,10 @@ struct LayerCase {
   std::vector<LayerVariant> variants;  // each is compared with the serial one
 };
 
+// Whether one rank that has the whole layer would give the same bits in all results, NaNs aside. In
+// those that are no sums over ranks' shares it always does.
+bool is_as_on_one_rank(const LayerCase& one);
+
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world);
 
 std::string describe(const LayerCase& one);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <thread>
@@ -66,6 +67,7 @@ class Check {
       for (int i = 0; i < case_.in_flight; ++i) note(found, difference(results[i], serial[i]));
       if (!found.empty()) note(failure, describe(variant) + found);
     }
+    note(failure, against_one_rank(serial));
     if (!keeps_modes_) note(failure, "a call has left the thread in another float mode");
     return failure;
   }
@@ -101,11 +103,21 @@ class Check {
     return desc;
   }
 
-  Guarded gradient(Dtype dtype, std::int64_t rows, std::int64_t cols) const {
+  // What it holds before depends on where it is in that of all ranks.
+  Guarded gradient(Dtype dtype, std::int64_t rows, std::int64_t cols, tensor::Origin origin) const {
     Guarded matrix(dtype, rows, cols, case_.gap);
-    if (case_.accumulate) tensor::fill_random(matrix.view(), case_.seed * 16 + kSeedOfGradients);
+    if (case_.accumulate)
+      tensor::fill_random(matrix.view(), case_.seed * 16 + kSeedOfGradients, origin);
     return matrix;
   }
+
+  tensor::Origin weight_origin() const {
+    const std::int64_t output = whole_.own_outputs().begin;
+    const std::int64_t input = whole_.own_inputs().begin;
+    if (case_.layout == WeightLayout::out_in) return {.row = output, .col = input};
+    return {.row = input, .col = output};
+  }
+  tensor::Origin bias_origin() const { return {.row = 0, .col = whole_.own_outputs().begin}; }
 
   Result empty(int i) const {
     const ConstTensorView x = whole_.x(i);
@@ -113,12 +125,51 @@ class Check {
     const ConstTensorView weight = whole_.weight().view;
     return {.out = Guarded(case_.out, grad_out.rows, grad_out.cols, case_.gap),
             .grad_x = Guarded(case_.grad_x, x.rows, x.cols, case_.gap),
-            .grad_weight = gradient(case_.grad_weight, weight.rows, weight.cols),
-            .grad_bias = gradient(case_.grad_weight, 1, grad_out.cols)};
+            .grad_weight = gradient(case_.grad_weight, weight.rows, weight.cols, weight_origin()),
+            .grad_bias = gradient(case_.grad_weight, 1, grad_out.cols, bias_origin())};
   }
 
   void come_late() {
     if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+  }
+
+  // Of results of one rank that has the whole layer, what this rank has. Those that are no sums over
+  // ranks' shares are the same in any world.
+  std::string against_one_rank(const std::vector<Result>& serial) {
+    if (comm_.world() == 1) return {};
+    LayerCase alone = case_;
+    alone.shares = {std::accumulate(case_.shares.begin(), case_.shares.end(), std::int64_t{0})};
+    alone.delays = false;
+    std::optional<Communicator> self = comm_.split(comm_.rank(), 0);
+    Check one(alone, *self, spoil_);
+    const std::vector<Result> results = one.made_by({.plan = {.schedule = Schedule::serial}});
+    const bool all = is_as_on_one_rank(case_);
+    const Range inputs = whole_.own_inputs();
+    const Range outputs = whole_.own_outputs();
+    const bool out_in = case_.layout == WeightLayout::out_in;
+    std::string failure;
+    const auto compare_part = [&](const char* what, const Guarded& mine, const Guarded& other,
+                                  Range rows, Range columns) {
+      const std::string found = difference_in_numbers(
+          mine.view(),
+          other.view().row_range(rows.begin, rows.end).column_range(columns.begin, columns.end));
+      if (!found.empty())
+        note(failure, base::sentence(what, " differs from that of one rank alone: ", found));
+    };
+    for (std::size_t i = 0; i < serial.size(); ++i) {
+      const Result& mine = serial[i];
+      const Result& other = results[i];
+      if (all || !case_.row) compare_part("out", mine.out, other.out, whole_.out_rows(), outputs);
+      if (case_.asks_x && (all || case_.row))
+        compare_part("grad_x", mine.grad_x, other.grad_x, whole_.x_rows(), inputs);
+      if (case_.asks_weight) {
+        compare_part("grad_weight", mine.grad_weight, other.grad_weight, out_in ? outputs : inputs,
+                     out_in ? inputs : outputs);
+      }
+      if (case_.asks_bias)
+        compare_part("grad_bias", mine.grad_bias, other.grad_bias, {0, 1}, outputs);
+    }
+    return failure;
   }
 
   template <class Call>
@@ -282,7 +333,8 @@ class Check {
     for (std::int64_t m = 0; m < case_.m; ++m)
       sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + row),
               whole_.x_at(i, m, whole_.own_inputs().begin + col));
-    sum.add(before(place), 1);
+    const tensor::Origin origin = weight_origin();
+    sum.add(before({.row = origin.row + place.row, .col = origin.col + place.col}), 1);
     return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
   }
 
@@ -290,7 +342,7 @@ class Check {
     Exact sum;
     for (std::int64_t m = 0; m < case_.m; ++m)
       sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + col), 1);
-    sum.add(before({.row = 0, .col = col}), 1);
+    sum.add(before({.row = 0, .col = bias_origin().col + col}), 1);
     return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
   }
 

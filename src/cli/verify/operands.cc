@@ -1,9 +1,11 @@
 #include "cli/verify/operands.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 
@@ -106,6 +108,64 @@ double element(const ConstTensorView& view, std::int64_t row, std::int64_t col) 
   return read(std::int8_t{0});
 }
 
+std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorView& want) {
+  for (std::int64_t row = 0; row < want.rows; ++row) {
+    for (std::int64_t col = 0; col < want.cols; ++col) {
+      const double one = element(got, row, col);
+      const double other = element(want, row, col);
+      const bool same = std::bit_cast<std::uint64_t>(one) == std::bit_cast<std::uint64_t>(other);
+      if (same || (std::isnan(one) && std::isnan(other))) continue;
+      return base::sentence("[", row, ", ", col, "] is ", one, " and not ", other);
+    }
+  }
+  return {};
+}
+
+namespace {
+
+Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
+  const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
+  const bool out_in = one.layout == WeightLayout::out_in;
+  Guarded weight(dtype, out_in ? one.n[rank] : one.k[rank], out_in ? one.k[rank] : one.n[rank]);
+  // What is quantised must be numbers, of which few would be left where some are far larger.
+  fill(weight.view(), one.scheme ? Numbers::usual : one.numbers,
+       one.seed * 16 + rank * 4 + kSeedOfWeight);
+  return weight;
+}
+
+// A rank's k of the weight of all ranks, which was quantised as a whole: a column has one scale.
+QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
+  const std::int64_t n = one.n[0];
+  const std::int64_t share = one.k[0];
+  const auto world = static_cast<std::int64_t>(one.k.size());
+  const Buffer memory = Buffer::for_tensor(Dtype::f32, n, share * world);
+  const TensorView whole = memory.view(Dtype::f32, n, share * world);
+  for (std::int64_t part = 0; part < world; ++part) {
+    const Guarded plain = plain_weight(one, static_cast<std::size_t>(part));
+    const bool out_in = one.layout == WeightLayout::out_in;
+    for (std::int64_t j = 0; j < n; ++j) {
+      auto* to = static_cast<float*>(whole.row(j)) + part * share;
+      for (std::int64_t k = 0; k < share; ++k)
+        to[k] = static_cast<float>(element(plain.view(), out_in ? j : k, out_in ? k : j));
+    }
+  }
+  const QuantizedWeight all =
+      quantize({.view = whole, .layout = WeightLayout::out_in}, *one.scheme, /*threads=*/1);
+  const auto first = static_cast<std::int64_t>(rank) * share * one.scheme->bits / 8;
+  QuantizedParts parts = {
+      .values = all.values().column_range(first, first + share * one.scheme->bits / 8),
+      .layout = WeightLayout::out_in,
+      .scales = all.scales(),
+      .offsets = all.offsets()};
+  if (one.scheme->per == QuantPer::tensor) {
+    parts.scales = parts.scales.column_range(0, 1);
+    if (one.scheme->offsets) parts.offsets = parts.offsets.column_range(0, 1);
+  }
+  return QuantizedWeight::from_parts(*one.scheme, n, share, parts, /*threads=*/1);
+}
+
+}  // namespace
+
 VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : case_(one) {
   const auto index = static_cast<std::size_t>(rank);
   const std::int64_t n = one.n[index];
@@ -125,15 +185,11 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   };
   x_ = random_x(kSeedOfX);
   other_x_ = random_x(kSeedOfOtherX);
-  const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
-  const bool out_in = one.layout == WeightLayout::out_in;
-  weight_ = Guarded(dtype, out_in ? n : k, out_in ? k : n);
-  // What is quantised must be numbers, of which few would be left where some are far larger.
-  fill(weight_.view(), one.scheme ? Numbers::usual : one.numbers,
-       one.seed * 16 + index * 4 + kSeedOfWeight);
+  weight_ = plain_weight(one, index);
   const WeightView view = {.view = weight_.view(), .layout = one.layout};
   if (one.scheme) {
-    quantized_ = quantize(view, *one.scheme);
+    const bool is_cut = one.scheme->per != QuantPer::group && is_as_on_one_rank(one);
+    quantized_ = is_cut ? cut_from_whole(one, index) : quantize(view, *one.scheme);
     packed_.emplace(*quantized_);
   } else if (one.packed) {
     packed_.emplace(view);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/verify/case.h"
@@ -43,6 +44,7 @@ class VerifyOperands {
   ConstTensorView other_x() const { return other_x_.view(); }
   ConstTensorView bias() const;
   Weight weight() const;
+  ConstTensorView plain() const { return weight_.view(); }  // before it was quantised
 
   // Numbers as they are multiplied, in f64.
   double x_at(std::int64_t row, std::int64_t k) const;
@@ -58,6 +60,9 @@ class VerifyOperands {
   std::optional<QuantizedWeight> quantized_;
   std::optional<PackedWeight> packed_;
 };
+
+// Where two matrices differ, bit by bit but for what is not a number in both; empty: nowhere.
+std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorView& want);
 
 double element(const ConstTensorView& view, std::int64_t row, std::int64_t col);
 

@@ -27,6 +27,11 @@ std::string failure_of(const Rounds& rounds, std::int64_t number, Communicator& 
   return described(random_case(rounds.seed, number, comm.world(), rounds.ops), comm);
 }
 
+bool is_as_on_one_rank(const Rounds& rounds, std::int64_t number, int world) {
+  if (rounds.layers) return is_as_on_one_rank(random_layer_case(rounds.seed, number, world));
+  return is_as_on_one_rank(random_case(rounds.seed, number, world, rounds.ops));
+}
+
 std::string problem(const Rounds& rounds, std::int64_t number, int world) {
   if (rounds.layers) return describe(random_layer_case(rounds.seed, number, world));
   return describe(random_case(rounds.seed, number, world, rounds.ops));
@@ -69,6 +74,7 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
       const Finding found = find_first(!failure.empty(), comm);
       if (found.speaks) hooks.failure(company, failure);
       (found.any ? tally.failed : tally.passed) += 1;
+      if (!found.any && is_as_on_one_rank(rounds, number, comm.world())) tally.as_one += 1;
     } catch (const std::exception& error) {
       hooks.failure(company, problem(rounds, number, comm.world()) + ": " + error.what());
       tally.failed += 1;

@@ -43,7 +43,8 @@ struct Rounds {
 struct Tally {
   std::int64_t passed = 0;
   std::int64_t failed = 0;
-  bool ended = false;  // early, by an error
+  std::int64_t as_one = 0;  // of those that have passed: compared with one rank that has all k
+  bool ended = false;       // early, by an error
 };
 
 struct RoundsHooks {
