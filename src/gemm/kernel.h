@@ -57,6 +57,10 @@ struct TileCall {
   const std::byte* ahead = nullptr;  // what is read next, for asking memory for it meanwhile
   std::int64_t ahead_bytes = 0;
   const std::byte* rows_ahead = nullptr;  // likewise: as many rows of as many k
+  // k in these leaves, of one that adds_nodes(): each is made in its slot (leaves.h), of which the
+  // first is at `sums` and the others this far apart; they need no `nodes`. Empty: all k are one.
+  std::span<const std::int64_t> leaves = {};
+  std::int64_t slot_stride = 0;  // in floats
   Nodes nodes = {};  // what is added to the sums before they are stored, by one that adds_nodes()
   TileOut out = {};  // where the results go, of a kernel that rounds(); `sums` are read only
 };
@@ -106,7 +110,7 @@ class TileKernel {
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
 
-  // Whether multiply() takes Nodes; the bits are those of Loops::end_leaf.
+  // Whether multiply() takes Nodes and leaves; the bits are those of Loops::end_leaf.
   virtual bool adds_nodes() const { return false; }
 
   // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish. A kernel

@@ -12,6 +12,7 @@ constexpr std::int64_t kExpandedAtOnce = 4;
 
 void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   pieces_.clear();
+  leaves_.clear();
   const std::int64_t group = round_up(depth.group_size(), kKStep);
   whole_groups_ = group <= step;
   each_ = 1;
@@ -31,7 +32,11 @@ void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
     pieces_.back().ends_leaf = true;
   }
   if (depth.group != 0 && whole_groups_) each_ = step / group;
-  if (step >= depth.padded()) each_ = static_cast<std::int64_t>(pieces_.size());
+  if (step < depth.padded()) return;
+  each_ = static_cast<std::int64_t>(pieces_.size());
+  for (const Piece& piece : pieces_) {
+    if (depth.group == 0) leaves_.push_back(piece.padded_length());
+  }
 }
 
 void Cut::cut_leaf(std::int64_t leaf, Range k, std::int64_t step) {

@@ -51,6 +51,8 @@ class Cut {
   std::int64_t size() const { return ceil_div(static_cast<std::int64_t>(pieces_.size()), each_); }
   Block block(std::int64_t i) const;
   std::int64_t longest() const;  // of the blocks, with padding
+  // Of a block that has all k, without groups: how long its leaves are, with padding.
+  std::span<const std::int64_t> leaves() const { return leaves_; }
   bool has_whole_groups() const { return whole_groups_; }
 
  private:
@@ -58,6 +60,7 @@ class Cut {
   void cut_group(const Depth& depth, std::int64_t group, std::int64_t step);
 
   std::vector<Piece> pieces_;
+  std::vector<std::int64_t> leaves_;
   std::int64_t each_ = 1;  // pieces of a block
   bool whole_groups_ = true;
 };

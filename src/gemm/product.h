@@ -72,10 +72,12 @@ class Product {
     TileOut out = {};
   };
 
-  // Where a kernel sums, and what is added at the end.
+  // Where a kernel sums, and what it adds at the end; or all leaves at once.
   struct Chain {
     float* sums;
-    Nodes nodes;
+    Nodes nodes = {};
+    std::span<const std::int64_t> leaves = {};
+    std::int64_t slot_stride = 0;
   };
 
   void run_superblock(Range rows);
@@ -102,6 +104,7 @@ class Product {
                   Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
   static float* sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory);
+  bool has_leaves_in_kernel(const Turn& turn) const;
   std::size_t pieces_at_once(const Turn& turn, std::span<const Piece> pieces, Range rows) const;
   void run_pieces(const Turn& turn, std::span<const Piece> pieces, const Strip& strip,
                   Workspace::Thread& memory);

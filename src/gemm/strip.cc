@@ -33,6 +33,13 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
   const Tile tile = results_.tile(turn.place.panel, rows);
   const TileOut out = turn.last ? results_.straight(tile) : TileOut{};
   std::span<const Piece> pieces = turn.place.block.pieces;
+  if (memory.cut.leaves().size() > 1 && has_leaves_in_kernel(turn)) {
+    multiply(turn, pieces.front(), {rows, out},
+             {.sums = sums_of(turn, rows, 0, memory),
+              .leaves = memory.cut.leaves(),
+              .slot_stride = size(turn.job.panels) * size(turn.job.rows) * kPanelColumns});
+    pieces = {};
+  }
   while (!pieces.empty()) {
     const std::size_t count = pieces_at_once(turn, pieces, rows);
     const bool last = count == pieces.size();
@@ -43,6 +50,11 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
   if (out.data == nullptr)
     results_.finish(tile, sums_of(turn, rows, task_.leaves.slots() - 1, memory));
   results_.tell_of(tile);
+}
+
+bool Product::has_leaves_in_kernel(const Turn& turn) const {
+  return kernel_.adds_nodes() && !has_few(turn.job) && !is_grouped() &&
+         results_.leaf_scales(turn.place.panel) == nullptr;
 }
 
 // Of one leaf. A kernel takes a piece; few rows take as many groups as there is room for their
@@ -77,7 +89,7 @@ void Product::run_pieces(const Turn& turn, std::span<const Piece> pieces, const 
     nodes.of[static_cast<std::size_t>(nodes.count++)] = sums_of(turn, rows, below, memory);
   const float* scales = last.ends_leaf ? results_.leaf_scales(turn.place.panel) : nullptr;
   const bool few = has_few(turn.job);
-  const bool in_kernel = kernel_.adds_nodes() && !few && !is_grouped() && scales == nullptr;
+  const bool in_kernel = has_leaves_in_kernel(turn);
   if (few) {
     multiply_few(turn, pieces, rows, part);
   } else {
@@ -99,18 +111,21 @@ void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,
   const Range rows = strip.rows;
   const std::int64_t k = piece.padded_begin - turn.place.block.padded_begin();
   const auto bytes = static_cast<std::int64_t>(size_of(kernel_.operand()));
-  const TileCall call = {.rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
-                         .row_stride = rows_.row_stride,
-                         .panel = turn.operand + k * kPanelColumns * bytes,
-                         .k = piece.padded_length(),
-                         .sums = chain.sums,
-                         .row_count = static_cast<int>(size(rows)),
-                         .first = piece.starts,
-                         .ahead = turn.ahead.data(),
-                         .ahead_bytes = static_cast<std::int64_t>(turn.ahead.size()),
-                         .rows_ahead = rows_ahead(turn, piece, rows),
-                         .nodes = chain.nodes,
-                         .out = strip.out};
+  const TileCall call = {
+      .rows = rows_.at(kernel_, rows.begin - packed_from_, piece.padded_begin),
+      .row_stride = rows_.row_stride,
+      .panel = turn.operand + k * kPanelColumns * bytes,
+      .k = chain.leaves.empty() ? piece.padded_length() : turn.place.block.padded_length(),
+      .sums = chain.sums,
+      .row_count = static_cast<int>(size(rows)),
+      .first = piece.starts,
+      .ahead = turn.ahead.data(),
+      .ahead_bytes = static_cast<std::int64_t>(turn.ahead.size()),
+      .rows_ahead = rows_ahead(turn, piece, rows),
+      .leaves = chain.leaves,
+      .slot_stride = chain.slot_stride,
+      .nodes = chain.nodes,
+      .out = strip.out};
   show_tile(kernel_, call);
   kernel_.multiply(call);
 }

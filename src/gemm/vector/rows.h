@@ -7,6 +7,7 @@
 // for one processor is linked into what runs on another.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -142,11 +143,40 @@ void multiply_rest(const TileCall& call, std::int64_t row, std::int64_t rest) {
 }
 
 template <class Set>
-void multiply(const TileCall& call) {
+void multiply_rows(const TileCall& call) {
   std::int64_t row = 0;
   for (; row + Set::kRows <= call.row_count; row += Set::kRows)
     multiply_rows<Set, Set::kRows>(call, row);
   multiply_rest<Set, Set::kRows - 1>(call, row, call.row_count - row);
+}
+
+// What a leaf of few rows costs beside its multiplications counts: they are over in a microsecond.
+template <class Set>
+void multiply_leaves(const TileCall& call) {
+  TileCall leaf = call;
+  leaf.out = {};
+  for (std::size_t g = 0; g < call.leaves.size(); ++g) {
+    const int slot = std::countr_one(g);
+    leaf.k = call.leaves[g];
+    leaf.sums = call.sums + slot * call.slot_stride;
+    leaf.nodes.count = slot;
+    for (int below = 0; below < slot; ++below)
+      leaf.nodes.of[static_cast<std::size_t>(below)] = call.sums + below * call.slot_stride;
+    if (g + 1 == call.leaves.size()) leaf.out = call.out;
+    multiply_rows<Set>(leaf);
+    const std::int64_t words = leaf.k / Set::kWordK;
+    leaf.rows += words * static_cast<std::int64_t>(sizeof(float));
+    leaf.panel += words * kPanelColumns * static_cast<std::int64_t>(sizeof(float));
+  }
+}
+
+template <class Set>
+void multiply(const TileCall& call) {
+  if (call.leaves.empty()) {
+    multiply_rows<Set>(call);
+  } else {
+    multiply_leaves<Set>(call);
+  }
 }
 
 }  // namespace plait::gemm::vector
