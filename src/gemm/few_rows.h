@@ -19,7 +19,7 @@ void for_each_group(const StoredTileCall& call, const One& one) {
     one(group);
     group.rows += call.k / kKStep * call.step_stride;
     group.panel += call.k * kPanelColumns * Bits / 8;
-    if (call.offsets != nullptr) group.offsets += kPanelColumns;
+    if (call.offsets != nullptr) group.offsets += call.offset_step;
     group.sums += std::int64_t{call.row_count} * kPanelColumns;
   }
 }

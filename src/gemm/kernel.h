@@ -85,6 +85,7 @@ struct StoredTileCall {
   int row_count;               // 1 to FewRows::max_rows
   bool first;                  // the sums start from 0; otherwise from what `sums` holds
   int groups = 1;              // of k, one behind the other, each summed up by itself
+  std::int64_t offset_step = kPanelColumns;  // from a group's offsets to the next; 0: all have one
 };
 
 // Who multiplies few rows without writing the panel's operand to memory, if anybody does.

@@ -223,7 +223,7 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
   std::byte* sums =
       Workspace::at_least(memory.sums, bytes * static_cast<std::size_t>(task_.leaves.slots()));
   if (task_.depth.k == 0) std::fill_n(sums, bytes, std::byte{0});
-  if (!is_grouped()) return;
+  if (!has_parts(job)) return;
   const std::size_t strip = static_cast<std::size_t>(kernel_.max_rows()) * row_bytes;
   Workspace::at_least(memory.parts,
                       memory.cut.has_whole_groups() ? std::max(strip, kPartsAtOnce) : bytes);

@@ -72,6 +72,12 @@ class Product {
     TileOut out = {};
   };
 
+  // Sums of pieces, [pieces][rows][64].
+  struct Parts {
+    Range rows;
+    const float* sums;
+  };
+
   // Where a kernel sums, and what it adds at the end; or all leaves at once.
   struct Chain {
     float* sums;
@@ -105,9 +111,17 @@ class Product {
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
   static float* sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory);
   bool has_leaves_in_kernel(const Turn& turn) const;
-  std::size_t pieces_at_once(const Turn& turn, std::span<const Piece> pieces, Range rows) const;
-  void run_pieces(const Turn& turn, std::span<const Piece> pieces, const Strip& strip,
+  // Whether sums of pieces wait in `parts` before they go to their leaf.
+  bool has_parts(const Job& job) const {
+    return is_grouped() || (has_few(job) && task_.leaves.count() > 1);
+  }
+  void run_piece(const Turn& turn, const Piece& piece, const Strip& strip,
+                 Workspace::Thread& memory);
+  void run_few(const Turn& turn, Range rows, Workspace::Thread& memory);
+  void take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
                   Workspace::Thread& memory);
+  Nodes nodes_of(const Turn& turn, const Piece& piece, Range rows, Workspace::Thread& memory) const;
+  void end_leaf(const Turn& turn, const Piece& piece, Range rows, Workspace::Thread& memory) const;
   void multiply(const Turn& turn, const Piece& piece, const Strip& strip, const Chain& chain) const;
   void multiply_few(const Turn& turn, std::span<const Piece> groups, Range rows, float* sums) const;
   void add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows, const float* parts,
@@ -116,6 +130,7 @@ class Product {
   const TileKernel& kernel_;
   const Task& task_;
   Workspace& workspace_;
+  const Loops& loops_ = loops();  // found once: a leaf of one row is over in a microsecond
   Blocking blocking_;
   Range panels_;
   Rows rows_ = {};  // of the superblock; row `packed_from_` comes first

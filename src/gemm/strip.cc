@@ -32,19 +32,17 @@ float* Product::sums_of(const Turn& turn, Range rows, int slot, Workspace::Threa
 void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
   const Tile tile = results_.tile(turn.place.panel, rows);
   const TileOut out = turn.last ? results_.straight(tile) : TileOut{};
-  std::span<const Piece> pieces = turn.place.block.pieces;
-  if (memory.cut.leaves().size() > 1 && has_leaves_in_kernel(turn)) {
+  const std::span<const Piece> pieces = turn.place.block.pieces;
+  if (has_few(turn.job)) {
+    run_few(turn, rows, memory);
+  } else if (memory.cut.leaves().size() > 1 && has_leaves_in_kernel(turn)) {
     multiply(turn, pieces.front(), {rows, out},
              {.sums = sums_of(turn, rows, 0, memory),
               .leaves = memory.cut.leaves(),
               .slot_stride = size(turn.job.panels) * size(turn.job.rows) * kPanelColumns});
-    pieces = {};
-  }
-  while (!pieces.empty()) {
-    const std::size_t count = pieces_at_once(turn, pieces, rows);
-    const bool last = count == pieces.size();
-    run_pieces(turn, pieces.first(count), {rows, last ? out : TileOut{}}, memory);
-    pieces = pieces.subspan(count);
+  } else {
+    for (const Piece& piece : pieces)
+      run_piece(turn, piece, {rows, &piece == &pieces.back() ? out : TileOut{}}, memory);
   }
   if (!turn.last) return;
   if (out.data == nullptr)
@@ -53,57 +51,93 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
 }
 
 bool Product::has_leaves_in_kernel(const Turn& turn) const {
-  return kernel_.adds_nodes() && !has_few(turn.job) && !is_grouped() &&
-         results_.leaf_scales(turn.place.panel) == nullptr;
+  return kernel_.adds_nodes() && !is_grouped() && results_.leaf_scales(turn.place.panel) == nullptr;
 }
 
-// Of one leaf. A kernel takes a piece; few rows take as many groups as there is room for their
-// sums.
-std::size_t Product::pieces_at_once(const Turn& turn, std::span<const Piece> pieces,
-                                    Range rows) const {
-  if (!has_few(turn.job) || !is_grouped()) return 1;
-  const std::size_t most = std::min(groups_at_once(size(rows)), pieces.size());
-  std::size_t count = 1;
-  while (count < most && pieces[count].leaf == pieces[0].leaf &&
-         pieces[count].padded_length() == pieces[0].padded_length())
-    ++count;
-  return count;
-}
-
-void Product::run_pieces(const Turn& turn, std::span<const Piece> pieces, const Strip& strip,
-                         Workspace::Thread& memory) {
+void Product::run_piece(const Turn& turn, const Piece& piece, const Strip& strip,
+                        Workspace::Thread& memory) {
   const Range rows = strip.rows;
-  const Piece& first = pieces.front();
-  const Piece& last = pieces.back();
-  const int slot = Leaves::slot_of(first.leaf);
-  float* const sums = sums_of(turn, rows, slot, memory);
-  float* part = sums;
+  float* const sums = sums_of(turn, rows, Leaves::slot_of(piece.leaf), memory);
+  if (!is_grouped()) {
+    const bool in_kernel = has_leaves_in_kernel(turn);
+    const Nodes nodes = in_kernel ? nodes_of(turn, piece, rows, memory) : Nodes{};
+    multiply(turn, piece, strip, {.sums = sums, .nodes = nodes});
+    if (!in_kernel) end_leaf(turn, piece, rows, memory);
+    return;
+  }
+  float* part = reinterpret_cast<float*>(memory.parts.data());
+  if (!memory.cut.has_whole_groups())
+    part += sums_of(turn, rows, 0, memory) - reinterpret_cast<float*>(memory.sums.data());
+  multiply(turn, piece, strip, {.sums = part});
+  if (piece.starts_leaf) std::fill_n(sums, size(rows) * kPanelColumns, 0.0F);
+  if (piece.ends) add_scaled(turn, {&piece, 1}, rows, part, sums);
+  end_leaf(turn, piece, rows, memory);
+}
+
+// As many pieces at once as there is room for their sums, which are taken leaf by leaf.
+void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
+  std::span<const Piece> pieces = turn.place.block.pieces;
+  if (!has_parts(turn.job)) {
+    if (!pieces.empty()) multiply_few(turn, pieces, rows, sums_of(turn, rows, 0, memory));
+    return;
+  }
+  float* const parts = reinterpret_cast<float*>(memory.parts.data());
+  const std::size_t most = groups_at_once(size(rows));
+  while (!pieces.empty()) {
+    std::size_t count = 1;
+    while (count < std::min(most, pieces.size()) &&
+           pieces[count].padded_length() == pieces[0].padded_length())
+      ++count;
+    multiply_few(turn, pieces.first(count), rows, parts);
+    for (std::size_t begin = 0; begin < count;) {
+      std::size_t end = begin + 1;
+      while (end < count && !pieces[end].starts_leaf) ++end;
+      const std::int64_t before = static_cast<std::int64_t>(begin) * size(rows) * kPanelColumns;
+      take_parts(turn, pieces.subspan(begin, end - begin), {rows, parts + before}, memory);
+      begin = end;
+    }
+    pieces = pieces.subspan(count);
+  }
+}
+
+// Of one leaf.
+void Product::take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
+                         Workspace::Thread& memory) {
+  const std::int64_t elements = size(parts.rows) * kPanelColumns;
+  float* const sums = sums_of(turn, parts.rows, Leaves::slot_of(pieces.front().leaf), memory);
   if (is_grouped()) {
-    part = reinterpret_cast<float*>(memory.parts.data());
-    if (!memory.cut.has_whole_groups())
-      part += sums_of(turn, rows, 0, memory) - reinterpret_cast<float*>(memory.sums.data());
-    if (first.starts_leaf) std::fill_n(sums, size(rows) * kPanelColumns, 0.0F);
-  }
-  Nodes nodes;
-  for (int below = 0; last.ends_leaf && below < slot; ++below)
-    nodes.of[static_cast<std::size_t>(nodes.count++)] = sums_of(turn, rows, below, memory);
-  const float* scales = last.ends_leaf ? results_.leaf_scales(turn.place.panel) : nullptr;
-  const bool few = has_few(turn.job);
-  const bool in_kernel = has_leaves_in_kernel(turn);
-  if (few) {
-    multiply_few(turn, pieces, rows, part);
+    if (pieces.front().starts_leaf) std::fill_n(sums, elements, 0.0F);
+    add_scaled(turn, pieces, parts.rows, parts.sums, sums);
   } else {
-    multiply(turn, first, strip, {.sums = part, .nodes = in_kernel ? nodes : Nodes{}});
+    std::copy_n(parts.sums, elements, sums);
   }
-  if (is_grouped() && last.ends) add_scaled(turn, pieces, rows, part, sums);
-  if (!in_kernel && (nodes.count > 0 || scales != nullptr))
-    loops().end_leaf(nodes, scales, static_cast<int>(size(rows)), sums);
+  end_leaf(turn, pieces.back(), parts.rows, memory);
+}
+
+Nodes Product::nodes_of(const Turn& turn, const Piece& piece, Range rows,
+                        Workspace::Thread& memory) const {
+  Nodes nodes;
+  if (!piece.ends_leaf) return nodes;
+  for (int below = 0; below < Leaves::slot_of(piece.leaf); ++below)
+    nodes.of[static_cast<std::size_t>(nodes.count++)] = sums_of(turn, rows, below, memory);
+  return nodes;
+}
+
+// If the piece ends one.
+void Product::end_leaf(const Turn& turn, const Piece& piece, Range rows,
+                       Workspace::Thread& memory) const {
+  if (!piece.ends_leaf) return;
+  const Nodes nodes = nodes_of(turn, piece, rows, memory);
+  const float* scales = results_.leaf_scales(turn.place.panel);
+  if (nodes.count == 0 && scales == nullptr) return;
+  loops_.end_leaf(nodes, scales, static_cast<int>(size(rows)),
+                  sums_of(turn, rows, Leaves::slot_of(piece.leaf), memory));
 }
 
 void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows,
                          const float* parts, float* sums) const {
-  loops().add_scaled(parts, packed_->scales(groups.front().group, turn.place.panel),
-                     static_cast<int>(groups.size()), static_cast<int>(size(rows)), sums);
+  loops_.add_scaled(parts, packed_->scales(groups.front().group, turn.place.panel),
+                    static_cast<int>(groups.size()), static_cast<int>(size(rows)), sums);
 }
 
 void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,
@@ -145,7 +179,8 @@ void Product::multiply_few(const Turn& turn, std::span<const Piece> groups, Rang
                  .sums = sums,
                  .row_count = static_cast<int>(size(rows)),
                  .first = first.starts,
-                 .groups = static_cast<int>(groups.size())});
+                 .groups = static_cast<int>(groups.size()),
+                 .offset_step = is_grouped() ? kPanelColumns : 0});
 }
 
 }  // namespace plait::gemm

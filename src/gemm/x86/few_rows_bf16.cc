@@ -248,7 +248,7 @@ template <class Format, int Rows>
   float* to = call.sums;
   for (int group = 0; group < call.groups; ++group, to += std::int64_t{Rows} * kPanelColumns) {
     const Format format(offsets);
-    if (offsets != nullptr) offsets += kPanelColumns;
+    if (offsets != nullptr) offsets += call.offset_step;
     Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
     for (std::int64_t r = 0; r < Rows; ++r) {
       for (auto& sum : sums[r]) sum = _mm512_setzero_ps();
