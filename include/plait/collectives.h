@@ -5,14 +5,14 @@
 //   plait::Pending pending = plait::start_all_gather(mine, all, comm);
 //   while (!pending.done()) compute_a_tile();                     // done() also makes progress
 //
-// Sums are taken in f32 as a tree over ranks (0 + 1, 2 + 3, ..., level by level) and rounded once, so that every rank
-// gets the same bits, whatever the sizes, the transport, the run, or how its threads round and
-// treat denormals. They may be rounded to another dtype than their parts have: f32 in, bf16 out. s8
-// is summed to s8, and saturates. Where a tensor is cut in shards, `counts` says how many elements
-// each rank owns; empty means balanced: the first (elements mod world) ranks own one more. Every
-// size may be 0. Input and output may be the same memory for broadcast, and for all_reduce of one
-// dtype; otherwise they must not overlap. A collective that fails leaves its output undefined; one
-// that refuses its arguments has written nothing.
+// Sums are taken in f32 as a tree over ranks (0 + 1, 2 + 3, ..., level by level) and rounded once,
+// so that every rank gets the same bits, whatever the sizes, the transport, the run, or how its
+// threads round and treat denormals. They may be rounded to another dtype than their parts have:
+// f32 in, bf16 out. s8 is summed to s8, and saturates. Where a tensor is cut in shards, `counts`
+// says how many elements each rank owns; empty means balanced: the first (elements mod world) ranks
+// own one more. Every size may be 0. Input and output may be the same memory for broadcast, and for
+// all_reduce of one dtype; otherwise they must not overlap. A collective that fails leaves its
+// output undefined; one that refuses its arguments has written nothing.
 //
 // Elements lie on a device, and what is done with those of another one than the CPU is ordered by
 // a stream. The transports of this build reach the CPU's memory alone: anything else is refused

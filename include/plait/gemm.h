@@ -14,12 +14,12 @@
 //   plait::Gemm gemm = plait::select_gemm({.m = 1, .n = 4096, .k = 4096, .quant = q.scheme()});
 //   const plait::PackedWeight packed(q);
 //
-// Sums are f32. k is cut in leaves, 1 below k = 1024, then 2, 4, 8 of at least 512 k, and 16 from
-// k = 16384 on. Each is one chain; neighbours are added in pairs, level by level. Values and offsets
-// are exact; scales multiply sums: those per group the group's sum before it is added to that of the
-// groups before it in its leaf, others the leaf. The bits of an element depend on its row of X, its
-// column of the weight and the backend alone: not on m, on windows, on threads, nor on whether rows
-// or weight were packed before.
+// Sums are f32. k is cut in leaves, 1 below k = 1024, then 2, 4, 8 of at least 512, and 16 from
+// 16384 on. Each is one chain; neighbours are added in pairs, level by level. Values and offsets
+// are exact; scales multiply sums: those per group the group's sum before it is added to that of
+// the groups before it in its leaf, others the leaf. The bits of an element depend on its row of X,
+// its column of the weight and the backend alone: not on m, on windows, on threads, nor on whether
+// rows or weight were packed before.
 //
 // Equal shares of k that are nodes of the tree are products whose results, added in pairs, are that
 // of all k, bit by bit: of 2, 4 and 8 shares from 512 k each on (see sum_tree()).
@@ -69,8 +69,8 @@ PLAIT_EXPORT std::string name(const GemmDesc& desc);
 // Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT GemmDesc parse_gemm(std::string_view text);
 
-// Whether each of desc.shares equal shares of k is a node of the tree of all of them: they are 2, 4, 8
-// or 16, none is shorter than a leaf, and each is a multiple of 32, or of the weight's group.
+// Whether each of desc.shares equal shares of k is a node of the tree of all of them: they are 2,
+// 4, 8 or 16, none is shorter than a leaf, and each is a multiple of 32, or of the weight's group.
 PLAIT_EXPORT SumTree sum_tree(const GemmDesc& desc);
 
 // X: rows of k elements. Transposed, the view is [k, m]: what a weight's gradient multiplies.

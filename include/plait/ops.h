@@ -19,8 +19,8 @@
 // (0 + 1, 2 + 3, ..., and so on with what comes of it), a bias is added, and the result is rounded
 // once. So every plan, every transport, every number of threads and every run gives the same bits,
 // on every rank, in whatever mode of rounding and of denormals its threads are. Where ranks have
-// equal shares of k that are nodes of the tree of all k, and the wire is f32, they are also the bits
-// of one rank that has all k: Op::sum_tree() says so.
+// equal shares of k that are nodes of the tree of all k, and the wire is f32, they are also the
+// bits of one rank that has all k: Op::sum_tree() says so.
 //
 // Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. Operands
 // that are refused (Error{invalid_argument}) have had nothing written; a call that fails in what
@@ -63,7 +63,8 @@ struct OpOptions {
   // ask for the whole: prepare() once, a blocking call every time.
   const PlanSource* plans = nullptr;
 
-  // matmul: k is one of so many equal shares of a sum that is added up elsewhere (GemmDesc::shares).
+  // matmul: k is one of so many equal shares of a sum that is added up elsewhere
+  // (GemmDesc::shares).
   std::int64_t shares = 1;
 
   int threads = 0;           // 0: as many as OpenMP would use

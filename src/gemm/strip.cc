@@ -65,7 +65,7 @@ void Product::run_piece(const Turn& turn, const Piece& piece, const Strip& strip
     if (!in_kernel) end_leaf(turn, piece, rows, memory);
     return;
   }
-  float* part = reinterpret_cast<float*>(memory.parts.data());
+  auto* part = reinterpret_cast<float*>(memory.parts.data());
   if (!memory.cut.has_whole_groups())
     part += sums_of(turn, rows, 0, memory) - reinterpret_cast<float*>(memory.sums.data());
   multiply(turn, piece, strip, {.sums = part});
@@ -81,7 +81,7 @@ void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
     if (!pieces.empty()) multiply_few(turn, pieces, rows, sums_of(turn, rows, 0, memory));
     return;
   }
-  float* const parts = reinterpret_cast<float*>(memory.parts.data());
+  auto* const parts = reinterpret_cast<float*>(memory.parts.data());
   const std::size_t most = groups_at_once(size(rows));
   while (!pieces.empty()) {
     std::size_t count = 1;

@@ -120,7 +120,8 @@ void Sums::sum_chunk() {
   });
 }
 
-// round((((part 0 + part 1) + (part 2 + part 3)) + ...) + bias): where there is a bias, the sum waits for it in f32.
+// round((((part 0 + part 1) + (part 2 + part 3)) + ...) + bias): where there is a bias, the sum
+// waits for it in f32.
 void Sums::sum_rows(const Block& block, const ConstTensorView& own, Range rows, const void** at) {
   const int world = exchange_.world();
   const auto rank = static_cast<std::size_t>(exchange_.rank());

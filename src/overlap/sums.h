@@ -1,8 +1,8 @@
 // Partial sums on their way to their owners, who add them up.
 //
 // Each rank has a partial matrix, part by part; each block of a chunk belongs to a rank (see Cut).
-// Blocks are sent to their owners as soon as they are made, and added as a tree over ranks where all
-// ranks' blocks of a chunk have come:
+// Blocks are sent to their owners as soon as they are made, and added as a tree over ranks where
+// all ranks' blocks of a chunk have come:
 //
 //   sums.begin(result);
 //   for each part:  sums.made(part, where its blocks are);  sums.step();

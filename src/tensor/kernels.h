@@ -13,11 +13,10 @@
 
 namespace plait::tensor {
 
-// out[i] = round(((sources[0][i] + sources[1][i]) + (sources[2][i] + sources[3][i])) + ...), added in
-// f32 as reduce.h says. A sum of
-// two or more that is not a number is the NaN with the bits 0xffc00000, the one that x86 makes of
-// ∞ - ∞, because which operand's payload an addition keeps is the compiler's choice. A sum of one
-// is a conversion.
+// out[i] = round(((sources[0][i] + sources[1][i]) + (sources[2][i] + sources[3][i])) + ...), added
+// in f32 as reduce.h says. A sum of two or more that is not a number is the NaN with the bits
+// 0xffc00000, the one that x86 makes of ∞ - ∞, because which operand's payload an addition keeps is
+// the compiler's choice. A sum of one is a conversion.
 using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
 
 // The same sum of f32 to two places: `kept`, which may be one of the sources, and `out`, which is

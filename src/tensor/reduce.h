@@ -1,5 +1,5 @@
-// The sum of the ranks' parts, in the order that the numerics contract fixes: as a tree, whose levels
-// above a rank's own sum these are.
+// The sum of the ranks' parts, in the order that the numerics contract fixes: as a tree, whose
+// levels above a rank's own sum these are.
 //
 //   const void* parts[] = {rank0, rank1, rank2};
 //   sum_in_order(out, Dtype::bf16, parts, 3, Dtype::f32, n);
@@ -11,10 +11,11 @@
 
 namespace plait::tensor {
 
-// out[i] = round(((sources[0][i] + sources[1][i]) + (sources[2][i] + sources[3][i])) + ...): neighbours
-// are added in pairs, level by level, in f32; one that is left over goes up as it is; rounded once. The bits depend on the sources' values alone, not on n, on alignment or on the processor; a
-// sum of two or more that is not a number is always the same NaN. The additions obey the thread's
-// rounding mode and denormal flags: a caller sets them, see base::DefaultFloats.
+// out[i] = round(((sources[0][i] + sources[1][i]) + (sources[2][i] + sources[3][i])) + ...):
+// neighbours are added in pairs, level by level, in f32; one that is left over goes up as it is;
+// rounded once. The bits depend on the sources' values alone, not on n, on alignment or on the
+// processor; a sum of two or more that is not a number is always the same NaN. The additions obey
+// the thread's rounding mode and denormal flags: a caller sets them, see base::DefaultFloats.
 //
 // Takes one source or more. `out` may be one of the sources where its elements are no wider than
 // theirs; otherwise it must not overlap them. No alignment is needed.

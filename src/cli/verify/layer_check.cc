@@ -133,14 +133,15 @@ class Check {
     if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
   }
 
-  // Of results of one rank that has the whole layer, what this rank has. Those that are no sums over
-  // ranks' shares are the same in any world.
+  // Of results of one rank that has the whole layer, what this rank has. Those that are no sums
+  // over ranks' shares are the same in any world.
   std::string against_one_rank(const std::vector<Result>& serial) {
     if (comm_.world() == 1) return {};
     LayerCase alone = case_;
     alone.shares = {std::accumulate(case_.shares.begin(), case_.shares.end(), std::int64_t{0})};
     alone.delays = false;
     std::optional<Communicator> self = comm_.split(comm_.rank(), 0);
+    if (!self) return "a rank has no group of its own";
     Check one(alone, *self, spoil_);
     const std::vector<Result> results = one.made_by({.plan = {.schedule = Schedule::serial}});
     const bool all = is_as_on_one_rank(case_);

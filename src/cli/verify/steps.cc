@@ -149,6 +149,7 @@ class Steps {
       return multiply(mine().x(), rank_, out, mine().bias());
     const Guarded product(case_.wire, out.rows, out.cols);
     std::vector<Sums> products;
+    products.reserve(all_.size());
     for (int rank = 0; rank < world_; ++rank) {
       multiply(rows_of_out(of(rank).x()), rank, product.view(), {});
       products.emplace_back(product.view());
@@ -180,6 +181,7 @@ class Steps {
 
   Guarded summed() const {
     std::vector<Sums> parts;
+    parts.reserve(all_.size());
     for (int rank = 0; rank < world_; ++rank) parts.emplace_back(rows_of_out(of(rank).x()));
     const ConstTensorView first = rows_of_out(of(0).x());
     Guarded rounded(case_.x, first.rows, first.cols);

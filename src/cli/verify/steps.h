@@ -15,8 +15,8 @@ namespace plait::cli {
 Guarded in_steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
                  int rank);
 
-// What one rank would give that has all k, of a case whose ranks have equal shares of them: those of
-// its rows that `rank` has.
+// What one rank would give that has all k, of a case whose ranks have equal shares of them: those
+// of its rows that `rank` has.
 Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
                     int rank);
 

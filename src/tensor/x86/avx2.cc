@@ -85,8 +85,8 @@ template <Element T, bool AnyNan>
   return _mm256_blendv_ps(value, _mm256_castsi256_ps(bits), nan);
 }
 
-// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the compiler,
-// and stays in registers.
+// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the
+// compiler, and stays in registers.
 template <class Load, int Count, std::size_t Vectors>
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void add_known(const Load& load,
                                                                        __m256 (&total)[Vectors],
@@ -141,8 +141,8 @@ struct Elements {
   std::size_t i;
 
   template <std::size_t Vectors>
-  [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void operator()(
-      const void* source, __m256 (&to)[Vectors]) const {
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] void operator()(const void* source,
+                                                                   __m256 (&to)[Vectors]) const {
     for (std::size_t v = 0; v < Vectors; ++v) to[v] = load<In>(source, i + v * kLanes);
   }
 };
@@ -165,8 +165,8 @@ struct FewElements {
   std::size_t i;
   std::size_t count;
 
-  [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void operator()(const void* source,
-                                                                          __m256 (&to)[1]) const {
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] void operator()(const void* source,
+                                                                   __m256 (&to)[1]) const {
     alignas(32) std::array<std::byte, kLanes * 4> padded = {};
     std::memcpy(padded.data(), static_cast<const std::byte*>(source) + i * sizeof(In),
                 count * sizeof(In));
@@ -212,8 +212,8 @@ template <Element In, Element Out, bool One>
 struct Pairs {
   std::size_t i;
 
-  [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void operator()(const void* source,
-                                                                          __m256 (&to)[2]) const {
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] void operator()(const void* source,
+                                                                   __m256 (&to)[2]) const {
     const __m256i pairs = load_pairs(source, i);
     to[0] = even_elements(pairs);
     to[1] = odd_elements(pairs);

@@ -86,8 +86,8 @@ template <Element T, bool AnyNan>
   return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
 }
 
-// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the compiler,
-// and stays in registers.
+// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the
+// compiler, and stays in registers.
 template <class Load, int Count, std::size_t Vectors>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void add_known(
     const Load& load, __m512 (&total)[Vectors], const void* const* sources) {
@@ -138,7 +138,7 @@ struct Elements {
   __mmask16 mask;
 
   template <std::size_t Vectors>
-  [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void operator()(
+  [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] void operator()(
       const void* source, __m512 (&to)[Vectors]) const {
     for (std::size_t v = 0; v < Vectors; ++v) to[v] = load<In>(source, i + v * kLanes, mask);
   }
@@ -210,7 +210,7 @@ template <Element In, Element Out, bool One>
 struct Pairs {
   std::size_t i;
 
-  [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void operator()(
+  [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] void operator()(
       const void* source, __m512 (&to)[4]) const {
     for (std::size_t v = 0; v < 2; ++v) {
       const __m512i pairs = load_pairs(source, i + v * 2 * kLanes);
