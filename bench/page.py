@@ -11,7 +11,7 @@ Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
 def markdown(conditions: str, tables: list[Table]) -> str:
     lines = [conditions, ""]
     for title, columns, rows in tables:
-        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |"]
+        lines += [f"## {title}", "", "| " + " | ".join(columns) + " |"]
         lines += ["|---|" + "---:|" * (len(columns) - 1)]
         lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
     return "\n".join(lines)

@@ -104,7 +104,7 @@ Report::Report(std::string title, std::ostream& tables, bool markdown)
 void Report::begin_table(const std::string& name, const std::vector<std::string>& columns) {
   if (table_ == name) return;
   table_ = name;
-  *tables_ << (markdown_ ? "\n### " : "\n") << name << "\n" << (markdown_ ? "\n" : "");
+  *tables_ << (markdown_ ? "\n## " : "\n") << name << "\n" << (markdown_ ? "\n" : "");
   print_row(columns);
   if (!markdown_) return;
   *tables_ << "|";

@@ -3,7 +3,7 @@
 
     bench/comm/report.py build/bench/comm*.json
     bench/comm/report.py --markdown build/bench/comm*.json
-    bench/comm/report.py --update docs/performance.md build/bench/comm*.json
+    bench/comm/report.py --update docs/lab/communication.md build/bench/comm*.json
 
 Reads what plait_bench_comm and plait_bench_comm_mpi wrote with --json. Of several runs beside MPI, each row
 is taken from the one in which MPI was faster, with plait's time and the ratio of that same run.

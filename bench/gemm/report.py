@@ -3,7 +3,7 @@
 
     bench/gemm/report.py build/bench/gemm_*.json
     bench/gemm/report.py --markdown build/bench/gemm_*.json
-    bench/gemm/report.py --update docs/performance.md build/bench/gemm_*.json
+    bench/gemm/report.py --update docs/lab/products.md build/bench/gemm_*.json
 
 Reads what plait_bench_gemm and torch_linear.py wrote; a file gemm_SHAPE_3.json is round 3. A time is the median of a
 round's repetitions; ratios are taken within a round, and the median round is shown.

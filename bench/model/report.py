@@ -2,7 +2,7 @@
 """Sums up what `./do bench model` measured, beside what plait promises.
 
     bench/model/report.py build/bench/model_*.json
-    bench/model/report.py --update docs/performance.md build/bench/model_*.json
+    bench/model/report.py --update docs/lab/training-steps.md build/bench/model_*.json
 """
 
 import sys

@@ -2,7 +2,7 @@
 """Sums up what `./do bench overlap` measured, beside what plait promises.
 
     bench/overlap/report.py build/bench/overlap_*.json
-    bench/overlap/report.py --update docs/performance.md docs/figures/overlap/*.json   # what keep.py has kept
+    bench/overlap/report.py --update docs/lab/overlap.md docs/figures/overlap/*.json   # what keep.py has kept
 """
 
 import collections

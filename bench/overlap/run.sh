@@ -138,4 +138,4 @@ for kind in ${kinds//,/ }; do
 done
 python3 bench/overlap/report.py "$results"/overlap_*.json
 printf '\nTo keep them:\n  bench/overlap/keep.py %s %s\n  bench/overlap/report.py --update %s %s\n' "${effort[*]}" \
-  "$results/overlap_*.json" docs/performance.md 'docs/figures/overlap/*.json'
+  "$results/overlap_*.json" docs/lab/overlap.md 'docs/figures/overlap/*.json'

@@ -2,7 +2,7 @@
 """Sums up what `./do bench plans` measured, beside what plait promises of automatic plans.
 
     bench/plans/report.py build/bench/plans_*.json
-    bench/plans/report.py --update docs/performance.md build/bench/plans_*.json
+    bench/plans/report.py --update docs/lab/automatic-plans.md build/bench/plans_*.json
 """
 
 import math

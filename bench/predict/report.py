@@ -2,7 +2,7 @@
 """Sums up how near predictions were to what bench/predict/run.sh measured, beside what plait promises.
 
     bench/predict/report.py build/predict/*.json
-    bench/predict/report.py --update docs/performance.md build/predict/*.json
+    bench/predict/report.py --update docs/lab/prediction.md build/predict/*.json
 """
 
 import json

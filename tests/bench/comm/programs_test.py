@@ -58,7 +58,7 @@ class BenchTest(unittest.TestCase):
                 "plait_bench_comm", "--quick", "--only", "barrier", "--markdown", "--json", file
             )
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("### barrier", result.stdout)
+            self.assertIn("## barrier", result.stdout)
             self.assertEqual(json.loads(file.read_text())["races"][0]["what"], "barrier")
 
     def test_help_fits_and_wrong_words_are_refused(self):
