@@ -98,7 +98,7 @@ class InfoTest(InfoCase):
         self.assertIn("\nSettings    no variable PLAIT_... is set\n", self.plait("info").stdout)
         for name, value, sentence in [
             ("PLAIT_PLAN", "fuzed", "PLAIT_PLAN=fuzed: fuzed is neither a schedule"),
-            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, mpi"),
+            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi"),
             ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
             ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
             ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"),

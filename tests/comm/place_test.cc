@@ -9,6 +9,7 @@
 #include "comm/environment.h"
 #include "comm/mpi/factory.h"
 #include "comm/shm/factory.h"
+#include "comm/tcp/factory.h"
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 
@@ -121,6 +122,7 @@ class PlaceTable : public testing::TestWithParam<Row> {};
 std::string transport_for(const Place& place) {
   if (place.world == 1) return "alone";
   if (comm::shm::supports({.place = place})) return "shm";
+  if (comm::tcp::supports({.place = place})) return "tcp";
   return comm::mpi::supports({.place = place}) ? "mpi" : "none";
 }
 

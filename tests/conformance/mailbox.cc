@@ -123,7 +123,7 @@ TEST_P(MailboxConformance, HoldsTwoChunksOfAChannelAndNoMore) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
     const int next = (comm.rank() + 1) % world();
     const int previous = (comm.rank() + world() - 1) % world();
-    const std::uint32_t held = GetParam().maker.sees_calls ? 2 : 4;
+    const std::uint32_t held = GetParam().maker.chunks_held;
     for (std::uint32_t number = 1; number <= held; ++number) {
       EXPECT_TRUE(number > 2 || mailbox->vacant(next, 0));
       send(*mailbox, comm.rank(), next, 0, number, 64);

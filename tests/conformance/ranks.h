@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -24,13 +25,17 @@ using Run = std::function<void(int world, const Body& body, const CommunicatorOp
 struct RankMaker {
   std::string name;
   Run run;
-  std::string link = {};    // an emulated link around it
-  bool sees_calls = true;   // ranks see each other's calls, not only each other's chunks
+  std::string link = {};          // an emulated link around it
+  bool sees_calls = true;         // ranks see each other's calls, not only each other's chunks
+  std::uint32_t chunks_held = 2;  // of a channel, before its receiver releases one
   bool one_thread = false;  // in which all ranks take turns: no other thread may be one of them
 };
 
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);
 void run_in_processes(int world, const Body& body, const CommunicatorOptions& options);
+void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
+// The same, of threads: the thread sanitizer sees no further than one process.
+void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);
 
 // A job that no other test has.
