@@ -1,6 +1,7 @@
 #include "comm/tcp/tcp_group.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -11,8 +12,6 @@ namespace plait::comm::tcp {
 using base::sentence;
 
 namespace {
-
-constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 // An agreement for which every rank has sent its part is brought to its end, even where one of them
 // has failed since: it fails for all or for none.

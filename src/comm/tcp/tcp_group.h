@@ -15,6 +15,9 @@
 
 namespace plait::comm::tcp {
 
+// How often a rank that waits looks after its peers.
+inline constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+
 // The ranks of a group or mailbox: which process each is, and the number by which it receives.
 struct Members {
   std::vector<int> processes;

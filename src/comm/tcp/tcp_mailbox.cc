@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::byte kPoison{0xA5};
 constexpr std::uint64_t kCredit = 2;
-constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 }  // namespace
 
