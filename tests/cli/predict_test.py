@@ -218,7 +218,7 @@ class PredictTest(CommandTest):
         self.assertEqual({one["gain"] for one in found["plans"]}, {0})
 
     def test_the_page_has_the_gains_that_are_predicted(self):
-        page = (Path(__file__).parents[2] / "docs/concepts/prediction.md").read_text()
+        page = (Path(__file__).parents[2] / "docs/lab/prediction.md").read_text()
         rows = re.findall(r"^\| ([a-z]+2?-\d+b) \| .* % \| (.+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
         self.assertEqual(len(rows), 3)
         for model, parts, fused, best in rows:
