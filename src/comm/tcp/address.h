@@ -22,7 +22,7 @@ struct Address {
 
 std::string show_host(const Address& address);  // "10.0.0.1", without the port
 
-// Of a name or an address in figures; empty where there is none. `why` says so.
+// The addresses of a host, by name or in figures; `why` says why there are none.
 std::vector<Address> resolve(const std::string& host, int port, std::string& why);
 
 // What other hosts may reach this one by: the addresses of all interfaces, or of the one that

@@ -212,7 +212,7 @@ class Meeting {
     Nanoseconds since = 0;
   };
 
-  bool is_host() const { return rendezvous_ && me_ == 0; }  // whom all others call first
+  bool is_host() const { return rendezvous_ && me_ == 0; }  // all others call it first
   bool is_done() const;
   std::vector<int> find_missing() const;
   [[noreturn]] void give_up();

@@ -20,7 +20,7 @@
 
 namespace plait::comm::tcp {
 
-// Where ranks meet without the help of a framework; null: nobody has said.
+// Where ranks meet without the help of a framework; null: no variable says.
 struct Rendezvous {
   std::string host;
   int port;

@@ -6,6 +6,7 @@
 // a free number, and frames for what has gone are known as such.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,8 +52,8 @@ class Mesh {
   // Sends and receives what can be moved now. Does nothing while another thread does it.
   void move() noexcept;
 
-  // The same, unless that was done in the last few microseconds: for questions that are asked again
-  // and again.
+  // Does what move() does, unless that was done in the last few microseconds: for questions that
+  // are asked again and again.
   void move_now_and_then() noexcept;
 
   // Sleeps until something comes or may go out, at most until `until`.
