@@ -101,7 +101,7 @@ class InfoTest(InfoCase):
             ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, mpi"),
             ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
             ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
-            ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"),
+            ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"),
         ]:
             self.environment[name] = value
             self.assertIn(f"{name}={value}\n              refused: {sentence}", self.plait("info").stdout)
@@ -138,7 +138,7 @@ class InfoTest(InfoCase):
         self.environment["PLAIT_ISA"] = "avx"
         self.assertIsNone(self.json()["processor"]["instruction_set"])
         result = self.plait("bench", "matmul", "--m", 1, "--n", 64, "--k", 64, "--repeat", 1)
-        sentence = "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"
+        sentence = "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"
         self.assert_says(result, 2, f"plait bench: {sentence}")
 
     def test_people_get_lines_that_fit_and_no_colours(self):

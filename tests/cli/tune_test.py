@@ -90,7 +90,7 @@ class TuneTest(TuneCase):
         self.cache.parent.mkdir(exist_ok=True)
         os.mkfifo(self.cache)
         self.assert_says(self.plait("tune", "--show"), 2,
-                         f"plait tune: cannot read {self.cache}: it is no regular file")
+                         f"plait tune: cannot read {self.cache}: it is not a regular file")
 
     def test_over_the_link_that_programs_would_find(self):
         self.environment["PLAIT_LINK"] = "1gbit,5us"
