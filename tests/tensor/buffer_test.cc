@@ -82,7 +82,7 @@ TEST(Buffer, RefusesViewsThatDoNotFit) {
   EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, 3, 4); }),
             "Buffer: a view of 3 x 4 f32 takes 48 bytes but the buffer has 47");
   EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, -1, 4); }),
-            "Buffer: a view that is -1 x 4: sizes must not be negative");
+            "Buffer: a view that is -1 x 4: sizes must be 0 or more");
   EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, INT64_MAX / 2, 2); }),
             "Buffer: a view that is 4611686018427387903 x 2 f32: more than memory can hold");
 }
@@ -91,7 +91,7 @@ TEST(Buffer, RefusesSizesThatOverflow) {
   EXPECT_EQ(sentence_of([] { Buffer::for_tensor(Dtype::bf16, INT64_MAX, 3); }),
             "Buffer: a tensor that is 9223372036854775807 x 3 bf16: more than memory can hold");
   EXPECT_EQ(sentence_of([] { Buffer::for_tensor(Dtype::s8, 1, -3); }),
-            "Buffer: a tensor that is 1 x -3: sizes must not be negative");
+            "Buffer: a tensor that is 1 x -3: sizes must be 0 or more");
   for (const bool huge : {false, true}) {
     EXPECT_EQ(sentence_of([&] {
                 const Buffer buffer(std::numeric_limits<std::size_t>::max(), {.huge_pages = huge});
