@@ -268,13 +268,13 @@ TEST(Quantize, RefusesWhatIsNoWeight) {
   bad = weight.view();
   bad.view.dtype = Dtype::s8;
   EXPECT_EQ(sentence_of([&] { quantize(bad, {}); }),
-            "quantize: the weight is s8; f32, bf16 and f16 can be quantised");
+            "quantize: the weight is s8; it must be f32, bf16 or f16");
   bad = weight.view();
   bad.layout = static_cast<WeightLayout>(9);
   EXPECT_EQ(sentence_of([&] { quantize(bad, {}); }),
             "quantize: the weight has the unknown layout 9");
   EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {.bits = 3}); }),
-            "quantize: the scheme has 3 bits; 8 and 4 are known");
+            "quantize: the scheme has 3 bits; 8 or 4 are possible");
   EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {}, -1); }),
             "quantize: threads=-1 is not between 0 and 1024");
 }

@@ -185,16 +185,16 @@ TEST(FromParts, RefusesValuesThatDoNotFit) {
   Given given;
   given.n = 4;
   EXPECT_EQ(given.refusal(),
-            "quantized weight: values are 3 x 5 but n = 4 and k = 5 in out_in with 8 bits need "
+            "quantized weight: values are 3 x 5 but n = 4 and k = 5 in out_in with 8 bits needs "
             "4 x 5");
   given.n = 3;
   given.scheme.bits = 4;
   EXPECT_EQ(given.refusal(),
-            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in out_in with 4 bits need "
+            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in out_in with 4 bits needs "
             "3 x 3");
   given.parts.layout = WeightLayout::in_out;
   EXPECT_EQ(given.refusal(),
-            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in in_out with 4 bits need "
+            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in in_out with 4 bits needs "
             "5 x 2");
   given.parts.layout = static_cast<WeightLayout>(3);
   EXPECT_EQ(given.refusal(), "quantized weight: the tensor of values has the unknown layout 3");
@@ -297,7 +297,7 @@ TEST(FromParts, RefusesViewsThatCannotBeRead) {
 TEST(FromParts, RefusesSchemesThatAreNone) {
   Given given;
   given.scheme.bits = 16;
-  EXPECT_EQ(given.refusal(), "quantized weight: the scheme has 16 bits; 8 and 4 are known");
+  EXPECT_EQ(given.refusal(), "quantized weight: the scheme has 16 bits; 8 or 4 are possible");
 }
 
 TEST(QuantizedWeight, RefusesPlacesOutside) {
