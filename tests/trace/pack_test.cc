@@ -58,7 +58,7 @@ TEST(Pack, EveryFlippedBitIsRefused) {
 
 TEST(Pack, RefusalsAreSentences) {
   EXPECT_EQ(refusal(std::vector<std::byte>(100)),
-            "trace: these bytes are no pack, or another version of plait made them");
+            "trace: these bytes are not a pack, or another version of plait made them");
   auto bytes = pack(made_up(0));
   bytes[60] ^= std::byte{1};
   EXPECT_EQ(refusal(bytes), "trace: the pack is damaged (its checksum is wrong)");
