@@ -66,7 +66,7 @@ std::ifstream open_input(std::string_view option, const std::string& path) {
 
 Dtype read_dtype(std::string_view option, const std::string& text) {
   const auto dtype = parse_dtype(text);
-  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
+  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16, f16");
   return *dtype;
 }
 

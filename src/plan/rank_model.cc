@@ -5,7 +5,7 @@
 namespace plait {
 namespace {
 
-// As many as a mailbox has slots for: two in each of four.
+// A mailbox has slots for this many chunks: two for each of four lanes.
 constexpr std::size_t kInFlight = 8;
 
 }  // namespace
@@ -16,7 +16,7 @@ void RankModel::work(double ns) {
   now_ += taken;
 }
 
-// Transfers of one direction queue behind each other.
+// Transfers in one direction queue behind one another.
 double RankModel::book(double bytes) {
   const double taken = bytes * surroundings_.ns_per_byte;
   transfer_ += taken;
@@ -62,7 +62,8 @@ void RankModel::step() {
   while (!events_.empty() && events_.top().time <= now_) handle_next();
 }
 
-// What comes amid a product is seen at the next look: half a look later, on average.
+// A chunk that arrives during a product is noticed at the next poll: half an interval later, on
+// average.
 void RankModel::multiply(double ns) {
   product_ += ns;
   while (!events_.empty()) {

@@ -225,7 +225,7 @@ class OperatorTest(CommandTest):
             ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: a ratio is a number above 0 and up to 1000"),
             ([*self.SIZE, "--schedule", "fast"],
              "--schedule fast is none of serial, pipelined, fused and all"),
-            ([*self.SIZE, "--plan", "fused chunk=x"], "plan: chunk=x is no number"),
+            ([*self.SIZE, "--plan", "fused chunk=x"], "plan: chunk=x is not a whole number of 0 or more"),
             ([*self.SIZE, "--weight", "s9"],
              "--weight s9 is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
              "s4:group=64"),

@@ -90,7 +90,7 @@ class SettingsTest(SettingsCase):
         self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
                                r" +\[16384,5120,1920\]=pipelined parts=8\n")
         self.assertIn("\ntimeout           600s ", page)
-        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max means nothing here: packed weights "
+        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max has no effect: packed weights "
                                       "are padded whatever their k\n"))
 
     def test_what_cannot_be_read(self):

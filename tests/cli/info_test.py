@@ -247,14 +247,14 @@ class WhyTest(InfoCase):
             "m=8 ranks=4": "--why ranks=4: a product is made of m=, n=, k=, x=, w= and out=, and "
                            "perhaps backend=NAME",
             "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",
-            "m=8 backend=": "--why backend= lacks its value, as in backend=...",
+            "m=8 backend=": "--why backend= has no value; write backend=...",
             "schedule=fused":
                 "--why schedule=fused: which plan an operator gets is asked by op=NAME m=M n=N k=K, such as "
                 "op=matmul-all-reduce",
             "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
                       "transport=NAME, or of a product's m=, n= and k=; did you mean ranks?",
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",
-            "ranks": "--why ranks lacks its value, as in ranks=...",
+            "ranks": "--why ranks has no value; write ranks=...",
             "hosts=3": "--why: 1 rank cannot be on 3 hosts",
             "transport=shn": "there is no transport shn; did you mean shm?",
             "launcher=foo": "--why launcher=foo is no launcher that plait knows: run, torchrun, "

@@ -197,11 +197,11 @@ class TuneTest(TuneCase):
         machine = self.give_profile()
         for text, reason in [
             (HEAD + "machine nowhere\n", f'it is of "nowhere", and this is "{machine}"'),
-            ("plans\n", 'plans: "plans" is not their first line: "plait plans 2" is'),
-            (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it has not 4 columns"),
+            ("plans\n", 'plans: the first line must be "plait plans 2", not "plans"'),
+            (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it does not have 4 columns"),
             (f"{HEAD}machine {machine}\nop=all_gather_matmul m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2"
              " | pipelined axis=columns parts=7 | 1 | 2\n",
-             "plans, line 3: all_gather_matmul can't follow the plan \"pipelined axis=columns parts=7\""),
+             "plans, line 3: all_gather_matmul cannot run the plan \"pipelined axis=columns parts=7\""),
         ]:
             self.cache.write_text(text)
             self.assert_says(self.plait("tune", "--show"), 2, f"plait tune: {self.cache}: {reason}")
@@ -346,7 +346,7 @@ class TuneTest(TuneCase):
         self.assertEqual(list(self.folder.iterdir()), [])
         for words in ([*SMALL], ["--profile"]):
             self.assert_says(self.plait("tune", *words, "--transport", "threads", "--cache", "/dev/null/sub/plans"), 1,
-                             "plait tune: cannot make the folder /dev/null/sub: Not a directory")
+                             "plait tune: cannot create the folder /dev/null/sub: Not a directory")
 
 
 if __name__ == "__main__":

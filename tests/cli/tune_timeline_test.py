@@ -122,7 +122,7 @@ class TuneTimelineTest(TuneCase):
             self.assertEqual(result.returncode, 2)
             return result.stderr.replace(str(file), "FILE")
         self.assertIn("--from FILE: w=banana is no weight", refusal(("banana", "threads")))
-        self.assertIn("--from FILE: problem: what follows w= is no name", refusal(("bf16\nevil", "threads")))
+        self.assertIn("--from FILE: problem: w= is not followed by a name of letters, digits and _-.:=", refusal(("bf16\nevil", "threads")))
         self.assertIn("--from FILE has calls of different ranks: op=", refusal(("bf16", "threads"), ("f32", "shm")))
         self.assertFalse(self.cache.exists())
 

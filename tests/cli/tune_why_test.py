@@ -60,14 +60,14 @@ class WhyTest(TuneCase):
 
     def test_what_it_cannot_explain(self):
         for words, sentence in [
-            ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
+            ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
              "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
-            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
+            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
-             "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
+             "problem: unknown word racks; known are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
              "backend, transport and link"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot be on 3 hosts"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot run on 3 hosts"),
             ("op=matmul-all-reduce m=8 n=8 k=8 link=1e300gbit",
              'the link "1e300gbit" has a bandwidth of more than 1e15 bytes/s'),
             ("op=matmul-all-reduce m=8 n=8 k=8 link=1gbit,2h",

@@ -65,7 +65,7 @@ class UsageTest(CommandTest):
              "--m 1,,2 has an empty place between commas"),
             (("matmul", "--m", "0", "-n", "1", "-k", "1"),
              "--m 0 is not a whole number from 1 to 16777216"),
-            (("matmul", *product, "--dtype", "s8"), "--dtype s8 is none of f32, bf16 and f16"),
+            (("matmul", *product, "--dtype", "s8"), "--dtype s8 is none of f32, bf16, f16"),
             (("matmul", *product, "--layout", "on"), "--layout on is neither out_in nor in_out"),
             (("matmul", *product, "--columns", "3"),
              "--columns 3 is not a whole number from 1 to 2"),

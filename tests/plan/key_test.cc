@@ -71,19 +71,18 @@ TEST(PlanKeys, DifferInAllThatADecisionDependsOn) {
 TEST(PlanKeys, SayWhatCannotBeRead) {
   const std::string usual = "op=matmul_all_reduce m=8 n=8 k=8";
   EXPECT_EQ(refusal_of("m=8 n=8 k=8"),
-            "problem: \"m=8 n=8 k=8\" lacks op=, as in op=matmul_all_reduce");
+            "problem: \"m=8 n=8 k=8\" has no op=; write, for example, op=matmul_all_reduce");
   EXPECT_EQ(refusal_of("op=matmul_all_reduce m=8 k=8"),
-            "problem: \"op=matmul_all_reduce m=8 k=8\" lacks n=");
+            "problem: \"op=matmul_all_reduce m=8 k=8\" has no n=");
   EXPECT_EQ(refusal_of("op=sum m=8 n=8 k=8"),
-            "problem: op=sum is no operator; matmul_all_reduce is one");
-  EXPECT_EQ(refusal_of(usual + " m=9"), "problem: \"" + usual + " m=9\" says m more than once");
-  EXPECT_EQ(refusal_of(usual + " ranks"), "problem: ranks lacks its value, as in ranks=...");
+            "problem: op=sum is not an operator; write, for example, op=matmul_all_reduce");
+  EXPECT_EQ(refusal_of(usual + " m=9"), "problem: \"" + usual + " m=9\" contains m more than once");
+  EXPECT_EQ(refusal_of(usual + " ranks"), "problem: ranks has no value; write ranks=...");
   EXPECT_EQ(refusal_of(usual + " ranks=0"),
             "problem: ranks=0 is not a whole number from 1 to 65536");
-  EXPECT_EQ(refusal_of(usual + " x=s8"),
-            "problem: x=s8 is no dtype that is multiplied: f32, bf16 or f16");
+  EXPECT_EQ(refusal_of(usual + " x=s8"), "problem: x=s8 is none of f32, bf16, f16");
   EXPECT_EQ(refusal_of(usual + " speed=9"),
-            "problem: there is nothing called speed; there are op, m, n, k, x, w, out, wire, "
+            "problem: unknown word speed; known are op, m, n, k, x, w, out, wire, "
             "ranks, hosts, threads, backend, transport and link");
   EXPECT_NE(refusal_of(usual + " link=fast"), "");
 }

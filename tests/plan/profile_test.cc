@@ -47,15 +47,15 @@ TEST(Profiles, AreWrittenAsTheyAreRead) {
 TEST(Profiles, SayWhichLineCannotBeRead) {
   const std::string whole = text_of(example());
   const std::string good = whole.substr(0, whole.size() - 4);  // all but its end
-  EXPECT_EQ(refusal_of(good), "profile: it is cut off: its last line is not \"end\"");
-  EXPECT_EQ(refusal_of(""), "profile: \"\" is not its first line: \"plait profile 2\" is");
+  EXPECT_EQ(refusal_of(good), "profile: it is incomplete: the last line must be \"end\"");
+  EXPECT_EQ(refusal_of(""), "profile: the first line must be \"plait profile 2\", not \"\"");
   EXPECT_EQ(refusal_of("plait profile 1\n"),
-            "profile: \"plait profile 1\" is not its first line: \"plait profile 2\" is");
+            "profile: the first line must be \"plait profile 2\", not \"plait profile 1\"");
   EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 38: \"copy fast\" can't be read");
   EXPECT_EQ(refusal_of("plait profile 2\nmachine x\nend\n"),
-            "profile: no line says how fast a product is");
+            "profile: a line \"product ...\" is missing");
   EXPECT_EQ(refusal_of("plait profile 2\nproduct bf16 1 5\nend\n"),
-            "profile: no line says which machine it is of");
+            "profile: the line \"machine ...\" is missing");
   for (const char* line :
        {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1", "copy nan",
         "transport shm 1", "ranks 0", "speed 9", "sum 1 2", "product bf16 1 1e300",
@@ -100,9 +100,9 @@ TEST(Profiles, OfWhichAPartIsMissingAreRefused) {
   const std::size_t line = good.find("\ncopy ") + 1;
   const std::string copy = good.substr(line, good.find('\n', line) + 1 - line);
   std::string twice = good;
-  EXPECT_EQ(refusal_of(twice.insert(line, copy)), "profile: 2 lines say its copy, not one");
+  EXPECT_EQ(refusal_of(twice.insert(line, copy)), "profile: 2 lines give copy; one must");
   std::string without = good;
-  EXPECT_EQ(refusal_of(without.erase(line, copy.size())), "profile: 0 lines say its copy, not one");
+  EXPECT_EQ(refusal_of(without.erase(line, copy.size())), "profile: 0 lines give copy; one must");
 }
 
 TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {

@@ -67,7 +67,7 @@ void read_word(const std::string& word, Problem& problem) {
               "product's m=, n= and k=",
               base::did_you_mean(key, keys));
   const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-  PLAIT_CHECK(!value.empty(), "--why ", word, " lacks its value, as in ", key, "=...");
+  PLAIT_CHECK(!value.empty(), "--why ", word, "has no value; write ", key, "=...");
   if (key == "ranks") problem.place.world = read_count(word, value);
   if (key == "hosts") problem.place.hosts = read_count(word, value);
   if (key == "launcher") problem.place.launcher = read_launcher(word, value);

@@ -36,7 +36,7 @@ ProductProblem parse_product(const std::vector<std::string>& words) {
       continue;
     }
     backend = word.substr(std::min(word.size(), key_of(word).size() + 1));
-    PLAIT_CHECK(!backend.empty(), "--why ", word, " lacks its value, as in backend=...");
+    PLAIT_CHECK(!backend.empty(), "--why ", word, "has no value; write backend=...");
   }
   const ProductProblem problem = {.desc = parse_gemm(text), .backend = backend};
   std::vector<std::string> names;

@@ -17,17 +17,18 @@ struct Remark {
 };
 
 constexpr std::array<Remark, 4> kRivals = {{
-    {"use_ascend_mc2", "MC2 fuses the very products and collectives that plait does"},
+    {"use_ascend_mc2", "MC2 fuses the same products and collectives as plait"},
     {"optimize_recomp_communication_level",
      "it leaves out collectives that plait hides behind their products"},
-    {"tp_2d", "it cuts the layers along two dimensions, and plait's are cut along one"},
-    {"unaligned_linear", "it replaces the layers that plait's are, which need no alignment"},
+    {"tp_2d", "it shards layers along two dimensions, and plait shards them along one"},
+    {"unaligned_linear",
+     "it replaces the layers that plait replaces, and plait's need no alignment"},
 }};
 
 constexpr std::array<Remark, 3> kMeaningless = {{
-    {"k_min", "packed weights are padded whatever their k"},
-    {"k_max", "packed weights are padded whatever their k"},
-    {"print_tensor_value_open", "plait verify compares bits, and plait trace shows calls"},
+    {"k_min", "plait pads packed weights for every k"},
+    {"k_max", "plait pads packed weights for every k"},
+    {"print_tensor_value_open", "use plait verify to compare bits, and plait trace to see calls"},
 }};
 
 template <class Remarks>
@@ -53,7 +54,7 @@ bool CocSwitches::take(std::string_view name, const Given& given) {
   } else if (name == "coc_fused_kernel") {
     if (given.flag()) say(Strength::fused, kFused);
   } else if (name == "coc_mode") {
-    // 0 and 1 cut nothing; 2 cuts as the others say, and so does -1.
+    // Modes 0 and 1 divide nothing. Modes 2 and -1 leave it to the other switches.
     if (given.whole(-1, 2) >= 0 && given.whole(-1, 2) < 2) say(Strength::in_one_piece, kSerial);
   } else if (name == "coc_parallel_num") {
     const int parts = static_cast<int>(given.whole(1, kMostParts));
@@ -73,9 +74,9 @@ std::optional<CocSwitches::Choice> CocSwitches::choice() const {
 bool take_rival(std::string_view name, const Given& given) {
   const std::string_view reason = reason_of(kRivals, name);
   if (reason.empty()) return false;
-  // A flag, or a level that is off at 0.
+  // It is either a flag, or a level where 0 means off.
   const bool is_on = given.is_whole() ? given.whole(INT64_MIN, INT64_MAX) != 0 : given.flag();
-  if (is_on) given.refuse(" can't be had together with plait: ", reason);
+  if (is_on) given.refuse(" cannot be combined with plait: ", reason);
   return true;
 }
 

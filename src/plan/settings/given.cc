@@ -12,7 +12,7 @@
 namespace plait::plan {
 namespace {
 
-// Short enough to be part of a sentence.
+// Shortens text so that it fits into a sentence.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 80;
   const std::string begin(text.substr(0, kMost));
@@ -102,19 +102,19 @@ bool Given::is_whole() const {
 
 const std::string& Given::text() const {
   if (const auto* text = std::get_if<std::string>(&value_)) return *text;
-  refuse(" is no text in quotes");
+  refuse(" is not a text in quotes");
 }
 
 Given::Entries Given::entries() const {
   if (const auto* entries = std::get_if<Entries>(&value_)) return *entries;
-  if (!is_variable_) refuse(" is no table");
+  if (!is_variable_) refuse(" is not a table");
   Entries entries;
   for (const std::string_view part : base::split(text(), ';')) {
     const std::string_view entry = trimmed(part);
     if (entry.empty()) continue;
     const std::size_t equals = std::min(entry.find('='), entry.size());
     const std::string name(trimmed(entry.substr(0, equals)));
-    if (equals == entry.size()) refuse(": ", shown(entry), " lacks its =VALUE");
+    if (equals == entry.size()) refuse(": ", shown(entry), " has no =VALUE");
     const std::string_view value = trimmed(entry.substr(equals + 1));
     entries.push_back(
         Given(name, name_, base::sentence(name_, ": ", shown(entry)), std::string(value), true));

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kLongestFile = 64 << 10;
 constexpr std::string_view kCocTable = "coc_cfgs";
 
-// Options of a command line have hyphens where keys have underscores.
+// Options on command lines have hyphens where keys in files have underscores.
 std::string underscored(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -43,7 +43,7 @@ class Loader {
     const auto choice = switches.choice();
     if (!choice) return;
     if (loaded_.origins.contains("plan"))
-      choice->said.refuse(": the plan is said at ", loaded_.origin("plan"), " too");
+      choice->said.refuse(": a plan is set at ", loaded_.origin("plan"), " too");
     choose(*choice);
     if (choice->of_all) leave_out_shapes(choice->said);
   }
@@ -80,19 +80,19 @@ class Loader {
       take(*setting, entry);
     } else if (const auto reason = why_meaningless(name); !reason.empty()) {
       loaded_.remarks.push_back(
-          base::sentence(entry.origin(), ": ", name, " means nothing here: ", reason));
+          base::sentence(entry.origin(), ": ", name, " has no effect: ", reason));
     } else if (!switches.take(name, entry) && !take_rival(name, entry)) {
       base::fail(Code::invalid_argument, entry.origin(), ": there is no setting ",
                  on_one_line(entry.name()), base::did_you_mean(name, names_of_a_file()));
     }
   }
 
-  // A setting may have several names, at the top and inside CoC's table.
+  // A setting may have several names, at the top level and in CoC's table.
   void refuse_second(const std::string& name, const Given& entry) {
     const Setting* setting = find_setting(name);
     const auto [before, is_first] =
         seen_.emplace(setting == nullptr ? name : std::string(setting->name), entry.origin());
-    if (!is_first) entry.refuse(": it is said at ", before->second, " already");
+    if (!is_first) entry.refuse(": it is set at ", before->second, " already");
   }
 
   void take(const Setting& setting, const Given& given) {
@@ -108,8 +108,8 @@ class Loader {
   void leave_out_shapes(const Given& by) {
     if (loaded_.settings.customized.empty()) return;
     std::string& origin = loaded_.origins["customized"];
-    loaded_.remarks.push_back(base::sentence(origin, ": customized means nothing here: ", by.name(),
-                                             " at ", by.origin(), " leaves all shapes serial"));
+    loaded_.remarks.push_back(base::sentence(origin, ": customized has no effect: ", by.name(),
+                                             " at ", by.origin(), " makes all shapes serial"));
     loaded_.settings.customized.clear();
     origin = by.origin();
   }
@@ -118,7 +118,7 @@ class Loader {
   std::map<std::string, std::string> seen_;
 };
 
-// Where a path begins with ~/, as no shell has read it.
+// Replaces a leading ~/, because no shell has done so.
 void find_home(std::string& path, const Environment& environment) {
   if (!path.starts_with("~/")) return;
   const auto home = environment("HOME");

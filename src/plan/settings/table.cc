@@ -20,7 +20,7 @@ std::string show_shape(const ProductShape& shape) {
   return base::sentence('[', shape.m, ',', shape.k, ',', shape.n, ']');
 }
 
-// "[16384, 5120, 1920]", with blanks or without
+// "[16384, 5120, 1920]", with or without blanks
 ProductShape read_shape(const Given& row) {
   std::string text = row.name();
   std::erase(text, ' ');
@@ -28,14 +28,14 @@ ProductShape read_shape(const Given& row) {
   const char* at = text.data();
   const char* const end = at + text.size();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (at == end || *at != (i == 0 ? '[' : ',')) row.refuse(": a shape is written [m, k, n]");
+    if (at == end || *at != (i == 0 ? '[' : ',')) row.refuse(": a shape must be written [m, k, n]");
     const auto [stop, failure] = std::from_chars(at + 1, end, sizes[i]);
     if (failure != std::errc() || sizes[i] < 1)
-      row.refuse(": a shape is written [m, k, n], with sizes of at least 1");
+      row.refuse(": a shape must be written [m, k, n], with sizes of at least 1");
     at = stop;
   }
   if (std::string_view(at, static_cast<std::size_t>(end - at)) != "]")
-    row.refuse(": a shape is written [m, k, n]");
+    row.refuse(": a shape must be written [m, k, n]");
   return {.m = sizes[0], .k = sizes[1], .n = sizes[2]};
 }
 
@@ -44,7 +44,7 @@ void read_customized(const Given& given, Settings& settings) {
   if (given.is(kNone)) return;
   for (const Given& row : given.entries()) {
     const bool is_first = settings.customized.emplace(read_shape(row), read_plan(row)).second;
-    if (!is_first) row.refuse(": there is another plan for that shape");
+    if (!is_first) row.refuse(": this shape has a plan already");
   }
 }
 
@@ -58,7 +58,7 @@ std::string show_customized(const Settings& settings) {
 
 Dtype read_wire(const Given& given) {
   const auto dtype = parse_dtype(given.text());
-  if (!dtype || *dtype == Dtype::s8) given.refuse(" is none of f32, bf16 and f16");
+  if (!dtype || *dtype == Dtype::s8) given.refuse(" is none of f32, bf16, f16");
   return *dtype;
 }
 
@@ -129,7 +129,7 @@ Plan read_plan(const Given& given) {
     if (parts == -1) return {.schedule = Schedule::fused};
     if (parts == 1) return {.schedule = Schedule::serial};
     if (parts < 1 || parts > kMostParts)
-      given.refuse(" is neither 1 (serial), 2 to ", kMostParts, " parts, nor -1 (fused)");
+      given.refuse(" is not 1 (serial), 2 to ", kMostParts, " (parts) or -1 (fused)");
     return {.schedule = Schedule::pipelined, .parts = static_cast<int>(parts)};
   }
   const std::string& text = given.text();
@@ -137,7 +137,7 @@ Plan read_plan(const Given& given) {
     return parse_plan(text);
   } catch (const Error& error) {
     std::string_view reason = error.what();
-    constexpr std::string_view kWho = "plan: ";  // which is said already
+    constexpr std::string_view kWho = "plan: ";  // the caller's sentence says it already
     if (reason.starts_with(kWho)) reason.remove_prefix(kWho.size());
     given.refuse(": ", reason);
   }

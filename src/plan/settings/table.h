@@ -1,4 +1,4 @@
-// The settings one by one: what each is called, how it is read, and how it is written.
+// The settings, one by one: their names, how they are read, and how they are written.
 #pragma once
 
 #include <span>
@@ -13,18 +13,18 @@ namespace plait::plan {
 struct Setting {
   std::string_view name;      // in a file
   std::string_view variable;  // in the environment
-  std::string_view coc_name;  // that MindSpeed CoC gives it; empty: none
+  std::string_view coc_name;  // the name in MindSpeed CoC; empty: none
   void (*read)(const Given&, Settings&);
-  std::string (*show)(const Settings&);  // as a variable would say it
+  std::string (*show)(const Settings&);  // as a variable's value
 };
 
 // In the order in which they are shown.
 std::span<const Setting> all_settings();
 
-// By any of its names in a file; null: there is none.
+// Finds a setting by any of its names in a file; null if there is none.
 const Setting* find_setting(std::string_view name);
 
-// "fused", "pipelined parts=4"; or as CoC counts: 4 parts, 1 serial, -1 fused.
+// "fused", "pipelined parts=4"; or CoC's numbers: 4 parts, 1 serial, -1 fused.
 Plan read_plan(const Given& given);
 
 }  // namespace plait::plan

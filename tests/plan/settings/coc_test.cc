@@ -59,7 +59,7 @@ TEST(CocSwitches, ChooseThePlan) {
   EXPECT_EQ(plan_of("coc_mode = -1"), "auto at default");
   EXPECT_EQ(plan_of("coc_fused_kernel = false"), "auto at default");
   EXPECT_EQ(refusal_of("coc_parallel_num = 4\nplan = 'fused'"),
-            "f:1: coc_parallel_num = 4: the plan is said at f:2 too");
+            "f:1: coc_parallel_num = 4: a plan is set at f:2 too");
   EXPECT_EQ(refusal_of("coc_parallel_num = 65"),
             "f:1: coc_parallel_num = 65 is not a whole number from 1 to 64");
   EXPECT_EQ(refusal_of("coc_mode = 3"), "f:1: coc_mode = 3 is not a whole number from -1 to 2");
@@ -97,9 +97,10 @@ TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
     const Loaded loaded = load_from(off + rows);
     EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("serial")) << off;
     EXPECT_EQ(loaded.origin("customized"), "f:1");
-    EXPECT_EQ(loaded.remarks, (std::vector<std::string>{"f:3: customized means nothing here: " +
-                                                        off.substr(0, off.find(' ')) +
-                                                        " at f:1 leaves all shapes serial"}));
+    EXPECT_EQ(
+        loaded.remarks,
+        (std::vector<std::string>{"f:3: customized has no effect: " + off.substr(0, off.find(' ')) +
+                                  " at f:1 makes all shapes serial"}));
   }
   const std::string fused = "coc_mode = 0\ncoc_fused_kernel = true";
   EXPECT_EQ(SettingsPlans(load_from(fused + rows).settings).find(key), parse_plan("fused"));
@@ -132,24 +133,24 @@ TEST(CocConfiguration, SaysWhatMeansNothingHere) {
   EXPECT_EQ(loaded.settings, Settings{});
   EXPECT_EQ(loaded.remarks,
             (std::vector<std::string>{
-                "f:2: k_min means nothing here: packed weights are padded whatever their k",
-                "f:3: print_tensor_value_open means nothing here: plait verify compares bits, and "
-                "plait trace shows calls"}));
+                "f:2: k_min has no effect: plait pads packed weights for every k",
+                "f:3: print_tensor_value_open has no effect: use plait verify to compare "
+                "bits, and plait trace to see calls"}));
 }
 
 TEST(CocConfiguration, RefusesRivalsThatAreOn) {
   EXPECT_EQ(refusal_of("use_ascend_mc2 = true"),
-            "f:1: use_ascend_mc2 = true can't be had together with plait: MC2 fuses the very "
-            "products and collectives that plait does");
+            "f:1: use_ascend_mc2 = true cannot be combined with plait: MC2 fuses the same "
+            "products and collectives as plait");
   EXPECT_EQ(refusal_of("optimize-recomp-communication-level = 2"),
-            "f:1: optimize-recomp-communication-level = 2 can't be had together with plait: it "
+            "f:1: optimize-recomp-communication-level = 2 cannot be combined with plait: it "
             "leaves out collectives that plait hides behind their products");
   EXPECT_EQ(refusal_of("tp_2d = true"),
-            "f:1: tp_2d = true can't be had together with plait: it cuts the layers along two "
-            "dimensions, and plait's are cut along one");
+            "f:1: tp_2d = true cannot be combined with plait: it shards layers along two "
+            "dimensions, and plait shards them along one");
   EXPECT_EQ(refusal_of("unaligned_linear = true"),
-            "f:1: unaligned_linear = true can't be had together with plait: it replaces the layers "
-            "that plait's are, which need no alignment");
+            "f:1: unaligned_linear = true cannot be combined with plait: it replaces the layers "
+            "that plait replaces, and plait's need no alignment");
   EXPECT_EQ(load_from("use_ascend_mc2 = false\noptimize_recomp_communication_level = 0\n"
                       "tp_2d = false\nunaligned_linear = false")
                 .settings,
