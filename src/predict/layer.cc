@@ -13,14 +13,14 @@
 namespace plait::predict {
 namespace {
 
-// When the last rank was at it.
+// The times at which the last rank reached each point.
 struct Moments {
   base::Nanoseconds begin = 0;
   base::Nanoseconds forward = 0;
   base::Nanoseconds backward = 0;
 };
 
-// The matrices of a step, each somewhere else.
+// The matrices of a step. Each has an address range of its own.
 struct Matrices {
   Nowhere x, weight, out, grad_x, grad_weight, grad_out;
 
@@ -45,7 +45,7 @@ class LayerPlay {
         matrices_(bytes(problem.rows, problem.inputs), bytes(problem.outputs, problem.inputs),
                   bytes(problem.rows, problem.outputs)) {}
 
-  // As one rank.
+  // Runs as one rank.
   void run(Communicator& comm, Moments& moments) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     ModelledProduct product(clock, machine_.device);

@@ -1,4 +1,4 @@
-// Places of matrices that nobody fills: all zeros, and no memory behind them until it is written.
+// Address space for matrices that are never filled: all zeros, and without memory until written.
 #pragma once
 
 #include <sys/mman.h>

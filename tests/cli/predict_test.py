@@ -97,7 +97,7 @@ class PredictTest(CommandTest):
     def test_a_long_thin_problem_is_no_large_one(self):
         found = self.json("matmul-all-reduce", "--m", 1 << 24, "--n", 64, "--k", 64, "--schedule", "serial")
         self.assertGreater(found["t_gemm_ms"], 0)
-        self.assertIn("is more than can be played",
+        self.assertIn("is too large to be simulated",
                       self.refusal("matmul-all-reduce", "--m", 1 << 24, "--n", 1 << 24, "--k", 64))
 
     def test_several_sizes_are_a_list(self):
@@ -255,14 +255,14 @@ class PredictTest(CommandTest):
                 (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
                 ((*op, "--dtype", "f32"), "--dtype f32: what is known of h100 is how fast it multiplies bf16 and f16"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
-                ((*op, "--device", "h900"), "there is no device h900; there are h100"),
-                ((*op, "--link", "rope"), "nor one of nvlink4"),
+                ((*op, "--device", "h900"), "unknown device h900; known are h100"),
+                ((*op, "--link", "rope"), "and not one of nvlink4"),
                 ((*op, "--device", "cpu"), "a processor has no usual network"),
                 ((*op, "--wiring", "round"), "none of pairs, ports and shared"),
                 ((*op, "--rate", "0"), "--rate 0 is no number from 0.001 to 1e+06"),
                 ((*op, "--memory", "1e-300"), "--memory 1e-300 is no number from 0.001 to 1e+06"),
                 (("matmul-all-reduce", *["--m", 1 << 22, "--n", 1 << 22, "--k", 1 << 22], "--rate", "0.001"),
-                 "m=4194304 n=4194304 k=4194304 would take years"),
+                 "m=4194304 n=4194304 k=4194304 would take more than three years"),
                 ((*op, "--lost", "100"), "--lost"),
                 ((*op, "--ranks", "0"), "--ranks"),
                 ((*op, "--ranks", "65", "--html", "page.html"), "a timeline is of 64 ranks at most, not of 65"),

@@ -167,7 +167,7 @@ TEST_F(AutomaticPlans, ThatCannotBeKeptAreRemarkedOnOnce) {
                  },
                  {});
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(said.starts_with("automatic_plans: what is found out is not kept: ")) << said;
+  EXPECT_TRUE(said.starts_with("automatic_plans: new plans are not stored: ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
@@ -187,7 +187,7 @@ TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
                  {});
   unsetenv("XDG_CACHE_HOME");
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor kept: ")) << said;
+  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor stored:  ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_EQ(read_text(path("plait/plans")), PlanCache("another machine").text());
 }
@@ -224,7 +224,7 @@ TEST_F(AutomaticPlans, AreNotToldToOneRankToMeasure) {
                    const Error error = expect_error(Code::mismatch, [&] {
                      automatic_plans(comm, {.cache = path(), .online = comm.rank() == 1});
                    });
-                   EXPECT_TRUE(contains(error.what(), "different wishes to tune online"))
+                   EXPECT_TRUE(contains(error.what(), "different settings of tune_online"))
                        << error.what();
                  },
                  {});

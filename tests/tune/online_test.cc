@@ -122,36 +122,36 @@ TEST(Online, TriesEachProblemForItself) {
 // They would never all come to where the times are compared.
 TEST(Online, RefusesTheCallsOfOtherRanks) {
   const CostModel model(built_in_profile());
-  run_as_threads(3,
-                 [&](Communicator& comm) {
-                   const Online online(comm, model);
-                   PlanKey key = problem();
-                   key.world = 1;
-                   const Error error =
-                       expect_error(Code::invalid_argument, [&] { (void)online.next(key); });
-                   EXPECT_EQ(std::string(error.what()),
-                             "automatic_plans: the plans of 3 ranks can't be tried by 1: ask for "
-                             "some over the communicator of the call");
-                 },
-                 {});
+  run_as_threads(
+      3,
+      [&](Communicator& comm) {
+        const Online online(comm, model);
+        PlanKey key = problem();
+        key.world = 1;
+        const Error error = expect_error(Code::invalid_argument, [&] { (void)online.next(key); });
+        EXPECT_EQ(std::string(error.what()),
+                  "automatic_plans: these plans are for 3 ranks, and a call over 1 cannot "
+                  "try them: make automatic plans over the communicator of the call");
+      },
+      {});
 }
 
 // As where a group of the same size is another one.
 TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
   const CostModel model(built_in_profile());
-  run_as_threads(
-      3,
-      [&](Communicator& comm) {
-        if (comm.rank() != 0) return;
-        const Online online(comm, model);
-        const Error error = expect_error(Code::peer_lost, [&] {
-          for (std::size_t call = 0; call < Online::calls(5); ++call)
-            online.took(problem(), *online.next(problem()), 100);
-        });
-        EXPECT_NE(std::string(error.what()).find("are compared, by all ranks"), std::string::npos)
-            << error.what();
-      },
-      {});
+  run_as_threads(3,
+                 [&](Communicator& comm) {
+                   if (comm.rank() != 0) return;
+                   const Online online(comm, model);
+                   const Error error = expect_error(Code::peer_lost, [&] {
+                     for (std::size_t call = 0; call < Online::calls(5); ++call)
+                       online.took(problem(), *online.next(problem()), 100);
+                   });
+                   EXPECT_NE(std::string(error.what()).find("all ranks of the plans' communicator"),
+                             std::string::npos)
+                       << error.what();
+                 },
+                 {});
 }
 
 // Through the operators: every rank counts alike, and bits don't change with the plan.
