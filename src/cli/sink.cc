@@ -13,8 +13,9 @@
 namespace plait::cli {
 namespace {
 
-// Only pipes and terminals make a writer wait, and only they can be opened a second time without a
-// second position. Nothing, where the system does not let us.
+// Opens a pipe or a terminal a second time, so that it can be non-blocking. Only these make a
+// writer wait, and only these can be opened again without a second file position. Empty if the
+// system does not allow it.
 base::Fd open_again(int fd) {
   struct stat file = {};
   if (fstat(fd, &file) != 0 || (!S_ISFIFO(file.st_mode) && isatty(fd) == 0)) return {};
@@ -37,8 +38,8 @@ bool Sink::ready(base::Nanoseconds time) const {
 }
 
 void Sink::write_some() {
-  // Where the pipe could not be opened again: one that poll() calls writable takes PIPE_BUF bytes
-  // at once without making us wait.
+  // For a pipe that could not be opened again: if poll() reports it writable, it takes PIPE_BUF
+  // bytes at once without blocking.
   while (pending() && ready(0)) {
     const auto piece = std::min<std::size_t>(PIPE_BUF, queue_.size() - sent_);
     const ssize_t sent = write_now(fd(), queue_.data() + sent_, piece);

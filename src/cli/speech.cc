@@ -23,12 +23,12 @@ void answer(std::string_view text) {
 }
 
 void complain(std::string_view speaker, std::string_view sentence) noexcept try {
-  std::signal(SIGPIPE, SIG_IGN);  // the status is to say what went wrong, not that nobody read it
+  std::signal(SIGPIPE, SIG_IGN);  // so that the exit status tells the error, not a broken pipe
   Sink sink(STDERR_FILENO);
   sink.queue() = fmt::format("{}: {}\n", speaker, sentence);
   sink.write_within(kPatience);
 } catch (const std::exception&) {
-  return;  // no memory to say it with
+  return;  // there is no memory for the message
 }
 
 }  // namespace plait::cli

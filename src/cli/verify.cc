@@ -1,4 +1,4 @@
-// plait verify: random problems, every schedule, bit for bit.
+// plait verify: checks every schedule bit for bit on random problems.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ constexpr std::int64_t kMostCases = 100'000'000;
 constexpr std::int64_t kMostRanks = 64;
 constexpr const char* kDefaultRanks = "1,2,3,5";
 
-// How a rank that was started for it is told so: see be_rank().
+// The option by which a started rank knows its task: see be_rank().
 constexpr const char* kRankWord = "--as-rank";
 
 constexpr Options::About kAbout = {
@@ -45,21 +45,24 @@ constexpr Options::About kAbout = {
     .purpose =
         "Runs the operators on random problems: odd, tiny and empty sizes, long sums, all dtypes "
         "and\n"
-        "weights, denormals, infinities and NaNs, emulated links, ranks that come late, or whose\n"
-        "threads round otherwise or flush denormals, and a sum of another communicator beside a "
-        "call.\n"
-        "Every plan runs twice, with two x. Its results are compared byte by byte with the serial\n"
-        "ones on every rank; the serial ones byte by byte with what the rank makes alone, step by\n"
-        "step, in the order of ranks, and with sums in f64 within a derived bound. Nothing around\n"
-        "the results may have been written. A case that fails is printed with the command that "
-        "runs\n"
-        "it again.\n\n"
-        "With --layers: column- and row-parallel layers, forward and backward, with sequence\n"
-        "parallelism and without, whatever is kept or gathered again: outputs and gradients.",
+        "weights, denormals, infinities and NaNs, emulated links, ranks that come late, ranks "
+        "whose\n"
+        "threads round differently or flush denormals, and sums over another communicator during "
+        "a\n"
+        "call. Every plan runs twice, with two different x. On every rank its results are "
+        "compared\n"
+        "byte by byte with those of the serial plan. The serial results are compared byte by byte "
+        "with\n"
+        "those that the rank computes alone, step by step in the order of ranks, and with sums in "
+        "f64\n"
+        "within a derived bound. Memory around the results must be unchanged. A failing case is "
+        "printed\n"
+        "with the command that repeats it.\n\n"
+        "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
+        "sequence parallelism, with kept or gathered-again rows: outputs and gradients.",
     .examples =
-        "Exit status: 0 when all passed; 1 when one failed or --json can't be written; 2 for "
-        "wrong\n"
-        "usage; 3 when a rank was lost; 130 after Ctrl-C.\n\n"
+        "Exit status: 0 all passed; 1 a case failed or --json can't be written; 2 wrong usage;\n"
+        "3 a rank was lost; 130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait verify\n"
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
@@ -79,19 +82,19 @@ struct Wishes {
 };
 
 void add_options(Options& options, Wishes& wishes) {
-  options.add("-c,--cases", "N", wishes.cases, "how many problems (default: 200)");
-  options.add("-s,--seed", "S", wishes.seed, "which problems (default: 1)");
+  options.add("-c,--cases", "N", wishes.cases, "number of problems (default: 200)");
+  options.add("-s,--seed", "S", wishes.seed, "seed of the problems (default: 1)");
   options.add("-n,--ranks", "N[,N...]", wishes.ranks,
-              "worlds, which take turns (default: 1,2,3,5)");
+              "sizes of worlds, used in turn (default: 1,2,3,5)");
   options.add("-t,--transport", "NAME[,...]", wishes.transports,
-              "threads and shm, which take turns (default: both); or mpi, whose\n"
-              "ranks mpirun starts");
+              "threads and shm, used in turn (default: both); or mpi, with ranks\n"
+              "started by mpirun");
   options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
   options.add_flag("-l,--layers", wishes.layers,
-                   "the linear layers, forward and backward, in place of operators");
+                   "check linear layers, forward and backward, in place of operators");
   options.add("--only", "I[,I...]", wishes.only,
-              "problems of these numbers alone, as a failure says them");
-  options.add("--json", "FILE", wishes.json, "write the counts as JSON too; - : print only those");
+              "run only these problems, by the numbers that a failure prints");
+  options.add("--json", "FILE", wishes.json, "also write the counts as JSON; -: print only JSON");
 }
 
 struct World {
@@ -113,7 +116,7 @@ struct Verification {
     return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .layers = layers};
   }
 
-  // The cases that fall to a world.
+  // The cases of one world.
   CaseNumbers numbers_of(std::size_t world) const {
     return {.named = only,
             .first = static_cast<std::int64_t>(world),
@@ -130,19 +133,18 @@ std::vector<Operator> read_ops(const std::string& text) {
   }
   for (const std::string_view word : base::split(text, ',')) {
     const auto op = parse_operator(word);
-    PLAIT_CHECK(op, "--op ", word, " is no operator; there are matmul, matmul-all-reduce, ",
+    PLAIT_CHECK(op, "--op ", word, " is not an operator; known are matmul, matmul-all-reduce, ",
                 "matmul-reduce-scatter, matmul-all-gather, all-gather-matmul, ",
-                "reduce-scatter-matmul and all-reduce-matmul");
+                "reduce-scatter-matmul, all-reduce-matmul");
     ops.push_back(*op);
   }
   return ops;
 }
 
-// The ranks that mpirun has started are all that there are.
+// The only world consists of the ranks that mpirun has started.
 World read_started_world(const Wishes& wishes) {
   const Place place = place_from_environment();
-  PLAIT_CHECK(!place.launcher.empty(),
-              "ranks of the transport mpi are started by mpirun, as in mpirun -n ",
+  PLAIT_CHECK(!place.launcher.empty(), "mpirun starts ranks of the transport mpi: mpirun -n ",
               wishes.ranks.empty() ? "3" : wishes.ranks, " plait verify --transport mpi");
   return {.ranks = read_ranks("--ranks", wishes.ranks, "mpi"), .transport = "mpi"};
 }
@@ -152,9 +154,9 @@ std::vector<World> read_worlds(const Wishes& wishes) {
   std::vector<World> worlds;
   for (const std::string_view transport : base::split(wishes.transports, ',')) {
     PLAIT_CHECK(transport != "mpi", "--transport ", wishes.transports,
-                ": mpi takes no turns with others, since mpirun starts its ranks");
+                ": mpi cannot be combined with others, because mpirun starts its ranks");
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is none of threads, shm and mpi");
+                " is none of threads, shm, mpi");
     const std::string ranks = wishes.ranks.empty() ? kDefaultRanks : wishes.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
       worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
@@ -175,13 +177,13 @@ Verification understand(const Wishes& wishes) {
   what.ops = read_ops(wishes.ops);
   what.ops_text = wishes.ops;
   what.layers = wishes.layers;
-  PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op exclude one another");
+  PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
   what.json = wishes.json;
   what.worlds = read_worlds(wishes);
   return what;
 }
 
-// The command that runs the last of these cases again, after those that shared its mailboxes.
+// The command that repeats the last of these cases, after those that shared its mailboxes.
 std::string again(const Verification& what, const World& world,
                   std::span<const std::int64_t> numbers) {
   std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
@@ -192,7 +194,7 @@ std::string again(const Verification& what, const World& world,
   return text;
 }
 
-// Of how many cases the progress is: `before` are done.
+// The progress counts `total` cases, of which `before` are done.
 struct Count {
   std::int64_t before;
   std::int64_t total;
@@ -210,27 +212,27 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
               }};
 }
 
-// What the ranks of another process tell: what they have counted, and where they are.
+// The report of ranks in other processes: their counts, and their current cases.
 struct News {
   Tally tally;
-  std::size_t count = 0;  // of the cases that share a group, up to this one
-  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // theirs
+  std::size_t count = 0;  // of the cases in the current group, up to the current one
+  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // of these cases
 
   std::span<const std::int64_t> company() const { return std::span(numbers).first(count); }
 };
 
-// Memory by which they tell it.
+// Shared memory for the report.
 class Board {
  public:
   Board() : fd_(memfd_create("plait-verify", 0)) {
     PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(News)) == 0,
-                "no memory for the ranks' counts");
+                "cannot create memory for the ranks' counts");
   }
   std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_.get()); }
   News read() const {
     News news;
     PLAIT_CHECK(pread(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
-                "the ranks' counts can't be read");
+                "cannot read the ranks' counts");
     return news;
   }
 
@@ -238,20 +240,20 @@ class Board {
   base::Fd fd_;
 };
 
-// The board as a rank sees it.
+// A rank's access to the report.
 class Pen {
  public:
   explicit Pen(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
   void write(const News& news) const {
     PLAIT_CHECK(fd_.get() >= 0 && pwrite(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
-                "the counts can't be told to who started the ranks");
+                "cannot write the counts for the process that started the ranks");
   }
 
  private:
   base::Fd fd_;
 };
 
-// What a rank of another process is started with: --as-rank BOARD WORLD and the user's own words.
+// Runs as a rank in another process. Its words are --as-rank BOARD WORLD, then those of the user.
 int be_rank(Words words) {
   Wishes wishes;
   Options options(kAbout);
@@ -262,7 +264,7 @@ int be_rank(Words words) {
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
   Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
-  // Of this world's own: the others count theirs in turns.
+  // Counts only the cases of this world; each world has its own progress.
   RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(index).size()});
   if (comm.rank() != 0) {
@@ -298,7 +300,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
-    const GivenBack given_back;  // to the next world
+    const GivenBack given_back;  // for the next world
     status = run(launch);
   }
   News news = board.read();
@@ -325,7 +327,7 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
 
 void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
   const std::string line = fmt::format("{} passed, {} failed{}\n", tally.passed, tally.failed,
-                                       was_interrupted ? ", and the others were not tried" : "");
+                                       was_interrupted ? "; the others were not run" : "");
   if (what.json.empty()) return answer(line);
   const nlohmann::ordered_json json = {
       {"seed", what.seed}, {"passed", tally.passed}, {"failed", tally.failed}};
@@ -334,7 +336,7 @@ void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
   answer(line);
 }
 
-// As one of the ranks that a launcher has started: rank 0 tells what all have found.
+// Runs as one of the ranks that a launcher has started. Rank 0 prints the results of all.
 int verify_as_rank(const Verification& what) {
   const World& world = what.worlds.front();
   Communicator comm = Communicator::connect({.transport = world.transport});

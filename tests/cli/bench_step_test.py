@@ -112,27 +112,28 @@ class StepTest(CommandTest):
 
     def test_refusals(self):
         for words, sentence in (
-                (["model"], "say which model: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
+                (["model"], "the model is missing: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
                 (["model", "llama2-7"], "plait bench: there is no model llama2-7; did you mean llama2-7b?\n"),
                 (["model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
-                (["model", "bloom-7b", "--scale", "0"], "--scale 0 leaves nothing of the model"),
+                (["model", "bloom-7b", "--scale", "0"], "--scale 0 is not above 0"),
                 (["model", "bloom-7b", "--scale", "2"], "--scale 2 is not between 0 and 1"),
-                (["model", "bloom-7b", "--link", "share=1"], "--link share=1: a share is a number between 0 and 1"),
+                (["model", "bloom-7b", "--link", "share=1"],
+                 "--link share=1: the share must be a number between 0 and 1"),
                 (["model", "bloom-7b", "--link", "ratio=1"],
-                 "--link ratio=1: a ratio is of an operator; a training step takes share=0.12, of the whole"),
+                 "--link ratio=1: ratio= applies to operators; training steps take share=, as in share=0.12"),
                 # Nothing is filled before: that it would not fit is not found out.
                 (["model", "bloom-176b", "--scale", "1", "--layers", "70", "--seq", 1 << 20, "--tp", 1, "--transport",
                   "threads", "--link", "share=0.5"], "--link share=0.5: one rank has nothing to communicate"),
                 (["layer"], "say which layer: column or row"),
-                (["layer", "column"], "which layer? --n and --k say how many outputs and inputs it has"),
+                (["layer", "column"], "--n and --k, the layer's outputs and inputs, are required"),
                 (["layer", "row", "--n", "8", "--k", "8", "--keep-gathered"],
-                 "--keep-gathered is about column layers, and this is a row layer"),
+                 "--keep-gathered applies to column layers, and this is a row layer"),
                 (["layer", "row", "--n", "8", "--k", "8", "--column-backward"],
-                 "--column-backward is about column layers, and this is a row layer"),
+                 "--column-backward applies to column layers, and this is a row layer"),
                 (["layer", "column", "--n", "8", "--k", "8", "--keep-gathered", "--no-sequence-parallel"],
-                 "--keep-gathered keeps what --no-sequence-parallel does not gather"),
+                 "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing"),
                 (["model", "bloom-7b", "--keep-gathered", "--no-sequence-parallel"],
-                 "--keep-gathered keeps what --no-sequence-parallel does not gather"),
+                 "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing"),
                 (["layer", "row", "--n", "8", "--k", "8", "--json", "a", "--html", "a"],
                  "--json and --html both name a")):
             with self.subTest(words):

@@ -192,12 +192,12 @@ class WhyTest(InfoCase):
         # plait run, which is taken for ranks of one host, can't have started them.
         self.assertIn("The transport for 4 ranks on 2 hosts, started by Open MPI", page)
         self.assertIn("  shm      no   shares the memory of one host; these ranks are on 2\n", page)
-        self.assertTrue(page.endswith("None can be used: connect() will refuse.\n"))
+        self.assertTrue(page.endswith("None can be used, so connect() will fail.\n"))
 
     def test_people_get_the_same_walk(self):
         page = self.plait("info", "--why", "transport=shm", "ranks=2").stdout
-        self.assertIn("The transport for 2 ranks on 1 host, started by plait run, where shm", page)
-        self.assertIn("\n  shm      yes  chosen: it was asked for\n", page)
+        self.assertIn("The transport for 2 ranks on 1 host, started by plait run, requested: shm", page)
+        self.assertIn("\n  shm      yes  chosen: requested\n", page)
         self.assertTrue(page.endswith("\nIt is shm.\n"))
 
     def test_the_backends_of_a_product(self):
@@ -211,16 +211,16 @@ class WhyTest(InfoCase):
         self.assertFalse(walk[0]["can"])
         able = [step for step in walk if step["can"]]
         self.assertEqual((able[0]["name"], found["chosen"]), ("vector", "vector"))
-        self.assertEqual(able[0]["answer"], "chosen: the first that can")
+        self.assertEqual(able[0]["answer"], "chosen: the first usable one")
         self.assertEqual({step["answer"] for step in able[1:]},
-                         {"could, but vector (f32) comes first"})
+                         {"usable, but vector (f32) comes first"})
 
     def test_a_backend_that_was_asked_for(self):
         product = ["m=8,n=4", "k=4", "x=f32"]
         page = self.plait("info", "--why", *product, "backend=vector").stdout
-        self.assertTrue(page.startswith("The backend for m=8 n=4 k=4 x=f32 w=bf16 out=bf16, where "
-                                        "vector is asked for\n\n  amx (bf16)       no   "))
-        self.assertIn("\n  reference (f32)  yes  could, but vector was asked for\n", page)
+        self.assertTrue(page.startswith("The backend for m=8 n=4 k=4 x=f32 w=bf16 out=bf16, requested: "
+                                        "vector\n\n  amx (bf16)       no   "))
+        self.assertIn("\n  reference (f32)  yes  usable, but vector was requested\n", page)
         self.assertTrue(page.endswith("\nIt is vector.\n"))
         self.assertIsNone(self.json("--why", *product, "backend=amx", status=1)["chosen"])
 
@@ -244,21 +244,21 @@ class WhyTest(InfoCase):
             "m=8 n=4 k=4 x=f64": "matmul: x=f64 is no dtype; there are f32, bf16 and f16",
             "m=8 n=4 k=4 w=f64": "matmul: w=f64 is no weight; there are f32, bf16, f16, and schemes "
                                  "such as s8:channel or s4:group=64:offsets",
-            "m=8 ranks=4": "--why ranks=4: a product is made of m=, n=, k=, x=, w= and out=, and "
-                           "perhaps backend=NAME",
+            "m=8 ranks=4": "--why ranks=4: a product consists of m=, n=, k=, x=, w= and out=, and "
+                           "optionally backend=NAME",
             "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",
             "m=8 backend=": "--why backend= has no value; write backend=...",
             "schedule=fused":
-                "--why schedule=fused: which plan an operator gets is asked by op=NAME m=M n=N k=K, such as "
+                "--why schedule=fused: to ask for the plan of an operator, write op=NAME m=M n=N k=K, such as "
                 "op=matmul-all-reduce",
-            "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
+            "rnks=3": "--why rnks=3: a problem consists of ranks=N, hosts=N, launcher=NAME and "
                       "transport=NAME, or of a product's m=, n= and k=; did you mean ranks?",
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",
             "ranks": "--why ranks has no value; write ranks=...",
-            "hosts=3": "--why: 1 rank cannot be on 3 hosts",
+            "hosts=3": "--why: 1 rank cannot run on 3 hosts",
             "transport=shn": "there is no transport shn; did you mean shm?",
-            "launcher=foo": "--why launcher=foo is no launcher that plait knows: run, torchrun, "
-                            "mpirun, srun or hydra",
+            "launcher=foo": "--why launcher=foo is none of run, torchrun, "
+                            "mpirun, srun, hydra",
         }
         for word, sentence in cases.items():
             with self.subTest(word):

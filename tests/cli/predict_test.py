@@ -126,14 +126,14 @@ class PredictTest(CommandTest):
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("had no link", self.refusal("--measured", measured))
-            for key, value, sentence in (("link", "", '"" is no link'), ("ranks", 0, "ranks is 0, which is not "),
+            for key, value, sentence in (("link", "", '"" is not a link'), ("ranks", 0, "ranks is 0, which is not "),
                                          ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
                 measured.write_text(json.dumps({**bench, key: value}))
                 refusal = self.refusal("--measured", measured)
                 self.assertIn(f"--measured {measured}: ", refusal)
                 self.assertIn(sentence, refusal)
             measured.write_text("{}")
-            self.assertIn("is not what plait bench OPERATOR --json writes", self.refusal("--measured", measured))
+            self.assertIn("was not written by plait bench OPERATOR --json", self.refusal("--measured", measured))
             self.assertIn("can't be read", self.refusal("--measured", Path(folder) / "nothing.json"))
 
     def test_a_measurement_whose_serial_time_can_be_computed(self):
@@ -249,28 +249,29 @@ class PredictTest(CommandTest):
                 (("matmul",), "cannot predict matmul"),
                 (("matmul-all-reduce", "--m", 8), "--n is missing"),
                 (("lama2-70b",), "did you mean llama2-70b"),
-                (("llama2-70b", "--tp", 300), "no more than 256 ranks share a layer here"),
+                (("llama2-70b", "--tp", 300), "at most 256 ranks can be predicted"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
                 (("llama2-70b", "--scale", "1.5"), "--scale 1.5 is not above 0 and up to 1"),
                 (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
-                ((*op, "--dtype", "f32"), "--dtype f32: what is known of h100 is how fast it multiplies bf16 and f16"),
+                ((*op, "--dtype", "f32"),
+                 "--dtype f32: only the rate of bf16 and f16 is known for h100; give the rate of f32 with --rate"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
-                ((*op, "--device", "h900"), "unknown device h900; known are h100"),
+                ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "and not one of nvlink4"),
                 ((*op, "--device", "cpu"), "a processor has no usual network"),
                 ((*op, "--wiring", "round"), "none of pairs, ports and shared"),
-                ((*op, "--rate", "0"), "--rate 0 is no number from 0.001 to 1e+06"),
-                ((*op, "--memory", "1e-300"), "--memory 1e-300 is no number from 0.001 to 1e+06"),
+                ((*op, "--rate", "0"), "--rate 0 is not a number from 0.001 to 1e+06"),
+                ((*op, "--memory", "1e-300"), "--memory 1e-300 is not a number from 0.001 to 1e+06"),
                 (("matmul-all-reduce", *["--m", 1 << 22, "--n", 1 << 22, "--k", 1 << 22], "--rate", "0.001"),
                  "m=4194304 n=4194304 k=4194304 would take more than three years"),
                 ((*op, "--lost", "100"), "--lost"),
                 ((*op, "--ranks", "0"), "--ranks"),
-                ((*op, "--ranks", "65", "--html", "page.html"), "a timeline is of 64 ranks at most, not of 65"),
+                ((*op, "--ranks", "65", "--html", "page.html"), "a timeline shows at most 64 ranks, not 65"),
                 (("all-gather-matmul", *self.SIZE, "--wire", "bf16"),
-                 "--wire bf16 is about partial sums, and all_gather_matmul has none"),
+                 "--wire bf16 applies to partial sums, and all_gather_matmul has none"),
                 (("llama2-70b", "--whole-rows", "--keep-gathered"),
-                 "--keep-gathered keeps what --whole-rows does not gather"),
-                ((*op, "--weight", "s3"), "--weight s3 is no weight"),
+                 "--keep-gathered cannot be combined with --whole-rows, which gathers nothing"),
+                ((*op, "--weight", "s3"), "--weight s3 is not a weight"),
                 ((*op, "--json", "a", "--html", "a"), "--json and --html both name a"),
                 (("--measured",), "--measured needs a value")):
             with self.subTest(words):

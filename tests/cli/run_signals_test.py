@@ -72,7 +72,7 @@ class SignalsTest(CommandTest):
         process.terminate()
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
-        self.assertIn("plait run: killing ranks 0 and 1, still there after SIGTERM", err)
+        self.assertIn("plait run: killing ranks 0 and 1, still running after SIGTERM", err)
         self.assertEqual(self.marked(), [])
 
     def test_a_second_signal_kills_at_once(self):

@@ -41,8 +41,8 @@ class TuneTimelineTest(TuneCase):
         call = "call op=all_gather_matmul m=32 n=64 k=64 ranks=2 threads=1 hosts=2 transport=threads"
         timeline.write_text(json.dumps({"traceEvents": [{"pid": rank, "name": call} for rank in (0, 1)]}))
         self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of ranks on 2 hosts, and these are on 1: start plait tune "
-                         "where they are")
+                         f"plait tune: --from {timeline} has problems of ranks on 2 hosts, but these ranks run on 1; "
+                         "start plait tune on the same number of hosts")
 
     def test_the_link_of_a_timeline(self):
         self.give_profile()
@@ -59,7 +59,7 @@ class TuneTimelineTest(TuneCase):
         write(" link=10gbit,20us")
         self.assert_says(self.plait("tune", "--from", timeline, "--link", "1gbit,5us", *effort), 2,
                          f"plait tune: --from {timeline}: all_gather_matmul was called over an emulated link, 10 "
-                         "Gbit/s, 20 us, and --link says an emulated link, 1 Gbit/s, 5 us")
+                         "Gbit/s, 20 us, but --link is an emulated link, 1 Gbit/s, 5 us")
         self.assertFalse(self.cache.exists())
         self.tune("--from", timeline, "--link", "10gbit,20us", *effort)
         self.assertEqual(links(), ["link=10gbit,20us"])
@@ -121,8 +121,9 @@ class TuneTimelineTest(TuneCase):
             result = self.plait("tune", "--from", file)
             self.assertEqual(result.returncode, 2)
             return result.stderr.replace(str(file), "FILE")
-        self.assertIn("--from FILE: w=banana is no weight", refusal(("banana", "threads")))
-        self.assertIn("--from FILE: problem: w= is not followed by a name of letters, digits and _-.:=", refusal(("bf16\nevil", "threads")))
+        self.assertIn("--from FILE: w=banana is not a weight", refusal(("banana", "threads")))
+        self.assertIn("--from FILE: problem: w= is not followed by a name of letters, digits and _-.:=",
+                      refusal(("bf16\nevil", "threads")))
         self.assertIn("--from FILE has calls of different ranks: op=", refusal(("bf16", "threads"), ("f32", "shm")))
         self.assertFalse(self.cache.exists())
 

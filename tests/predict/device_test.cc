@@ -77,7 +77,7 @@ TEST(Device, SaysWhatItAssumes) {
     FAIL() << "there is an abacus";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "unknown device abacus; known are h100, h200, a100, ascend-910b, cpu");
+                 "there is no device abacus; there are h100, h200, a100, ascend-910b, cpu");
   }
 }
 

@@ -19,7 +19,7 @@
 namespace plait::cli {
 namespace {
 
-// Where ranks are processes, who starts them sees to it.
+// Ranks that are processes get their share from the launcher.
 int share_of_processors(int ranks) {
   const cpu_set_t cpus = base::allowed_cpus();
   return std::max(1, CPU_COUNT(&cpus) / ranks);
@@ -27,7 +27,7 @@ int share_of_processors(int ranks) {
 
 bool are_threads(const std::string& transport) {
   if (!transport.empty()) return transport == "threads";
-  // Ranks of a launcher have found their transport by themselves.
+  // Ranks of a launcher choose their transport themselves.
   return place_from_environment().launcher.empty() && base::env("PLAIT_TRANSPORT") == "threads";
 }
 
@@ -61,7 +61,7 @@ int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communi
   const Place place = place_from_environment();
   if (are_threads(wish.transport)) {
     PLAIT_CHECK(place.world == 1, "--transport threads: ", place.launcher, " has started ",
-                place.world, " processes, whose ranks are no threads of one");
+                place.world, " processes, but ranks of this transport are threads of one process");
     const bool is_said = base::env("OMP_NUM_THREADS").has_value();
     int status = kDone;
     run_in_threads(wish.ranks, [&](Communicator& comm) {
@@ -72,13 +72,12 @@ int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communi
     return status;
   }
   if (place.launcher.empty()) {
-    // So that it is said once, and not by every rank that is started in vain.
+    // The check here reports an error once; otherwise every started rank would report it.
     const std::string transport =
         wish.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : wish.transport;
     check_transport(transport);
-    PLAIT_CHECK(transport != "mpi",
-                "ranks of the transport mpi are started by mpirun, as in mpirun -n ", wish.ranks,
-                " plait ", command.empty() ? "bench" : command[0], " ...");
+    PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
+                wish.ranks, " plait ", command.empty() ? "bench" : command[0], " ...");
     comm::link_from_environment();
     comm::wait_policy_from_environment();
     std::vector<std::string> launch = {"-n", std::to_string(wish.ranks), "--", "/proc/self/exe"};

@@ -1,4 +1,4 @@
-// What one rank refuses, all refuse: nobody goes on to wait for a rank that doesn't.
+// Makes all ranks refuse what one rank refuses, so that no rank waits for one that has stopped.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace plait::cli {
 
-// Collective. nullopt where no rank's check throws an Error. Else the first rank whose check does
-// throws it, and the others get its code: it is said once.
+// Collective. nullopt if no rank's check throws an Error. Otherwise the first rank whose check
+// throws rethrows it, and the others return its code, so the error is reported once.
 std::optional<Code> refusal_of_all(Communicator& comm, base::FunctionRef<void()> check);
 
 }  // namespace plait::cli

@@ -14,8 +14,8 @@ std::string show_crowd(int ranks, int threads, std::string_view transport) {
   const int cores = read_topology().host_cores;
   if (ranks == 1 || cores < 1 || ranks * each <= cores) return "";
   return fmt::format(
-      "\n{} of {} share {}: they wait for one another's turn, and these times say little of\n"
-      "overlap.",
+      "\n{} of {} share {}: the ranks are oversubscribed, and overlap figures are not\n"
+      "meaningful.",
       show_count(static_cast<std::size_t>(ranks), "rank"),
       show_count(static_cast<std::size_t>(each), "thread"),
       show_count(static_cast<std::size_t>(cores), "core"));

@@ -1,4 +1,4 @@
-// Where ranks have no core each, their times tell of turns.
+// Warns about ranks that share cores: their times include waiting for the core.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace plait::cli {
 
-// What a reader must know of ranks with so many threads each: nothing where there are cores for
-// them, or where the transport may have brought them from other hosts.
+// A warning for ranks with so many threads each. Empty if there are enough cores, or if the
+// transport may have brought ranks from other hosts.
 std::string show_crowd(int ranks, int threads, std::string_view transport);
 
 }  // namespace plait::cli

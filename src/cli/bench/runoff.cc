@@ -10,14 +10,14 @@
 namespace plait::cli {
 std::vector<Times> Runoff::run() {
   for (Entry& entry : entries_) {
-    entry.call();  // memory that was never touched, caches that are cold
+    entry.call();  // touches memory and warms up caches
     const double once = time(entry, 1);
     entry.calls = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(static_cast<double>(effort_.lasting) / std::max(once, 1.0)), 1,
         10000);
   }
   Progress progress(comm_.rank() == 0 ? "measuring, repetition" : "");
-  // Every rank has the same samples, and comes to the same number of rounds.
+  // Every rank has the same samples, and so the same number of rounds.
   take_turns(entries_.size(), effort_, progress, [this](std::size_t i) {
     Entry& entry = entries_[i];
     entry.samples.push_back(time(entry, entry.calls));

@@ -21,7 +21,7 @@ namespace plait::cli {
 Crew::Crew(const Launch& launch, const Inherited& inherited)
     : launch_(launch), inherited_(inherited), job_(random_job()), guard_(job_) {}
 
-// Somebody is left only when a rank could not be started, or the system failed us.
+// Processes are left only if a rank could not be started, or a system call failed.
 Crew::~Crew() {
   const auto left = living();
   if (left.empty()) return;
@@ -36,8 +36,8 @@ std::string Crew::start_rank(Output* output) {
   const int rank = static_cast<int>(ranks_.size());
   const Seat& seat = launch_.seats[rank];
   const Place place = {.rank = rank, .world = static_cast<int>(launch_.seats.size()), .job = job_};
-  // On a terminal rank 0 stays in our process group, the one that may read from it: prompts and
-  // debuggers work there. The price is that the terminal's Ctrl-C reaches it without us.
+  // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
+  // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.
   const bool at_terminal = rank == 0 && isatty(STDIN_FILENO) == 1;
   Child child = {.path = launch_.path,
                  .words = launch_.words,
@@ -88,8 +88,8 @@ std::vector<Process> Crew::processes() const {
   return family;
 }
 
-// Not reached through a living rank's group: what is in our own group, what a rank that has ended
-// left in its, and orphans that made a group for themselves.
+// These are not reached through a living rank's group: processes in our own group, processes that
+// an ended rank left in its group, and orphans with a group of their own.
 bool Crew::is_signalled_singly(pid_t group, pid_t parent) const {
   const auto rank =
       std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.pid == group; });

@@ -9,13 +9,13 @@
 namespace plait::cli {
 namespace {
 
-// What is left over stays free, for the system and for helper threads: a rank with one core more
-// would only wait for the others.
+// Cores that are left over stay free for the system and helper threads, because a rank with one
+// core more would only wait for the others.
 //   8 cores, 3 ranks → 0-1, 2-3, 4-5
 std::vector<Seat> core_seats(int ranks, const std::vector<Core>& cores) {
   PLAIT_CHECK(static_cast<std::size_t>(ranks) <= cores.size(), "--bind core: ", ranks,
-              " ranks but only ", cores.size(), cores.size() == 1 ? " core" : " cores",
-              " to use; --bind none lets them share");
+              " ranks, but only ", cores.size(), cores.size() == 1 ? " core" : " cores",
+              " are available; --bind none lets ranks share cores");
   const auto share = static_cast<std::ptrdiff_t>(cores.size()) / ranks;
   std::vector<Seat> seats;
   for (auto first = cores.begin(); seats.size() < static_cast<std::size_t>(ranks); first += share) {
@@ -40,7 +40,7 @@ std::vector<Seat> numa_seats(int ranks, const std::vector<Core>& cores) {
   return seats;
 }
 
-// Whole processors to keep busy: a limit of 2.5 feeds two threads without stalling one.
+// The number of processors to keep busy: a limit of 2.5 supports two threads without stalling one.
 int busy(std::size_t cores, std::optional<double> cpu_limit) {
   const int seen = static_cast<int>(cores);
   if (!cpu_limit || *cpu_limit >= seen) return seen;
@@ -56,7 +56,7 @@ Bind default_bind(int cores, int ranks, std::optional<double> cpu_limit) {
 
 std::vector<Seat> seats_for(Bind bind, int ranks, const std::vector<Core>& cores,
                             std::optional<double> cpu_limit) {
-  PLAIT_CHECK(!cores.empty(), "no core of this host may be used");
+  PLAIT_CHECK(!cores.empty(), "this process may use no core of this host");
   std::vector<Seat> seats(ranks);
   const int fair = std::max(1, busy(cores.size(), cpu_limit) / ranks);
   if (bind == Bind::core) seats = core_seats(ranks, cores);

@@ -1,4 +1,4 @@
-// Which processors each rank gets.
+// Assigns processors to ranks.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,18 @@
 namespace plait::cli {
 
 enum class Bind {
-  core,  // an equal share of whole cores, neighbours to one another, for each rank
-  numa,  // a NUMA node, round robin; ranks on the same node share it
-  none,  // wherever the system puts them
+  core,  // an equal share of whole neighbouring cores for each rank
+  numa,  // a NUMA node for each rank in turn; ranks on one node share it
+  none,  // placed by the system
 };
 
 struct Seat {
   std::vector<int> cpus;  // empty: not bound
-  int threads = 1;        // how many the rank can keep busy without taking another's
+  int threads = 1;        // how many the rank can keep busy without taking processors of others
 };
 
-// What is best where nobody said. Not `core` where the container gets less processor time than it
-// sees cores: others run on those cores too, and a bound rank could not step aside.
+// The default: `core`, but not in a container that gets less processor time than it has cores.
+// Other processes run on those cores too, and a bound rank could not move away.
 Bind default_bind(int cores, int ranks, std::optional<double> cpu_limit);
 
 // Refuses `core` with fewer cores than ranks.

@@ -20,21 +20,21 @@
 namespace plait::cli {
 namespace {
 
-constexpr int kTimedOut = 124;  // as timeout(1) has it
+constexpr int kTimedOut = 124;  // the status of timeout(1)
 
-// What ranks leave in the background, such as Python's resource tracker, mostly ends by itself.
+// Background processes of ranks, such as Python's resource tracker, usually end by themselves.
 constexpr base::Nanoseconds kSettle = base::kSecond / 2;
 
-// A terminal, a shell and timeout(1) may each send a signal for one and the same wish of the
-// user's; only what comes later than this is a second wish.
+// A terminal, a shell and timeout(1) may each send a signal for one request of the user. Only a
+// signal that comes later than this is a second request.
 constexpr base::Nanoseconds kSameWish = base::kSecond / 4;
 
-// SIGKILL is repeated for processes that were being forked meanwhile. Some that wait inside the
-// system do not end even then.
+// SIGKILL is repeated for processes that were being forked meanwhile. Processes that are stuck in
+// the system do not end even then.
 constexpr base::Nanoseconds kKillAgain = 20 * base::kMillisecond;
 constexpr base::Nanoseconds kKillForLong = 10 * base::kSecond;
 
-// For a reader who takes what was written last.
+// The time for a reader to take the last output.
 constexpr base::Nanoseconds kLastWords = 2 * base::kSecond;
 
 int poll_timeout(std::optional<base::Nanoseconds> deadline) {
@@ -97,7 +97,7 @@ void Supervisor::interrupt(int signal, bool from_terminal) {
     if (phase_ == Phase::killing) return;
     const std::string rest = show_rest();
     ask_to_end(signal, from_terminal);
-    // The terminal has just written "^C" where our sentence would begin.
+    // The terminal has just written "^C" at the start of the line.
     if (from_terminal && isatty(STDERR_FILENO) == 1) say("");
     return say(fmt::format("{}: waiting up to {} for {} to end; another {} kills",
                            show_signal(signal), base::show_duration(launch_.grace), rest,
@@ -115,7 +115,7 @@ void Supervisor::pause(bool from_terminal) {
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
   sigprocmask(SIG_UNBLOCK, &stop, nullptr);
-  raise(SIGTSTP);  // stops us here until somebody continues us
+  raise(SIGTSTP);  // stops here until SIGCONT
   sigprocmask(SIG_BLOCK, &stop, nullptr);
   crew_.pass_on(SIGCONT, false);
 }
@@ -133,7 +133,7 @@ void Supervisor::reap() {
 void Supervisor::rank_ended(int rank, int wait_status) {
   if (wait_status == 0) return;
   const int status = exit_status_of(wait_status);
-  // Who has lost a peer was not the first to fail, even if it is the first to be buried.
+  // A rank that has lost a peer was not the first to fail, even if it is the first to be reaped.
   const bool cause = phase_ == Phase::lingering && status_ == kPeerLost && status != kPeerLost;
   if (phase_ != Phase::running && !cause) return;
   failed_rank_ = rank;
@@ -147,7 +147,7 @@ void Supervisor::rank_ended(int rank, int wait_status) {
                   base::show_duration(launch_.linger), show_rest()));
 }
 
-// Acts first and speaks second, but about what there was before.
+// Acts before it prints, so `rest` is what there was before.
 void Supervisor::deadline_passed() {
   const std::string rest = show_rest();
   switch (phase_) {
@@ -179,7 +179,7 @@ void Supervisor::enter(Phase phase, base::Nanoseconds duration) {
 void Supervisor::ask_to_end(int signal, bool from_terminal) {
   asked_with_ = signal;
   crew_.pass_on(signal, from_terminal);
-  crew_.pass_on(SIGCONT, false);  // a stopped process hears nothing
+  crew_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
   enter(Phase::ending, launch_.grace);
 }
 
@@ -189,9 +189,9 @@ void Supervisor::kill_rest() {
   if (first) killing_since_ = base::now();
   crew_.kill_all();
   enter(Phase::killing, kKillAgain);
-  if (first) say(fmt::format("killing {}, still there after {}", rest, show_signal(asked_with_)));
+  if (first) say(fmt::format("killing {}, still running after {}", rest, show_signal(asked_with_)));
   if (base::now() - killing_since_ < kKillForLong) return;
-  say(fmt::format("{} cannot be killed, and stays behind", rest));
+  say(fmt::format("{} cannot be killed and keeps running", rest));
   finish();
 }
 
@@ -199,8 +199,8 @@ void Supervisor::finish() {
   phase_ = Phase::over;
   deadline_.reset();
   output_.finish();
-  // The ranks' lines are kept for a reader who does not read, as cat would; he may interrupt us.
-  // Our own sentences are not worth that, and neither are lines that come after the time limit.
+  // Lines of ranks are kept for a reader that does not read, as cat would do; the user may
+  // interrupt. Our own messages are not kept that long, and neither are lines after the time limit.
   if (!launch_.prefix || (launch_.limit > 0 && status_ == kTimedOut))
     enter(Phase::over, kLastWords);
 }

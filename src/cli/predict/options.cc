@@ -15,18 +15,19 @@ namespace {
 constexpr std::int64_t kMostDrawn = 64;
 
 constexpr const char* kPurpose =
-    "Predicts an operator on devices that are not here: its own schedules, played by modelled\n"
-    "ranks on a clock of their own, whose products, copies and sums take a device's time and\n"
-    "whose chunks travel a modelled network. Nothing is measured, and nothing is multiplied.";
+    "Predicts an operator on other devices and networks. Modelled ranks with simulated clocks run\n"
+    "its own schedules; products, copies and sums take the device's time, and chunks travel over "
+    "a\n"
+    "modelled network. Nothing is measured or multiplied.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
+    "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
     "Examples:\n"
     "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
     "  plait predict all-gather-matmul --m 8192 --n 8192 --k 8192 --device a100 --link pcie4\n"
     "  plait predict matmul-reduce-scatter --m 8192 --n 8192 --k 8192 --plan \"fused chunk=512\"\n";
 
-// As typed.
+// The arguments as typed.
 struct Wishes {
   SizeWords size = {};
   std::string x = "bf16";
@@ -57,7 +58,7 @@ double read_rate(std::string_view option, const std::string& text) {
   constexpr double kMost = 1e6;
   const auto number = base::parse_number(text);
   PLAIT_CHECK(number && *number >= kLeast && *number <= kMost, option, ' ', text,
-              " is no number from ", kLeast, " to ", kMost);
+              " is not a number from ", kLeast, " to ", kMost);
   return *number;
 }
 
@@ -66,14 +67,15 @@ predict::Wiring read_wiring(const std::string& text) {
        {predict::Wiring::pairs, predict::Wiring::ports, predict::Wiring::shared}) {
     if (text == comm::modelled::name(wiring)) return wiring;
   }
-  base::fail(Code::invalid_argument, "--wiring ", text, " is none of pairs, ports and shared");
+  base::fail(Code::invalid_argument, "--wiring ", text, " is none of pairs, ports, shared");
 }
 
-// Which network a device usually has.
+// The usual network of a device.
 std::string usual_link(const std::string& device) {
   if (device == "a100") return "nvlink3";
   if (device == "ascend-910b") return "hccs";
-  PLAIT_CHECK(device != "cpu", "a processor has no usual network: say --link, such as 25gbit,5us");
+  PLAIT_CHECK(device != "cpu",
+              "the device cpu has no usual network; give one, such as --link 25gbit,5us");
   return "nvlink4";
 }
 
@@ -100,14 +102,14 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
   options.machine = read_machine(wishes.machine, "--ranks");
   PLAIT_CHECK(
       x != Dtype::f32 || options.machine.device.name == "cpu" || !wishes.machine.rate.empty(),
-      "--dtype f32: what is known of ", options.machine.device.name,
-      " is how fast it multiplies bf16 and f16; --rate says another rate");
+      "--dtype f32: only the rate of bf16 and f16 is known for ", options.machine.device.name,
+      "; give the rate of f32 with --rate");
   options.plans = read_plans(op, wishes.plan);
   options.files = wishes.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
-              "a timeline is of one size, not of ", options.sizes.size());
-  PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(), "a timeline is of ",
-              kMostDrawn, " ranks at most, not of ", options.machine.ranks);
+              "a timeline needs exactly one size, not ", options.sizes.size());
+  PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(),
+              "a timeline shows at most ", kMostDrawn, " ranks, not ", options.machine.ranks);
   check_distinct(options.files, {{"the shapes", wishes.size.shapes}});
   return options;
 }
@@ -115,21 +117,22 @@ OpPredictOptions understand(Operator op, const Wishes& wishes) {
 }  // namespace
 
 void add_options(Options& options, MachineWords& words, const char* ranks) {
-  options.add(ranks, "N", words.ranks, "how many ranks (default: 8)");
+  options.add(ranks, "N", words.ranks, "number of ranks (default: 8)");
   options.add("--device", "NAME", words.device,
-              "what each rank has (default: h100): " + device_names());
+              "device of each rank (default: h100): " + device_names());
   options.add("-l,--link", "LINK", words.link,
               network_names() +
-                  ",\nor a port of each rank's such as 25gbit,5us\n"
-                  "(default: the device's usual one)");
+                  ",\nor one port per rank, such as 25gbit,5us\n"
+                  "(default: the device's usual network)");
   options.add("--wiring", "WIRING", words.wiring,
-              "what the link's figures are of: pairs (of ranks), ports (of\n"
-              "each rank), shared (by all); default: the network's own");
-  options.add("--rate", "TFLOPS", words.rate, "of products, attained (default: the device's)");
+              "what has the link's figures: pairs (of ranks), ports (of each\n"
+              "rank) or shared (by all ranks); default: that of the network");
+  options.add("--rate", "TFLOPS", words.rate,
+              "attained TFLOP/s of products (default: the device's)");
   options.add("--memory", "GBS", words.memory,
-              "GB/s of copies and sums, attained (default: the device's)");
+              "attained GB/s of copies and sums (default: the device's)");
   options.add("--lost", "PERCENT", words.lost,
-              "of the rate while chunks travel (default: the device's)");
+              "loss of the rate while chunks are sent (default: the device's)");
 }
 
 predict::Machine read_machine(const MachineWords& words, const char* ranks) {
@@ -161,11 +164,12 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
                    .purpose = kPurpose,
                    .examples = kExamples});
   add_options(options, wishes.size);
-  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
-  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
-  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
+  options.add("-d,--dtype", "DTYPE", wishes.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("-o,--out", "DTYPE", wishes.out, "dtype of the result (default: that of x)");
+  options.add("--wire", "DTYPE", wishes.wire,
+              "dtype in which partial sums are sent (default: f32)");
   options.add("-w,--weight", "KIND", wishes.weight,
-              "a dtype, or a scheme such as s8:channel; plain: x's dtype (the default)");
+              "a dtype, or a scheme such as s8:channel; plain: x's dtype (default)");
   add_options(options, wishes.machine, "--ranks");
   add_options(options, wishes.plan);
   add_options(options, wishes.files);

@@ -24,13 +24,16 @@ constexpr Options::About kAbout = {
     .verb = "tune",
     .usage = "[OPTIONS]",
     .purpose =
-        "Measures which plan is the fastest for each problem, serial among them, and keeps it\n"
-        "where plait::automatic_plans() finds it. What the machine can do is measured first,\n"
-        "where it never was, for up to a minute: that says which plans are worth measuring. Each\n"
-        "problem is kept as soon as it is measured: Ctrl-C loses no more than the one under way.",
+        "Measures the fastest plan for each problem, including serial, and stores it where\n"
+        "plait::automatic_plans() finds it. If the machine has no profile yet, it is measured "
+        "first,\n"
+        "for up to a minute, to decide which plans are worth measuring. Each problem is stored as "
+        "soon\n"
+        "as it is measured, so Ctrl-C loses only the current one.",
     .examples =
-        "Exit status: 0; 1 when the cache, or another file, can't be written; 2 for wrong usage;\n"
-        "3 when a rank was lost; 130 after Ctrl-C.\n\n"
+        "Exit status: 0 done; 1 the cache or another file can't be written; 2 wrong usage; 3 a "
+        "rank\n"
+        "was lost; 130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait tune --op matmul-all-reduce --m 512,2048 --n 8192 --k 8192\n"
         "  plait tune --model llama2-7b --tp 2 --m 2048 --link 25gbit,5us --missing\n"
@@ -38,7 +41,7 @@ constexpr Options::About kAbout = {
         "  plait tune --profile\n"
         "  plait tune --show\n"};
 
-// As typed.
+// The arguments as typed.
 struct Wishes {
   std::string ops = {};
   SizeWords sizes = {};
@@ -69,61 +72,62 @@ void add_problem_options(Options& options, Wishes& wishes) {
   options.add("--op", "NAME[,NAME...]", wishes.ops, "operators (default: matmul-all-reduce)");
   options.add("-m,--m", "M[,M...]", wishes.sizes.m, "rows of the whole problem");
   options.add("-n,--n", "N[,N...]", wishes.sizes.n, "columns of the whole problem");
-  options.add("-k,--k", "K[,K...]", wishes.sizes.k, "what is summed over, in the whole problem");
-  options.add("--shapes", "FILE", wishes.sizes.shapes, "sizes from a file: a line of m n k each");
+  options.add("-k,--k", "K[,K...]", wishes.sizes.k, "terms of each sum, in the whole problem");
+  options.add("--shapes", "FILE", wishes.sizes.shapes,
+              "file of sizes, with one line \"m n k\" for each");
   options.add("--model", "NAME", wishes.model,
-              "the linear layers of a block, forward and backward, of --m rows\n"
-              "(default: 2048): bloom-7b, bloom-176b, llama2-7b or llama2-70b");
+              "tune the linear layers of a model's block, forward and backward,\n"
+              "with --m rows (default: 2048): bloom-7b, bloom-176b, llama2-7b or\nllama2-70b");
   options.add("--scale", "S", wishes.scale,
-              "of the model's widths, as plait bench model has it (default: 1)");
+              "factor for the model's widths, as in plait bench model (default: 1)");
   options.add_flag("--no-sequence-parallel", wishes.no_sequence_parallel,
-                   "of a model whose sums are all-reduced");
+                   "for --model: all-reduce sums in place of sequence parallelism");
   options.add("--from", "FILE", wishes.from,
-              "the operators that a timeline (plait trace, Trace::write_json) has\n"
-              "calls of");
-  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
-  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
+              "tune the operators that a timeline contains (plait trace,\n"
+              "Trace::write_json)");
+  options.add("-d,--dtype", "DTYPE", wishes.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("-o,--out", "DTYPE", wishes.out, "dtype of the result (default: that of x)");
   options.add("--wire", "DTYPE", wishes.wire,
-              "in what partial sums travel (default: PLAIT_WIRE, or f32)");
+              "dtype in which partial sums are sent (default: PLAIT_WIRE, or f32)");
   options.add("-w,--weight", "KIND", wishes.weight,
-              "a dtype, or a scheme such as s8:channel: packed before; plain: of\n"
-              "x's dtype, and packed by every call (default: plain for a --model, as\n"
-              "layers in training have it; else x's dtype, packed)");
+              "a dtype, or a scheme such as s8:channel, packed before the call;\n"
+              "plain: x's dtype, packed in every call (default: plain for --model,\n"
+              "as in training; otherwise x's dtype, packed)");
   options.add("-l,--link", "LINK", wishes.link,
-              "an emulated link between all ranks, such as 25gbit,5us");
+              "emulated link between all ranks, such as 25gbit,5us");
 }
 
 void add_other_options(Options& options, Wishes& wishes) {
-  options.add("--ranks", "N", wishes.ranks, "how many ranks (default: a launcher's, or 2)");
-  options.add("--tp", "N", wishes.tp, "the same, as one says of a model");
+  options.add("--ranks", "N", wishes.ranks, "number of ranks (default: the launcher's, or 2)");
+  options.add("--tp", "N", wishes.tp, "same as --ranks");
   options.add("-t,--transport", "NAME", wishes.transport,
-              "shm (the default), threads or mpi, as plait info lists them");
+              "shm (default), threads or mpi; see plait info");
   options.add("--threads", "T", wishes.threads,
-              "of each rank (default: PLAIT_THREADS, or its share of the cores)");
+              "threads of each rank (default: PLAIT_THREADS, or its share of the\ncores)");
   options.add("-b,--backend", "NAME", wishes.backend,
-              "who multiplies, as plait info lists them (default: PLAIT_BACKEND, or\n"
-              "the best, which auto is too)");
+              "backend of the product; see plait info (default: PLAIT_BACKEND, or\n"
+              "the best, as with auto)");
   options.add("-s,--seconds", "S", wishes.seconds,
-              "how long to measure each problem, if that is enough for a few calls\n"
-              "of each plan (default: 2)");
-  options.add("--plans", "N", wishes.plans, "how many to measure, beside serial (default: 10)");
-  options.add_flag("--missing", wishes.missing, "leave out problems that are in the cache");
+              "time to measure each problem, for at least a few calls of each plan\n"
+              "(default: 2)");
+  options.add("--plans", "N", wishes.plans,
+              "number of plans to measure besides serial (default: 10)");
+  options.add_flag("--missing", wishes.missing, "skip problems that are in the cache");
   options.add("--cache", "FILE", wishes.cache,
-              "where plans are kept, and the machine's profile beside them (default:\n"
+              "file of plans, with the machine's profile next to it (default:\n"
               "PLAIT_PLAN_CACHE, or plait/plans in $XDG_CACHE_HOME or ~/.cache)");
-  options.add_flag("--profile", wishes.profile, "measure what the machine can do, and no plan");
-  options.add_flag("--show", wishes.show, "print what is in the cache");
-  options.add("--json", "FILE", wishes.json,
-              "write what was found as JSON too; - : print only that");
+  options.add_flag("--profile", wishes.profile, "measure only the machine's profile, and no plans");
+  options.add_flag("--show", wishes.show, "print the plans in the cache");
+  options.add("--json", "FILE", wishes.json, "also write the plans as JSON; -: print only JSON");
 }
 
-// All but the operator and the sizes.
+// Everything but the operator and the sizes.
 PlanKey read_usual(const Wishes& wishes, const Settings& settings) {
   PlanKey key = {.op = Operator::matmul, .m = 0, .n = 0, .k = 0};
   if (!wishes.x.empty()) key.x = read_dtype("--dtype", wishes.x);
   key.out = wishes.out.empty() ? key.x : read_dtype("--out", wishes.out);
   key.wire = wishes.wire.empty() ? settings.wire : read_dtype("--wire", wishes.wire);
-  // Layers in training have theirs as they lie.
+  // Weights of layers in training are not packed before the call.
   const bool is_plain = wishes.weight.empty() ? !wishes.model.empty() : wishes.weight == kPlain;
   key.weight = wishes.weight.empty() ? std::string(name(key.x)) : wishes.weight;
   check_weight_kind(key.weight);
@@ -131,7 +135,8 @@ PlanKey read_usual(const Wishes& wishes, const Settings& settings) {
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   if (!wishes.link.empty()) key.link = parse_link(wishes.link);
   key.backend = read_backend(wishes.backend.empty() ? settings.backend : wishes.backend);
-  PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(), "--ranks and --tp are the same: say one");
+  PLAIT_CHECK(wishes.ranks.empty() || wishes.tp.empty(),
+              "--ranks and --tp mean the same; give only one of them");
   const std::string& ranks = wishes.tp.empty() ? wishes.ranks : wishes.tp;
   key.world = read_ranks(wishes.tp.empty() ? "--ranks" : "--tp", ranks, wishes.transport);
   return key;
@@ -148,7 +153,7 @@ BlockWidths read_widths(const Wishes& wishes, const Model& model, int ranks) {
 std::vector<PlanKey> read_model(const Wishes& wishes, PlanKey usual) {
   const Model& model = read_model_name(wishes.model);
   PLAIT_CHECK(wishes.sizes.n.empty() && wishes.sizes.k.empty() && wishes.sizes.shapes.empty(),
-              "--model ", wishes.model, " says n and k itself");
+              "--model ", wishes.model, " cannot be combined with --n, --k or --shapes");
   const BlockWidths widths = read_widths(wishes, model, usual.world);
   std::vector<PlanKey> problems;
   const std::string rows = wishes.sizes.m.empty() ? "2048" : wishes.sizes.m;
@@ -166,7 +171,7 @@ std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) 
   for (const std::string& spelling : read_list("--op", ops)) {
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
-                " is no operator that has plans, such as matmul-all-reduce");
+                " is not an operator with plans, such as matmul-all-reduce");
     for (const OpSize& size : read_sizes(wishes.sizes)) {
       PlanKey key = usual;
       key.op = *op;
@@ -180,19 +185,19 @@ std::vector<PlanKey> read_operators(const Wishes& wishes, const PlanKey& usual) 
   const bool sums = std::any_of(problems.begin(), problems.end(),
                                 [](const PlanKey& key) { return ops::makes_partial_sums(key.op); });
   PLAIT_CHECK(sums || wishes.wire.empty(), "--wire ", wishes.wire,
-              " is about partial sums, and there are none in --op ", ops);
+              " applies to partial sums, and there are none in --op ", ops);
   return problems;
 }
 
 using Word = std::pair<const char*, const std::string*>;
 
-// What `source` says itself.
+// Refuses options that `source` sets.
 void refuse_beside(const char* source, std::initializer_list<Word> words) {
   for (const auto& [option, said] : words)
-    PLAIT_CHECK(said->empty(), source, " says itself what ", option, " ", *said, " would say");
+    PLAIT_CHECK(said->empty(), source, " cannot be combined with ", option, " ", *said);
 }
 
-// For wishes that are not about problems.
+// Refuses options of problems, for requests that concern no problem.
 void refuse_problems(const char* wish, const Wishes& wishes) {
   const SizeWords& sizes = wishes.sizes;
   const std::initializer_list<Word> words = {
@@ -205,7 +210,8 @@ void refuse_problems(const char* wish, const Wishes& wishes) {
       {"--link", &wishes.link},    {"--seconds", &wishes.seconds},
       {"--plans", &wishes.plans}};
   const auto refuse = [&](std::string_view word) {
-    base::fail(Code::invalid_argument, wish, " is about no problem, and ", word, " is of one");
+    base::fail(Code::invalid_argument, wish, " concerns no problem, so it cannot be combined with ",
+               word);
   };
   for (const auto& [option, said] : words)
     if (!said->empty()) refuse(base::sentence(option, ' ', *said));
@@ -213,7 +219,7 @@ void refuse_problems(const char* wish, const Wishes& wishes) {
   if (wishes.no_sequence_parallel) refuse("--no-sequence-parallel");
 }
 
-// What is only shown needs nobody who would measure.
+// Showing plans needs no ranks.
 void refuse_ranks(const Wishes& wishes) {
   const std::initializer_list<Word> words = {{"--ranks", &wishes.ranks},
                                              {"--tp", &wishes.tp},
@@ -221,15 +227,15 @@ void refuse_ranks(const Wishes& wishes) {
                                              {"--threads", &wishes.threads},
                                              {"--backend", &wishes.backend}};
   for (const auto& [option, said] : words)
-    PLAIT_CHECK(said->empty(), "--show measures nothing, and ", option, ' ', *said,
-                " is about who measures");
+    PLAIT_CHECK(said->empty(), "--show measures nothing, so it cannot be combined with ", option,
+                ' ', *said);
 }
 
 void check_sources(const Wishes& wishes) {
-  PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from are two wishes");
+  PLAIT_CHECK(wishes.model.empty() || wishes.from.empty(), "--model and --from cannot be combined");
   PLAIT_CHECK(!wishes.no_sequence_parallel || !wishes.model.empty(),
-              "--no-sequence-parallel is said of a --model");
-  PLAIT_CHECK(wishes.scale.empty() || !wishes.model.empty(), "--scale is said of a --model");
+              "--no-sequence-parallel requires --model");
+  PLAIT_CHECK(wishes.scale.empty() || !wishes.model.empty(), "--scale requires --model");
   if (!wishes.model.empty()) refuse_beside("--model", {{"--op", &wishes.ops}});
   if (wishes.from.empty()) return;
   const SizeWords& sizes = wishes.sizes;
@@ -247,7 +253,7 @@ void check_sources(const Wishes& wishes) {
                            {"--backend", &wishes.backend}});
 }
 
-// All problems of a timeline were called by the same ranks.
+// All problems of a timeline must have been called by the same ranks.
 void take_from_trace(TuneOptions& options, const Wishes& wishes, const PlanKey& usual) {
   options.problems = problems_in_trace(wishes.from, usual);
   const PlanKey& first = options.problems.front();
@@ -259,13 +265,14 @@ void take_from_trace(TuneOptions& options, const Wishes& wishes, const PlanKey& 
   }
   options.ranks = first.world;
   if (wishes.transport.empty()) options.transport = first.transport;
-  check_started(base::sentence("--from ", wishes.from, " is of ", show_count(first.world, "rank")),
-                options.ranks, options.transport);
+  check_started(
+      base::sentence("--from ", wishes.from, " has calls of ", show_count(first.world, "rank")),
+      options.ranks, options.transport);
   if (wishes.threads.empty()) options.threads = first.threads;
 }
 
 TuneOptions understand(const Wishes& wishes) {
-  // As programs have it that are to find the plans.
+  // The settings of programs that will read the plans.
   const Settings settings = load_settings();
   const PlanKey usual = read_usual(wishes, settings);
   const std::string seconds = wishes.seconds.empty() ? "2" : wishes.seconds;
@@ -278,8 +285,8 @@ TuneOptions understand(const Wishes& wishes) {
                          .profile_only = wishes.profile,
                          .show = wishes.show,
                          .missing = wishes.missing};
-  PLAIT_CHECK(!options.cache.empty(), "nothing says where plans are kept: --cache FILE does");
-  PLAIT_CHECK(!(options.show && options.profile_only), "--show and --profile are two wishes");
+  PLAIT_CHECK(!options.cache.empty(), "there is no file for plans; give one with --cache FILE");
+  PLAIT_CHECK(!(options.show && options.profile_only), "--show and --profile cannot be combined");
   check_distinct(options.files, {{"the plan cache", options.cache},
                                  {"the machine's profile", profile_path(options.cache)},
                                  {"the shapes", wishes.sizes.shapes},
@@ -291,10 +298,10 @@ TuneOptions understand(const Wishes& wishes) {
   if (options.show || options.profile_only) {
     refuse_problems(options.show ? "--show" : "--profile", wishes);
     if (options.show) refuse_ranks(wishes);
-    // Programs with another backend take the same profile.
+    // The profile also applies to programs with another backend.
     PLAIT_CHECK(read_backend(wishes.backend).empty(),
-                "--profile measures whoever multiplies best, and --backend ", wishes.backend,
-                " names one");
+                "--profile measures the best backend, so it cannot be combined with --backend ",
+                wishes.backend);
     return options;
   }
   check_sources(wishes);

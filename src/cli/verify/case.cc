@@ -10,7 +10,7 @@ namespace plait::cli {
 
 namespace {
 
-// Sums of many products: of few rows and columns, or they would take long.
+// Makes sums of many products, with few rows and columns to save time.
 void make_deep(Dice& dice, VerifyCase& one) {
   constexpr std::int64_t kDeepest = 20'000;
   const std::int64_t more = dice.between(1500, kDeepest);
@@ -27,19 +27,20 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   VerifyCase one;
   one.seed = seed * 1000003 + static_cast<std::uint64_t>(number);
   one.op = dice.of(ops);
-  // One dimension is large now and then, rarely two.
+  // Sometimes one dimension is large, rarely two.
   const bool large = dice.one_in(12);
-  // Products of more than 1024 rows are cut in blocks of rows. They are few: they take long.
+  // Products of more than 1024 rows are divided into blocks of rows. They take long, so there are
+  // few.
   one.m = dice.one_in(40) ? dice.between(1025, 1600) : random_size(dice, large ? 700 : 150);
   std::int64_t n = random_size(dice, large && dice.one_in(2) ? 1500 : 260);
   std::int64_t k = random_size(dice, large && dice.one_in(2) ? 1500 : 200);
-  // Few sums are copied into slots, in whatever plan: these are written there straight.
+  // Large sums are written straight into slots; few sums are copied there in every plan.
   if (ops::makes_partial_sums(one.op) && dice.one_in(3)) {
     one.m = dice.between(200, 500);
     n = dice.between(700, 1100);
     k = random_size(dice, 40);
   }
-  // What a rank multiplies alone may differ from rank to rank.
+  // The sizes of ranks' own products may differ.
   const bool uneven = dice.one_in(3);
   for (int rank = 0; rank < world; ++rank) {
     const std::int64_t other = uneven ? dice.below(40) : 0;

@@ -20,7 +20,7 @@ LayerVariant random_variant(Dice& dice, Operator op) {
 }  // namespace
 
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) {
-  // Other problems than the operators have under this number.
+  // The problems differ from those of operators with the same number.
   Dice dice(seed ^ 0x1a7e5ULL,
             static_cast<std::uint64_t>(number) * 64 + static_cast<std::uint64_t>(world));
   LayerCase one;

@@ -10,7 +10,7 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kAround = 2;  // rows before and behind
+constexpr std::int64_t kAround = 2;  // rows before and after
 constexpr int kPoison = 0xA5;
 
 constexpr std::uint64_t kSeedOfOtherX = 0;
@@ -22,13 +22,13 @@ constexpr std::uint64_t kSeedOfBias = 3;
 
 namespace {
 
-// Of a row, which all of its numbers are multiplied by: f16 has no numbers as small as f32's.
+// A factor for all numbers of a row. f16 has no numbers as small as f32's.
 float random_scale(Dice& dice, Dtype dtype) {
   if (dtype == Dtype::f16) return dice.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
   return dice.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
 }
 
-// NaNs of two payloads, which stay quiet and apart in every dtype.
+// Infinities, and NaNs with two payloads, which stay quiet and different in every dtype.
 float random_special(Dice& dice) {
   return std::bit_cast<float>(
       dice.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
@@ -116,7 +116,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
           ? 0
           : static_cast<std::int64_t>(
                 balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
-  // Shards of one matrix, or a matrix of each rank's own.
+  // Shards of one matrix, or one matrix per rank.
   const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
   const auto random_x = [&](std::uint64_t which) {
     Guarded x(one.x, ops::count(rows, one.m, rank, world), k);
@@ -128,7 +128,8 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
   const bool out_in = one.layout == WeightLayout::out_in;
   weight_ = Guarded(dtype, out_in ? n : k, out_in ? k : n);
-  // What is quantised must be numbers, of which few would be left where some are far larger.
+  // A weight to be quantised must be finite, and a few far larger values would leave little of the
+  // others.
   fill(weight_.view(), one.scheme ? Numbers::usual : one.numbers,
        one.seed * 16 + index * 4 + kSeedOfWeight);
   const WeightView view = {.view = weight_.view(), .layout = one.layout};
