@@ -127,7 +127,7 @@ Device find_device(std::string_view name) {
     if (device.name == name) return device;
     names += (names.empty() ? "" : ", ") + device.name;
   }
-  base::fail(Code::invalid_argument, "unknown device ", name, "; known are ", names);
+  base::fail(Code::invalid_argument, "there is no device ", name, "; there are ", names);
 }
 
 double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes) {
