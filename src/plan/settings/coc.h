@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plait/plan.h"
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 namespace plait::plan {
 
@@ -19,14 +19,14 @@ class CocSwitches {
  public:
   struct Choice {
     std::optional<Plan> plan;  // empty: automatic plans
-    Given said;                // the switch that decides
+    RawSetting said;           // the switch that decides
     // also overrides the plans of single shapes, because CoC is off or divides nothing
     bool of_all = false;
   };
 
   // False: CoC has no switch of that name. `name` is the name used in files, whatever the value is
   // called.
-  bool take(std::string_view name, const Given& given);
+  bool take(std::string_view name, const RawSetting& raw);
 
   // The choice of the strongest switch; empty if none of them chooses.
   std::optional<Choice> choice() const;
@@ -47,7 +47,7 @@ inline constexpr std::array<CocVariable, 2> kCocVariables = {{
 
 // Refuses a setting that enables a feature which replaces plait's layers. False: `name` is no such
 // setting.
-bool take_rival(std::string_view name, const Given& given);
+bool take_rival(std::string_view name, const RawSetting& raw);
 
 // Why this setting has no effect on plait; empty: it is not a known one.
 std::string_view why_meaningless(std::string_view name);

@@ -37,7 +37,7 @@ class Loader {
  public:
   explicit Loader(Loaded& loaded) : loaded_(loaded) {}
 
-  void take_file(const Given::Entries& entries) {
+  void take_file(const RawSetting::Entries& entries) {
     CocSwitches switches;
     take_entries(entries, switches);
     const auto choice = switches.choice();
@@ -52,19 +52,19 @@ class Loader {
     CocSwitches switches;
     for (const auto& [variable, name] : kCocVariables) {
       if (auto text = environment(variable))
-        switches.take(name, Given::in_variable(variable, std::move(*text)));
+        switches.take(name, RawSetting::in_variable(variable, std::move(*text)));
     }
     if (const auto choice = switches.choice()) choose(*choice);
     for (const Setting& setting : all_settings()) {
       const std::string variable(setting.variable);
       if (auto text = environment(variable.c_str()))
-        take(setting, Given::in_variable(variable, std::move(*text)));
+        take(setting, RawSetting::in_variable(variable, std::move(*text)));
     }
   }
 
  private:
-  void take_entries(const Given::Entries& entries, CocSwitches& switches) {
-    for (const Given& entry : entries) {
+  void take_entries(const RawSetting::Entries& entries, CocSwitches& switches) {
+    for (const RawSetting& entry : entries) {
       const std::string name = underscored(entry.name());
       if (name == kCocTable) {
         take_entries(entry.entries(), switches);
@@ -75,7 +75,7 @@ class Loader {
     }
   }
 
-  void take_entry(const std::string& name, const Given& entry, CocSwitches& switches) {
+  void take_entry(const std::string& name, const RawSetting& entry, CocSwitches& switches) {
     if (const Setting* setting = find_setting(name)) {
       take(*setting, entry);
     } else if (const auto reason = why_meaningless(name); !reason.empty()) {
@@ -88,16 +88,16 @@ class Loader {
   }
 
   // A setting may have several names, at the top level and in CoC's table.
-  void refuse_second(const std::string& name, const Given& entry) {
+  void refuse_second(const std::string& name, const RawSetting& entry) {
     const Setting* setting = find_setting(name);
     const auto [before, is_first] =
         seen_.emplace(setting == nullptr ? name : std::string(setting->name), entry.origin());
     if (!is_first) entry.refuse(": it is set at ", before->second, " already");
   }
 
-  void take(const Setting& setting, const Given& given) {
-    setting.read(given, loaded_.settings);
-    loaded_.origins[setting.name] = given.origin();
+  void take(const Setting& setting, const RawSetting& raw) {
+    setting.read(raw, loaded_.settings);
+    loaded_.origins[setting.name] = raw.origin();
   }
 
   void choose(const CocSwitches::Choice& choice) {
@@ -105,7 +105,7 @@ class Loader {
     loaded_.origins["plan"] = choice.said.origin();
   }
 
-  void leave_out_shapes(const Given& by) {
+  void leave_out_shapes(const RawSetting& by) {
     if (loaded_.settings.customized.empty()) return;
     std::string& origin = loaded_.origins["customized"];
     loaded_.remarks.push_back(base::sentence(origin, ": customized has no effect: ", by.name(),

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "plait/settings.h"
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 namespace plait::plan {
 
@@ -14,7 +14,7 @@ struct Setting {
   std::string_view name;      // in a file
   std::string_view variable;  // in the environment
   std::string_view coc_name;  // the name in MindSpeed CoC; empty: none
-  void (*read)(const Given&, Settings&);
+  void (*read)(const RawSetting&, Settings&);
   std::string (*show)(const Settings&);  // as a variable's value
 };
 
@@ -25,6 +25,6 @@ std::span<const Setting> all_settings();
 const Setting* find_setting(std::string_view name);
 
 // "fused", "pipelined parts=4"; or CoC's numbers: 4 parts, 1 serial, -1 fused.
-Plan read_plan(const Given& given);
+Plan read_plan(const RawSetting& raw);
 
 }  // namespace plait::plan

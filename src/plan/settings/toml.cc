@@ -54,7 +54,7 @@ class Reader {
  public:
   Reader(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
 
-  Given::Entries read() {
+  RawSetting::Entries read() {
     if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // the byte order mark of some editors
     while (at_ < text_.size()) read_line();
     return std::move(entries_);
@@ -93,7 +93,7 @@ class Reader {
 
   // {NAME = VALUE, NAME = VALUE}
   void read_table(const Path& path) {
-    add(path, Given::Entries{});
+    add(path, RawSetting::Entries{});
     ++at_;
     skip_blanks();
     while (next() != '}') {
@@ -126,7 +126,7 @@ class Reader {
     return std::string(text_.substr(begin, at_ - begin));
   }
 
-  Given::Value read_value() {
+  RawSetting::Value read_value() {
     if (next() == '"' || next() == '\'') return read_text();
     if (next() == '[') refuse("[...] is a list, which no setting can be");
     const std::size_t begin = at_;
@@ -135,7 +135,7 @@ class Reader {
     if (word.empty()) refuse("a value is missing");
     if (word == "true" || word == "false") return word == "true";
     if (const auto whole = parse_whole(word)) return *whole;
-    return Given::Unusable{std::string(word)};
+    return RawSetting::Unusable{std::string(word)};
   }
 
   // "with \" escapes", 'without'
@@ -163,35 +163,36 @@ class Reader {
     return kMeant[found];
   }
 
-  void add(Path path, Given::Value value) {
+  void add(Path path, RawSetting::Value value) {
     const std::string name = std::move(path.back());
     path.pop_back();
-    Given::Entries& table = open(path);
-    if (const Given* before = find(table, name)) refuse_second(*before);
+    RawSetting::Entries& table = open(path);
+    if (const RawSetting* before = find(table, name)) refuse_second(*before);
     append(table, name, std::move(value));
   }
 
   // Returns the table of that path; creates it if it does not exist.
-  Given::Entries& open(const Path& path) {
+  RawSetting::Entries& open(const Path& path) {
     if (path.size() > kTables) refuse("tables may be nested at most two deep");
-    Given::Entries* table = &entries_;
+    RawSetting::Entries* table = &entries_;
     for (const std::string& name : path) {
-      Given* inner = find(*table, name);
-      if (inner == nullptr) inner = &append(*table, name, Given::Entries{});
+      RawSetting* inner = find(*table, name);
+      if (inner == nullptr) inner = &append(*table, name, RawSetting::Entries{});
       table = inner->table();
       if (table == nullptr) refuse_second(*inner);
     }
     return *table;
   }
 
-  Given& append(Given::Entries& table, const std::string& name, Given::Value value) const {
-    const Given::Line line = {.file = file_, .number = line_};
-    return table.emplace_back(Given::in_file(name, line, std::move(value)));
+  RawSetting& append(RawSetting::Entries& table, const std::string& name,
+                     RawSetting::Value value) const {
+    const RawSetting::Line line = {.file = file_, .number = line_};
+    return table.emplace_back(RawSetting::in_file(name, line, std::move(value)));
   }
 
-  static Given* find(Given::Entries& table, const std::string& name) {
+  static RawSetting* find(RawSetting::Entries& table, const std::string& name) {
     const auto found = std::find_if(table.begin(), table.end(),
-                                    [&](const Given& one) { return one.name() == name; });
+                                    [&](const RawSetting& one) { return one.name() == name; });
     return found == table.end() ? nullptr : &*found;
   }
 
@@ -213,7 +214,7 @@ class Reader {
     ++at_;
   }
 
-  [[noreturn]] void refuse_second(const Given& before) const {
+  [[noreturn]] void refuse_second(const RawSetting& before) const {
     refuse(before.name(), " is set twice, first at ", before.origin());
   }
 
@@ -228,12 +229,12 @@ class Reader {
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
   Path table_;
-  Given::Entries entries_;
+  RawSetting::Entries entries_;
 };
 
 }  // namespace
 
-Given::Entries read_toml(std::string_view text, const std::string& file) {
+RawSetting::Entries read_toml(std::string_view text, const std::string& file) {
   return Reader(text, file).read();
 }
 

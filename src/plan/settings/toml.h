@@ -9,12 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 namespace plait::plan {
 
 // Entries are in the order of the file. A text that can't be read is refused in a sentence with the
 // file and the line.
-Given::Entries read_toml(std::string_view text, const std::string& file);
+RawSetting::Entries read_toml(std::string_view text, const std::string& file);
 
 }  // namespace plait::plan

@@ -27,7 +27,7 @@ TEST(AllSettings, AreShownAsAVariableHoldsThem) {
     Settings read = wanted == Settings{} ? all_changed() : Settings{};
     for (const Setting& setting : all_settings()) {
       const std::string variable(setting.variable);
-      setting.read(Given::in_variable(variable, setting.show(wanted)), read);
+      setting.read(RawSetting::in_variable(variable, setting.show(wanted)), read);
       EXPECT_EQ(setting.show(read), setting.show(wanted)) << setting.name;
     }
     EXPECT_EQ(read, wanted);

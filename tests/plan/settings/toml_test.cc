@@ -9,10 +9,10 @@ namespace plait::plan {
 namespace {
 
 // Every entry as a line: "3 a.b = text".
-void list(const Given::Entries& entries, const std::string& prefix, std::string& lines) {
-  for (Given entry : entries) {
+void list(const RawSetting::Entries& entries, const std::string& prefix, std::string& lines) {
+  for (RawSetting entry : entries) {
     const std::string name = prefix + entry.name();
-    if (const Given::Entries* table = entry.table()) {
+    if (const RawSetting::Entries* table = entry.table()) {
       list(*table, name + ".", lines);
       continue;
     }
@@ -64,13 +64,13 @@ TEST(Toml, ReadsEscapes) {
 }
 
 TEST(Toml, ReadsFlags) {
-  const Given::Entries entries = read_toml("a = true\nb = false", "f");
+  const RawSetting::Entries entries = read_toml("a = true\nb = false", "f");
   EXPECT_TRUE(entries[0].flag());
   EXPECT_FALSE(entries[1].flag());
 }
 
 TEST(Toml, KeepsWhatNoSettingCouldBeForARefusal) {
-  const Given::Entries entries = read_toml("a = 2.5\nb = bf16\nc = 1979-05-27\nd = +-4", "f");
+  const RawSetting::Entries entries = read_toml("a = 2.5\nb = bf16\nc = 1979-05-27\nd = +-4", "f");
   EXPECT_EQ(sentence_of([&] { entries[0].whole(0, 9); }),
             "f:1: a = 2.5 is not a whole number from 0 to 9");
   EXPECT_EQ(sentence_of([&] { entries[1].text(); }), "f:2: b = bf16 is not a text in quotes");

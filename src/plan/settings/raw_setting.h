@@ -1,7 +1,7 @@
 // A setting's value as it was written, and where it was written. The code that knows the type reads
 // it.
 //
-//   settings.threads = static_cast<int>(given.whole(0, 1024));
+//   settings.threads = static_cast<int>(raw.whole(0, 1024));
 //   // → plait.toml:3: threads = 2.5 is not a whole number from 0 to 1024
 //   // → PLAIT_THREADS=2.5 is not a whole number from 0 to 1024
 #pragma once
@@ -19,12 +19,12 @@ namespace plait::plan {
 // Replaces control characters, which what people wrote may contain but a message must not.
 std::string on_one_line(std::string text);
 
-class Given {
+class RawSetting {
  public:
   struct Unusable {
     std::string what;  // the text of a value that no setting can have: "2.5", "bf16"
   };
-  using Entries = std::vector<Given>;
+  using Entries = std::vector<RawSetting>;
   using Value = std::variant<std::string, bool, std::int64_t, Entries, Unusable>;
 
   struct Line {
@@ -33,8 +33,8 @@ class Given {
   };
 
   // The value of a variable is always text; the reader converts it to the type that it wants.
-  static Given in_variable(const std::string& name, std::string text);
-  static Given in_file(const std::string& name, const Line& line, Value value);
+  static RawSetting in_variable(const std::string& name, std::string text);
+  static RawSetting in_file(const std::string& name, const Line& line, Value value);
 
   const std::string& name() const { return name_; }      // "threads", "PLAIT_THREADS"
   const std::string& origin() const { return origin_; }  // "plait.toml:3", "PLAIT_THREADS"
@@ -59,7 +59,8 @@ class Given {
   }
 
  private:
-  Given(std::string name, std::string origin, std::string written, Value value, bool is_variable);
+  RawSetting(std::string name, std::string origin, std::string written, Value value,
+             bool is_variable);
 
   std::string name_;
   std::string origin_;
