@@ -22,19 +22,19 @@ std::int64_t share(std::int64_t whole, int world) { return (whole + world - 1) /
 
 double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
 
-RankModel::Surroundings surroundings_of(const MachineProfile& profile, const PlanKey& key,
-                                        const Plan& plan) {
+RankModel::LinkModel link_model_of(const MachineProfile& profile, const PlanKey& key,
+                                   const Plan& plan) {
   const TransportFigures transport = profile.transport(key);
-  RankModel::Surroundings around = {
+  RankModel::LinkModel link = {
       .latency = transport.latency,
       .ns_per_byte = transport.bytes_per_ns > 0 ? 1 / transport.bytes_per_ns : 0,
-      .look = static_cast<double>(plan.poll) * 1000,
+      .poll_interval = static_cast<double>(plan.poll) * 1000,
       .slower = plan.schedule == Schedule::serial ? 1 : profile.beside};
   if (key.link) {
-    around.latency += static_cast<double>(key.link->latency_ns);
-    around.ns_per_byte += 1e9 / key.link->bytes_per_second;
+    link.latency += static_cast<double>(key.link->latency_ns);
+    link.ns_per_byte += 1e9 / key.link->bytes_per_second;
   }
-  return around;
+  return link;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ ScheduleModel::ScheduleModel(const MachineProfile& profile, const PlanKey& key, 
       one_step_(key.op == Operator::matmul_all_reduce &&
                 is_one_step({.m = key.m, .n = key.n, .dtype = key.wire}, key.world)),
       linked_(key.link || key.hosts > 1),
-      rank_(surroundings_of(profile, key, plan)) {}
+      rank_(link_model_of(profile, key, plan)) {}
 
 Prediction ScheduleModel::run() {
   if (peers_ == 0 || key_.op == Operator::matmul) {
@@ -132,7 +132,7 @@ std::size_t ScheduleModel::chunks_of(const Part& part, Dtype dtype) const {
 }
 
 // The cost of a chunk with so many elements of the product.
-Journey ScheduleModel::journey(double elements) const {
+ChunkCost ScheduleModel::chunk_cost(double elements) const {
   const double wire = bytes_of(key_.wire);
   const double out = bytes_of(key_.out);
   if (!sums()) {
@@ -141,9 +141,9 @@ Journey ScheduleModel::journey(double elements) const {
   }
   const double read = elements * (static_cast<double>(key_.world) * wire + out);
   // Results that go back are read right after they are summed, wherever the partial sums are.
-  Journey one = {.pack = copies(elements * wire * times_as_long_),
-                 .bytes = elements * wire,
-                 .land = read * times_as_long_ / profile_.sum + profile_.chunk};
+  ChunkCost one = {.pack = copies(elements * wire * times_as_long_),
+                   .bytes = elements * wire,
+                   .land = read * times_as_long_ / profile_.sum + profile_.chunk};
   // Tiles are written into the peers' slots directly, unless there are few.
   if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire}))
     one.pack = profile_.chunk;
@@ -175,17 +175,17 @@ void ScheduleModel::compute_first() {
     const std::size_t chunks = is_fused() ? 1 : chunks_of(part, sums() ? key_.wire : key_.out);
     const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns) /
                             static_cast<double>(chunks);
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(journey(elements));
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(chunk_cost(elements));
     ends.push_back(rank_.posted());
   }
   rank_.wait_for_all();
 }
 
 // The cost of a chunk with so many elements of X.
-Journey ScheduleModel::journey_of_x(double elements) const {
+ChunkCost ScheduleModel::cost_of_x_chunk(double elements) const {
   const double bytes = elements * bytes_of(key_.x);
   if (!sums()) return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
-  Journey one = {
+  ChunkCost one = {
       .pack = copies(bytes),
       .bytes = bytes,
       .land = bytes * static_cast<double>(key_.world + 1) / profile_.sum + profile_.chunk};
@@ -223,7 +223,7 @@ void ScheduleModel::comm_first() {
     const std::size_t chunks = chunks_of(part, key_.x);
     const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns) /
                             static_cast<double>(chunks);
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(journey_of_x(elements));
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(cost_of_x_chunk(elements));
     ends.push_back(rank_.posted());
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -247,7 +247,7 @@ void ScheduleModel::gather_beside_product() {
   }
   const double rows = static_cast<double>(shard_) / static_cast<double>(chunks);
   for (std::size_t chunk = 0; chunk < chunks; ++chunk)
-    rank_.post(journey_of_x(rows * static_cast<double>(k_)));
+    rank_.post(cost_of_x_chunk(rows * static_cast<double>(k_)));
   rank_.multiply(product(shard_, n_));
   for (std::size_t computed = 0; computed < chunks;) {
     rank_.wait_for_finished(computed + 1);

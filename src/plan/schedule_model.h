@@ -34,8 +34,8 @@ class ScheduleModel {
   std::vector<Part> parts_of_x() const;
   double most_kept(const std::vector<Part>& parts) const;
   std::size_t chunks_of(const Part& part, Dtype dtype) const;
-  Journey journey(double elements) const;
-  Journey journey_of_x(double elements) const;
+  ChunkCost chunk_cost(double elements) const;
+  ChunkCost cost_of_x_chunk(double elements) const;
   double copies(double bytes) const;  // ns of copying to all peers
   double product(std::int64_t rows, std::int64_t columns, std::int64_t runs = 1) const;
 

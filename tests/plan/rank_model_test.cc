@@ -28,7 +28,7 @@ TEST(RankModel, HidesWhatTravelsButNotItsWork) {
 }
 
 TEST(RankModel, LooksOnlyNowAndThen) {
-  RankModel rank({.latency = 100, .look = 60});
+  RankModel rank({.latency = 100, .poll_interval = 60});
   rank.post({.land = 7, .returns = true, .take = 3});
   rank.multiply(120);  // the chunk lands at 100, and would be seen at 130
   EXPECT_EQ(rank.finished(), 0U);
