@@ -44,7 +44,7 @@ constexpr Options::About kAbout = {
         "  plait run -n 4 -p -- python train.py     each line of output after its rank, \"[3] \"\n"
         "  plait run -n 8 --bind numa --timeout 2h -- ./my_program --steps 100"};
 
-struct Wishes {
+struct Args {
   std::string ranks;
   std::string bind;
   std::string limit;
@@ -54,24 +54,24 @@ struct Wishes {
   bool verbose = false;
 };
 
-void add_options(Options& options, Wishes& wishes) {
-  options.add("-n,--ranks", "N", wishes.ranks, "number of ranks to start, 1 to 1024");
-  options.add("-b,--bind", "core|numa|none", wishes.bind,
+void add_options(Options& options, Args& args) {
+  options.add("-n,--ranks", "N", args.ranks, "number of ranks to start, 1 to 1024");
+  options.add("-b,--bind", "core|numa|none", args.bind,
               "core: give each rank an equal share of whole cores (default, if there\n"
               "are enough cores); numa: give each rank a NUMA node, in turn; none:\n"
               "leave placement to the system. Sets OMP_NUM_THREADS to the rank's\n"
               "share of the cores, unless it is set");
-  options.add_flag("-p,--prefix", wishes.prefix,
+  options.add_flag("-p,--prefix", args.prefix,
                    "print the rank before every line of output, and keep lines whole");
-  options.add("-t,--timeout", "DURATION", wishes.limit,
+  options.add("-t,--timeout", "DURATION", args.limit,
               "end the run after this time, such as 90s, 30min or 2h (default:\n"
               "never; PLAIT_TIMEOUT limits how long a rank waits for another)");
-  options.add("--linger", "DURATION", wishes.linger,
+  options.add("--linger", "DURATION", args.linger,
               "time for the other ranks to end after a rank has failed\n(default: 10s)");
-  options.add("--grace", "DURATION", wishes.grace,
+  options.add("--grace", "DURATION", args.grace,
               "time for a rank to end after it was told to, before it is killed\n"
               "(default: 5s)");
-  options.add_flag("-v,--verbose", wishes.verbose, "print the processors of each rank");
+  options.add_flag("-v,--verbose", args.verbose, "print the processors of each rank");
 }
 
 // Refuses mpirun's -np 2, which would otherwise be read as -n p.
@@ -103,12 +103,12 @@ Bind read_bind(const std::string& text) {
   return Bind::none;
 }
 
-std::vector<Seat> read_seats(const Wishes& wishes) {
-  const int ranks = read_ranks(wishes.ranks);
+std::vector<Seat> read_seats(const Args& args) {
+  const int ranks = read_ranks(args.ranks);
   const auto cores = read_topology().cores;
   const auto cpus = read_cgroup_limits().cpus;
-  const Bind bind = wishes.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
-                                        : read_bind(wishes.bind);
+  const Bind bind = args.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
+                                      : read_bind(args.bind);
   return seats_for(bind, ranks, cores, cpus);
 }
 
@@ -122,16 +122,16 @@ void open_standard_files() {
   if (fd >= 0) close(fd);
 }
 
-Launch read_launch(const Wishes& wishes) {
+Launch read_launch(const Args& args) {
   Launch launch;
-  launch.seats = read_seats(wishes);
-  launch.prefix = wishes.prefix;
-  launch.verbose = wishes.verbose;
-  launch.grace = read_duration("--grace", wishes.grace);
-  launch.linger = read_duration("--linger", wishes.linger);
-  if (!wishes.limit.empty()) {
-    launch.limit = read_duration("--timeout", wishes.limit);
-    PLAIT_CHECK(launch.limit > 0, "--timeout ", wishes.limit, " is not above 0");
+  launch.seats = read_seats(args);
+  launch.prefix = args.prefix;
+  launch.verbose = args.verbose;
+  launch.grace = read_duration("--grace", args.grace);
+  launch.linger = read_duration("--linger", args.linger);
+  if (!args.limit.empty()) {
+    launch.limit = read_duration("--timeout", args.limit);
+    PLAIT_CHECK(launch.limit > 0, "--timeout ", args.limit, " is not above 0");
   }
   return launch;
 }
@@ -139,13 +139,13 @@ Launch read_launch(const Wishes& wishes) {
 }  // namespace
 
 int run(Words words) {
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   const std::size_t leading = options.leading(words);
   check_habits(words.first(leading));
   if (!options.parse(words.first(leading))) return kDone;
-  Launch launch = read_launch(wishes);
+  Launch launch = read_launch(args);
   Words command = words.subspan(leading);
   if (!command.empty() && command[0] == "--") command = command.subspan(1);
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");

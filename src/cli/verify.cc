@@ -70,7 +70,7 @@ constexpr Options::About kAbout = {
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
-struct Wishes {
+struct Args {
   std::string cases = "200";
   std::string seed = "1";
   std::string ranks;
@@ -81,20 +81,20 @@ struct Wishes {
   bool layers = false;
 };
 
-void add_options(Options& options, Wishes& wishes) {
-  options.add("-c,--cases", "N", wishes.cases, "number of problems (default: 200)");
-  options.add("-s,--seed", "S", wishes.seed, "seed of the problems (default: 1)");
-  options.add("-n,--ranks", "N[,N...]", wishes.ranks,
+void add_options(Options& options, Args& args) {
+  options.add("-c,--cases", "N", args.cases, "number of problems (default: 200)");
+  options.add("-s,--seed", "S", args.seed, "seed of the problems (default: 1)");
+  options.add("-n,--ranks", "N[,N...]", args.ranks,
               "sizes of worlds, used in turn (default: 1,2,3,5)");
-  options.add("-t,--transport", "NAME[,...]", wishes.transports,
+  options.add("-t,--transport", "NAME[,...]", args.transports,
               "threads and shm, used in turn (default: both); or mpi, with ranks\n"
               "started by mpirun");
-  options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
-  options.add_flag("-l,--layers", wishes.layers,
+  options.add("-o,--op", "OP[,OP...]", args.ops, "operators (default: all)");
+  options.add_flag("-l,--layers", args.layers,
                    "check linear layers, forward and backward, in place of operators");
-  options.add("--only", "I[,I...]", wishes.only,
+  options.add("--only", "I[,I...]", args.only,
               "run only these problems, by the numbers that a failure prints");
-  options.add("--json", "FILE", wishes.json, "also write the counts as JSON; -: print only JSON");
+  options.add("--json", "FILE", args.json, "also write the counts as JSON; -: print only JSON");
 }
 
 struct World {
@@ -142,22 +142,22 @@ std::vector<Operator> read_ops(const std::string& text) {
 }
 
 // The only world consists of the ranks that mpirun has started.
-World read_started_world(const Wishes& wishes) {
+World read_started_world(const Args& args) {
   const Place place = place_from_environment();
   PLAIT_CHECK(!place.launcher.empty(), "mpirun starts ranks of the transport mpi: mpirun -n ",
-              wishes.ranks.empty() ? "3" : wishes.ranks, " plait verify --transport mpi");
-  return {.ranks = read_ranks("--ranks", wishes.ranks, "mpi"), .transport = "mpi"};
+              args.ranks.empty() ? "3" : args.ranks, " plait verify --transport mpi");
+  return {.ranks = read_ranks("--ranks", args.ranks, "mpi"), .transport = "mpi"};
 }
 
-std::vector<World> read_worlds(const Wishes& wishes) {
-  if (wishes.transports == "mpi") return {read_started_world(wishes)};
+std::vector<World> read_worlds(const Args& args) {
+  if (args.transports == "mpi") return {read_started_world(args)};
   std::vector<World> worlds;
-  for (const std::string_view transport : base::split(wishes.transports, ',')) {
-    PLAIT_CHECK(transport != "mpi", "--transport ", wishes.transports,
+  for (const std::string_view transport : base::split(args.transports, ',')) {
+    PLAIT_CHECK(transport != "mpi", "--transport ", args.transports,
                 ": mpi cannot be combined with others, because mpirun starts its ranks");
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
                 " is none of threads, shm, mpi");
-    const std::string ranks = wishes.ranks.empty() ? kDefaultRanks : wishes.ranks;
+    const std::string ranks = args.ranks.empty() ? kDefaultRanks : args.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
       worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
                         .transport = std::string(transport)});
@@ -166,20 +166,20 @@ std::vector<World> read_worlds(const Wishes& wishes) {
   return worlds;
 }
 
-Verification understand(const Wishes& wishes) {
+Verification understand(const Args& args) {
   Verification what;
-  what.seed = static_cast<std::uint64_t>(read_number("--seed", wishes.seed, 0, INT32_MAX));
-  what.cases = read_number("--cases", wishes.cases, 1, kMostCases);
-  if (!wishes.only.empty()) {
-    for (const std::string_view number : base::split(wishes.only, ','))
+  what.seed = static_cast<std::uint64_t>(read_number("--seed", args.seed, 0, INT32_MAX));
+  what.cases = read_number("--cases", args.cases, 1, kMostCases);
+  if (!args.only.empty()) {
+    for (const std::string_view number : base::split(args.only, ','))
       what.only.push_back(read_number("--only", number, 0, kMostCases));
   }
-  what.ops = read_ops(wishes.ops);
-  what.ops_text = wishes.ops;
-  what.layers = wishes.layers;
+  what.ops = read_ops(args.ops);
+  what.ops_text = args.ops;
+  what.layers = args.layers;
   PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
-  what.json = wishes.json;
-  what.worlds = read_worlds(wishes);
+  what.json = args.json;
+  what.worlds = read_worlds(args);
   return what;
 }
 
@@ -255,11 +255,11 @@ class Pen {
 
 // Runs as a rank in another process. Its words are --as-rank BOARD WORLD, then those of the user.
 int be_rank(Words words) {
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   options.parse(words.subspan(3));
-  const Verification what = understand(wishes);
+  const Verification what = understand(args);
   const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
@@ -357,11 +357,11 @@ int verify_as_rank(const Verification& what) {
 
 int verify(Words words) {
   if (!words.empty() && words[0] == kRankWord && words.size() >= 3) return be_rank(words);
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   if (!options.parse_all(words)) return kDone;
-  const Verification what = understand(wishes);
+  const Verification what = understand(args);
   if (what.worlds.front().transport == "mpi") return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;

@@ -10,7 +10,7 @@
 
 namespace plait::cli {
 
-struct RanksWish {
+struct RanksRequest {
   int ranks;
   const std::string& transport;  // empty: the best
 };
@@ -23,7 +23,8 @@ void check_started(std::string_view what, int ranks, const std::string& transpor
 // Runs `body` on every rank, and returns rank 0's exit status. The ranks are threads if that is the
 // transport. Otherwise this process is a rank if a launcher has started it; if none has, this
 // command is started again once per rank, with the same words.
-int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communicator&)> body);
+int as_ranks(const RanksRequest& request, Words command,
+             base::FunctionRef<int(Communicator&)> body);
 
 // Whether a run was ended from outside, by Ctrl-C or SIGTERM.
 bool was_told_to_end(int status);

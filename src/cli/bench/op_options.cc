@@ -51,7 +51,7 @@ constexpr const char* kTraceExamples =
     "  plait trace matmul-all-reduce --m 256 --n 4096 --k 4096 --link 1gbit --svg picture.svg\n";
 
 // The arguments as typed.
-struct Wishes {
+struct Args {
   SizeWords size = {};
   std::string x = "bf16";
   std::string out = {};
@@ -75,41 +75,39 @@ const char* usual_parts(OpVerb verb) { return verb == OpVerb::trace ? "4" : "2,4
 
 const char* usual_seconds(OpVerb verb) { return verb == OpVerb::trace ? "0.3" : "1"; }
 
-void add_options(Options& options, Wishes& wishes, OpVerb verb) {
-  add_options(options, wishes.size);
-  options.add("-d,--dtype", "DTYPE", wishes.x, "dtype of x: f32, bf16 (default) or f16");
-  options.add("-o,--out", "DTYPE", wishes.out, "dtype of the result (default: that of x)");
-  options.add("--wire", "DTYPE", wishes.wire,
-              "dtype in which partial sums are sent (default: f32)");
-  options.add("-w,--weight", "KIND", wishes.weight,
+void add_options(Options& options, Args& args, OpVerb verb) {
+  add_options(options, args.size);
+  options.add("-d,--dtype", "DTYPE", args.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("-o,--out", "DTYPE", args.out, "dtype of the result (default: that of x)");
+  options.add("--wire", "DTYPE", args.wire, "dtype in which partial sums are sent (default: f32)");
+  options.add("-w,--weight", "KIND", args.weight,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, not packed before (default: x's dtype, packed)");
-  options.add("--layout", "LAYOUT", wishes.layout,
+  options.add("--layout", "LAYOUT", args.layout,
               "layout of the weight: out_in (default) or in_out");
-  options.add("--ranks", "N", wishes.ranks, "number of ranks (default: the launcher's, or 2)");
-  options.add("-t,--transport", "NAME", wishes.transport,
+  options.add("--ranks", "N", args.ranks, "number of ranks (default: the launcher's, or 2)");
+  options.add("-t,--transport", "NAME", args.transport,
               "shm (default), threads or mpi; see plait info");
-  options.add("-l,--link", "LINK", wishes.link,
+  options.add("-l,--link", "LINK", args.link,
               "emulated link between all ranks, such as 25gbit,5us; ratio=1: a\n"
               "link over which the collective takes as long as the product");
-  options.add_flag("--timed-product", wishes.waits,
+  options.add_flag("--timed-product", args.waits,
                    "for more ranks than cores: in place of multiplying, ranks wait as\n"
                    "long as their product takes while the other ranks are idle");
-  options.add("--threads", "T", wishes.threads,
+  options.add("--threads", "T", args.threads,
               "threads of each rank (default: its share of the cores)");
-  options.add("-b,--backend", "NAME", wishes.backend,
+  options.add("-b,--backend", "NAME", args.backend,
               "backend of the product; see plait info (default: the best)");
-  add_options(options, wishes.plan, usual_parts(verb));
-  options.add("-r,--repeat", "N", wishes.repeat,
-              "number of repetitions (default: set by --seconds)");
-  options.add("-s,--seconds", "S", wishes.seconds,
+  add_options(options, args.plan, usual_parts(verb));
+  options.add("-r,--repeat", "N", args.repeat, "number of repetitions (default: set by --seconds)");
+  options.add("-s,--seconds", "S", args.seconds,
               std::string("time to measure each row of the table, for at least five\n"
                           "repetitions (default: ") +
                   usual_seconds(verb) + ")");
-  add_options(options, wishes.files);
+  add_options(options, args.files);
 }
 
-LinkWish read_link(const std::string& text) {
+RequestedLink read_link(const std::string& text) {
   constexpr std::string_view kRatio = "ratio=";
   if (text.empty()) return {};
   PLAIT_CHECK(!text.starts_with("share="), "--link ", text,
@@ -136,29 +134,29 @@ void check_backend(const OpBenchOptions& options) {
   }
 }
 
-OpBenchOptions understand(OpVerb verb, Operator op, const Wishes& wishes) {
+OpBenchOptions understand(OpVerb verb, Operator op, const Args& args) {
   OpBenchOptions options;
   options.op = op;
-  options.sizes = read_sizes(wishes.size);
-  options.x = read_dtype("--dtype", wishes.x);
-  options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
-  options.wire = read_wire(op, wishes.wire);
-  options.weight = wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight;
+  options.sizes = read_sizes(args.size);
+  options.x = read_dtype("--dtype", args.x);
+  options.out = args.out.empty() ? options.x : read_dtype("--out", args.out);
+  options.wire = read_wire(op, args.wire);
+  options.weight = args.weight.empty() ? std::string(name(options.x)) : args.weight;
   check_weight_kind(options.weight);
-  options.layout = read_layout(wishes.layout);
-  options.transport = wishes.transport;
-  options.ranks = read_ranks("--ranks", wishes.ranks, wishes.transport);
-  options.link = read_link(wishes.link);
-  options.waits = wishes.waits;
-  if (!wishes.threads.empty()) options.threads = read_threads(wishes.threads);
-  options.backend = read_backend(wishes.backend);
+  options.layout = read_layout(args.layout);
+  options.transport = args.transport;
+  options.ranks = read_ranks("--ranks", args.ranks, args.transport);
+  options.link = read_link(args.link);
+  options.waits = args.waits;
+  if (!args.threads.empty()) options.threads = read_threads(args.threads);
+  options.backend = read_backend(args.backend);
   check_backend(options);
-  options.plans = read_plans(op, wishes.plan, usual_parts(verb));
-  options.effort = read_effort(wishes.repeat, wishes.seconds);
-  options.files = wishes.files;
+  options.plans = read_plans(op, args.plan, usual_parts(verb));
+  options.effort = read_effort(args.repeat, args.seconds);
+  options.files = args.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
               "a timeline needs exactly one size, not ", options.sizes.size());
-  check_distinct(options.files, {{"the shapes", wishes.size.shapes}});
+  check_distinct(options.files, {{"the shapes", args.size.shapes}});
   return options;
 }
 
@@ -185,18 +183,18 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   std::string verb(traces ? "trace " : "bench ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes = {.seconds = usual_seconds(which)};
+  Args args = {.seconds = usual_seconds(which)};
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,
                    .examples = traces ? kTraceExamples : kExamples});
-  add_options(options, wishes, which);
+  add_options(options, args, which);
   if (!options.parse_all(words)) return std::nullopt;
-  if (traces && !wishes.files.traces()) {
-    wishes.files.trace = "plait-trace.json";
-    wishes.files.html = "plait-trace.html";
+  if (traces && !args.files.traces()) {
+    args.files.trace = "plait-trace.json";
+    args.files.html = "plait-trace.html";
   }
-  return understand(which, op, wishes);
+  return understand(which, op, args);
 }
 
 }  // namespace plait::cli

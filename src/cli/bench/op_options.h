@@ -17,7 +17,7 @@
 namespace plait::cli {
 
 // The requested link: by its figures, or by its effect on the collective's time.
-struct LinkWish {
+struct RequestedLink {
   std::optional<Link> link = {};
   double ratio = 0;  // of the collective's time to the product's; 0: not requested
 
@@ -34,7 +34,7 @@ struct OpBenchOptions {
   WeightLayout layout = WeightLayout::out_in;
   int ranks = 2;
   std::string transport;
-  LinkWish link;
+  RequestedLink link;
   bool waits = false;       // wait as long as the product takes, in place of multiplying
   int threads = 0;          // 0: OpenMP's default
   std::string backend;      // of the product; empty: the best

@@ -17,7 +17,7 @@
 namespace plait::cli {
 
 // The requested link: by its figures, or by communication's share of the serial step.
-struct ShareWish {
+struct RequestedShareLink {
   std::optional<Link> link = {};
   double share = 0;  // 0: not requested
 };
@@ -39,7 +39,7 @@ struct StepOptions {
   double stand_in = 0;  // the wait between layers, as a share of the products' time
   int ranks = 2;
   std::string transport;
-  ShareWish link;
+  RequestedShareLink link;
   int threads = 0;
   std::vector<Plan> plans;  // the serial one first
   Effort effort;

@@ -49,7 +49,7 @@ constexpr std::array<Published, 3> kPublished = {{
 }};
 
 // The arguments as typed.
-struct Wishes {
+struct Args {
   MachineWords machine = {};
   PlanWords plan = {};
   std::string tokens = "8192";
@@ -199,37 +199,36 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
           {"assumptions", std::move(assumptions)}};
 }
 
-ModelPrediction understand(const Model& model, const Wishes& wishes) {
+ModelPrediction understand(const Model& model, const Args& args) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
   ModelPrediction prediction = {
       .step = {.model = &model,
-               .tokens = read_number("--tokens", wishes.tokens, 1, kMostTokens),
+               .tokens = read_number("--tokens", args.tokens, 1, kMostTokens),
                .sequence = 0},
-      .machine = read_machine(wishes.machine, "--tp"),
-      .plans = read_plans(Operator::matmul_all_reduce, wishes.plan),
+      .machine = read_machine(args.machine, "--tp"),
+      .plans = read_plans(Operator::matmul_all_reduce, args.plan),
       .blocks = {},
       .rest = {}};
   predict::Step& step = prediction.step;
-  step.sequence = wishes.sequence.empty()
-                      ? std::min<std::int64_t>(4096, step.tokens)
-                      : read_number("--sequence", wishes.sequence, 1, kMostTokens);
+  step.sequence = args.sequence.empty() ? std::min<std::int64_t>(4096, step.tokens)
+                                        : read_number("--sequence", args.sequence, 1, kMostTokens);
   PLAIT_CHECK(step.sequence <= step.tokens, "--sequence ", step.sequence,
               " is longer than --tokens ", step.tokens);
-  const auto scale = base::parse_number(wishes.scale);
-  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", wishes.scale,
+  const auto scale = base::parse_number(args.scale);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", args.scale,
               " is not above 0 and up to 1");
   step.scale = *scale;
   // Predicting so many ranks takes minutes; four times as many would take hours.
   constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
               ": at most ", kMostRanks, " ranks can be predicted");
-  PLAIT_CHECK(!wishes.keeps || !wishes.whole_rows,
+  PLAIT_CHECK(!args.keeps || !args.whole_rows,
               "--keep-gathered cannot be combined with --whole-rows, which gathers nothing");
   predict::LayerProblem& layers = step.layers;
-  layers.wire = read_dtype("--wire", wishes.wire);
-  layers.sequence_parallel = !wishes.whole_rows;
-  layers.column_backward = wishes.column_backward;
-  layers.recompute_all_gather = !wishes.keeps;
+  layers.wire = read_dtype("--wire", args.wire);
+  layers.sequence_parallel = !args.whole_rows;
+  layers.column_backward = args.column_backward;
+  layers.recompute_all_gather = !args.keeps;
   return prediction;
 }
 
@@ -244,33 +243,32 @@ void predict_blocks(ModelPrediction& prediction) {
 }  // namespace
 
 int predict_model(const Model& model, Words words) {
-  Wishes wishes;
+  Args args;
   const std::string verb = "predict " + std::string(model.name);
   Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
-  add_options(options, wishes.machine, "--tp");
-  options.add("--tokens", "N", wishes.tokens, "tokens of a micro-batch (default: 8192)");
-  options.add("--sequence", "N", wishes.sequence,
+  add_options(options, args.machine, "--tp");
+  options.add("--tokens", "N", args.tokens, "tokens of a micro-batch (default: 8192)");
+  options.add("--sequence", "N", args.sequence,
               "tokens of a sequence (default: 4096, or all tokens if fewer)");
-  options.add("--scale", "S", wishes.scale,
+  options.add("--scale", "S", args.scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
-  options.add("--wire", "DTYPE", wishes.wire,
-              "dtype in which partial sums are sent (default: bf16)");
-  options.add_flag("--whole-rows", wishes.whole_rows,
+  options.add("--wire", "DTYPE", args.wire, "dtype in which partial sums are sent (default: bf16)");
+  options.add_flag("--whole-rows", args.whole_rows,
                    "no sequence parallelism: keep all rows on every rank between layers");
-  options.add_flag("--column-backward", wishes.column_backward,
+  options.add_flag("--column-backward", args.column_backward,
                    "use an operator for the input gradient of column layers");
-  options.add_flag("--keep-gathered", wishes.keeps,
+  options.add_flag("--keep-gathered", args.keeps,
                    "keep the rows that column layers gather in forward");
-  add_options(options, wishes.plan);
-  options.add("--json", "FILE", wishes.files.json,
+  add_options(options, args.plan);
+  options.add("--json", "FILE", args.files.json,
               "also write the results as JSON; -: print only JSON");
   if (!options.parse_all(words)) return kDone;
-  ModelPrediction prediction = understand(model, wishes);
-  check_writable(wishes.files);
+  ModelPrediction prediction = understand(model, args);
+  check_writable(args.files);
   prediction.rest = rest_of(prediction.machine, prediction.step);
   predict_blocks(prediction);
-  if (!wishes.files.silences()) answer(show_text(prediction));
-  wishes.files.write_json(show_json(prediction));
+  if (!args.files.silences()) answer(show_text(prediction));
+  args.files.write_json(show_json(prediction));
   return kDone;
 }
 

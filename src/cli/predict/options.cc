@@ -28,7 +28,7 @@ constexpr const char* kExamples =
     "  plait predict matmul-reduce-scatter --m 8192 --n 8192 --k 8192 --plan \"fused chunk=512\"\n";
 
 // The arguments as typed.
-struct Wishes {
+struct Args {
   SizeWords size = {};
   std::string x = "bf16";
   std::string out = {};
@@ -86,31 +86,30 @@ double weight_bytes(const std::string& weight, Dtype x) {
   return static_cast<double>(size_of(read_dtype("--weight", weight)));
 }
 
-OpPredictOptions understand(Operator op, const Wishes& wishes) {
+OpPredictOptions understand(Operator op, const Args& args) {
   OpPredictOptions options;
-  options.sizes = read_sizes(wishes.size);
-  const Dtype x = read_dtype("--dtype", wishes.x);
+  options.sizes = read_sizes(args.size);
+  const Dtype x = read_dtype("--dtype", args.x);
   options.problem = {.op = op,
                      .m = 0,
                      .n = 0,
                      .k = 0,
                      .x = x,
-                     .out = wishes.out.empty() ? x : read_dtype("--out", wishes.out),
-                     .wire = read_wire(op, wishes.wire),
-                     .weight_bytes = weight_bytes(wishes.weight, x)};
-  options.weight = wishes.weight.empty() ? std::string(name(x)) : wishes.weight;
-  options.machine = read_machine(wishes.machine, "--ranks");
-  PLAIT_CHECK(
-      x != Dtype::f32 || options.machine.device.name == "cpu" || !wishes.machine.rate.empty(),
-      "--dtype f32: only the rate of bf16 and f16 is known for ", options.machine.device.name,
-      "; give the rate of f32 with --rate");
-  options.plans = read_plans(op, wishes.plan);
-  options.files = wishes.files;
+                     .out = args.out.empty() ? x : read_dtype("--out", args.out),
+                     .wire = read_wire(op, args.wire),
+                     .weight_bytes = weight_bytes(args.weight, x)};
+  options.weight = args.weight.empty() ? std::string(name(x)) : args.weight;
+  options.machine = read_machine(args.machine, "--ranks");
+  PLAIT_CHECK(x != Dtype::f32 || options.machine.device.name == "cpu" || !args.machine.rate.empty(),
+              "--dtype f32: only the rate of bf16 and f16 is known for ",
+              options.machine.device.name, "; give the rate of f32 with --rate");
+  options.plans = read_plans(op, args.plan);
+  options.files = args.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
               "a timeline needs exactly one size, not ", options.sizes.size());
   PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(),
               "a timeline shows at most ", kMostDrawn, " ranks, not ", options.machine.ranks);
-  check_distinct(options.files, {{"the shapes", wishes.size.shapes}});
+  check_distinct(options.files, {{"the shapes", args.size.shapes}});
   return options;
 }
 
@@ -158,23 +157,22 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   std::string verb("predict ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes;
+  Args args;
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = kPurpose,
                    .examples = kExamples});
-  add_options(options, wishes.size);
-  options.add("-d,--dtype", "DTYPE", wishes.x, "dtype of x: f32, bf16 (default) or f16");
-  options.add("-o,--out", "DTYPE", wishes.out, "dtype of the result (default: that of x)");
-  options.add("--wire", "DTYPE", wishes.wire,
-              "dtype in which partial sums are sent (default: f32)");
-  options.add("-w,--weight", "KIND", wishes.weight,
+  add_options(options, args.size);
+  options.add("-d,--dtype", "DTYPE", args.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("-o,--out", "DTYPE", args.out, "dtype of the result (default: that of x)");
+  options.add("--wire", "DTYPE", args.wire, "dtype in which partial sums are sent (default: f32)");
+  options.add("-w,--weight", "KIND", args.weight,
               "a dtype, or a scheme such as s8:channel; plain: x's dtype (default)");
-  add_options(options, wishes.machine, "--ranks");
-  add_options(options, wishes.plan);
-  add_options(options, wishes.files);
+  add_options(options, args.machine, "--ranks");
+  add_options(options, args.plan);
+  add_options(options, args.files);
   if (!options.parse_all(words)) return std::nullopt;
-  return understand(op, wishes);
+  return understand(op, args);
 }
 
 }  // namespace plait::cli
