@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verify/dice.h"
+#include "cli/verify/random.h"
 #include "plait/link.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"

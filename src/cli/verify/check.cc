@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/verify/dice.h"
 #include "cli/verify/exact.h"
 #include "cli/verify/float_mode.h"
 #include "cli/verify/operands.h"
+#include "cli/verify/random.h"
 #include "cli/verify/steps.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
@@ -58,8 +58,8 @@ class OtherSum {
 
  private:
   std::vector<float> values_of(int rank) const {
-    Dice dice(seed_, 0);
-    std::vector<float> values(static_cast<std::size_t>(dice.between(1, 20'000)));
+    Random random(seed_, 0);
+    std::vector<float> values(static_cast<std::size_t>(random.between(1, 20'000)));
     const auto count = static_cast<std::int64_t>(values.size());
     fill(
         {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verify/dice.h"
+#include "cli/verify/random.h"
 #include "plait/linear.h"
 
 namespace plait::cli {

@@ -23,15 +23,15 @@ constexpr std::uint64_t kSeedOfBias = 3;
 namespace {
 
 // A factor for all numbers of a row. f16 has no numbers as small as f32's.
-float random_scale(Dice& dice, Dtype dtype) {
-  if (dtype == Dtype::f16) return dice.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
-  return dice.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
+float random_scale(Random& random, Dtype dtype) {
+  if (dtype == Dtype::f16) return random.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
+  return random.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
 }
 
 // Infinities, and NaNs with two payloads, which stay quiet and different in every dtype.
-float random_special(Dice& dice) {
+float random_special(Random& random) {
   return std::bit_cast<float>(
-      dice.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
+      random.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
 }
 
 constexpr std::int64_t kNumbersPerZero = 16;
@@ -44,13 +44,13 @@ void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::O
   if (numbers == Numbers::usual || view.bytes() == 0) return;
   std::vector<float> values(static_cast<std::size_t>(view.cols));
   for (std::int64_t row = 0; row < view.rows; ++row) {
-    Dice dice(seed, static_cast<std::uint64_t>(origin.row + row));
-    const float scale = random_scale(dice, view.dtype);
+    Random random(seed, static_cast<std::uint64_t>(origin.row + row));
+    const float scale = random_scale(random, view.dtype);
     convert(view.row(row), view.dtype, values.data(), Dtype::f32, values.size());
     for (float& value : values) {
-      value *= dice.one_in(kNumbersPerZero) ? 0 : scale;
-      if (numbers == Numbers::broken && dice.one_in(kNumbersPerSpecial))
-        value = random_special(dice);
+      value *= random.one_in(kNumbersPerZero) ? 0 : scale;
+      if (numbers == Numbers::broken && random.one_in(kNumbersPerSpecial))
+        value = random_special(random);
     }
     convert(values.data(), Dtype::f32, view.row(row), view.dtype, values.size());
   }
