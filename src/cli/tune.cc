@@ -12,7 +12,7 @@
 #include "base/function_ref.h"
 #include "base/parallel.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
 #include "cli/launch/words.h"

@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/progress.h"
 #include "cli/launch/signals.h"
 #include "cli/options.h"

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/measurements.h"
 #include "cli/bench/op_measure.h"
 #include "cli/bench/op_memory.h"
