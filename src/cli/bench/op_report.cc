@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
-#include "cli/bench/crowd.h"
+#include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
 #include "cli/launch/words.h"
 #include "ops/shapes.h"
@@ -16,9 +16,10 @@ namespace {
 
 // A sentence about the fastest plan, if there are several and it is informative.
 std::string show_best(const OpBenchOptions& options, const OpMeasurement& result) {
-  const std::string crowd = show_crowd(result.ranks, options.threads, result.transport);
-  if (!result.pace && !crowd.empty())
-    return crowd + " Use --timed-product for more ranks than cores.\n";
+  const std::string oversubscribed =
+      show_oversubscription(result.ranks, options.threads, result.transport);
+  if (!result.pace && !oversubscribed.empty())
+    return oversubscribed + " Use --timed-product for more ranks than cores.\n";
   if (result.plans.size() == 1) return "";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),

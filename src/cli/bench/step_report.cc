@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "base/processor.h"
 #include "base/text.h"
-#include "cli/bench/crowd.h"
+#include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
 #include "cli/launch/words.h"
 
@@ -59,8 +59,10 @@ std::string show_layers(const StepOptions& options) {
 }
 
 std::string show_best(const StepOptions& options, const StepMeasurement& result) {
-  const std::string crowd = show_crowd(result.ranks, options.threads, result.transport);
-  if (!crowd.empty()) return crowd + " Use plait predict for more ranks than cores.\n";
+  const std::string oversubscribed =
+      show_oversubscription(result.ranks, options.threads, result.transport);
+  if (!oversubscribed.empty())
+    return oversubscribed + " Use plait predict for more ranks than cores.\n";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),
       [](const StepTimes& a, const StepTimes& b) { return a.times.median < b.times.median; });

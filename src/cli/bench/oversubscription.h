@@ -8,6 +8,6 @@ namespace plait::cli {
 
 // A warning for ranks with so many threads each. Empty if there are enough cores, or if the
 // transport may have brought ranks from other hosts.
-std::string show_crowd(int ranks, int threads, std::string_view transport);
+std::string show_oversubscription(int ranks, int threads, std::string_view transport);
 
 }  // namespace plait::cli

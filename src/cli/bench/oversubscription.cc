@@ -1,4 +1,4 @@
-#include "cli/bench/crowd.h"
+#include "cli/bench/oversubscription.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 namespace plait::cli {
 
-std::string show_crowd(int ranks, int threads, std::string_view transport) {
+std::string show_oversubscription(int ranks, int threads, std::string_view transport) {
   if (transport == "mpi") return "";
   const int each = base::thread_count(threads);
   const int cores = read_topology().host_cores;
