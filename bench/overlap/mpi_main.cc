@@ -12,9 +12,9 @@
 
 #include "base/check.h"
 #include "base/processor.h"
+#include "cli/bench/collective_race.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/op_options.h"
-#include "cli/bench/runoff.h"
 #include "cli/bench/table.h"
 #include "cli/verify/operands.h"
 #include "mpi_library.h"
@@ -92,13 +92,13 @@ struct Result {
 
 Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
   const tune::OpCase one(cli::problem_of(options, size), comm);
-  cli::Runoff runoff(comm, options.effort);
+  cli::CollectiveRace race(comm, options.effort);
   std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;
   runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
-  for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });
+  for (const auto& runner : runners) race.add([&runner] { runner->run(); });
   if (!refusal_of_rival(options.op, options.x).empty())
-    return {.size = size, .plans = runoff.run(), .rival = std::nullopt};
+    return {.size = size, .plans = race.run(), .rival = std::nullopt};
 
   const ConstTensorView ours = one.out();
   const Buffer place = Buffer::for_tensor(ours.dtype, ours.rows, ours.cols, {.huge_pages = true});
@@ -107,8 +107,8 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   const ConstTensorView rows = weight.view(options.x, one.n(), one.k());
   const auto rival = make_rival(
       {.op = options.op, .m = size.m, .x = one.x(), .weight = rows, .out = theirs}, comm);
-  runoff.add(rival);
-  const std::vector<cli::Times> times = runoff.run();
+  race.add(rival);
+  const std::vector<cli::Times> times = race.run();
   const double sums = allowed_of_sums(options, size.k, one.x(), rows, comm);
   const auto found = tensor::compare(theirs, ours, allowed_between(theirs, ours, sums));
   PLAIT_CHECK(found.ok(), rival_name(), " and plait differ: ", found.describe());

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "cli/bench/collective_race.h"
 #include "cli/bench/link_search.h"
-#include "cli/bench/runoff.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tune/op_case.h"
@@ -31,7 +31,7 @@ std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& 
   if (options.link.ratio == 0) return options.link.link;
   const auto product = one.product(comm);
   const auto run_product = [&] { product->run(pace); };
-  Runoff alone(comm, kFew);
+  CollectiveRace alone(comm, kFew);
   alone.add(run_product);
   const double wanted = options.link.ratio * alone.run().front().median;
   LinkSearch search(std::max(1.0, one.bytes_on_link() / wanted * 1e9));
@@ -39,10 +39,10 @@ std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& 
     Communicator linked = comm.with_link(link_of(search.next()));
     const auto serial = one.runner(options.plans.front(), linked);
     // The two are measured in turns, so that a machine that slows down slows both.
-    Runoff runoff(comm, kFew);
-    runoff.add(run_product);
-    runoff.add([&] { serial->communicate(); });
-    const std::vector<Times> times = runoff.run();
+    CollectiveRace race(comm, kFew);
+    race.add(run_product);
+    race.add([&] { serial->communicate(); });
+    const std::vector<Times> times = race.run();
     search.take(times[1].median / (options.link.ratio * times[0].median));
   }
   return link_of(search.best());
@@ -121,12 +121,12 @@ OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communi
         all_agree(out.bytes() == 0 || std::memcmp(serial.data(), bytes, out.bytes()) == 0, comm));
   }
 
-  Runoff runoff(comm, options.effort);
-  runoff.add([&] { product->run(pace); });
-  runoff.add([&] { runners.front()->communicate(); });
-  runoff.add([&] { unlinked->communicate(); });
-  for (const auto& runner : runners) runoff.add([&runner, pace] { runner->run(pace); });
-  const std::vector<Times> times = runoff.run();
+  CollectiveRace race(comm, options.effort);
+  race.add([&] { product->run(pace); });
+  race.add([&] { runners.front()->communicate(); });
+  race.add([&] { unlinked->communicate(); });
+  for (const auto& runner : runners) race.add([&runner, pace] { runner->run(pace); });
+  const std::vector<Times> times = race.run();
 
   OpMeasurement result = {.size = size,
                           .ranks = comm.world(),

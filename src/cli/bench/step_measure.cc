@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cli/bench/collective_race.h"
 #include "cli/bench/link_search.h"
 #include "cli/bench/progress.h"
-#include "cli/bench/runoff.h"
 #include "cli/bench/step_case.h"
 #include "cli/bench/step_report.h"
 #include "cli/host/peak.h"
@@ -36,9 +36,9 @@ constexpr int kMostCorrections = 2;
 double ratio_of(double share) { return share / (1 - share); }
 
 double median_of(const std::function<void()>& call, Communicator& comm) {
-  Runoff runoff(comm, kFew);
-  runoff.add(call);
-  return runoff.run().front().median;
+  CollectiveRace race(comm, kFew);
+  race.add(call);
+  return race.run().front().median;
 }
 
 std::vector<float> of_all(float mine, Communicator& comm) {
@@ -100,10 +100,10 @@ class Measuring {
   double communication(const Link& link, const Effort& effort) {
     Communicator linked = comm_.with_link(link);
     const auto serial = case_.runner(options_.plans.front(), linked);
-    Runoff runoff(comm_, effort);
-    runoff.add([&] { products_->run(pause_); });
-    runoff.add([&] { serial->run(pause_); });
-    const std::vector<Times> times = runoff.run();
+    CollectiveRace race(comm_, effort);
+    race.add([&] { products_->run(pause_); });
+    race.add([&] { serial->run(pause_); });
+    const std::vector<Times> times = race.run();
     return times[1].median / times[0].median - 1;
   }
 
@@ -155,17 +155,17 @@ class Measuring {
     std::vector<std::unique_ptr<Communicator>> links;
     std::vector<std::unique_ptr<StepCase::Runner>> runners;
     std::vector<std::vector<double>> forwards(options_.plans.size());
-    Runoff runoff(comm_, options_.effort);
-    runoff.add([this] { products_->run(pause_); });
+    CollectiveRace race(comm_, options_.effort);
+    race.add([this] { products_->run(pause_); });
     for (const Plan& plan : options_.plans) {
       links.push_back(std::make_unique<Communicator>(comm_.with_link(result.link)));
       runners.push_back(case_.runner(plan, *links.back()));
-      runoff.add([this, &runner = *runners.back(), &forward = forwards[runners.size() - 1]] {
+      race.add([this, &runner = *runners.back(), &forward = forwards[runners.size() - 1]] {
         runner.run(pause_);
         forward.push_back(static_cast<double>(runner.forward_time()));
       });
     }
-    const std::vector<Times> times = runoff.run();
+    const std::vector<Times> times = race.run();
     result.products = times.front();
     for (std::size_t i = 0; i < result.plans.size(); ++i) {
       result.plans[i].times = times[i + 1];

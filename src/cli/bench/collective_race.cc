@@ -1,4 +1,4 @@
-#include "cli/bench/runoff.h"
+#include "cli/bench/collective_race.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "tune/agree.h"
 
 namespace plait::cli {
-std::vector<Times> Runoff::run() {
+std::vector<Times> CollectiveRace::run() {
   for (Entry& entry : entries_) {
     entry.call();  // touches memory and warms up caches
     const double once = time(entry, 1);
@@ -29,7 +29,7 @@ std::vector<Times> Runoff::run() {
   return times;
 }
 
-double Runoff::time(const Entry& entry, std::int64_t calls) {
+double CollectiveRace::time(const Entry& entry, std::int64_t calls) {
   barrier(comm_);
   const base::Nanoseconds begin = base::now();
   for (std::int64_t i = 0; i < calls; ++i) entry.call();
