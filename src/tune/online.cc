@@ -98,9 +98,9 @@ void Online::decide(const PlanKey& key, Trial& trial) const {
       best = i;
   }
   trial.times.clear();
-  if (best != 0 && !trial.is_runoff) {
+  if (best != 0 && !trial.is_second_round) {
     trial.plans = {trial.plans[0], trial.plans[best]};
-    trial.is_runoff = true;
+    trial.is_second_round = true;
     return;
   }
   trial.decision = trial.plans[best];

@@ -49,7 +49,7 @@ class Online final : public PlanSource {
   struct Trial {
     std::vector<Plan> plans;
     std::vector<float> times;  // in the order of calls
-    bool is_runoff = false;
+    bool is_second_round = false;
     std::optional<Plan> decision;
   };
 
