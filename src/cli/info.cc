@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cli/console.h"
 #include "cli/info/findings.h"
 #include "cli/info/settings.h"
 #include "cli/info/show.h"
@@ -11,7 +12,6 @@
 #include "cli/info/why_plan.h"
 #include "cli/info/why_product.h"
 #include "cli/options.h"
-#include "cli/speech.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {

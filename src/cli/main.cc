@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "cli/verbs.h"
 #include "plait/version.h"
 

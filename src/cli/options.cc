@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {

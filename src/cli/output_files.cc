@@ -7,8 +7,8 @@
 
 #include "base/atomic_file.h"
 #include "base/check.h"
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/speech.h"
 
 namespace plait::cli {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "cli/console.h"
 #include "cli/predict/predictions.h"
-#include "cli/speech.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "predict/device.h"

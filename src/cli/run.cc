@@ -10,12 +10,12 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "cli/console.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
 #include "cli/launch/find_command.h"
 #include "cli/launch/supervisor.h"
 #include "cli/options.h"
-#include "cli/speech.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {

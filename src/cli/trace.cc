@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"

@@ -8,7 +8,7 @@
 #include "cli/bench/limits.h"
 #include "cli/bench/matmul_report.h"
 #include "cli/bench/measurements.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/bench/op_memory.h"
 #include "cli/bench/op_report.h"
 #include "cli/bench/op_trace.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {

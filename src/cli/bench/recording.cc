@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "comm/state.h"
 #include "comm/timeline.h"
 #include "plait/collectives.h"

@@ -11,7 +11,7 @@
 #include "cli/bench/step_measure.h"
 #include "cli/bench/step_memory.h"
 #include "cli/bench/step_report.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {

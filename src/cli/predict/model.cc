@@ -15,11 +15,11 @@
 #include "base/text.h"
 #include "cli/bench/progress.h"
 #include "cli/bench/table.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
-#include "cli/speech.h"
 #include "cli/values.h"
 #include "predict/model.h"
 

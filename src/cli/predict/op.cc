@@ -8,11 +8,11 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/bench/progress.h"
+#include "cli/console.h"
 #include "cli/host/memory.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
-#include "cli/speech.h"
 
 namespace plait::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/speech.h"
+#include "cli/console.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
