@@ -49,12 +49,12 @@ Supervisor::Supervisor(const Launch& launch)
     : launch_(launch),
       inherited_(take_over()),
       signals_(open_signals()),
-      crew_(launch, inherited_),
+      ranks_(launch, inherited_),
       output_(launch.prefix) {}
 
 void Supervisor::start() {
   for (std::size_t rank = 0; rank < launch_.seats.size(); ++rank) {
-    const std::string what = crew_.start_rank(launch_.prefix ? &output_ : nullptr);
+    const std::string what = ranks_.start_rank(launch_.prefix ? &output_ : nullptr);
     if (launch_.verbose) say(what);
   }
 }
@@ -86,7 +86,7 @@ void Supervisor::handle(const signalfd_siginfo& signal) {
   if (number == SIGCHLD) return reap();
   if (number == SIGTSTP) return pause(from_terminal);
   if (ends_the_run(number)) return interrupt(number, from_terminal);
-  crew_.pass_on(number, from_terminal);
+  ranks_.pass_on(number, from_terminal);
 }
 
 void Supervisor::interrupt(int signal, bool from_terminal) {
@@ -110,23 +110,23 @@ void Supervisor::interrupt(int signal, bool from_terminal) {
 
 // Ctrl-Z: ranks have groups of their own, which the terminal does not stop.
 void Supervisor::pause(bool from_terminal) {
-  crew_.pass_on(SIGTSTP, from_terminal);
+  ranks_.pass_on(SIGTSTP, from_terminal);
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
   sigprocmask(SIG_UNBLOCK, &stop, nullptr);
   raise(SIGTSTP);  // stops here until SIGCONT
   sigprocmask(SIG_BLOCK, &stop, nullptr);
-  crew_.pass_on(SIGCONT, false);
+  ranks_.pass_on(SIGCONT, false);
 }
 
 void Supervisor::reap() {
   int wait_status = 0;
   for (pid_t pid = 0; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-    if (const auto rank = crew_.bury(pid)) rank_ended(*rank, wait_status);
+    if (const auto rank = ranks_.bury(pid)) rank_ended(*rank, wait_status);
   }
-  if (phase_ == Phase::over || !crew_.living().empty()) return;
-  if (crew_.processes().empty()) return finish();
+  if (phase_ == Phase::over || !ranks_.living().empty()) return;
+  if (ranks_.processes().empty()) return finish();
   if (phase_ < Phase::settling) enter(Phase::settling, std::min(kSettle, launch_.grace));
 }
 
@@ -139,7 +139,7 @@ void Supervisor::rank_ended(int rank, int wait_status) {
   failed_rank_ = rank;
   status_ = status;
   if (cause) return say(fmt::format("rank {} {}", rank, show_end(wait_status)));
-  const auto others = crew_.living();
+  const auto others = ranks_.living();
   const std::string what = fmt::format("rank {} {}", rank, show_end(wait_status));
   if (others.empty()) return say(what);
   enter(Phase::lingering, launch_.linger);
@@ -178,8 +178,8 @@ void Supervisor::enter(Phase phase, base::Nanoseconds duration) {
 
 void Supervisor::ask_to_end(int signal, bool from_terminal) {
   asked_with_ = signal;
-  crew_.pass_on(signal, from_terminal);
-  crew_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
+  ranks_.pass_on(signal, from_terminal);
+  ranks_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
   enter(Phase::ending, launch_.grace);
 }
 
@@ -187,7 +187,7 @@ void Supervisor::kill_rest() {
   const bool first = phase_ != Phase::killing;
   const std::string rest = show_rest();
   if (first) killing_since_ = base::now();
-  crew_.kill_all();
+  ranks_.kill_all();
   enter(Phase::killing, kKillAgain);
   if (first) say(fmt::format("killing {}, still running after {}", rest, show_signal(asked_with_)));
   if (base::now() - killing_since_ < kKillForLong) return;
@@ -206,8 +206,8 @@ void Supervisor::finish() {
 }
 
 std::string Supervisor::show_rest() const {
-  const auto ranks = crew_.living();
-  return ranks.empty() ? show_count(crew_.processes().size(), "process") : show_ranks(ranks);
+  const auto ranks = ranks_.living();
+  return ranks.empty() ? show_count(ranks_.processes().size(), "process") : show_ranks(ranks);
 }
 
 void Supervisor::say(const std::string& sentence) {

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "cli/launch/crew.h"
 #include "cli/launch/launch.h"
 #include "cli/launch/output.h"
+#include "cli/launch/rank_group.h"
 #include "cli/launch/signals.h"
 
 namespace plait::cli {
@@ -59,7 +59,7 @@ class Supervisor {
   const Launch& launch_;
   Inherited inherited_;
   base::Fd signals_;
-  Crew crew_;
+  RankGroup ranks_;
   Output output_;
 
   Phase phase_ = Phase::running;

@@ -15,12 +15,12 @@
 
 namespace plait::cli {
 
-class Crew {
+class RankGroup {
  public:
-  Crew(const Launch& launch, const Inherited& inherited);
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-  ~Crew();  // kills what is left
+  RankGroup(const Launch& launch, const Inherited& inherited);
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+  ~RankGroup();  // kills what is left
 
   // Starts the next rank. Its output goes to `output` if that is given. Returns a description for
   // --verbose.

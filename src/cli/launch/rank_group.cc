@@ -1,4 +1,4 @@
-#include "cli/launch/crew.h"
+#include "cli/launch/rank_group.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -18,11 +18,11 @@
 
 namespace plait::cli {
 
-Crew::Crew(const Launch& launch, const Inherited& inherited)
+RankGroup::RankGroup(const Launch& launch, const Inherited& inherited)
     : launch_(launch), inherited_(inherited), job_(random_job()), guard_(job_) {}
 
 // Processes are left only if a rank could not be started, or a system call failed.
-Crew::~Crew() {
+RankGroup::~RankGroup() {
   const auto left = living();
   if (left.empty()) return;
   kill_all();
@@ -32,7 +32,7 @@ Crew::~Crew() {
   }
 }
 
-std::string Crew::start_rank(Output* output) {
+std::string RankGroup::start_rank(Output* output) {
   const int rank = static_cast<int>(ranks_.size());
   const Seat& seat = launch_.seats[rank];
   const Place place = {.rank = rank, .world = static_cast<int>(launch_.seats.size()), .job = job_};
@@ -64,7 +64,7 @@ std::string Crew::start_rank(Output* output) {
                      base::env("OMP_NUM_THREADS").value_or(std::to_string(seat.threads)));
 }
 
-std::optional<int> Crew::bury(pid_t pid) {
+std::optional<int> RankGroup::bury(pid_t pid) {
   if (pid == guard_.pid()) guard_.bury();
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!ranks_[rank].alive || ranks_[rank].pid != pid) continue;
@@ -74,7 +74,7 @@ std::optional<int> Crew::bury(pid_t pid) {
   return std::nullopt;
 }
 
-std::vector<int> Crew::living() const {
+std::vector<int> RankGroup::living() const {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].alive) ranks.push_back(static_cast<int>(rank));
@@ -82,7 +82,7 @@ std::vector<int> Crew::living() const {
   return ranks;
 }
 
-std::vector<Process> Crew::processes() const {
+std::vector<Process> RankGroup::processes() const {
   auto family = processes_below(getpid());
   std::erase_if(family, [&](const Process& process) { return process.pid == guard_.pid(); });
   return family;
@@ -90,14 +90,14 @@ std::vector<Process> Crew::processes() const {
 
 // These are not reached through a living rank's group: processes in our own group, processes that
 // an ended rank left in its group, and orphans with a group of their own.
-bool Crew::is_signalled_singly(pid_t group, pid_t parent) const {
+bool RankGroup::is_signalled_singly(pid_t group, pid_t parent) const {
   const auto rank =
       std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.pid == group; });
   if (rank != ranks_.end() && rank->own_group) return !rank->alive;
   return group == getpgrp() || parent == getpid();
 }
 
-void Crew::pass_on(int signal, bool from_terminal) const {
+void RankGroup::pass_on(int signal, bool from_terminal) const {
   const auto family = processes();
   for (const Rank& rank : ranks_) {
     if (rank.alive && rank.own_group) kill(-rank.pid, signal);
@@ -108,7 +108,7 @@ void Crew::pass_on(int signal, bool from_terminal) const {
   }
 }
 
-void Crew::kill_all() const {
+void RankGroup::kill_all() const {
   for (const Rank& rank : ranks_) {
     if (rank.alive) kill(rank.own_group ? -rank.pid : rank.pid, SIGKILL);
   }
