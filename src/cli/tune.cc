@@ -16,7 +16,7 @@
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
 #include "cli/console.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/output_files.h"
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"

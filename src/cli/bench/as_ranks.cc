@@ -11,7 +11,7 @@
 #include "base/env.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/wait_policy.h"

@@ -8,7 +8,7 @@
 #include "base/processor.h"
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {

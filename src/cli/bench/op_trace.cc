@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/bench/op_report.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"

@@ -4,7 +4,7 @@
 
 #include "base/parallel.h"
 #include "cli/host/topology.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 namespace plait::cli {
 

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 namespace plait::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "cli/info/show.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/version.h"
 
 namespace plait::cli {

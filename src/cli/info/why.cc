@@ -12,7 +12,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/info/show.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/transports.h"
 

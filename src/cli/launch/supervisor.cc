@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {

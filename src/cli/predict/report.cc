@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {

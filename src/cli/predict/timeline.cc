@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/op_sizes.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/tune/problems.h"

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 namespace plait::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 #include <sys/wait.h>
 
