@@ -23,9 +23,9 @@ bool same_file(int one, int other) {
 }  // namespace
 
 Output::Output(bool merges) {
-  if (merges) sinks_[0] = std::make_unique<Sink>(STDOUT_FILENO);
+  if (merges) sinks_[0] = std::make_unique<OutputStream>(STDOUT_FILENO);
   if (!merges || !same_file(STDOUT_FILENO, STDERR_FILENO))
-    sinks_[1] = std::make_unique<Sink>(STDERR_FILENO);
+    sinks_[1] = std::make_unique<OutputStream>(STDERR_FILENO);
 }
 
 std::array<base::Fd, 2> Output::connect(int rank) {
@@ -62,7 +62,7 @@ void Output::add_to(std::vector<pollfd>& polls) {
 }
 
 void Output::serve(const pollfd* polls) {
-  for (Sink* sink : polled_sinks_) {
+  for (OutputStream* sink : polled_sinks_) {
     if ((polls++)->revents != 0) sink->write_some();
   }
   for (Stream* stream : polled_) {
@@ -86,7 +86,7 @@ bool Output::read_some(Stream& stream) {
 }
 
 void Output::say(const std::string& sentence) {
-  Sink& ours = sink(STDERR_FILENO);
+  OutputStream& ours = sink(STDERR_FILENO);
   if (ours.broken()) return;
   ours.queue() += sentence + "\n";
   ours.write_some();

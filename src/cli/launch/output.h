@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "cli/launch/lines.h"
-#include "cli/sink.h"
+#include "cli/output_stream.h"
 
 namespace plait::cli {
 
@@ -42,18 +42,18 @@ class Output {
   struct Stream {
     base::Fd pipe;
     Lines lines;
-    Sink* sink;
+    OutputStream* sink;
   };
 
   // One sink serves both descriptors if they have the same destination; otherwise a line of one
   // could appear within a line of the other. Our own messages need only standard error.
-  Sink& sink(int fd) { return *(sinks_[fd - 1] ? sinks_[fd - 1] : sinks_[0]); }
+  OutputStream& sink(int fd) { return *(sinks_[fd - 1] ? sinks_[fd - 1] : sinks_[0]); }
   bool read_some(Stream& stream);
 
-  std::array<std::unique_ptr<Sink>, 2> sinks_;
+  std::array<std::unique_ptr<OutputStream>, 2> sinks_;
   std::vector<Stream> streams_;
   std::vector<Stream*> polled_;
-  std::vector<Sink*> polled_sinks_;
+  std::vector<OutputStream*> polled_sinks_;
 };
 
 }  // namespace plait::cli

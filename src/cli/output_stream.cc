@@ -1,4 +1,4 @@
-#include "cli/sink.h"
+#include "cli/output_stream.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -30,14 +30,14 @@ ssize_t write_now(int fd, const char* bytes, std::size_t size) {
 
 }  // namespace
 
-Sink::Sink(int fd) : fd_(fd), own_(open_again(fd)) {}
+OutputStream::OutputStream(int fd) : fd_(fd), own_(open_again(fd)) {}
 
-bool Sink::ready(base::Nanoseconds time) const {
+bool OutputStream::ready(base::Nanoseconds time) const {
   pollfd reader = {.fd = fd(), .events = POLLOUT, .revents = 0};
   return poll(&reader, 1, static_cast<int>(time / base::kMillisecond)) > 0;
 }
 
-void Sink::write_some() {
+void OutputStream::write_some() {
   // For a pipe that could not be opened again: if poll() reports it writable, it takes PIPE_BUF
   // bytes at once without blocking.
   while (pending() && ready(0)) {
@@ -56,13 +56,13 @@ void Sink::write_some() {
   }
 }
 
-void Sink::write_within(base::Nanoseconds time) {
+void OutputStream::write_within(base::Nanoseconds time) {
   const base::Nanoseconds deadline = base::now() + time;
   for (write_some(); pending() && base::now() < deadline; write_some())
     ready(std::min(deadline - base::now(), 10 * base::kMillisecond));
 }
 
-void Sink::drop() {
+void OutputStream::drop() {
   queue_.clear();
   sent_ = 0;
 }

@@ -11,11 +11,11 @@
 
 namespace plait::cli {
 
-class Sink {
+class OutputStream {
  public:
   // `fd` is a standard descriptor. Other processes write to the same pipe or terminal, so its flags
   // must not be changed.
-  explicit Sink(int fd);
+  explicit OutputStream(int fd);
 
   std::string& queue() { return queue_; }
   int fd() const { return own_ ? own_.get() : fd_; }  // to poll for POLLOUT
