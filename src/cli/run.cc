@@ -103,13 +103,13 @@ Bind read_bind(const std::string& text) {
   return Bind::none;
 }
 
-std::vector<Seat> read_seats(const Args& args) {
+std::vector<CpuBinding> read_bindings(const Args& args) {
   const int ranks = read_ranks(args.ranks);
   const auto cores = read_topology().cores;
   const auto cpus = read_cgroup_limits().cpus;
   const Bind bind = args.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
                                       : read_bind(args.bind);
-  return seats_for(bind, ranks, cores, cpus);
+  return bindings_for(bind, ranks, cores, cpus);
 }
 
 // Opens closed standard descriptors, because the next file opened would otherwise get the number of
@@ -124,7 +124,7 @@ void open_standard_files() {
 
 Launch read_launch(const Args& args) {
   Launch launch;
-  launch.seats = read_seats(args);
+  launch.bindings = read_bindings(args);
   launch.prefix = args.prefix;
   launch.verbose = args.verbose;
   launch.grace = read_duration("--grace", args.grace);

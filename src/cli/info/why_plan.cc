@@ -12,8 +12,8 @@
 #include "cli/bench/table.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
+#include "cli/launch/cpu_binding.h"
 #include "cli/launch/format.h"
-#include "cli/launch/seats.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "ops/shapes.h"
@@ -44,7 +44,7 @@ int threads_of(int world) {
   const std::vector<Core> cores = read_topology().cores;
   const auto limit = read_cgroup_limits().cpus;
   const Bind bind = default_bind(static_cast<int>(cores.size()), world, limit);
-  return seats_for(bind, world, cores, limit).front().threads;
+  return bindings_for(bind, world, cores, limit).front().threads;
 }
 
 // Fills in what the problem leaves out, as a program that runs here would.

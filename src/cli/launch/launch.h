@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/launch/seats.h"
+#include "cli/launch/cpu_binding.h"
 
 namespace plait::cli {
 
 struct Launch {
-  std::string path;                // the path of the program
-  std::vector<std::string> words;  // the command as the user typed it
-  std::vector<Seat> seats;         // one for each rank
+  std::string path;                  // the path of the program
+  std::vector<std::string> words;    // the command as the user typed it
+  std::vector<CpuBinding> bindings;  // one for each rank
   bool prefix = false;
   bool verbose = false;
   base::Nanoseconds limit = 0;                  // for the whole run; 0: none

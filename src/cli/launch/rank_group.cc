@@ -34,15 +34,16 @@ RankGroup::~RankGroup() {
 
 std::string RankGroup::start_rank(Output* output) {
   const int rank = static_cast<int>(ranks_.size());
-  const Seat& seat = launch_.seats[rank];
-  const Place place = {.rank = rank, .world = static_cast<int>(launch_.seats.size()), .job = job_};
+  const CpuBinding& binding = launch_.bindings[rank];
+  const Place place = {
+      .rank = rank, .world = static_cast<int>(launch_.bindings.size()), .job = job_};
   // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
   // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.
   const bool at_terminal = rank == 0 && isatty(STDIN_FILENO) == 1;
   Child child = {.path = launch_.path,
                  .words = launch_.words,
-                 .environment = environment_of(place, seat.threads, environ),
-                 .cpus = seat.cpus,
+                 .environment = environment_of(place, binding.threads, environ),
+                 .cpus = binding.cpus,
                  .own_group = !at_terminal};
   base::Fd nothing;
   if (rank > 0) {
@@ -60,8 +61,8 @@ std::string RankGroup::start_rank(Output* output) {
   ranks_.push_back({.pid = pid, .own_group = child.own_group, .alive = true});
   if (child.own_group) guard_.watch(pid);
   return fmt::format("rank {} is process {}, {}, OMP_NUM_THREADS={}", rank, pid,
-                     seat.cpus.empty() ? "not bound" : "on cpus " + show_cpus(seat.cpus),
-                     base::env("OMP_NUM_THREADS").value_or(std::to_string(seat.threads)));
+                     binding.cpus.empty() ? "not bound" : "on cpus " + show_cpus(binding.cpus),
+                     base::env("OMP_NUM_THREADS").value_or(std::to_string(binding.threads)));
 }
 
 std::optional<int> RankGroup::bury(pid_t pid) {

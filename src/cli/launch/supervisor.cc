@@ -53,7 +53,7 @@ Supervisor::Supervisor(const Launch& launch)
       output_(launch.prefix) {}
 
 void Supervisor::start() {
-  for (std::size_t rank = 0; rank < launch_.seats.size(); ++rank) {
+  for (std::size_t rank = 0; rank < launch_.bindings.size(); ++rank) {
     const std::string what = ranks_.start_rank(launch_.prefix ? &output_ : nullptr);
     if (launch_.verbose) say(what);
   }

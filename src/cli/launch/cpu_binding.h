@@ -15,7 +15,7 @@ enum class Bind {
   none,  // placed by the system
 };
 
-struct Seat {
+struct CpuBinding {
   std::vector<int> cpus;  // empty: not bound
   int threads = 1;        // how many the rank can keep busy without taking processors of others
 };
@@ -25,7 +25,7 @@ struct Seat {
 Bind default_bind(int cores, int ranks, std::optional<double> cpu_limit);
 
 // Refuses `core` with fewer cores than ranks.
-std::vector<Seat> seats_for(Bind bind, int ranks, const std::vector<Core>& cores,
-                            std::optional<double> cpu_limit);
+std::vector<CpuBinding> bindings_for(Bind bind, int ranks, const std::vector<Core>& cores,
+                                     std::optional<double> cpu_limit);
 
 }  // namespace plait::cli
