@@ -8,7 +8,7 @@
 #include "ops/shapes.h"
 #include "plait/linear.h"
 #include "predict/modelled_product.h"
-#include "predict/nowhere.h"
+#include "predict/reserved_memory.h"
 
 namespace plait::predict {
 namespace {
@@ -22,7 +22,7 @@ struct Moments {
 
 // The matrices of a step. Each has an address range of its own.
 struct Matrices {
-  Nowhere x, weight, out, grad_x, grad_weight, grad_out;
+  ReservedMemory x, weight, out, grad_x, grad_weight, grad_out;
 
   Matrices(std::size_t input_bytes, std::size_t weight_bytes, std::size_t output_bytes)
       : x(input_bytes),
@@ -74,7 +74,7 @@ class LayerPlay {
     const std::int64_t own_rows = ops::share_of(problem_.rows, comm.rank(), comm.world());
     const std::int64_t rows_in = sharded && column ? own_rows : problem_.rows;
     const std::int64_t rows_out = sharded && !column ? own_rows : problem_.rows;
-    const auto view = [&](const Nowhere& of, std::int64_t rows, std::int64_t cols) {
+    const auto view = [&](const ReservedMemory& of, std::int64_t rows, std::int64_t cols) {
       return of.view(problem_.dtype, rows, cols);
     };
     const WeightView weight = {.view = view(matrices_.weight, outputs, inputs),

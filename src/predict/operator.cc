@@ -10,7 +10,7 @@
 #include "ops/prepared.h"
 #include "ops/shapes.h"
 #include "predict/modelled_product.h"
-#include "predict/nowhere.h"
+#include "predict/reserved_memory.h"
 
 namespace plait::predict {
 namespace {
@@ -70,8 +70,8 @@ double time_of_product(const Machine& machine, const Problem& problem) {
 
 class RankPlay {
  public:
-  RankPlay(const Machine& machine, const Problem& problem, const Nowhere& nowhere)
-      : machine_(machine), problem_(problem), nowhere_(nowhere) {}
+  RankPlay(const Machine& machine, const Problem& problem, const ReservedMemory& memory)
+      : machine_(machine), problem_(problem), memory_(memory) {}
 
   void run(const Plan& plan, const Play& play, Communicator& comm) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
@@ -98,17 +98,17 @@ class RankPlay {
     const auto rows = [&](ops::Rows which) {
       return ops::count(which, problem_.m, comm.rank(), comm.world());
     };
-    OpCall call = {.x = nowhere_.view(problem_.x, rows(shapes.x), shares.k),
-                   .weight = WeightView{.view = nowhere_.view(problem_.x, shares.n, shares.k),
+    OpCall call = {.x = memory_.view(problem_.x, rows(shapes.x), shares.k),
+                   .weight = WeightView{.view = memory_.view(problem_.x, shares.n, shares.k),
                                         .layout = WeightLayout::out_in},
-                   .out = nowhere_.view(problem_.out, rows(shapes.out), shares.n)};
-    if (problem_.gathered) call.gathered = nowhere_.view(problem_.x, problem_.m, shares.k);
+                   .out = memory_.view(problem_.out, rows(shapes.out), shares.n)};
+    if (problem_.gathered) call.gathered = memory_.view(problem_.x, problem_.m, shares.k);
     return call;
   }
 
   const Machine& machine_;
   const Problem& problem_;
-  const Nowhere& nowhere_;
+  const ReservedMemory& memory_;
 };
 
 }  // namespace
@@ -126,9 +126,9 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
                 const Play& play) {
-  const Nowhere nowhere(largest_matrix(problem));
+  const ReservedMemory memory(largest_matrix(problem));
   time_of_product(machine, problem);  // throws if the product takes too long
-  const RankPlay rank(machine, problem, nowhere);
+  const RankPlay rank(machine, problem, memory);
   comm::modelled::World world(world_of(machine, play.records));
   world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
   Outcome outcome = {.time = world.end(), .records = {}};
