@@ -213,27 +213,27 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
 }
 
 // The report of ranks in other processes: their counts, and their current cases.
-struct News {
+struct RanksReport {
   Tally tally;
   std::size_t count = 0;  // of the cases in the current group, up to the current one
   std::array<std::int64_t, kCasesPerGroup> numbers = {};  // of these cases
 
-  std::span<const std::int64_t> company() const { return std::span(numbers).first(count); }
+  std::span<const std::int64_t> numbers_so_far() const { return std::span(numbers).first(count); }
 };
 
 // Shared memory for the report.
-class Board {
+class SharedReport {
  public:
-  Board() : fd_(memfd_create("plait-verify", 0)) {
-    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(News)) == 0,
+  SharedReport() : fd_(memfd_create("plait-verify", 0)) {
+    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(RanksReport)) == 0,
                 "cannot create memory for the ranks' counts");
   }
   std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_.get()); }
-  News read() const {
-    News news;
-    PLAIT_CHECK(pread(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
+  RanksReport read() const {
+    RanksReport report;
+    PLAIT_CHECK(pread(fd_.get(), &report, sizeof(report), 0) == sizeof(report),
                 "cannot read the ranks' counts");
-    return news;
+    return report;
   }
 
  private:
@@ -241,11 +241,11 @@ class Board {
 };
 
 // A rank's access to the report.
-class Pen {
+class ReportWriter {
  public:
-  explicit Pen(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
-  void write(const News& news) const {
-    PLAIT_CHECK(fd_.get() >= 0 && pwrite(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
+  explicit ReportWriter(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
+  void write(const RanksReport& report) const {
+    PLAIT_CHECK(fd_.get() >= 0 && pwrite(fd_.get(), &report, sizeof(report), 0) == sizeof(report),
                 "cannot write the counts for the process that started the ranks");
   }
 
@@ -272,16 +272,16 @@ int be_rank(Words words) {
     run_rounds(what.rounds_of(index), comm, hooks);
     return kDone;
   }
-  const Pen pen(words[1]);
-  News news;
+  const ReportWriter writer(words[1]);
+  RanksReport report;
   hooks.begin = [&](std::span<const std::int64_t> numbers, const Tally& before) {
-    news.tally = before;
-    news.count = numbers.size();
-    std::copy(numbers.begin(), numbers.end(), news.numbers.begin());
-    pen.write(news);
+    report.tally = before;
+    report.count = numbers.size();
+    std::copy(numbers.begin(), numbers.end(), report.numbers.begin());
+    writer.write(report);
   };
-  news.tally = run_rounds(what.rounds_of(index), comm, hooks);
-  pen.write(news);
+  report.tally = run_rounds(what.rounds_of(index), comm, hooks);
+  writer.write(report);
   return kDone;
 }
 
@@ -291,24 +291,24 @@ struct Outcome {
 };
 
 Outcome run_processes(const Verification& what, std::size_t index, Words words) {
-  const Board board;
-  std::vector<std::string> launch = {"-n",         std::to_string(what.worlds[index].ranks),
-                                     "--bind",     "none",
-                                     "--",         "/proc/self/exe",
-                                     "verify",     kRankWord,
-                                     board.path(), std::to_string(index)};
+  const SharedReport shared;
+  std::vector<std::string> launch = {"-n",          std::to_string(what.worlds[index].ranks),
+                                     "--bind",      "none",
+                                     "--",          "/proc/self/exe",
+                                     "verify",      kRankWord,
+                                     shared.path(), std::to_string(index)};
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
     const GivenBack given_back;  // for the next world
     status = run(launch);
   }
-  News news = board.read();
-  if (status != kDone && news.count > 0 && !news.tally.ended && !was_told_to_end(status)) {
-    news.tally.failed += 1;
-    complain("plait verify", "again: " + again(what, what.worlds[index], news.company()));
+  RanksReport report = shared.read();
+  if (status != kDone && report.count > 0 && !report.tally.ended && !was_told_to_end(status)) {
+    report.tally.failed += 1;
+    complain("plait verify", "again: " + again(what, what.worlds[index], report.numbers_so_far()));
   }
-  return {.tally = news.tally, .status = status_of_ranks(status)};
+  return {.tally = report.tally, .status = status_of_ranks(status)};
 }
 
 Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {
