@@ -300,7 +300,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
-    const GivenBack given_back;  // for the next world
+    const RestoredSignals restored;  // for the next world
     status = run(launch);
   }
   RanksReport report = shared.read();

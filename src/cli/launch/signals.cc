@@ -44,7 +44,7 @@ Inherited take_over() {
   return inherited;
 }
 
-GivenBack::GivenBack() {
+RestoredSignals::RestoredSignals() {
   sigprocmask(SIG_SETMASK, nullptr, &blocked_);
   sigaction(SIGPIPE, nullptr, &sigpipe_);
   sigaction(SIGCHLD, nullptr, &sigchld_);
@@ -52,7 +52,7 @@ GivenBack::GivenBack() {
   prctl(PR_GET_CHILD_SUBREAPER, &reaps_orphans_);
 }
 
-GivenBack::~GivenBack() {
+RestoredSignals::~RestoredSignals() {
   const sigset_t wanted = wanted_signals();
   const timespec at_once = {};
   while (sigtimedwait(&wanted, nullptr, &at_once) > 0) continue;

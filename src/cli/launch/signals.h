@@ -20,12 +20,12 @@ Inherited take_over();
 
 // Undoes everything that take_over() changes when it ends, for code that continues after a run.
 // Signals that arrived during the run and were not read are discarded.
-class GivenBack {
+class RestoredSignals {
  public:
-  GivenBack();
-  ~GivenBack();
-  GivenBack(const GivenBack&) = delete;
-  GivenBack& operator=(const GivenBack&) = delete;
+  RestoredSignals();
+  ~RestoredSignals();
+  RestoredSignals(const RestoredSignals&) = delete;
+  RestoredSignals& operator=(const RestoredSignals&) = delete;
 
  private:
   sigset_t blocked_ = {};
