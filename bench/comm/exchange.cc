@@ -12,7 +12,7 @@
 namespace plait::bench {
 namespace {
 
-// Chunks of two ranks differ everywhere, and so does each from itself shifted.
+// The chunks of the two ranks differ everywhere, and so does each from itself shifted.
 std::byte content(std::size_t i, int rank) {
   return static_cast<std::byte>((i * 7 + i / 251 + static_cast<std::size_t>(rank) * 101) & 0xff);
 }
@@ -77,7 +77,7 @@ BareExchange::BareExchange(Seat& seat, std::size_t bytes)
       in_(way(seat.common, 1 - std::min(seat.comm.rank(), 1))) {
   const std::size_t used = 2 * way_bytes();
   PLAIT_CHECK(used <= Seat::kCommonBytes, "chunks of ", bytes, " bytes are too large to be bare");
-  // An exchange before this one may have left its numbers.
+  // The exchange before this one may have left its numbers.
   barrier(seat.comm);
   if (seat.comm.rank() == 0) std::memset(seat.common, 0, used);
   barrier(seat.comm);
@@ -94,10 +94,11 @@ BareExchange::Way BareExchange::way(std::byte* common, int from) const {
   return way;
 }
 
-// Memory ordering: the bytes before the number (release), which receive() reads first (acquire).
+// Memory ordering: the bytes are written before the number (release), which receive() reads first
+// (acquire).
 void BareExchange::send() {
   ++sent_;
-  // Pairs with receive(): what it read, it read before it gave the chunk back.
+  // Pairs with receive(), which reads the chunk before it gives the chunk back.
   while (sent_ > out_.released->value.load(std::memory_order_acquire) + kChunks) base::pause();
   Number* chunk = out_.chunks[sent_ % kChunks];
   cargo_.load(payload(chunk));

@@ -1,11 +1,12 @@
-// Chunks between ranks 0 and 1, each stamped with its number, so that what arrives is known to be
-// what was sent. Written out of a buffer of the sender's and read into one of the receiver's.
+// Chunks between ranks 0 and 1. Each is stamped with its number, so that the receiver can check
+// that it gets what was sent. Chunks are written from a buffer of the sender and read into a buffer
+// of the receiver.
 //
 //   MailboxExchange exchange(comm, bytes);
 //   there_and_back(exchange, comm.rank());   // one round trip
 //   one_way(exchange, comm.rank());          // one chunk from rank 0 to rank 1
 //   swap_chunks(exchange, comm.rank());      // one chunk each way, at once
-//   exchange.verify();                       // compares the whole of what came last
+//   exchange.verify();                       // compares the whole of the last chunk
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@
 
 namespace plait::bench {
 
-// The buffers of one of the two ranks, and what they hold.
+// The buffers of one of the two ranks, and their content.
 class Cargo {
  public:
   Cargo(std::size_t bytes, int rank);
@@ -38,7 +39,7 @@ class Cargo {
   int rank_;
 };
 
-// Through a mailbox: 4 slots in turn, each with room for two chunks.
+// Exchanges through a mailbox: 4 slots in turn, each with space for two chunks.
 class MailboxExchange {
  public:
   static constexpr int kSlots = 4;
@@ -56,8 +57,9 @@ class MailboxExchange {
   std::uint32_t received_ = 0;
 };
 
-// The least that can do: a number beside the bytes, in memory that both ranks see, as many chunks
-// on the way as above. No tags, no checks, no deadline, nobody noticed who dies: the limit.
+// The minimum: a number next to the bytes, in memory that both ranks see, with as many chunks under
+// way as above. It has no tags, no checks, no deadline and no failure detection, so it is the
+// limit.
 class BareExchange {
  public:
   BareExchange(Seat& seat, std::size_t bytes);  // collective
@@ -68,7 +70,8 @@ class BareExchange {
   static constexpr int kChunks = 2 * MailboxExchange::kSlots;
 
  private:
-  // A pair of lines, because processors fetch lines in pairs: a small chunk comes with its number.
+  // Two cache lines, because processors fetch lines in pairs: a small chunk arrives with its
+  // number.
   struct alignas(128) Number {
     std::atomic<std::uint64_t> value;
     std::array<std::byte, 56> padding;
@@ -90,7 +93,7 @@ class BareExchange {
   std::uint64_t received_ = 0;
 };
 
-// Does it a few times and looks at every byte: outside the clock.
+// Runs the pattern several times and compares every byte, outside of the measurement.
 template <class Exchange, class Pattern>
 void prove(Exchange& exchange, Pattern pattern, int rank) {
   for (int i = 0; i < 2 * BareExchange::kChunks; ++i) {
@@ -112,7 +115,7 @@ void one_way(Exchange& exchange, int rank) {
   if (rank == 1) exchange.receive();
 }
 
-// Each to the other at once, which is what an all-reduce of two ranks must do at the least.
+// Both send to each other at once, which is the least that an all-reduce of two ranks must do.
 template <class Exchange>
 void swap_chunks(Exchange& exchange, int rank) {
   if (rank <= 1) exchange.send();

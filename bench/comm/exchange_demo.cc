@@ -1,4 +1,4 @@
-// Two ranks on shared memory exchange chunks of growing size, then again over an emulated link.
+// Two ranks exchange chunks of growing size through shared memory, then over an emulated link.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr auto kLink = "25gbit,5us";
 
-// A demonstration is over in seconds, whatever else the machine does.
+// A demonstration takes seconds, whatever else the machine does.
 constexpr Effort kEffort = {
     .repetitions = 31, .lasting = 500 * base::kMicrosecond, .patience = 400 * base::kMillisecond};
 
@@ -120,7 +120,7 @@ void print_link() {
 
 int run(int argc) {
   if (argc > 1) {
-    std::cerr << "usage: exchange_demo   (it takes no arguments; plait_bench_comm does)\n";
+    std::cerr << "usage: exchange_demo   (takes no arguments; plait_bench_comm does)\n";
     return 2;
   }
   std::cout << fmt::format(

@@ -16,7 +16,7 @@
 namespace plait::bench {
 namespace {
 
-// CPU time of this thread. getrusage() counts it too, but in the kernel's ticks, some of which are
+// CPU time of this thread. getrusage() reports it too, but in ticks of the kernel, which may be
 // longer than the waits measured here.
 Nanoseconds processor_time() {
   timespec time = {};
@@ -24,8 +24,8 @@ Nanoseconds processor_time() {
   return static_cast<Nanoseconds>(time.tv_sec) * base::kSecond + time.tv_nsec;
 }
 
-// A tile's worth of arithmetic, about 20 µs: registers only, so that nothing but the processor's
-// time tells it apart from the same work done alone.
+// The arithmetic of one tile, about 20 µs. It uses registers only, so only processor time
+// distinguishes it from the same work done alone.
 class Work {
  public:
   void tile() {
@@ -35,7 +35,7 @@ class Work {
   }
   int take_tiles() { return std::exchange(tiles_, 0); }
 
-  // Nanoseconds per tile with nothing beside it.
+  // Nanoseconds per tile without other work.
   double alone(int tiles) {
     const Nanoseconds begin = base::now();
     for (int i = 0; i < tiles; ++i) tile();
@@ -49,10 +49,10 @@ class Work {
   int tiles_ = 0;
 };
 
-// What the receiver notes of one transfer.
+// The receiver's measurements of one transfer.
 struct Observation {
   double arrival;    // nanoseconds after the chunk was posted
-  double processor;  // its CPU time, as a part of the time it waited
+  double processor;  // its CPU time, as a share of the time it waited
   double useful;
   bool disturbed;
 };
@@ -65,13 +65,13 @@ class Transfers {
         cargo_(bytes, std::byte{0x3C}),
         waiting_(waiting) {}
 
-  // Rank 1's observation; of no meaning elsewhere.
+  // Rank 1's observation; the result of other ranks has no meaning.
   Observation transfer() {
     ++call_;
     double tile = 0;
     if (waiting_ == Waiting::working) {
-      // The others rest, as they will while the chunk is on its way: a core whose neighbour is busy
-      // may be slower.
+      // The other ranks are idle, as they will be while the chunk is under way, because a core may
+      // be slower if its neighbour is busy.
       if (comm_.rank() == 1) {
         tile = work_.alone(16);
       } else {
@@ -132,7 +132,7 @@ class Transfers {
   std::uint32_t call_ = 0;
 };
 
-// What rank 1 knows, everybody learns.
+// Sends rank 1's value to all ranks.
 double of_receiver(Communicator& comm, double value) {
   return largest(comm, comm.rank() == 1 ? value : -std::numeric_limits<double>::infinity());
 }

@@ -1,4 +1,4 @@
-// What the mailbox, the collectives and the emulated link cost, beside memcpy and bare memory.
+// Measures the mailbox, the collectives and the emulated link, next to memcpy and bare memory.
 #include <iostream>
 
 #include "collective_case.h"
@@ -21,17 +21,17 @@ const Program kProgram = {
         "Measures plait's mailboxes, collectives and emulated links between pinned ranks of this\n"
         "host.\n"
         "\n"
-        "Every figure is the median over repetitions of the time per call, on the slowest rank;\n"
-        "repetitions in which a rank left its processor are made again. A tilde: there was no "
-        "other.\n"
+        "Every figure is the median over repetitions of the time per call, on the slowest rank.\n"
+        "Repetitions in which a rank left its processor are repeated. A tilde marks a figure for\n"
+        "which all repetitions were disturbed.\n"
         "\n"
         "  mailbox      chunks written from a buffer and read into a buffer, between two ranks.\n"
-        "               bare: the same with nothing but a number beside the bytes: the limit\n"
+        "               bare: the same with only a number next to the bytes; this is the limit\n"
         "               memcpy: as many bytes between two buffers that no other rank touches\n"
         "  all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier\n"
-        "               calls back to back, out of place, of tensors of so many bytes in all.\n"
-        "               fresh: the input is written anew before each call, as a product would\n"
-        "  link         from post to arrival, beside latency + bytes/bandwidth\n",
+        "               back-to-back calls, out of place; sizes are of the whole tensor.\n"
+        "               fresh: the input is written before each call, as by a product\n"
+        "  link         from post to arrival, compared with latency + bytes/bandwidth\n",
     .examples =
         "Examples:\n"
         "  plait_bench_comm --quick\n"

@@ -17,13 +17,13 @@
 namespace plait::bench {
 namespace {
 
-// Memory that children forked later share with this process.
+// Memory that this process shares with children that are forked later.
 class Common {
  public:
   Common()
       : data_(::mmap(nullptr, Seat::kCommonBytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    if (data_ == MAP_FAILED) base::fail(Code::system, "no memory for the ranks to share");
+    if (data_ == MAP_FAILED) base::fail(Code::system, "cannot map memory for the ranks to share");
   }
   Common(const Common&) = delete;
   Common& operator=(const Common&) = delete;
@@ -35,7 +35,7 @@ class Common {
   void* data_;
 };
 
-// What the calling thread may use is put back as it was.
+// Pins the calling thread, and restores its affinity at the end.
 class Pinned {
  public:
   explicit Pinned(int rank) : before_(base::allowed_cpus()) { pin(rank); }
@@ -47,7 +47,7 @@ class Pinned {
   cpu_set_t before_;
 };
 
-// The processes of ranks 1, 2, ...; those that still run are killed at the end.
+// The processes of ranks 1, 2, ...; those that still run at the end are killed.
 class Children {
  public:
   Children() = default;
@@ -62,7 +62,7 @@ class Children {
 
   void add(pid_t pid) { pids_.push_back(pid); }
 
-  // Waits for all: which of them failed first, by rank; 0 for none.
+  // Waits for all processes. Returns the first rank that failed, or 0.
   int join() {
     int failed = 0;
     for (std::size_t i = 0; i < pids_.size(); ++i) {
@@ -100,14 +100,14 @@ void be_rank(const Crew& crew, const Place& place, const Common& common,
     be_rank(crew, place, common, body);
   } catch (const Error& error) {
     status = 1;
-    // What another rank is to blame for, that rank says itself.
+    // Errors that another rank caused are reported by that rank.
     if (error.culprit() == Error::kNobody || error.culprit() == place.rank)
       std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
   } catch (const std::exception& error) {
     status = 1;
     std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
   }
-  ::_exit(status);  // the destructors of what it inherited are its parent's
+  ::_exit(status);  // skips destructors, which belong to the parent
 }
 
 void run_processes(const Crew& crew, const Common& common, const std::function<void(Seat&)>& body) {

@@ -1,4 +1,4 @@
-// Ranks for measuring: threads or forked processes of this program, each pinned to a processor.
+// Ranks for measuring: threads, or forked processes of this program, each pinned to a processor.
 //
 //   run_ranks({.ranks = 2, .transport = "shm"}, [&](Seat& seat) {
 //     const auto results = race(seat.comm, contenders, effort);
@@ -25,14 +25,14 @@ struct Seat {
   static constexpr std::size_t kCommonBytes = std::size_t{320} << 20;
 
   Communicator& comm;
-  std::byte* common;  // kCommonBytes of memory that all ranks see, zero at first
+  std::byte* common;  // kCommonBytes of memory that all ranks see, initially zero
 };
 
-// Returns when all ranks have ended. Throws what rank 0 threw, or Error{peer_lost} where another
-// failed, which has then said why on stderr.
+// Returns when all ranks have ended. Throws what rank 0 threw, or Error{peer_lost} if another rank
+// failed; that rank has written the reason to stderr.
 void run_ranks(const Crew& crew, const std::function<void(Seat&)>& body);
 
-// Ties the calling thread to one of the processors it may use, the same for the same rank.
+// Pins the calling thread to one of the processors that it may use; the same one for the same rank.
 void pin(int rank);
 
 }  // namespace plait::bench

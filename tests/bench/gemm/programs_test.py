@@ -62,7 +62,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(len(names), 13)
         self.assertEqual(names[0], "square")
         refusal = call("--shape", "cube", status=2)
-        self.assertTrue(refusal.stderr.startswith("plait_bench_gemm: no shape is called cube; there"))
+        self.assertTrue(refusal.stderr.startswith("plait_bench_gemm: unknown shape cube; known"))
 
 
 if __name__ == "__main__":

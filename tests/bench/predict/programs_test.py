@@ -78,7 +78,7 @@ class ProgramsTest(unittest.TestCase):
         self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("bf16", 24))
         self.assertLessEqual({"--whole-rows", "--column-backward"}, set(words))
         self.assertEqual([(row["tokens"], row["predicted_ms"]) for row in rows], [(24, 20), (24, 20)])
-        with self.assertRaisesRegex(SystemExit, "a was measured in f32, and plait predict is of bf16"):
+        with self.assertRaisesRegex(SystemExit, "a was measured in f32, but plait predict supports bf16 only"):
             self.compare({**MEASURED, "dtype": "f32"})
 
     def compare(self, measured):
