@@ -71,16 +71,17 @@ void MailboxExchange::receive() {
   ++received_;
 }
 
-BareExchange::BareExchange(Seat& seat, std::size_t bytes)
-    : cargo_(bytes, seat.comm.rank()),
-      out_(way(seat.common, std::min(seat.comm.rank(), 1))),
-      in_(way(seat.common, 1 - std::min(seat.comm.rank(), 1))) {
+BareExchange::BareExchange(BenchRank& self, std::size_t bytes)
+    : cargo_(bytes, self.comm.rank()),
+      out_(way(self.common, std::min(self.comm.rank(), 1))),
+      in_(way(self.common, 1 - std::min(self.comm.rank(), 1))) {
   const std::size_t used = 2 * way_bytes();
-  PLAIT_CHECK(used <= Seat::kCommonBytes, "chunks of ", bytes, " bytes are too large to be bare");
+  PLAIT_CHECK(used <= BenchRank::kCommonBytes, "chunks of ", bytes,
+              " bytes are too large to be bare");
   // The exchange before this one may have left its numbers.
-  barrier(seat.comm);
-  if (seat.comm.rank() == 0) std::memset(seat.common, 0, used);
-  barrier(seat.comm);
+  barrier(self.comm);
+  if (self.comm.rank() == 0) std::memset(self.common, 0, used);
+  barrier(self.comm);
 }
 
 std::size_t BareExchange::chunk_bytes() const { return (64 + cargo_.bytes() + 127) / 128 * 128; }

@@ -62,7 +62,7 @@ class MailboxExchange {
 // limit.
 class BareExchange {
  public:
-  BareExchange(Seat& seat, std::size_t bytes);  // collective
+  BareExchange(BenchRank& self, std::size_t bytes);  // collective
   void send();
   void receive();
   void verify() const { cargo_.verify(); }

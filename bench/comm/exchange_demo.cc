@@ -35,14 +35,14 @@ struct Figures {
 
 std::string size_text(std::size_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
 
-Figures measure(Seat& seat, std::size_t bytes) {
-  const int rank = seat.comm.rank();
-  MailboxExchange back_and_forth(seat.comm, bytes);
-  MailboxExchange stream(seat.comm, bytes);
+Figures measure(BenchRank& self, std::size_t bytes) {
+  const int rank = self.comm.rank();
+  MailboxExchange back_and_forth(self.comm, bytes);
+  MailboxExchange stream(self.comm, bytes);
   Copies copies(bytes);
   prove(back_and_forth, [](auto& chunks, int r) { there_and_back(chunks, r); }, rank);
   prove(stream, [](auto& chunks, int r) { one_way(chunks, r); }, rank);
-  const auto times = race(seat.comm,
+  const auto times = race(self.comm,
                           {{"round trip", [&] { there_and_back(back_and_forth, rank); }},
                            {"one way", [&] { one_way(stream, rank); }},
                            {"memcpy", [&] { copies.copy(); }}},
@@ -61,11 +61,11 @@ void print_mailbox() {
             << fmt::format("{:>10}{:>14}{:>14}{:>14}{:>16}\n", "", "back, us", "GB/s", "GB/s",
                            "memcpy, %");
   std::vector<Figures> table;
-  run_ranks({}, [&](Seat& seat) {
+  run_ranks({}, [&](BenchRank& self) {
     for (const std::size_t bytes :
          {std::size_t{64}, kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB}) {
-      const Figures row = measure(seat, bytes);
-      if (seat.comm.rank() != 0) continue;
+      const Figures row = measure(self, bytes);
+      if (self.comm.rank() != 0) continue;
       table.push_back(row);
       std::cout << fmt::format("{:>10}{:>14.2f}{:>14.2f}{:>14.2f}{:>16.0f}\n", size_text(bytes),
                                row.round_trip / 1e3, row.gigabytes_per_second(),
@@ -97,10 +97,10 @@ void print_link() {
             << fmt::format("{:>10}{:>14}{:>14}{:>14}{:>16}\n", "chunk", "arrives, us", "ideal, us",
                            "late, %", "GB/s");
   double latest = 0;
-  run_ranks({.link = link}, [&](Seat& seat) {
+  run_ranks({.link = link}, [&](BenchRank& self) {
     for (const std::size_t bytes : {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB}) {
-      const LinkTrial trial = try_link(seat.comm, bytes, Waiting::blocked, kEffort);
-      if (seat.comm.rank() != 0) continue;
+      const LinkTrial trial = try_link(self.comm, bytes, Waiting::blocked, kEffort);
+      if (self.comm.rank() != 0) continue;
       const double late = trial.measured.median / trial.ideal - 1;
       latest = std::max(latest, late);
       std::cout << fmt::format("{:>10}{:>14.1f}{:>14.1f}{:>14.2f}{:>16.2f}\n", size_text(bytes),

@@ -1,8 +1,8 @@
 // Ranks for measuring: threads, or forked processes of this program, each pinned to a processor.
 //
-//   run_ranks({.ranks = 2, .transport = "shm"}, [&](Seat& seat) {
-//     const auto results = race(seat.comm, contenders, effort);
-//     if (seat.comm.rank() == 0) keep(results);     // rank 0 runs in the calling process
+//   run_ranks({.ranks = 2, .transport = "shm"}, [&](BenchRank& self) {
+//     const auto results = race(self.comm, contenders, effort);
+//     if (self.comm.rank() == 0) keep(results);     // rank 0 runs in the calling process
 //   });
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace plait::bench {
 
-struct Crew {
+struct RankGroup {
   int ranks = 2;
   std::string transport = "shm";  // or "threads"
   std::optional<Link> link = {};
 };
 
-struct Seat {
+struct BenchRank {
   static constexpr std::size_t kCommonBytes = std::size_t{320} << 20;
 
   Communicator& comm;
@@ -30,7 +30,7 @@ struct Seat {
 
 // Returns when all ranks have ended. Throws what rank 0 threw, or Error{peer_lost} if another rank
 // failed; that rank has written the reason to stderr.
-void run_ranks(const Crew& crew, const std::function<void(Seat&)>& body);
+void run_ranks(const RankGroup& group, const std::function<void(BenchRank&)>& body);
 
 // Pins the calling thread to one of the processors that it may use; the same one for the same rank.
 void pin(int rank);

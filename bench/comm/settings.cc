@@ -10,7 +10,7 @@
 namespace plait::bench {
 namespace {
 
-void add_crew_options(CLI::App& app, Settings& settings) {
+void add_rank_options(CLI::App& app, Settings& settings) {
   app.add_option("-n,--ranks", settings.ranks, "number of ranks [2]")
       ->check(CLI::Range(2, 64))
       ->option_text("N");
@@ -58,7 +58,7 @@ std::optional<int> read_settings(const Program& program, int argc, char** argv,
   CLI::App app(program.purpose, program.name);
   app.footer(program.examples);
   app.set_help_flag("-h,--help", "print this page");
-  if (program.starts_ranks) add_crew_options(app, settings);
+  if (program.starts_ranks) add_rank_options(app, settings);
   add_options(app, program, settings);
   try {
     app.parse(argc, argv);
