@@ -1,4 +1,4 @@
-"""plait bench OPERATOR: every operator and schedule runs, and its figures agree."""
+"""plait bench OPERATOR: every operator runs with every schedule, and its figures are consistent."""
 
 import json
 import os
@@ -71,7 +71,8 @@ class OperatorTest(CommandTest):
         found = self.json("matmul-all-reduce", *self.SIZE, "--schedule", "serial", "--transport", "threads")
         self.check(found, "matmul-all-reduce")
         self.assertIn("0.001 Gbit/s", found["link"])
-        self.assertLess(found["t_comm_cpu_ms"], 0.5 * found["t_comm_ms"])  # 256 kbit, but not over it
+        # the link has 256 kbit/s, but this time is without it
+        self.assertLess(found["t_comm_cpu_ms"], 0.5 * found["t_comm_ms"])
         found = self.json("matmul-all-reduce", *self.SIZE, "--schedule", "serial", "--transport", "threads", "--link",
                           "10gbit,5us")
         self.assertIn("10 Gbit/s", found["link"])
@@ -99,7 +100,7 @@ class OperatorTest(CommandTest):
     def test_what_was_measured_outlives_an_interruption(self):
         with tempfile.TemporaryDirectory() as folder:
             figures = Path(folder) / "figures.json"
-            # The second size is on its way for many seconds.
+            # The second size takes many seconds.
             words = ["matmul-all-reduce", "--m", "1,4096", "--n", "64", "--k", "64", "--repeat", "1", "--schedule",
                      "serial", "--transport", "threads", "--link", "1mbit", "--json", str(figures)]
             bench = subprocess.Popen([PLAIT, "bench", *words], env=self.environment, stdout=subprocess.DEVNULL)
@@ -115,7 +116,7 @@ class OperatorTest(CommandTest):
         found = self.json("matmul-all-reduce", "--m", 64, "--n", 256, "--k", 1024, "--link", "ratio=20",
                           "--schedule", "fused", "--repeat", 3)
         self.assertIsNotNone(found["link"])
-        # What it measured to choose by and what it reports are moments of a machine that others use.
+        # The measurements for the search and for the report come from different moments of a shared machine.
         self.assertGreater(found["t_comm_ms"], 20 / 3 * found["t_gemm_ms"])
 
     def test_text_says_it(self):
@@ -183,7 +184,7 @@ class OperatorTest(CommandTest):
     def test_files_that_cannot_be_written_are_refused_before(self):
         for option in ("--json", "--html", "--svg", "--trace"):
             for words in (["--transport", "threads"], []):
-                # So long that the test would not wait for it.
+                # The measurement would take too long for the test.
                 result = self.plait("bench", "matmul-all-reduce", "--m", 512, "--n", 512, "--k", 512, *words,
                                     "--seconds", 3600, option, "/nowhere/file")
                 self.assert_says(result, 1, "plait bench: cannot write /nowhere/file: No such file or directory")

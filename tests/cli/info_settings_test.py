@@ -1,4 +1,4 @@
-"""plait info --settings: what is set, and who said it; and the variables that nobody reads."""
+"""plait info --settings: settings and their origins, and variables that plait does not read."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class SettingsCase(CommandTest):
         return json.loads(result.stdout)
 
     def found(self):
-        """What is set, by name: its value, and from where."""
+        """The settings by name: value and origin."""
         settings = self.json("--settings")["settings"]
         return {one["name"]: (one["value"], one["from"]) for one in settings}
 

@@ -1,4 +1,4 @@
-"""plait info: what it says is true of this machine, for people and for programs."""
+"""plait info: its output is true for this machine, as text and as JSON."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 from command import CommandTest
 
 
-SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # of instructions; each has those before it
+SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
 
 
 class InfoCase(CommandTest):
     def setUp(self):
         super().setUp()
-        # Whoever runs this test may have been given a place himself.
+        # The test itself may run under a launcher.
         for name in ("PLAIT_RANK PLAIT_WORLD_SIZE RANK WORLD_SIZE LOCAL_WORLD_SIZE SLURM_PROCID "
                      "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PLAIT_TRANSPORT").split():
             self.environment.pop(name, None)
@@ -189,7 +189,7 @@ class WhyTest(InfoCase):
         self.assertIsNone(found["chosen"])
         self.assertFalse(any(step["can"] for step in found["walk"]))
         page = self.plait("info", "--why", "ranks=4,hosts=2").stdout
-        # plait run, which is taken for ranks of one host, can't have started them.
+        # plait run starts ranks on one host only, so it is not assumed.
         self.assertIn("The transport for 4 ranks on 2 hosts, started by Open MPI", page)
         self.assertIn("  shm      no   shares the memory of one host; these ranks are on 2\n", page)
         self.assertTrue(page.endswith("None can be used, so connect() will fail.\n"))

@@ -1,4 +1,4 @@
-"""plait predict: every operator and schedule is played, called a prediction, or refused."""
+"""plait predict: every operator and schedule is predicted, marked as a prediction, or refused."""
 
 import json
 import re
@@ -72,7 +72,7 @@ class PredictTest(CommandTest):
         self.assertGreater(times[-1], 100 * times[0])
 
     def test_few_sums_over_a_long_link_are_not_waited_for_one_by_one(self):
-        # 16 rows have 256 KiB of sums, which are copied into slots; 17 are written there straight.
+        # 16 rows have 256 KiB of sums, which are copied into slots; 17 rows are written there directly.
         for op in FUSED[:2]:
             found = self.json(op, "--m", "16,17", "--n", 4096, "--k", 4096, "--ranks", 2, "--device", "cpu",
                               "--rate", 0.4, "--memory", 20, "--link", "10gbit,200us",
@@ -139,7 +139,7 @@ class PredictTest(CommandTest):
     def test_a_measurement_whose_serial_time_can_be_computed(self):
         measured = {"op": "matmul_all_reduce", "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16",
                     "ranks": 2, "t_gemm_ms": 100, "schedules": [{"plan": "serial", "median_ms": 125}]}
-        # To its only peer each rank sends half of the partial sums in f32, and its half of the result in bf16.
+        # Each rank sends its only peer half of the partial sums in f32, and its half of the result in bf16.
         transfer = 1e3 * 8 * (512 * 1024 * (4 + 2)) / 1e9
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "bench.json"
@@ -151,8 +151,8 @@ class PredictTest(CommandTest):
                 self.assertAlmostEqual(found["error"], found["predicted_ms"] / 125 - 1)
 
     def test_measurements_whose_overlap_can_be_computed(self):
-        # The one peer is sent half of the partial sums in f32 and half of the result in bf16; or the sums alone; or
-        # half of X. Over a link on which that takes less time than the product, all is hidden but one part, or chunk.
+        # The peer gets half of the partial sums in f32 and half of the result in bf16, or only the sums, or half of X.
+        # Over a link on which that takes less time than the product, all but one part, or chunk, is hidden.
         product, transfer = 100, 60
         plans = {"serial": product + transfer, "pipelined parts=4": product + transfer / 4,
                  "pipelined parts=8": product + transfer / 8, "fused chunk=64": product + transfer / 16}
@@ -211,7 +211,7 @@ class PredictTest(CommandTest):
         found = self.json("bloom-7b", *words, "--tp", 4, "--wire", "f32", "--keep-gathered", "--column-backward")
         self.assertEqual([found[key] for key in ("wire", "column_backward", "recompute_all_gather")],
                          ["f32", True, False])
-        self.assertIsNone(found["published_gain"])  # of other ranks than were published
+        self.assertIsNone(found["published_gain"])  # published for another number of ranks
 
     def test_one_rank_gains_nothing(self):
         found = self.json("llama2-7b", "--tp", 1, "--tokens", 1024)

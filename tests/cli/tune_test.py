@@ -1,4 +1,4 @@
-"""plait tune: what is measured is kept, shown, asked for again, and never trusted elsewhere."""
+"""plait tune: plans are measured, stored and shown, and are refused on other machines."""
 
 import json
 import os
@@ -210,7 +210,7 @@ class TuneTest(TuneCase):
                              f"plait tune: {self.cache}: {reason}; delete it, or choose another file with --cache FILE")
             self.assertEqual(self.cache.read_text(), text)
             page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=2048 k=64").stdout
-            # What somebody has named is refused to a program too.
+            # A cache that the user has named is refused in programs too.
             self.assertIn(f"automatic_plans() refuses: {self.cache}: {reason}.\n"
                           'Without automatic plans it is "fused".\n', page)
             self.assertIn("no particular machine; this machine's is not read either.\n", page)

@@ -1,4 +1,4 @@
-"""plait tune --from: the problems of a timeline, of the ranks that it was of."""
+"""plait tune --from: the problems of a timeline, for the ranks of the timeline."""
 
 import json
 import re
@@ -63,7 +63,7 @@ class TuneTimelineTest(TuneCase):
         self.assertFalse(self.cache.exists())
         self.tune("--from", timeline, "--link", "10gbit,20us", *effort)
         self.assertEqual(links(), ["link=10gbit,20us"])
-        # One over shared memory alone may be tuned over any.
+        # A timeline without a link may be tuned over any link.
         write("")
         self.tune("--from", timeline, "--link", "1gbit,5us", *effort)
         self.assertEqual(sorted(links()), ["link=10gbit,20us", "link=1gbit,5us"])
@@ -77,7 +77,7 @@ class TuneTimelineTest(TuneCase):
                 {"pid": rank, "name": f"call op=all_gather_matmul m={m} n={n} k=64 ranks=2"}
                 for rank, calls in enumerate(ranks) for m, n in calls]}))
 
-        # Shares of 5, 6 and 7 columns: the first rank's calls differ where the other's don't.
+        # Shares of 5, 6 and 7 columns: one call differs on the first rank, another one on the others.
         write([(32, 3), (32, 3), (32, 4)], [(32, 2), (32, 3), (32, 3)])
         self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
         self.assertEqual([re.search(r"n=(\d+)", key)[1] for key, *_ in self.entries()], ["5", "6", "7"])
@@ -97,7 +97,7 @@ class TuneTimelineTest(TuneCase):
 
         def write(*shares):
             events = [{"name": call.format(k), "pid": rank} for rank, k in enumerate(shares)]
-            # A layer's own product, of which there is nothing to tune.
+            # A layer's own product, which has nothing to tune.
             events += [{"name": "call op=matmul m=8 n=8 k=" + str(rank + 1) + " ranks=2", "pid": rank}
                        for rank, _ in enumerate(shares)]
             timeline.write_text(json.dumps({"traceEvents": events}))

@@ -1,4 +1,4 @@
-"""plait info --why: what every plan is predicted to take, and where the choice comes from."""
+"""plait info --why: the predicted times of all plans, and the origin of the choice."""
 
 import json
 import unittest

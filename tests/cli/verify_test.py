@@ -1,4 +1,4 @@
-"""plait verify: what it counts, how it fails, and what it refuses."""
+"""plait verify: its counts, its failures, and its refusals."""
 
 import json
 import os
@@ -47,7 +47,7 @@ class VerifyTest(CommandTest):
         return [pid for pid in self.marked() if b"--as-rank" in self.words_of(pid)]
 
     def told_to_have_passed(self):
-        """The first number on the board by which the ranks tell the command how far they are."""
+        """The first number of the report in which the ranks tell their progress."""
         words = self.words_of(self.ranks()[0])
         board = words[words.index(b"--as-rank") + 1]
         return int.from_bytes(Path(os.fsdecode(board)).read_bytes()[:8], "little")
@@ -60,7 +60,7 @@ class VerifyTest(CommandTest):
         self.assertEqual((process.returncode, err.count("\n")), (128 + signal.SIGTERM, 1), err)
 
     def test_one_that_is_told_to_end_in_a_later_world_ends(self):
-        """What started the first world's ranks has given back what it took of the signals."""
+        """The signal settings that the first world's run changed must be restored."""
         for transport, ranks, later in [("shm", "1,2", 2), ("shm,threads", "1", 0)]:
             with self.subTest(transport):
                 process = self.start("verify", "--cases", 60, "--seed", 3, "--ranks", ranks, "--transport", transport)

@@ -1,4 +1,4 @@
-// Ranks that check something together (src/cli/bench/collective_check.h).
+// Checks that ranks make together (src/cli/bench/collective_check.h).
 #include "cli/bench/collective_check.h"
 
 #include <gtest/gtest.h>

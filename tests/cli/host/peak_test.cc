@@ -27,7 +27,7 @@ TEST_F(Peak, CountsWhatThisProcessTouchesFromNowOn) {
   if (!forget_peak()) GTEST_SKIP() << "the system does not let a peak be forgotten";
   const std::int64_t before = read_peak().value_or(0);
   {
-    const Buffer buffer(kMuch, {.huge_pages = true});  // given back at once
+    const Buffer buffer(kMuch, {.huge_pages = true});  // freed at once
     std::memset(buffer.data(), 1, kMuch);
   }
   EXPECT_GE(read_peak().value_or(0), before + static_cast<std::int64_t>(kMuch) / 2);

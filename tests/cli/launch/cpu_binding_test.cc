@@ -7,8 +7,8 @@
 namespace plait::cli {
 namespace {
 
-// Cores of two hardware threads, core i with the cpus i and i + cores, as Linux numbers them; the
-// nodes share them equally.
+// Cores with two hardware threads each: core i has the cpus i and i + cores, as Linux numbers them.
+// The nodes have equal shares.
 std::vector<Core> host(int cores, int nodes) {
   std::vector<Core> all;
   all.reserve(cores);
