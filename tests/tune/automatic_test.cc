@@ -1,4 +1,4 @@
-// Plans that nobody has to think of (plait/tune.h): where they come from, and that ranks agree.
+// Automatic plans (plait/tune.h): their origin, and the agreement of ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -131,14 +131,14 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
                  {});
 }
 
-// Until the fastest plan is known; of other columns than problem()'s.
+// Calls until the fastest plan is known; with other columns than problem()'s.
 void find_out(const PlanSource& plans, PlanKey key) {
   key.n += 64;
   for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
     plans.took(key, *plans.next(key), 100);
 }
 
-// Of a program that runs while somebody tunes beside it.
+// Simulates another process that tunes while the program runs.
 TEST_F(AutomaticPlans, FoundOutMeanwhileByOthersStay) {
   save_cache(path(), cache_with(parse_plan("serial"), 2));
   run_as_threads(2,
@@ -171,7 +171,8 @@ TEST_F(AutomaticPlans, ThatCannotBeKeptAreRemarkedOnOnce) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-// As after an update, or on another machine with the same home: nobody has named that file.
+// Simulates an update, or another machine with the same home directory, where the cache is the
+// default one.
 TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
   std::filesystem::create_directories(path("plait"));
   save_cache(path("plait/plans"), PlanCache("another machine"));
@@ -193,7 +194,7 @@ TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
 }
 
 TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
-  // Copies that take forever: then there is something to gain without a link too.
+  // Copies take very long, so that there is something to gain without a link too.
   MachineProfile profile = built_in_profile();
   profile.machine = machine_fingerprint();
   profile.copy = 0.001;
@@ -245,7 +246,7 @@ TEST_F(AutomaticPlans, MeasureWhereTheSettingsSaySo) {
   unsetenv("PLAIT_TUNE_ONLINE");
 }
 
-// Each rank has a file of its own, as on several hosts, and only one had plans already.
+// Each rank has a file of its own, as on several hosts, and only one of them had plans.
 TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
   save_cache(path("1"), cache_with(kOdd, 2));
   for (int start = 0; start < 2; ++start) {
