@@ -1,4 +1,4 @@
-// Plans that were measured: what is written is read again, and what can't be trusted is refused.
+// Measured plans: what is written can be read again, and what can't be trusted is refused.
 #include "plan/cache.h"
 
 #include <gtest/gtest.h>
@@ -125,11 +125,12 @@ TEST(CacheFiles, AreMadeWithTheirFoldersAndAddedTo) {
   const auto read = load_cache(path, "a machine");
   ASSERT_TRUE(read);
   EXPECT_EQ(read->entries().size(), 3U);
-  EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));  // the later word
+  EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));  // the later entry
   EXPECT_EQ(read->find(problem(16)), example().find(problem(16)));
 }
 
-// A program beside which another has one has none either, and takes that one.
+// A cache without entries counts as none, so a program that reads none agrees with one that has
+// plans.
 TEST(CacheFiles, WithoutAnEntryAreNone) {
   const Folder folder;
   save_cache(folder / "plans", PlanCache("a machine"));
@@ -149,7 +150,7 @@ TEST(CacheFiles, AreNotMadeToFindOutWhetherTheyCanBe) {
   EXPECT_EQ(read_text(folder / "file"), "text");
 }
 
-// A program that runs for long has an old copy of what others have found out since.
+// A long-running program has an old copy of a cache that others have changed since.
 TEST(CacheFiles, KeepWhatOthersHaveWrittenOverWhatWasKnownBefore) {
   const Folder folder;
   const std::string path = folder / "plans";
@@ -163,7 +164,7 @@ TEST(CacheFiles, KeepWhatOthersHaveWrittenOverWhatWasKnownBefore) {
   const auto read = load_cache(path, "a machine");
   ASSERT_TRUE(read);
   EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));
-  EXPECT_EQ(read->find(problem(16)), known.find(problem(16)));  // which was nowhere else
+  EXPECT_EQ(read->find(problem(16)), known.find(problem(16)));  // which was in no other file
   EXPECT_EQ(read->find(problem(32)), fused().plan);
 }
 

@@ -1,4 +1,4 @@
-// What a plan depends on, as text and as a value.
+// The inputs of a plan, as text and as a value.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -52,7 +52,7 @@ TEST(PlanKeys, HaveAPlainWeightOfXWhereNoDtypeIsSaid) {
   EXPECT_EQ(parse_plan_key(name(key)), key);
 }
 
-// Two spellings of one problem are one key.
+// Two spellings of one problem give one key.
 TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3").wire, Dtype::bf16);
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3 wire=f16").wire, Dtype::bf16);

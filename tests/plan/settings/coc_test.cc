@@ -1,4 +1,4 @@
-// The names that MindSpeed CoC uses, and what they come to here.
+// The names that MindSpeed CoC uses, and their meaning here.
 #include "plan/settings/coc.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(CocConfiguration, MayHoldItsTableApart) {
   EXPECT_EQ(settings.customized, (std::map<ProductShape, Plan>{{{1, 2, 3}, parse_plan("fused")}}));
 }
 
-// There, no layer that looks rows up exists then.
+// In CoC, layers that look up shapes do not exist then.
 TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
   const std::string rows = "\n[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
   const PlanKey key = {.op = Operator::matmul_all_reduce, .m = 1, .n = 3, .k = 2, .world = 1};
@@ -105,14 +105,15 @@ TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
   const std::string fused = "coc_mode = 0\ncoc_fused_kernel = true";
   EXPECT_EQ(SettingsPlans(load_from(fused + rows).settings).find(key), parse_plan("fused"));
   EXPECT_TRUE(load_from(fused + rows).remarks.empty());
-  // What another place says counts as it always does.
+  // Settings in another place count as usual.
   const Loaded loaded =
       load_from("use_ascend_coc = false\n" + rows, {{"PLAIT_CUSTOMIZED", "[1,2,3]=fused"}});
   EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("fused"));
 }
 
-// There, one part and mode -1, which are the defaults too, switch it off, and a table of rows does
-// nothing. Here one part is the plan of all other shapes, and who lists shapes wants them.
+// In CoC, one part and mode -1, which are also the defaults, switch it off, and a table of shapes
+// has no effect. Here one part is the plan of all other shapes, because a user who lists shapes
+// wants them.
 TEST(CocConfiguration, KeepsItsShapesWhereAllOthersAreOnePart) {
   const std::string rows = "\n[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
   const PlanKey listed = {.op = Operator::matmul_all_reduce, .m = 1, .n = 3, .k = 2, .world = 1};

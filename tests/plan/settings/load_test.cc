@@ -1,4 +1,4 @@
-// Files and variables, and which goes first.
+// Files and variables, and which of them takes precedence.
 #include "plan/settings/load.h"
 
 #include <gtest/gtest.h>

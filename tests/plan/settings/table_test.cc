@@ -7,7 +7,7 @@
 namespace plait::plan {
 namespace {
 
-// No member has its default.
+// No member has its default value.
 Settings all_changed() {
   return {.plan = parse_plan("pipelined parts=3 axis=rows"),
           .customized = {{{16384, 5120, 1920}, parse_plan("fused chunk=64")},

@@ -8,7 +8,7 @@
 namespace plait::plan {
 namespace {
 
-// Every entry as a line: "3 a.b = text".
+// Lists every entry as a line: "3 a.b = text".
 void list(const RawSetting::Entries& entries, const std::string& prefix, std::string& lines) {
   for (RawSetting entry : entries) {
     const std::string name = prefix + entry.name();
