@@ -1,4 +1,4 @@
-// Which device's memory a buffer is.
+// The device of a buffer's memory.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -12,7 +12,7 @@
 #include "tensor/print.h"
 #include "tensor/sentence_of.h"
 
-// Lets an allocation that is too large fail in the sanitizers as it does without them.
+// Makes an allocation that is too large fail with sanitizers as it does without.
 extern "C" PLAIT_EXPORT const char* __asan_default_options() {  // NOLINT: not our name
   return "allocator_may_return_null=1";
 }
@@ -115,7 +115,7 @@ TEST(Buffer, InHugePagesStartsWithOneAndSaysHowManyItGot) {
   EXPECT_EQ(misalignment(buffer, Buffer::kAlignment), 0);
   EXPECT_EQ(buffer.huge_page_bytes(), 0) << "nothing was touched yet";
   std::memset(buffer.data(), 1, buffer.bytes());
-  // What the system gives is its own affair, but it gives whole pages.
+  // The system decides how much it gives, but it gives whole pages.
   const std::size_t got = buffer.huge_page_bytes();
   EXPECT_EQ(got % kHugePage, 0);
   EXPECT_LE(got, 3 * kHugePage);
