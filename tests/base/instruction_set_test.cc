@@ -44,7 +44,7 @@ TEST(InstructionSet, MayBeUsedUpToTheProcessorsAndTheLimit) {
   }
 }
 
-// In a process of its own: the variable is read once.
+// Each case runs in its own process, because the variable is read once.
 class InstructionSetDeathTest : public testing::TestWithParam<InstructionSet> {};
 
 TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItLeavesSomethingOut) {

@@ -12,7 +12,7 @@
 namespace plait::base {
 namespace {
 
-// A folder of its own for each test.
+// A test in a folder of its own.
 class ReadFile : public testing::Test {
  protected:
   ReadFile() {
