@@ -22,24 +22,24 @@ namespace {
 
 using base::now;
 
-// An Error, seen from the world: sub-groups count their ranks anew.
+// An Error in terms of the world's ranks, because sub-groups number their ranks anew.
 struct Blamed {
   Report report;
 };
 
-// What belongs to one rank, in whichever group it plays.
+// The state of one rank, in all of its groups.
 struct Self {
   const Scene& scene;
   int rank;
   Seat& seat;
-  Random own;  // for what may differ between the ranks: when
+  Random own;  // for decisions that may differ between ranks, such as times
 };
 
 void write_sentence(Report& report, const char* text) {
   std::strncpy(report.sentence.data(), text, report.sentence.size() - 1);
 }
 
-// `ranks`: the group's, in the world.
+// `ranks`: the world ranks of the group's members.
 Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t group, int rank,
               std::optional<Operator> op = std::nullopt) {
   const int culprit = error.culprit();
@@ -58,10 +58,10 @@ Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t g
   return blame;
 }
 
-// Plays a random program in one group, and in groups split off it.
+// Runs a random program in one group, and in groups split off it.
 class Player {
  public:
-  // `ranks`: the members' ranks in the world.
+  // `ranks`: the world ranks of the members.
   Player(Communicator& comm, std::vector<int> ranks, std::uint64_t seed, Self& self)
       : comm_(comm), ranks_(std::move(ranks)), group_(seed), shared_(seed), self_(self) {}
 
@@ -74,7 +74,7 @@ class Player {
   }
 
  private:
-  // While it lives, the parent sees what this rank is doing.
+  // Tells the parent what this rank is doing, while it lives.
   class Doing {
    public:
     Doing(Seat& seat, Stage stage) : seat_(seat) { seat_.stage = stage; }
@@ -117,7 +117,7 @@ class Player {
     }
   }
 
-  // The victim's own ways to go.
+  // The ways in which a victim ends by itself.
   void go_if_told() {
     const bool mine = self_.rank == self_.scene.victim && self_.seat.calls >= self_.scene.calls;
     if (!mine || (self_.scene.manner != Manner::leave && self_.scene.manner != Manner::raise))
@@ -193,7 +193,7 @@ class Player {
       expect(in[rank * each], static_cast<float>(rank), "all_to_all");
   }
 
-  // A few chunks around a ring.
+  // Sends a few chunks around a ring.
   void pass_on(Mailbox& mailbox) {
     const int next = (comm_.rank() + 1) % comm_.world();
     const int previous = (comm_.rank() + comm_.world() - 1) % comm_.world();
@@ -224,7 +224,7 @@ class Player {
     pass_on(*mailbox);
   }
 
-  // A new operator now and then, and otherwise the last one again.
+  // Sometimes prepares a new operator, otherwise runs the last one again.
   void multiply() {
     if (!product_ || shared_.one_in(4)) {
       const Doing doing(self_.seat, Stage::preparing);
@@ -261,7 +261,7 @@ class Player {
   Self& self_;
   std::uint32_t passed_ = 0;
   std::optional<Product> product_;
-  std::optional<Operator> multiplying_;  // while it runs, and when that fails
+  std::optional<Operator> multiplying_;  // set while the operator runs, and after it has failed
 };
 
 Communicator connect(Self& self, const std::vector<int>& ranks) {
@@ -284,7 +284,7 @@ void work(Self& self) {
   std::iota(ranks.begin(), ranks.end(), 0);
   if (self.own.below(2) == 0) ::usleep(static_cast<unsigned>(self.own.below(3000)));
   Communicator comm = connect(self, ranks);
-  // For ever: it ends when a rank goes.
+  // Runs until a rank ends.
   Player(comm, ranks, self.scene.seed, self).play(INT32_MAX);
 }
 
@@ -292,14 +292,14 @@ void work(Self& self) {
 
 namespace {
 
-// As a data loader does, whatever the rank is doing at the time.
+// Forks like a data loader, whatever the rank is doing at the time.
 void fork_a_worker_soon(Seat& seat, int pipe, int delay) {
   std::thread([&seat, pipe, delay] {
     ::usleep(static_cast<unsigned>(delay));
     if (::fork() != 0) return;
     seat.worker = ::getpid();
     ::close(pipe);
-    constexpr int kMostTurns = 3000;  // 60 s, should the parent die
+    constexpr int kMostTurns = 3000;  // 60 s, in case the parent dies
     for (int turn = 0; turn < kMostTurns && !seat.over; ++turn) ::usleep(20'000);
     ::_exit(0);
   }).detach();
@@ -332,7 +332,7 @@ void be_rank(const Scene& scene, int rank, Seat& seat, int pipe) {
     report.at = now();
     write_sentence(report, error.what());
   }
-  // At most PIPE_BUF bytes: reports of several ranks do not mix.
+  // At most PIPE_BUF bytes, so that reports of several ranks do not mix.
   const bool told = ::write(pipe, &report, sizeof(report)) == sizeof(report);
   ::_exit(told ? 0 : 1);
 }

@@ -27,7 +27,7 @@ using base::Nanoseconds;
 using base::now;
 using base::sentence;
 
-// How much longer than promised the parent watches before it calls a survivor hung.
+// How much longer than the contract the parent waits before a survivor counts as hung.
 constexpr Nanoseconds kWatchdog = 8 * base::kSecond;
 
 struct Pipe {
@@ -85,7 +85,8 @@ class Round {
     return std::move(outcome_);
   }
 
-  // How many forked workers live, and what they hold that their ranks have shared.
+  // The number of forked workers that are alive; checks what they still hold of the ranks' shared
+  // memory.
   int workers() {
     int count = 0;
     for (int rank = 0; rank < scene_.world; ++rank) count += seats_[rank].worker > 0 ? 1 : 0;
@@ -120,7 +121,7 @@ class Round {
     return seat.calls >= scene_.calls && (stage == scene_.stage || scene_.stage == Stage::working);
   }
 
-  // Waits for the moment, and lets the victim go. A victim that goes by itself is only awaited.
+  // Waits for the moment, then ends the victim. If the victim ends by itself, only waits for that.
   void strike() {
     const Nanoseconds give_up = now() + kWatchdog;
     const bool by_itself = !is_kill(scene_.manner);
@@ -136,12 +137,12 @@ class Round {
     ending_.gone = by_itself && seat.gone > 0 ? seat.gone.load() : now();
     if (scene_.manner == Manner::kill) ::kill(pids_[scene_.victim], SIGKILL);
     if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGSTOP);
-    ::usleep(200);  // until it does not move any more
+    ::usleep(200);  // until it has stopped
     ending_.connected = seat.connected;
     ending_.multiplied = seat.stage == Stage::multiplying;
   }
 
-  // Reads what has been reported since the last time.
+  // Reads the reports that have arrived since the last call.
   const std::vector<Report>& pending_reports() {
     Report report;
     while (::read(pipe_.out.get(), &report, sizeof(report)) == sizeof(report)) {
@@ -167,13 +168,13 @@ class Round {
     const Nanoseconds end = ending_.gone + patience(scene_, ending_) + kWatchdog;
     while (!everybody_spoke() && now() < end) {
       pollfd watched = {.fd = pipe_.out.get(), .events = POLLIN, .revents = 0};
-      // Also when the last writer has gone without a word.
+      // Stops also when the last writer has ended without a report.
       if (::poll(&watched, 1, 20) == 1 && watched.revents == POLLHUP) break;
     }
     if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGKILL);
   }
 
-  // Every process ends by itself, and at once; the others are hung.
+  // Reaps the processes, which must all end by themselves, at once; the others are hung.
   void bury() {
     const Nanoseconds end = now() + kWatchdog;
     for (int rank = 0; rank < scene_.world; ++rank) {
@@ -245,7 +246,7 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
   scene.stage = scene.work == Work::operators ? kOfOperators[below(kOfOperators.size())]
                                               : kOfCollectives[below(kOfCollectives.size())];
   scene.calls = 1 + below(40);
-  // Most of set-up is over within a millisecond or two.
+  // Most of the set-up takes a millisecond or two.
   scene.delay = below(2) == 0 ? below(300) * base::kMicrosecond : below(3000) * base::kMicrosecond;
   scene.job = sentence("chaos-", ::getpid(), '-', seed);
   scene.has_workers = below(3) == 0;
@@ -270,7 +271,7 @@ Outcome play(const Scene& scene, bool isolated) {
   Round round(scene);
   Outcome outcome = round.run();
   outcome.workers = round.workers();
-  // A rank 0 that was killed last has left its file to the next job of this user.
+  // A rank 0 that was killed last leaves its file to the next job of this user.
   if (scene.has_folder && scene.manner == Manner::stop && scene.victim == 0) {
     ::usleep(150'000);
     const comm::shm::MeetingPlace next(comm::shm::name_of_job(scene.job + "-next"), now());

@@ -9,18 +9,18 @@
 
 namespace plait::chaos {
 
-// Gives this process and its children a /tmp, a /dev/shm and abstract sockets of their own, so that
-// whatever appears there is ours. False where the system does not let us: then only what has a name
-// of plait's is taken for ours.
+// Gives this process and its children their own /tmp, /dev/shm and abstract sockets, so that
+// everything that appears there is ours. False if the system does not allow it; then only plait's
+// names count as ours.
 bool isolate();
 
 class Surroundings {
  public:
-  // Remembers what is there. `isolated`: what isolate() answered.
+  // Records what exists. `isolated`: the result of isolate().
   explicit Surroundings(bool isolated);
 
-  // What has come since: files, sockets and descriptors of this process, one line each. Gives the
-  // kernel a moment to clear up what it clears up by itself.
+  // New files, sockets and descriptors of this process, one per line. Waits a moment for the
+  // kernel's own clean-up.
   std::vector<std::string> left_over() const;
 
  private:
@@ -28,7 +28,7 @@ class Surroundings {
   std::set<std::string> before_;
 };
 
-// What a process holds of what ranks share: memory and sockets. Gives it a moment to let go.
+// The shared memory and sockets of ranks that a process holds. Waits a moment for it to close them.
 std::vector<std::string> shared_things_of(pid_t pid);
 
 }  // namespace plait::chaos
