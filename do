@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One command for everything one does with this repository. `./do help` lists its verbs.
+# One command for all tasks in this repository. `./do help` lists its verbs.
 #
-# Missing Debian packages are installed first; whatever is written goes below build/.
+# Installs missing Debian packages first. All output goes below build/.
 set -euo pipefail
 
 caller=$PWD
@@ -85,7 +85,7 @@ verb_test() {
   summary
 }
 
-# 77 is what test runners take for "not run": neither passed nor failed.
+# Test runners take 77 for "not run": neither passed nor failed.
 verb_gpu() {
   if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
     say 'There is a GPU here, but plait has no GPU checks yet: nothing was checked.'
