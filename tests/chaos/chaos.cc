@@ -20,8 +20,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "chaos/leftovers.h"
 #include "chaos/round.h"
-#include "chaos/surroundings.h"
 
 namespace plait::chaos {
 namespace {

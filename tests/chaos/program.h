@@ -6,6 +6,6 @@
 namespace plait::chaos {
 
 // Runs the program and writes one Report to `pipe` when it ends. Does not return.
-[[noreturn]] void be_rank(const Scene& scene, int rank, Seat& seat, int pipe);
+[[noreturn]] void be_rank(const Scene& scene, int rank, RankState& state, int pipe);
 
 }  // namespace plait::chaos

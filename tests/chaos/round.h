@@ -63,7 +63,7 @@ std::string describe(const Scene& scene);
 
 // In memory that all processes of a round share: each rank writes its own, and the parent reads
 // all.
-struct Seat {
+struct RankState {
   std::atomic<Stage> stage;
   std::atomic<int> calls;
   std::atomic<bool> connected;
@@ -94,6 +94,6 @@ struct Outcome {
   bool multiplied = false;                 // whether the victim was in an operator
   std::vector<base::Nanoseconds> noticed;  // the time after the victim's end, by survivor
 };
-Outcome play(const Scene& scene, bool isolated);  // see surroundings.h
+Outcome play(const Scene& scene, bool isolated);  // see leftovers.h
 
 }  // namespace plait::chaos

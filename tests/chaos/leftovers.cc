@@ -1,4 +1,4 @@
-#include "chaos/surroundings.h"
+#include "chaos/leftovers.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -90,11 +90,11 @@ bool isolate() {
   return true;
 }
 
-Surroundings::Surroundings(bool isolated) : isolated_(isolated), before_(look()) {
+Leftovers::Leftovers(bool isolated) : isolated_(isolated), before_(look()) {
   before_.insert(std::to_string(open_descriptors()) + " open descriptors");
 }
 
-std::vector<std::string> Surroundings::left_over() const {
+std::vector<std::string> Leftovers::left_over() const {
   std::vector<std::string> extra;
   for (int tries = 0; tries < 100; ++tries) {
     std::set<std::string> after = look();

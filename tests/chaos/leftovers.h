@@ -14,10 +14,10 @@ namespace plait::chaos {
 // names count as ours.
 bool isolate();
 
-class Surroundings {
+class Leftovers {
  public:
   // Records what exists. `isolated`: the result of isolate().
-  explicit Surroundings(bool isolated);
+  explicit Leftovers(bool isolated);
 
   // New files, sockets and descriptors of this process, one per line. Waits a moment for the
   // kernel's own clean-up.
