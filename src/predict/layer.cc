@@ -33,9 +33,9 @@ struct Matrices {
         grad_out(output_bytes) {}
 };
 
-class LayerPlay {
+class LayerRun {
  public:
-  LayerPlay(const Machine& machine, const LayerProblem& problem, const Plan& plan)
+  LayerRun(const Machine& machine, const LayerProblem& problem, const Plan& plan)
       : machine_(machine),
         problem_(problem),
         options_({.sequence_parallel = problem.sequence_parallel,
@@ -112,10 +112,10 @@ class LayerPlay {
 }  // namespace
 
 LayerTimes predict(const Machine& machine, const LayerProblem& problem, const Plan& plan) {
-  const LayerPlay play(machine, problem, plan);
+  const LayerRun options(machine, problem, plan);
   comm::modelled::World world(world_of(machine, /*records=*/false));
   Moments moments;
-  world.run([&](Communicator& comm) { play.run(comm, moments); });
+  world.run([&](Communicator& comm) { options.run(comm, moments); });
   return {.forward = moments.forward - moments.begin,
           .backward = moments.backward - moments.forward};
 }

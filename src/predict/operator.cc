@@ -68,12 +68,12 @@ double time_of_product(const Machine& machine, const Problem& problem) {
   return takes;
 }
 
-class RankPlay {
+class RankRun {
  public:
-  RankPlay(const Machine& machine, const Problem& problem, const ReservedMemory& memory)
+  RankRun(const Machine& machine, const Problem& problem, const ReservedMemory& memory)
       : machine_(machine), problem_(problem), memory_(memory) {}
 
-  void run(const Plan& plan, const Play& play, Communicator& comm) const {
+  void run(const Plan& plan, const PredictOptions& options, Communicator& comm) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     const Shares shares(problem_, comm.rank(), comm.world());
     ops::Prepared prepared({.op = problem_.op,
@@ -86,7 +86,7 @@ class RankPlay {
                             .gathered = problem_.gathered},
                            comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
     ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
-    if (!play.product) product.leave_out();
+    if (!options.product) product.leave_out();
     const comm::StoodInFor stood_in(comm.state().group(), product);
     prepared.run(call(shares, comm));
     clock.settle();
@@ -125,14 +125,14 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
 }
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
-                const Play& play) {
+                const PredictOptions& options) {
   const ReservedMemory memory(largest_matrix(problem));
   time_of_product(machine, problem);  // throws if the product takes too long
-  const RankPlay rank(machine, problem, memory);
-  comm::modelled::World world(world_of(machine, play.records));
-  world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
+  const RankRun rank(machine, problem, memory);
+  comm::modelled::World world(world_of(machine, options.records));
+  world.run([&](Communicator& comm) { rank.run(plan, options, comm); });
   Outcome outcome = {.time = world.end(), .records = {}};
-  if (play.records) outcome.records = world.take_records();
+  if (options.records) outcome.records = world.take_records();
   return outcome;
 }
 

@@ -40,7 +40,7 @@ struct Problem {
 };
 
 // What to simulate.
-struct Play {
+struct PredictOptions {
   bool product = true;
   bool records = false;
 };
@@ -51,7 +51,7 @@ struct Outcome {
 };
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
-                const Play& play = {});
+                const PredictOptions& options = {});
 
 // The time of a rank's product in this operator, by itself and in one piece.
 base::Nanoseconds product_alone(const Machine& machine, const Problem& problem);
