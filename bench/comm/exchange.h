@@ -22,9 +22,9 @@
 namespace plait::bench {
 
 // The buffers of one of the two ranks, and their content.
-class Cargo {
+class StampedBuffers {
  public:
-  Cargo(std::size_t bytes, int rank);
+  StampedBuffers(std::size_t bytes, int rank);
 
   std::size_t bytes() const { return outgoing_.size(); }
   void load(std::byte* chunk);          // stamps the next chunk and writes it
@@ -47,10 +47,10 @@ class MailboxExchange {
   MailboxExchange(Communicator& comm, std::size_t bytes);
   void send();
   void receive();
-  void verify() const { cargo_.verify(); }
+  void verify() const { buffers_.verify(); }
 
  private:
-  Cargo cargo_;
+  StampedBuffers buffers_;
   std::unique_ptr<Mailbox> mailbox_;
   int peer_;
   std::uint32_t sent_ = 0;
@@ -65,7 +65,7 @@ class BareExchange {
   BareExchange(BenchRank& self, std::size_t bytes);  // collective
   void send();
   void receive();
-  void verify() const { cargo_.verify(); }
+  void verify() const { buffers_.verify(); }
 
   static constexpr int kChunks = 2 * MailboxExchange::kSlots;
 
@@ -86,7 +86,7 @@ class BareExchange {
   Way way(std::byte* common, int from) const;
   static std::byte* payload(Number* chunk) { return reinterpret_cast<std::byte*>(chunk) + 64; }
 
-  Cargo cargo_;
+  StampedBuffers buffers_;
   Way out_;
   Way in_;
   std::uint64_t sent_ = 0;

@@ -62,7 +62,7 @@ class Transfers {
   Transfers(Communicator& comm, std::size_t bytes, Waiting waiting)
       : comm_(comm),
         mailbox_(comm.make_mailbox({.slots = 1, .slot_bytes = bytes})),
-        cargo_(bytes, std::byte{0x3C}),
+        buffers_(bytes, std::byte{0x3C}),
         waiting_(waiting) {}
 
   // Rank 1's observation; the result of other ranks has no meaning.
@@ -86,10 +86,10 @@ class Transfers {
  private:
   void post() {
     std::byte* out = mailbox_->outbox(1, 0);
-    std::memcpy(out, cargo_.data(), cargo_.size());
+    std::memcpy(out, buffers_.data(), buffers_.size());
     const Nanoseconds posted = base::now();
     std::memcpy(out, &posted, sizeof(posted));
-    mailbox_->post(1, 0, {.call = call_}, cargo_.size());
+    mailbox_->post(1, 0, {.call = call_}, buffers_.size());
   }
 
   Observation receive(double tile) {
@@ -120,13 +120,13 @@ class Transfers {
 
   void check(const std::byte* chunk) const {
     constexpr std::size_t kStamp = sizeof(Nanoseconds);
-    if (std::memcmp(chunk + kStamp, cargo_.data() + kStamp, cargo_.size() - kStamp) != 0)
-      base::fail(Code::mismatch, "a chunk of ", cargo_.size(), " bytes arrived damaged");
+    if (std::memcmp(chunk + kStamp, buffers_.data() + kStamp, buffers_.size() - kStamp) != 0)
+      base::fail(Code::mismatch, "a chunk of ", buffers_.size(), " bytes arrived damaged");
   }
 
   Communicator& comm_;
   std::unique_ptr<Mailbox> mailbox_;
-  std::vector<std::byte> cargo_;
+  std::vector<std::byte> buffers_;
   Work work_;
   Waiting waiting_;
   std::uint32_t call_ = 0;

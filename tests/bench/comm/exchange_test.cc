@@ -34,11 +34,11 @@ TEST_P(ExchangeTest, BringsEveryByte) {
 INSTANTIATE_TEST_SUITE_P(Transports, ExchangeTest, testing::Values("shm", "threads"),
                          [](const auto& test) { return test.param; });
 
-TEST(Cargo, DamageIsNoticed) {
+TEST(StampedBuffers, DamageIsNoticed) {
   std::vector<std::byte> chunk(1000);
   for (const std::size_t damaged : {0, 8, 999}) {
-    Cargo receiver(chunk.size(), 1);
-    Cargo sender(chunk.size(), 0);
+    StampedBuffers receiver(chunk.size(), 1);
+    StampedBuffers sender(chunk.size(), 0);
     sender.load(chunk.data());
     chunk[damaged] ^= std::byte{0x80};
     EXPECT_THROW(
@@ -51,10 +51,10 @@ TEST(Cargo, DamageIsNoticed) {
   }
 }
 
-TEST(Cargo, LostChunkIsNoticed) {
+TEST(StampedBuffers, LostChunkIsNoticed) {
   std::vector<std::byte> chunk(64);
-  Cargo sender(chunk.size(), 0);
-  Cargo receiver(chunk.size(), 1);
+  StampedBuffers sender(chunk.size(), 0);
+  StampedBuffers receiver(chunk.size(), 1);
   sender.load(chunk.data());
   sender.load(chunk.data());
   EXPECT_THROW(receiver.unload(chunk.data()), Error);
