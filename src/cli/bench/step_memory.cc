@@ -50,9 +50,9 @@ GemmDesc product_of(const StepOptions& options) {
   return {.m = options.tokens, .n = 1, .k = 1, .x = options.dtype, .weight = options.dtype};
 }
 
-class OfOneRank {
+class RankMemory {
  public:
-  OfOneRank(const StepOptions& options, int world)
+  RankMemory(const StepOptions& options, int world)
       : options_(options),
         world_(world),
         shards_(options.sequence_parallel && world > 1),
@@ -150,7 +150,7 @@ double memory_needed(const StepOptions& options, int world) {
       needed +=
           times_kept * static_cast<double>(nn::spaced(options.dtype, layer.in)) * rows * dtype;
   }
-  const OfOneRank rank(options, world);
+  const RankMemory rank(options, world);
   for (const Plan& plan : options.plans) needed += world * rank.kept_by_a_plan(plan);
   // The products without communication are one more plan, on ranks that run alone.
   return needed + world * rank.kept_by_a_plan({.schedule = Schedule::serial});
