@@ -38,7 +38,7 @@ TEXT
 verb_demo() {
   need_packages build
   tell_of_first_build release
-  # What it shows, and no more: the tests take longer to compile than all else.
+  # Builds only what the demo shows, because the tests take longer to compile than everything else.
   step 'build release' build_targets release src/cli/plait bench/comm/exchange_demo
   build/release/src/cli/plait info
   build/release/bench/comm/exchange_demo

@@ -45,7 +45,7 @@ plait::TensorView matrix(std::vector<float>& values, std::int64_t rows, std::int
   return plait::TensorView::of(values.data(), rows, cols);
 }
 
-// In percent of `wanted`, with root mean squares.
+// The root mean square of the error, in percent of that of `wanted`.
 double distance(const std::vector<float>& got, const std::vector<float>& wanted) {
   double off = 0;
   double all = 0;

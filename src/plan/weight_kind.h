@@ -1,5 +1,5 @@
 // The kinds of weights in a PlanKey. "bf16" and "s8:group=128" were packed before the call.
-// "bf16:plain" is packed anew by every call, as weights in training are.
+// "bf16:plain" is packed again by every call, as weights in training are.
 #pragma once
 
 #include <optional>

@@ -112,10 +112,10 @@ class LayerRun {
 }  // namespace
 
 LayerTimes predict(const Machine& machine, const LayerProblem& problem, const Plan& plan) {
-  const LayerRun options(machine, problem, plan);
+  const LayerRun layer(machine, problem, plan);
   comm::modelled::World world(world_of(machine, /*records=*/false));
   Moments moments;
-  world.run([&](Communicator& comm) { options.run(comm, moments); });
+  world.run([&](Communicator& comm) { layer.run(comm, moments); });
   return {.forward = moments.forward - moments.begin,
           .backward = moments.backward - moments.forward};
 }

@@ -40,7 +40,7 @@ ProductBytes bytes_of(const Problem& problem) {
           .out = static_cast<double>(size_of(product_out(problem)))};
 }
 
-// In bytes, assuming f32.
+// The bytes of the largest matrix, as if it were f32.
 std::size_t largest_matrix(const Problem& problem) {
   constexpr double kMost = 1ULL << 46;  // half of the address space of a process
   const auto elements = [](std::int64_t rows, std::int64_t columns) {

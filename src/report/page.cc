@@ -48,7 +48,7 @@ Ctrl or Shift with the wheel zooms, dragging moves, a double click
 shows all; point at a bar for its details.</p>
 )html";
 
-// Bars are stretched along x only; the axis is drawn anew.
+// Bars are stretched along x only; the axis is drawn again.
 constexpr const char* kScript = R"html(<script>
   const timeline = document.querySelector(".timeline");
   const zoomed = timeline.querySelectorAll(".zoomed"), grids = timeline.querySelectorAll(".grid");

@@ -12,7 +12,7 @@
 namespace plait::report {
 namespace {
 
-// In pixels.
+// All sizes are in pixels.
 constexpr double kLeft = 140;  // for the names of rows
 constexpr double kRight = 24;
 constexpr double kLegend = 26;

@@ -17,7 +17,7 @@ constexpr std::size_t kPlans = 4;
 // Turns that count. The turn before them warms up caches and prepares operators.
 constexpr std::size_t kTurns = 5;
 
-// In the second round.
+// The number of plans in the second round.
 constexpr std::size_t kFinalists = 2;
 
 // A limit for programs whose problems all differ, which would never finish their trials.

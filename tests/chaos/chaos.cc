@@ -166,7 +166,7 @@ int run(const Options& options) {
   Totals totals;
   for (int round = 0; totals.kills < options.kills && round < options.rounds; ++round) {
     const Scene scene = make_scene(options.seed + round, options.world, options.timeout);
-    const Outcome outcome = play(scene, isolated);
+    const Outcome outcome = run_round(scene, isolated);
     count(scene, outcome, totals);
     if (!outcome.wrong.empty() || !outcome.left_over.empty()) tell(scene, outcome, options);
     if (terminal) std::cerr << '\r' << line(totals) << " of " << options.kills << std::flush;

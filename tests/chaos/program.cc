@@ -22,7 +22,7 @@ namespace {
 
 using base::now;
 
-// An Error in terms of the world's ranks, because sub-groups number their ranks anew.
+// An Error in terms of the world's ranks, because sub-groups number their ranks from 0.
 struct Blamed {
   Report report;
 };
@@ -65,9 +65,9 @@ class ProgramRun {
   ProgramRun(Communicator& comm, std::vector<int> ranks, std::uint64_t seed, Self& self)
       : comm_(comm), ranks_(std::move(ranks)), group_(seed), shared_(seed), self_(self) {}
 
-  void play(int steps) {
+  void run(int steps) {
     try {
-      for (int step = 0; step < steps; ++step) play_step();
+      for (int step = 0; step < steps; ++step) run_step();
     } catch (const Error& error) {
       throw blamed(error, ranks_, group_, self_.rank, multiplying_);
     }
@@ -86,7 +86,7 @@ class ProgramRun {
     RankState& state_;
   };
 
-  void play_step() {
+  void run_step() {
     go_if_told();
     loiter();
     ++self_.state.calls;
@@ -251,7 +251,7 @@ class ProgramRun {
       const Doing doing(self_.state, Stage::splitting);
       part = comm_.split(mine, 0);
     }
-    if (part) ProgramRun(*part, members, seed + static_cast<std::uint64_t>(mine), self_).play(4);
+    if (part) ProgramRun(*part, members, seed + static_cast<std::uint64_t>(mine), self_).run(4);
   }
 
   Communicator& comm_;
@@ -285,7 +285,7 @@ void work(Self& self) {
   if (self.own.below(2) == 0) ::usleep(static_cast<unsigned>(self.own.below(3000)));
   Communicator comm = connect(self, ranks);
   // Runs until a rank ends.
-  ProgramRun(comm, ranks, self.scene.seed, self).play(INT32_MAX);
+  ProgramRun(comm, ranks, self.scene.seed, self).run(INT32_MAX);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Pipe make_pipe() {
   return {.out = Fd(ends[0]), .in = Fd(ends[1])};
 }
 
-// One page of seats, which the ranks share with their parent.
+// One page of states, which the ranks share with their parent.
 class SharedStates {
  public:
   explicit SharedStates(int world) : bytes_(sizeof(RankState) * world) {
@@ -266,7 +266,7 @@ std::string describe(const Scene& scene) {
       ')');
 }
 
-Outcome play(const Scene& scene, bool isolated) {
+Outcome run_round(const Scene& scene, bool isolated) {
   const Leftovers before(isolated);
   Round round(scene);
   Outcome outcome = round.run();

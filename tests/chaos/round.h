@@ -94,6 +94,6 @@ struct Outcome {
   bool multiplied = false;                 // whether the victim was in an operator
   std::vector<base::Nanoseconds> noticed;  // the time after the victim's end, by survivor
 };
-Outcome play(const Scene& scene, bool isolated);  // see leftovers.h
+Outcome run_round(const Scene& scene, bool isolated);  // see leftovers.h
 
 }  // namespace plait::chaos

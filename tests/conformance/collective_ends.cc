@@ -1,4 +1,4 @@
-// How a collective ends that is dropped, abandoned, or whose peers leave first.
+// The ends of collectives that are dropped or abandoned, or whose peers leave first.
 #include <functional>
 #include <initializer_list>
 #include <memory>

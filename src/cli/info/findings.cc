@@ -28,7 +28,7 @@ void find_place(Findings& findings) {
   }
 }
 
-// In the order in which backends are tried for products of bf16. A backend may occur twice there.
+// Lists backends in the order in which they are tried for products of bf16, each only once.
 std::vector<BackendFinding> find_backends() {
   std::vector<BackendFinding> backends;
   for (const GemmChoice& choice : explain_gemm({.m = 1, .n = 1, .k = 1})) {
