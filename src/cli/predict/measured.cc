@@ -127,9 +127,10 @@ predict::Machine fitted(const Json& json, const predict::Problem& problem) {
   linkless.device.peak_memory = kSome;
   const double moving = collective() - chores;
   const double left = read_between(json, "t_comm_cpu_ms", 0.0, kLongest) * 1e6 - chores;
-               " ms, which is less than its chunks alone take");
-               machine.device.peak_memory = kSome * moving / left;
-               return machine;
+  PLAIT_CHECK(left > 0, "the collective took ", json.at("t_comm_cpu_ms").get<double>(),
+              " ms, which is less than its chunks alone take");
+  machine.device.peak_memory = kSome * moving / left;
+  return machine;
 }
 
 Case read_case(const Json& json) {
