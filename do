@@ -20,16 +20,16 @@ usage: ./do VERB
 
   demo               builds, shows this machine, and hides an all-reduce behind its product
   test               everything CI checks: all builds and their tests, and what `lint` checks
-  test unit          the release build and its unit tests: the everyday loop
+  test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests
-  lint               layers, documents, format, shell scripts, clang-tidy on what has changed
-  plait ARGS...      the plait command of the release build, brought up to date first
+  lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
+  plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
-  build [PRESET]     only builds: release, asan or tsan
-  gpu                what can only be checked on a GPU
-  clean              deletes build/
+  build [PRESET]     a build without tests: release, asan or tsan
+  gpu                the checks that need a GPU
+  clean              delete build/
 
 Logs are in build/log/.
 TEXT
