@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One command for everything one does with this repository. `./do help` lists its verbs.
+# One command for all tasks in this repository. `./do help` lists its verbs.
 #
-# Missing Debian packages are installed first; whatever is written goes below build/.
+# Installs missing Debian packages first. All output goes below build/.
 set -euo pipefail
 
 caller=$PWD
@@ -20,16 +20,16 @@ usage: ./do VERB
 
   demo               builds, shows this machine, and hides an all-reduce behind its product
   test               everything CI checks: all builds and their tests, and what `lint` checks
-  test unit          the release build and its unit tests: the everyday loop
+  test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests
-  lint               layers, documents, format, shell scripts, clang-tidy on what has changed
-  plait ARGS...      the plait command of the release build, brought up to date first
+  lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
+  plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
-  build [PRESET]     only builds: release, asan or tsan
-  gpu                what can only be checked on a GPU
-  clean              deletes build/
+  build [PRESET]     a build without tests: release, asan or tsan
+  gpu                the checks that need a GPU
+  clean              delete build/
 
 Logs are in build/log/.
 TEXT
@@ -38,7 +38,7 @@ TEXT
 verb_demo() {
   need_packages build
   tell_of_first_build release
-  # What it shows, and no more: the tests take longer to compile than all else.
+  # Builds only what the demo shows, because the tests take longer to compile than everything else.
   step 'build release' build_targets release src/cli/plait bench/comm/exchange_demo
   build/release/src/cli/plait info
   build/release/bench/comm/exchange_demo
@@ -85,7 +85,7 @@ verb_test() {
   summary
 }
 
-# 77 is what test runners take for "not run": neither passed nor failed.
+# Test runners take 77 for "not run": neither passed nor failed.
 verb_gpu() {
   if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
     say 'There is a GPU here, but plait has no GPU checks yet: nothing was checked.'

@@ -1,4 +1,4 @@
-// Two ranks on shared memory exchange chunks of growing size, then again over an emulated link.
+// Two ranks exchange chunks of growing size through shared memory, then over an emulated link.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr auto kLink = "25gbit,5us";
 
-// A demonstration is over in seconds, whatever else the machine does.
+// A demonstration takes seconds, whatever else the machine does.
 constexpr Effort kEffort = {
     .repetitions = 31, .lasting = 500 * base::kMicrosecond, .patience = 400 * base::kMillisecond};
 
@@ -35,14 +35,14 @@ struct Figures {
 
 std::string size_text(std::size_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
 
-Figures measure(Seat& seat, std::size_t bytes) {
-  const int rank = seat.comm.rank();
-  MailboxExchange back_and_forth(seat.comm, bytes);
-  MailboxExchange stream(seat.comm, bytes);
+Figures measure(BenchRank& self, std::size_t bytes) {
+  const int rank = self.comm.rank();
+  MailboxExchange back_and_forth(self.comm, bytes);
+  MailboxExchange stream(self.comm, bytes);
   Copies copies(bytes);
   prove(back_and_forth, [](auto& chunks, int r) { there_and_back(chunks, r); }, rank);
   prove(stream, [](auto& chunks, int r) { one_way(chunks, r); }, rank);
-  const auto times = race(seat.comm,
+  const auto times = race(self.comm,
                           {{"round trip", [&] { there_and_back(back_and_forth, rank); }},
                            {"one way", [&] { one_way(stream, rank); }},
                            {"memcpy", [&] { copies.copy(); }}},
@@ -61,11 +61,11 @@ void print_mailbox() {
             << fmt::format("{:>10}{:>14}{:>14}{:>14}{:>16}\n", "", "back, us", "GB/s", "GB/s",
                            "memcpy, %");
   std::vector<Figures> table;
-  run_ranks({}, [&](Seat& seat) {
+  run_ranks({}, [&](BenchRank& self) {
     for (const std::size_t bytes :
          {std::size_t{64}, kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB}) {
-      const Figures row = measure(seat, bytes);
-      if (seat.comm.rank() != 0) continue;
+      const Figures row = measure(self, bytes);
+      if (self.comm.rank() != 0) continue;
       table.push_back(row);
       std::cout << fmt::format("{:>10}{:>14.2f}{:>14.2f}{:>14.2f}{:>16.0f}\n", size_text(bytes),
                                row.round_trip / 1e3, row.gigabytes_per_second(),
@@ -97,10 +97,10 @@ void print_link() {
             << fmt::format("{:>10}{:>14}{:>14}{:>14}{:>16}\n", "chunk", "arrives, us", "ideal, us",
                            "late, %", "GB/s");
   double latest = 0;
-  run_ranks({.link = link}, [&](Seat& seat) {
+  run_ranks({.link = link}, [&](BenchRank& self) {
     for (const std::size_t bytes : {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB}) {
-      const LinkTrial trial = try_link(seat.comm, bytes, Waiting::blocked, kEffort);
-      if (seat.comm.rank() != 0) continue;
+      const LinkTrial trial = try_link(self.comm, bytes, Waiting::blocked, kEffort);
+      if (self.comm.rank() != 0) continue;
       const double late = trial.measured.median / trial.ideal - 1;
       latest = std::max(latest, late);
       std::cout << fmt::format("{:>10}{:>14.1f}{:>14.1f}{:>14.2f}{:>16.2f}\n", size_text(bytes),
@@ -120,7 +120,7 @@ void print_link() {
 
 int run(int argc) {
   if (argc > 1) {
-    std::cerr << "usage: exchange_demo   (it takes no arguments; plait_bench_comm does)\n";
+    std::cerr << "usage: exchange_demo   (takes no arguments; plait_bench_comm does)\n";
     return 2;
   }
   std::cout << fmt::format(

@@ -25,8 +25,8 @@ void LifeFile::lock(int place) const {
   if (::fcntl(file_.get(), F_SETLK, &lock) != 0) fail_errno("cannot lock a place of a file");
 }
 
-// Where the kernel doesn't answer, such as for a descriptor that the host program has closed, it is
-// no sign of death.
+// A failed call, such as on a descriptor that the host program has closed, is no sign of death, so
+// it counts as locked.
 bool LifeFile::is_locked(int place) const {
   struct flock lock = lock_of(place);
   return ::fcntl(file_.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;

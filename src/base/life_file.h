@@ -1,6 +1,6 @@
-// Which of several processes live, by one descriptor in each of them: every process locks its own
-// place in an anonymous file that all have open, and the kernel unlocks what a process has locked
-// when it ends. A child that it forked does not have its locks.
+// Tells which of several processes are alive, with one descriptor in each of them. Every process
+// locks its own place in an anonymous file that all have open, and the kernel releases a process's
+// locks when it ends. A forked child does not inherit them.
 #pragma once
 
 #include <utility>
@@ -11,14 +11,14 @@ namespace plait::base {
 
 class LifeFile {
  public:
-  // `file`: this process's descriptor of the file. Its locks go with the first descriptor of the
-  // file that it closes: it must have no other.
+  // `file`: this process's descriptor of the file. The process must have no other: closing any
+  // descriptor of the file releases its locks.
   explicit LifeFile(Fd file) : file_(std::move(file)) {}
 
-  // This process lives, as `place`, for as long as this object.
+  // Marks this process as alive at `place`, for as long as this object lives.
   void lock(int place) const;
 
-  // Whether another process has locked `place`. A place of this process is not locked by another.
+  // Whether another process has locked `place`. False for this process's own place.
   bool is_locked(int place) const;
 
  private:

@@ -29,7 +29,8 @@ bool has_ended(const Fd& pidfd, pid_t pid) {
 
 namespace {
 
-// What /proc says of it behind its name, "1234 (name with ) in it) T 1 ...": the state first.
+// The fields after the name in /proc/PID/stat, whose first is the state. The line reads "1234 (name
+// with ) in it) T 1 ...".
 std::string stat_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string stat;
@@ -49,7 +50,7 @@ pid_t parent_of(pid_t pid) {
 }
 
 std::uint64_t start_of(pid_t pid) {
-  constexpr std::size_t kStart = 19;  // words behind the state
+  constexpr std::size_t kStart = 19;  // fields after the state
   const std::string stat = stat_of(pid);
   const auto words = split(stat, ' ');
   const auto start = words.size() > kStart ? parse_int(words[kStart]) : std::nullopt;
@@ -78,7 +79,8 @@ const char* state_of(pid_t pid) {
 
 namespace {
 
-// A page for all guards of this process, which is never unmapped: threads may outlive statics.
+// One page serves all guards of this process. It is never unmapped, since threads may outlive
+// statics.
 std::atomic<int>& word_of_this_process() {
   static std::atomic<int>* const word = [] {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -94,18 +96,18 @@ std::atomic<int>& word_of_this_process() {
   return *word;
 }
 
-// The last number that this process, or one that it was forked from, has given itself.
+// The last number that this process, or one it was forked from, has used.
 std::atomic<int> last_number{0};
 
 }  // namespace
 
-// Memory ordering: relaxed. The word alone carries its meaning.
+// Memory ordering: relaxed, because no other memory is published through the word.
 ForkGuard::ForkGuard() : word_(&word_of_this_process()) {
   auto& word = word_of_this_process();
   maker_ = word.load(std::memory_order_relaxed);
   if (maker_ != 0) return;
   const int fresh = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
-  // Another thread may be first; then maker_ becomes what it has written.
+  // If another thread was first, maker_ becomes the number that it wrote.
   if (word.compare_exchange_strong(maker_, fresh, std::memory_order_relaxed)) maker_ = fresh;
 }
 

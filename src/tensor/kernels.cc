@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kNan = 0xffc00000U;
 
-// memcpy, because the pointers need no alignment.
+// The pointers need no alignment, so memcpy reads the value.
 template <Element T>
 float load(const void* source, std::size_t i) {
   T value;
@@ -22,7 +22,7 @@ T rounded(float value) {
   return T(value);
 }
 
-// By comparisons, because lrint() and its like obey the thread's rounding mode.
+// Comparisons are used, because lrint() and similar functions obey the thread's rounding mode.
 template <>
 std::int8_t rounded(float value) {
   if (!(value == value)) return 0;
@@ -36,7 +36,7 @@ std::int8_t rounded(float value) {
   return static_cast<std::int8_t>(whole + up - down);
 }
 
-// By blocks in f32 that stay in the first cache: plain loops, which the compiler makes vectors of.
+// Sums blocks in f32 that stay in the L1 cache, in plain loops that the compiler vectorises.
 template <Element In, Element Out>
 void sum(void* out, const void* const* sources, int count, std::size_t n) {
   constexpr std::size_t kBlock = 256;

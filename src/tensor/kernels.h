@@ -1,7 +1,7 @@
-// The loops over elements, once for every kind of processor that deserves its own.
+// The loops over elements, in one set for each instruction set that makes them faster.
 //
-// All sets give the same bits; they differ in speed only. A set is a constant: choosing one reads
-// which instructions may be used and costs a few nanoseconds.
+// All sets give the same bits; only their speed differs. A set is a constant. Choosing one checks
+// which instructions may be used, and takes a few nanoseconds.
 #pragma once
 
 #include <array>
@@ -13,14 +13,14 @@
 
 namespace plait::tensor {
 
-// out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. A sum of
-// two or more that is not a number is the NaN with the bits 0xffc00000, the one that x86 makes of
-// ∞ - ∞, because which operand's payload an addition keeps is the compiler's choice. A sum of one
-// is a conversion.
+// out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. If a sum
+// of two or more is a NaN, its bits are always 0xffc00000, which x86 returns for ∞ - ∞. Otherwise
+// the compiler would decide which operand's payload an addition keeps. A sum of one source is a
+// conversion.
 using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
 
-// The same sum of f32 to two places: `kept`, which may be one of the sources, and `out`, which is
-// none of them and is written past the caches, as by stream_copy().
+// A sum of f32 with two results: `kept`, which may be one of the sources, and `out`, which must not
+// be one and is written past the caches, as by stream_copy().
 using StreamedSum = void (*)(void* out, void* kept, const void* const* sources, int count,
                              std::size_t n);
 
@@ -38,7 +38,7 @@ struct Kernels {
   }
 };
 
-// Every set that was compiled, best first; the last one is usable everywhere.
+// All sets that were compiled, best first. The last one runs everywhere.
 std::span<const Kernels* const> kernel_sets();
 
 const Kernels& portable_kernels();

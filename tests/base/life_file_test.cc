@@ -22,7 +22,7 @@ bool becomes(const Condition& condition) {
   return false;
 }
 
-// Another process that has locked a place, and perhaps a worker of its own.
+// Another process that has locked a place, optionally with a forked worker.
 class Other {
  public:
   explicit Other(int place, bool has_worker = false)
@@ -56,7 +56,7 @@ TEST(LifeFile, APlaceIsLockedUntilItsProcessEnds) {
   EXPECT_FALSE(file.is_locked(2));
   EXPECT_FALSE(file.is_locked(4));
   other.kill();
-  // Ended, though its parent has not waited for it yet.
+  // The process has ended, but its parent has not waited for it yet.
   EXPECT_TRUE(becomes([&] { return !file.is_locked(3); }));
 }
 

@@ -14,7 +14,7 @@
 namespace plait::base {
 namespace {
 
-// A child that sends its own pidfd, and waits to be killed.
+// A child that sends its own pidfd and waits to be killed.
 class Child {
  public:
   Child() {
@@ -56,7 +56,7 @@ class Child {
   Fd pidfd_;
 };
 
-// States change a moment after the signal.
+// States change shortly after the signal.
 void expect_state(pid_t pid, const std::string& state) {
   for (int tries = 0; tries < 2000 && state != state_of(pid); ++tries) ::usleep(1000);
   EXPECT_EQ(state, state_of(pid));
@@ -69,7 +69,7 @@ TEST(Process, PidfdNamesTheOneWhoMadeIt) {
   const pid_t pid = child.pid();
   child.signal(SIGKILL);
   wait_readable({&child.pidfd()}, 20 * kSecond);
-  // Ended, though nobody has waited for it yet.
+  // The process has ended, but its parent has not waited for it yet.
   EXPECT_TRUE(has_ended(child.pidfd(), pid));
   expect_state(pid, "dead");
   child.reap();

@@ -1,4 +1,4 @@
-"""plait info --settings: what is set, and who said it; and the variables that nobody reads."""
+"""plait info --settings: settings and their origins, and variables that plait does not read."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class SettingsCase(CommandTest):
         return json.loads(result.stdout)
 
     def found(self):
-        """What is set, by name: its value, and from where."""
+        """The settings by name: value and origin."""
         settings = self.json("--settings")["settings"]
         return {one["name"]: (one["value"], one["from"]) for one in settings}
 
@@ -90,7 +90,7 @@ class SettingsTest(SettingsCase):
         self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
                                r" +\[16384,5120,1920\]=pipelined parts=8\n")
         self.assertIn("\ntimeout           600s ", page)
-        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max means nothing here: packed weights "
+        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max has no effect: packed weights "
                                       "are padded whatever their k\n"))
 
     def test_what_cannot_be_read(self):
@@ -104,7 +104,7 @@ class SettingsTest(SettingsCase):
         self.assert_says(self.plait("info", "--settings"), 1, "plait info: PLAIT_CONFIG: cannot "
                          f"read {self.file}: No such file or directory")
         self.assert_says(self.plait("info", "--settings", "--why"), 2,
-                         "plait info: --settings and --why ask for different things")
+                         "plait info: --settings and --why cannot be combined")
 
 
 class DocumentsTest(SettingsCase):

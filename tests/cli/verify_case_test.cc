@@ -1,4 +1,4 @@
-// plait verify is worth as much as the ways that its problems take.
+// plait verify is only as good as the variety of its problems.
 #include "cli/verify/case.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string way_of(const VerifyCase& one, int world) {
 }
 
 constexpr int kWorld = 2;
-constexpr int kCases = 120;  // as few as a sanitizer runs
+constexpr int kCases = 120;  // so few that a sanitizer can run them
 
 std::vector<Operator> all_operators() {
   std::vector<Operator> ops;

@@ -1,4 +1,4 @@
-// What ranks bring to collectives and get from them, for tests.
+// Inputs and expected results of collectives, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace plait::conformance {
 
-// What `rank` brings: any rank can make any other's, and so knows the result bit for bit.
+// The input of `rank`. Every rank can make the inputs of all others, and so knows the exact result.
 inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype,
                                            unsigned seed = 0) {
   std::vector<float> values(count);
@@ -22,7 +22,7 @@ inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dt
   return bytes;
 }
 
-// The contract itself: f32 sums in rank order, one rounding, to `out`.
+// The contract: f32 sums in rank order, rounded once to `out`.
 inline std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
                                          unsigned seed) {
   std::vector<float> sum(count);
@@ -50,7 +50,7 @@ inline std::vector<std::byte> slice(const std::vector<std::byte>& bytes, std::si
 inline constexpr std::size_t kSizes[] = {0,    1,     7,
                                          1000, 16384, 100003};  // none, few, one chunk, many
 
-// Output memory with guards around it: 0x5A means nobody was here.
+// Output memory with guards around it, filled with 0x5A.
 class Guarded {
  public:
   Guarded(std::size_t count, Dtype dtype) : bytes_(count * size_of(dtype) + 128, std::byte{0x5A}) {}

@@ -35,7 +35,7 @@ namespace {
   }
   if (testing::Test::HasFailure()) status = 1;
   std::cout.flush();
-  // Without the parent's destructors, which are the parent's.
+  // Skips destructors, which belong to the parent.
   ::_exit(status);
 }
 

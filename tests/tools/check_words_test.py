@@ -1,4 +1,4 @@
-"""Plants sentences in small files and sees which of them tools/check_words.py refuses."""
+"""Writes sentences into small files, and checks which of them tools/check_words.py refuses."""
 
 import tempfile
 import unittest
@@ -19,7 +19,7 @@ class CheckWordsTest(unittest.TestCase):
         for opening in ("Of one rank.", "That it holds.", "So nothing is lost.", "The same for rows.", "As before."):
             self.assertEqual(faults("a.cc", f"int a;\n// {opening}\nint b;\n"),
                              [(2, f'a comment opens with "{opening}"')])
-        self.assertEqual(faults("a.py", "x = 1  # Of a rank.\n"), [(1, 'a comment opens with "Of a rank."')])
+        self.assertEqual(faults("a.py", "x = 1  #\x20Of a rank.\n"), [(1, 'a comment opens with "Of a rank."')])
 
     def test_the_lines_of_one_comment_are_read_together(self):
         self.assertEqual(faults("a.h", "// Ranks meet here, and all of them know the number\n// of chunks.\n"), [])

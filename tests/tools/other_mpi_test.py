@@ -1,4 +1,4 @@
-"""Configuring where the MPI that CMake finds is not Open MPI."""
+"""Configures with an MPI other than Open MPI."""
 
 import os
 import subprocess

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# The Python package: its wheel, the checks that read its sources, and its tests.
+# The Python package: its wheel, the checks of its sources, and its tests.
 #
-# Its tools live in build/venv. The module of the wheel that is tested links the release build's libplait, so that the
-# library is compiled once; `pip install .` compiles it by itself.
+# Its tools are in build/venv. The module of the tested wheel links the release build's libplait, so that the library is
+# compiled once; `pip install .` compiles it again.
 
 venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Made anew where the list of packages has changed.
+# Made again if the list of packages has changed.
 prepare_venv() {
   local stamp=$venv/requirements.txt
   cmp -s python/requirements-test.txt "$stamp" && return
@@ -18,8 +18,8 @@ prepare_venv() {
     cp python/requirements-test.txt "$stamp"
 }
 
-# The newest Megatron-Core declares that it needs Python 3.12, and works with 3.11 too: it is unpacked into a folder of
-# its own. It imports triton, which nothing else here needs.
+# The newest Megatron-Core declares that it needs Python 3.12, but works with 3.11 too, so it is unpacked into a folder
+# of its own. It imports triton, which nothing else here needs.
 newest_megatron=build/megatron-core-0.19.2
 prepare_newest_megatron() {
   local wheel wheels=$newest_megatron/wheels
@@ -35,9 +35,9 @@ prepare_newest_megatron() {
   touch "$newest_megatron/complete"
 }
 
-# Of the release build, for any Linux that is no older than this one, and installed from that. The libraries that the
-# command needs go into it. OpenMP's stays outside: a copy beside that of torch would make two pools of threads. And so
-# do those of MPI, which belong to the launcher.
+# Builds the wheel from the release build, for any Linux that is not older than this one, and installs it. It contains
+# the libraries that the command needs, except OpenMP's (with a copy besides torch's there would be two pools of
+# threads) and MPI's (which belong to the launcher).
 build_wheel() {
   rm -rf build/prefix build/wheels build/wheelhouse
   cmake --install build/release --prefix build/prefix --strip &&
@@ -48,7 +48,7 @@ build_wheel() {
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
 }
 
-# What a source distribution lacks, every `pip install` of it would miss: it is unpacked and configured.
+# `pip install` needs everything in the source distribution, so it is unpacked and configured.
 check_sdist() {
   local folder=build/sdist
   rm -rf "$folder"
@@ -65,14 +65,14 @@ check_python_sources() {
     in_venv python tools/make_stub.py --check
 }
 
-# They need the release build.
+# The tests need the release build.
 test_python() {
   check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
   check 'python sources' check_python_sources || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   run_pytest 'python tests' python -m pytest python/tests/test_*.py
-  # The programs among the first start ranks of their own: the examples, and Megatron scripts.
+  # Some programs among the first start their own ranks: the examples and Megatron scripts.
   local ranks=python/tests/ranks
   run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
   run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py
@@ -84,7 +84,7 @@ test_python() {
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
 }
 
-# run_pytest NAME COMMAND...: its tests count among ours.
+# run_pytest NAME COMMAND...: adds its tests to the counts.
 run_pytest() {
   local name=$1 result=PASS good bad report
   report=$PWD/build/log/${name//[ ,]/-}.xml
@@ -93,7 +93,7 @@ run_pytest() {
     --junit-xml="$report" || result=FAIL
   read -r good bad <<<"$(tools/do/count_tests.py "$report")"
   tools/do/count_tests.py --failed "$report"
-  # Something went wrong that is no test: the launch, or there were no tests at all.
+  # An error that is not a test's: the launch failed, or there were no tests.
   [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
   if [[ -n ${CI:-} ]]; then
     while IFS= read -r line; do

@@ -13,7 +13,7 @@
 namespace plait::cli {
 namespace {
 
-// What a launcher tells a rank, and where settings are.
+// Variables that a launcher sets for a rank, and the path of the settings.
 constexpr std::string_view kOthers[] = {"PLAIT_RANK",       "PLAIT_LOCAL_RANK",
                                         "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
                                         "PLAIT_JOB",        "PLAIT_CONFIG"};

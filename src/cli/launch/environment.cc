@@ -13,8 +13,8 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Whole names, by launcher. What describes the allocation rather than the place in it
-// (SLURM_JOB_ID, SLURM_CPUS_PER_TASK, OMPI_MCA_btl) stays: programs name checkpoints by it.
+// Whole names, by launcher. Variables of the allocation (SLURM_JOB_ID, SLURM_CPUS_PER_TASK,
+// OMPI_MCA_btl) stay, because programs use them, for instance in names of checkpoints.
 constexpr std::array kNames = {
     "PLAIT_RANK"sv, "PLAIT_WORLD_SIZE"sv, "PLAIT_LOCAL_RANK"sv, "PLAIT_LOCAL_WORLD_SIZE"sv,
     "PLAIT_JOB"sv,
@@ -22,7 +22,7 @@ constexpr std::array kNames = {
     "RANK"sv, "WORLD_SIZE"sv, "LOCAL_RANK"sv, "LOCAL_WORLD_SIZE"sv, "GROUP_RANK"sv,
     "GROUP_WORLD_SIZE"sv, "ROLE_RANK"sv, "ROLE_WORLD_SIZE"sv, "ROLE_NAME"sv, "NODE_RANK"sv,
     "MASTER_ADDR"sv, "MASTER_PORT"sv,
-    // Open MPI, where a child that calls MPI_Init would join its parent's world
+    // Open MPI: with these, a child that calls MPI_Init would join its parent's world
     "OMPI_UNIVERSE_SIZE"sv, "OMPI_APP_CTX_NUM_PROCS"sv, "OMPI_FIRST_RANKS"sv, "OMPI_NUM_APP_CTX"sv,
     "OMPI_FILE_LOCATION"sv, "OMPI_COMMAND"sv, "OMPI_ARGV"sv, "OMPI_MCA_initial_wdir"sv,
     // MPICH, Intel MPI, MVAPICH

@@ -20,7 +20,7 @@
 namespace plait::cli {
 namespace {
 
-// Elements of a result that are compared with sums in f64: all of a small one.
+// The elements of a result that are compared with sums in f64: all of a small result.
 constexpr std::int64_t kMostSamples = 120;
 
 constexpr std::uint64_t kSeedOfGradients = 3;
@@ -31,7 +31,7 @@ struct Result {
   Guarded grad_weight;
   Guarded grad_bias;
 
-  // With their names.
+  // Calls visit(name, matrix, other's matrix) for each matrix.
   template <class Visit>
   static void for_each(const Result& one, const Result& other, Visit&& visit) {
     visit("out", one.out, other.out);
@@ -66,12 +66,12 @@ class Check {
       for (int i = 0; i < case_.in_flight; ++i) note(found, difference(results[i], serial[i]));
       if (!found.empty()) note(failure, describe(variant) + found);
     }
-    if (!keeps_modes_) note(failure, "a call has left the thread in another float mode");
+    if (!keeps_modes_) note(failure, "a call has changed the thread's float mode");
     return failure;
   }
 
  private:
-  // The first that goes wrong is enough.
+  // Keeps only the first failure.
   static void note(std::string& failure, const std::string& found) {
     if (failure.empty()) failure = found;
   }
@@ -129,7 +129,7 @@ class Check {
     keeps_modes_ = keeps_modes_ && InFloatMode::holds(mode);
   }
 
-  // Every other backward has none of its forward.
+  // Every other backward gets no state of its forward.
   static bool has_state(int call) { return call % 2 == 0; }
 
   template <class Layer>
@@ -250,7 +250,7 @@ class Check {
     return {};
   }
 
-  // Of sums over what the ranks share.
+  // The roundings of sums over the dimension that ranks share.
   tensor::Roundings shared(Dtype out) const {
     return {.terms = *std::max_element(case_.shares.begin(), case_.shares.end()),
             .world = comm_.world(),
@@ -294,7 +294,7 @@ class Check {
     return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
   }
 
-  // What a gradient held before.
+  // The value of a gradient before backward.
   double before(tensor::Origin place) const {
     if (!case_.accumulate) return 0;
     const Buffer one(size_of(case_.grad_weight));

@@ -42,7 +42,7 @@ class Sums {
   }
 
  private:
-  // Where it is not a number, always the same one.
+  // A NaN is always the same one.
   static float sum(float a, float b) {
     const float both = a + b;
     return std::isnan(both) ? std::bit_cast<float>(0xffc00000U) : both;
@@ -96,7 +96,7 @@ class Steps {
   const VerifyOperands& of(int rank) const { return *all_[static_cast<std::size_t>(rank)]; }
   const VerifyOperands& mine() const { return of(rank_); }
 
-  // By the weight of that rank.
+  // Multiplies by the weight of that rank.
   void multiply(const ConstTensorView& x, int rank, const TensorView& out,
                 const ConstTensorView& bias) const {
     const auto index = static_cast<std::size_t>(rank);
@@ -111,7 +111,7 @@ class Steps {
         .run({.x = {x}, .weight = of(rank).weight(), .out = out, .bias = bias});
   }
 
-  // Those rows that the result has: all, or this rank's own.
+  // The rows of the result: all, or this rank's own.
   ConstTensorView rows_of_out(const ConstTensorView& all) const {
     if (ops::shapes_of(case_.op).out == ops::Rows::all) return all;
     const Shard shard = balanced_shard(static_cast<std::size_t>(case_.m), rank_, world_);
@@ -121,7 +121,7 @@ class Steps {
 
   void sum_products() {
     const TensorView out = out_.view();
-    // Nothing travels, and the product adds the bias itself.
+    // Nothing is sent, and the product adds the bias itself.
     if (world_ == 1 && case_.wire == Dtype::f32)
       return multiply(mine().x(), rank_, out, mine().bias());
     const Guarded product(case_.wire, out.rows, out.cols);
@@ -129,7 +129,7 @@ class Steps {
     for (int rank = 0; rank < world_; ++rank) {
       multiply(rows_of_out(of(rank).x()), rank, product.view(), {});
       if (rank == 0) {
-        sums.set(product.view());  // not added to 0, which would make 0 of -0
+        sums.set(product.view());  // set, not added to 0, because 0 + -0 is 0
       } else {
         sums.add(product.view());
       }

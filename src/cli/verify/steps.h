@@ -1,6 +1,6 @@
-// What an operator must give, to the bit, made by one rank alone in the steps that the numerics
-// contract names: no schedule, no transport, nobody's help. All ranks sum in the same order where
-// each of them has what this says.
+// Computes what an operator must return, to the bit, on one rank alone, in the steps of the
+// numerics contract: without a schedule or a transport. If every rank's result equals this, all
+// ranks sum in the same order.
 #pragma once
 
 #include <memory>

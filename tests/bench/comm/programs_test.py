@@ -1,4 +1,4 @@
-"""The comm benchmarks and the demonstration, run to their ends: what they print, write and return."""
+"""Runs the comm benchmarks and the demonstration, and checks what they print, write and return."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""plait_bench_gemm: every contender runs, for every dtype, and what they write can be reported."""
+"""plait_bench_gemm: every contender runs with every dtype, and the output can be reported."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def call(*words, status=0):
     return result
 
 
-# It need not know f16, and knows bf16 on processors with AVX-512 alone.
+# oneDNN may not support f16, and supports bf16 only on processors with AVX-512.
 HAS_AVX512 = " avx512bw " in Path("/proc/cpuinfo").read_text()
 UNKNOWN_TO_ONEDNN = "/f16/onednn" if HAS_AVX512 else "/(f16|bf16)/onednn"
 
@@ -62,7 +62,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(len(names), 13)
         self.assertEqual(names[0], "square")
         refusal = call("--shape", "cube", status=2)
-        self.assertTrue(refusal.stderr.startswith("plait_bench_gemm: no shape is called cube; there"))
+        self.assertTrue(refusal.stderr.startswith("plait_bench_gemm: unknown shape cube; known"))
 
 
 if __name__ == "__main__":

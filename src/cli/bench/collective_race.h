@@ -1,12 +1,12 @@
-// Measures what all ranks do together, side by side.
+// Measures operations that all ranks perform together, side by side.
 //
-//   Runoff runoff(comm, effort);
-//   runoff.add([&] { serial.run(); });
-//   runoff.add([&] { fused.run(); });
-//   const std::vector<Times> times = runoff.run();
+//   CollectiveRace race(comm, effort);
+//   race.add([&] { serial.run(); });
+//   race.add([&] { fused.run(); });
+//   const std::vector<Times> times = race.run();
 //
-// Contenders take turns on all ranks at once, in alternating order; a repetition begins when all
-// are there, and has taken as long as the slowest rank. Every rank gets the same times.
+// Contenders take turns on all ranks at once, in alternating order. A repetition begins when all
+// ranks are ready, and takes as long as the slowest rank. Every rank gets the same times.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 
 namespace plait::cli {
 
-class Runoff {
+class CollectiveRace {
  public:
-  Runoff(Communicator& comm, const Effort& effort) : comm_(comm), effort_(effort) {}
+  CollectiveRace(Communicator& comm, const Effort& effort) : comm_(comm), effort_(effort) {}
 
   void add(std::function<void()> call) { entries_.push_back({.call = std::move(call)}); }
 

@@ -1,4 +1,4 @@
-#include "cli/bench/runoff.h"
+#include "cli/bench/collective_race.h"
 
 #include <algorithm>
 
@@ -8,16 +8,16 @@
 #include "tune/agree.h"
 
 namespace plait::cli {
-std::vector<Times> Runoff::run() {
+std::vector<Times> CollectiveRace::run() {
   for (Entry& entry : entries_) {
-    entry.call();  // memory that was never touched, caches that are cold
+    entry.call();  // touches memory and warms up caches
     const double once = time(entry, 1);
     entry.calls = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(static_cast<double>(effort_.lasting) / std::max(once, 1.0)), 1,
         10000);
   }
   Progress progress(comm_.rank() == 0 ? "measuring, repetition" : "");
-  // Every rank has the same samples, and comes to the same number of rounds.
+  // Every rank has the same samples, and so the same number of rounds.
   take_turns(entries_.size(), effort_, progress, [this](std::size_t i) {
     Entry& entry = entries_[i];
     entry.samples.push_back(time(entry, entry.calls));
@@ -29,7 +29,7 @@ std::vector<Times> Runoff::run() {
   return times;
 }
 
-double Runoff::time(const Entry& entry, std::int64_t calls) {
+double CollectiveRace::time(const Entry& entry, std::int64_t calls) {
   barrier(comm_);
   const base::Nanoseconds begin = base::now();
   for (std::int64_t i = 0; i < calls; ++i) entry.call();

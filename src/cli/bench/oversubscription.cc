@@ -1,21 +1,21 @@
-#include "cli/bench/crowd.h"
+#include "cli/bench/oversubscription.h"
 
 #include <fmt/format.h>
 
 #include "base/parallel.h"
 #include "cli/host/topology.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 namespace plait::cli {
 
-std::string show_crowd(int ranks, int threads, std::string_view transport) {
+std::string show_oversubscription(int ranks, int threads, std::string_view transport) {
   if (transport == "mpi") return "";
   const int each = base::thread_count(threads);
   const int cores = read_topology().host_cores;
   if (ranks == 1 || cores < 1 || ranks * each <= cores) return "";
   return fmt::format(
-      "\n{} of {} share {}: they wait for one another's turn, and these times say little of\n"
-      "overlap.",
+      "\n{} of {} share {}: the ranks are oversubscribed, and overlap figures are not\n"
+      "meaningful.",
       show_count(static_cast<std::size_t>(ranks), "rank"),
       show_count(static_cast<std::size_t>(each), "thread"),
       show_count(static_cast<std::size_t>(cores), "core"));

@@ -1,4 +1,4 @@
-// Chance, the same on every platform, and what it makes.
+// Random values, equal on every platform.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@
 
 namespace plait::cli {
 
-// The same numbers everywhere, which the standard's distributions don't promise.
-class Dice {
+// Returns the same numbers everywhere, which the standard's distributions don't guarantee.
+class Random {
  public:
-  Dice(std::uint64_t seed, std::uint64_t number) : random_(seed * 0x9e3779b97f4a7c15ULL + number) {
+  Random(std::uint64_t seed, std::uint64_t number)
+      : random_(seed * 0x9e3779b97f4a7c15ULL + number) {
     random_.discard(8);
   }
 
@@ -33,21 +34,21 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-Dtype random_dtype(Dice& dice);
+Dtype random_dtype(Random& random);
 
-// What numbers operands hold: `wide` are denormal, tiny and large ones beside the usual, so that
-// sums underflow, or overflow on an f16 wire; `broken` have a few infinities and NaNs among them.
+// The values of operands. `wide`: denormal, tiny and large ones besides usual ones, so that sums
+// underflow, or overflow on an f16 wire. `broken`: a few infinities and NaNs among usual ones.
 enum class Numbers : std::uint8_t { usual, wide, broken };
 
-Numbers random_numbers(Dice& dice);
+Numbers random_numbers(Random& random);
 std::string_view name(Numbers numbers);
 
-// Tiny, odd, round and larger ones, and sometimes none.
-std::int64_t random_size(Dice& dice, std::int64_t most);
+// Tiny, odd, round and larger sizes, and sometimes 0.
+std::int64_t random_size(Random& random, std::int64_t most);
 
-QuantScheme random_scheme(Dice& dice);
+QuantScheme random_scheme(Random& random);
 
-// Not the serial one.
-Plan random_plan(Dice& dice, Operator op);
+// Any plan but the serial one.
+Plan random_plan(Random& random, Operator op);
 
 }  // namespace plait::cli

@@ -1,4 +1,4 @@
-#include "cli/sink.h"
+#include "cli/output_stream.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,8 +13,9 @@
 namespace plait::cli {
 namespace {
 
-// Only pipes and terminals make a writer wait, and only they can be opened a second time without a
-// second position. Nothing, where the system does not let us.
+// Opens a pipe or a terminal a second time, so that it can be non-blocking. Only these make a
+// writer wait, and only these can be opened again without a second file position. Empty if the
+// system does not allow it.
 base::Fd open_again(int fd) {
   struct stat file = {};
   if (fstat(fd, &file) != 0 || (!S_ISFIFO(file.st_mode) && isatty(fd) == 0)) return {};
@@ -29,16 +30,16 @@ ssize_t write_now(int fd, const char* bytes, std::size_t size) {
 
 }  // namespace
 
-Sink::Sink(int fd) : fd_(fd), own_(open_again(fd)) {}
+OutputStream::OutputStream(int fd) : fd_(fd), own_(open_again(fd)) {}
 
-bool Sink::ready(base::Nanoseconds time) const {
+bool OutputStream::ready(base::Nanoseconds time) const {
   pollfd reader = {.fd = fd(), .events = POLLOUT, .revents = 0};
   return poll(&reader, 1, static_cast<int>(time / base::kMillisecond)) > 0;
 }
 
-void Sink::write_some() {
-  // Where the pipe could not be opened again: one that poll() calls writable takes PIPE_BUF bytes
-  // at once without making us wait.
+void OutputStream::write_some() {
+  // For a pipe that could not be opened again: if poll() reports it writable, it takes PIPE_BUF
+  // bytes at once without blocking.
   while (pending() && ready(0)) {
     const auto piece = std::min<std::size_t>(PIPE_BUF, queue_.size() - sent_);
     const ssize_t sent = write_now(fd(), queue_.data() + sent_, piece);
@@ -55,13 +56,13 @@ void Sink::write_some() {
   }
 }
 
-void Sink::write_within(base::Nanoseconds time) {
+void OutputStream::write_within(base::Nanoseconds time) {
   const base::Nanoseconds deadline = base::now() + time;
   for (write_some(); pending() && base::now() < deadline; write_some())
     ready(std::min(deadline - base::now(), 10 * base::kMillisecond));
 }
 
-void Sink::drop() {
+void OutputStream::drop() {
   queue_.clear();
   sent_ = 0;
 }

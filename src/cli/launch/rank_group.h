@@ -1,4 +1,4 @@
-// The ranks and all processes that they start: how they come to be, get signals, and go.
+// The ranks and all processes that they start: starting, signalling and ending them.
 #pragma once
 
 #include <sys/types.h>
@@ -15,25 +15,26 @@
 
 namespace plait::cli {
 
-class Crew {
+class RankGroup {
  public:
-  Crew(const Launch& launch, const Inherited& inherited);
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-  ~Crew();  // kills what is left
+  RankGroup(const Launch& launch, const Inherited& inherited);
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+  ~RankGroup();  // kills what is left
 
-  // Starts the next rank; its output goes to `output` where there is one. Answers with what a
-  // person may want to know of it.
+  // Starts the next rank. Its output goes to `output` if that is given. Returns a description for
+  // --verbose.
   std::string start_rank(Output* output);
 
-  // This process has been reaped; which rank was it, if any?
+  // Tells that this process was reaped. Returns its rank, if it was one.
   std::optional<int> bury(pid_t pid);
 
   std::vector<int> living() const;
-  // All living processes of the crew, ranks or not.
+  // All living processes of the run, ranks or not.
   std::vector<Process> processes() const;
 
-  // A signal that the terminal sends has already reached our own process group.
+  // Sends a signal to all processes. A signal from the terminal has already reached our own process
+  // group.
   void pass_on(int signal, bool from_terminal) const;
   void kill_all() const;
 

@@ -1,4 +1,4 @@
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "cli/launch/crew.h"
+#include "cli/launch/rank_group.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -18,11 +18,11 @@
 
 namespace plait::cli {
 
-Crew::Crew(const Launch& launch, const Inherited& inherited)
+RankGroup::RankGroup(const Launch& launch, const Inherited& inherited)
     : launch_(launch), inherited_(inherited), job_(random_job()), guard_(job_) {}
 
-// Somebody is left only when a rank could not be started, or the system failed us.
-Crew::~Crew() {
+// Processes are left only if a rank could not be started, or a system call failed.
+RankGroup::~RankGroup() {
   const auto left = living();
   if (left.empty()) return;
   kill_all();
@@ -32,17 +32,18 @@ Crew::~Crew() {
   }
 }
 
-std::string Crew::start_rank(Output* output) {
+std::string RankGroup::start_rank(Output* output) {
   const int rank = static_cast<int>(ranks_.size());
-  const Seat& seat = launch_.seats[rank];
-  const Place place = {.rank = rank, .world = static_cast<int>(launch_.seats.size()), .job = job_};
-  // On a terminal rank 0 stays in our process group, the one that may read from it: prompts and
-  // debuggers work there. The price is that the terminal's Ctrl-C reaches it without us.
+  const CpuBinding& binding = launch_.bindings[rank];
+  const Place place = {
+      .rank = rank, .world = static_cast<int>(launch_.bindings.size()), .job = job_};
+  // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
+  // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.
   const bool at_terminal = rank == 0 && isatty(STDIN_FILENO) == 1;
   Child child = {.path = launch_.path,
                  .words = launch_.words,
-                 .environment = environment_of(place, seat.threads, environ),
-                 .cpus = seat.cpus,
+                 .environment = environment_of(place, binding.threads, environ),
+                 .cpus = binding.cpus,
                  .own_group = !at_terminal};
   base::Fd nothing;
   if (rank > 0) {
@@ -60,11 +61,11 @@ std::string Crew::start_rank(Output* output) {
   ranks_.push_back({.pid = pid, .own_group = child.own_group, .alive = true});
   if (child.own_group) guard_.watch(pid);
   return fmt::format("rank {} is process {}, {}, OMP_NUM_THREADS={}", rank, pid,
-                     seat.cpus.empty() ? "not bound" : "on cpus " + show_cpus(seat.cpus),
-                     base::env("OMP_NUM_THREADS").value_or(std::to_string(seat.threads)));
+                     binding.cpus.empty() ? "not bound" : "on cpus " + show_cpus(binding.cpus),
+                     base::env("OMP_NUM_THREADS").value_or(std::to_string(binding.threads)));
 }
 
-std::optional<int> Crew::bury(pid_t pid) {
+std::optional<int> RankGroup::bury(pid_t pid) {
   if (pid == guard_.pid()) guard_.bury();
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!ranks_[rank].alive || ranks_[rank].pid != pid) continue;
@@ -74,7 +75,7 @@ std::optional<int> Crew::bury(pid_t pid) {
   return std::nullopt;
 }
 
-std::vector<int> Crew::living() const {
+std::vector<int> RankGroup::living() const {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].alive) ranks.push_back(static_cast<int>(rank));
@@ -82,22 +83,22 @@ std::vector<int> Crew::living() const {
   return ranks;
 }
 
-std::vector<Process> Crew::processes() const {
+std::vector<Process> RankGroup::processes() const {
   auto family = processes_below(getpid());
   std::erase_if(family, [&](const Process& process) { return process.pid == guard_.pid(); });
   return family;
 }
 
-// Not reached through a living rank's group: what is in our own group, what a rank that has ended
-// left in its, and orphans that made a group for themselves.
-bool Crew::is_signalled_singly(pid_t group, pid_t parent) const {
+// These are not reached through a living rank's group: processes in our own group, processes that
+// an ended rank left in its group, and orphans with a group of their own.
+bool RankGroup::is_signalled_singly(pid_t group, pid_t parent) const {
   const auto rank =
       std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.pid == group; });
   if (rank != ranks_.end() && rank->own_group) return !rank->alive;
   return group == getpgrp() || parent == getpid();
 }
 
-void Crew::pass_on(int signal, bool from_terminal) const {
+void RankGroup::pass_on(int signal, bool from_terminal) const {
   const auto family = processes();
   for (const Rank& rank : ranks_) {
     if (rank.alive && rank.own_group) kill(-rank.pid, signal);
@@ -108,7 +109,7 @@ void Crew::pass_on(int signal, bool from_terminal) const {
   }
 }
 
-void Crew::kill_all() const {
+void RankGroup::kill_all() const {
   for (const Rank& rank : ranks_) {
     if (rank.alive) kill(rank.own_group ? -rank.pid : rank.pid, SIGKILL);
   }

@@ -1,4 +1,4 @@
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 namespace plait::plan {
 namespace {
 
-// Short enough to be part of a sentence.
+// Shortens text so that it fits into a sentence.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 80;
   const std::string begin(text.substr(0, kMost));
@@ -23,8 +23,8 @@ struct Show {
   std::string operator()(const std::string& text) const { return '"' + shown(text) + '"'; }
   std::string operator()(bool flag) const { return flag ? "true" : "false"; }
   std::string operator()(std::int64_t number) const { return std::to_string(number); }
-  std::string operator()(const Given::Entries&) const { return "a table"; }
-  std::string operator()(const Given::Unusable& value) const { return shown(value.what); }
+  std::string operator()(const RawSetting::Entries&) const { return "a table"; }
+  std::string operator()(const RawSetting::Unusable& value) const { return shown(value.what); }
 };
 
 std::optional<bool> parse_flag(std::string_view text) {
@@ -52,26 +52,26 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
-Given::Given(std::string name, std::string origin, std::string written, Value value,
-             bool is_variable)
+RawSetting::RawSetting(std::string name, std::string origin, std::string written, Value value,
+                       bool is_variable)
     : name_(std::move(name)),
       origin_(std::move(origin)),
       written_(std::move(written)),
       value_(std::move(value)),
       is_variable_(is_variable) {}
 
-Given Given::in_variable(const std::string& name, std::string text) {
+RawSetting RawSetting::in_variable(const std::string& name, std::string text) {
   std::string written = base::sentence(name, '=', shown(text));
   return {name, name, std::move(written), std::move(text), true};
 }
 
-Given Given::in_file(const std::string& name, const Line& line, Value value) {
+RawSetting RawSetting::in_file(const std::string& name, const Line& line, Value value) {
   std::string origin = base::sentence(line.file, ':', line.number);
   std::string written = base::sentence(origin, ": ", shown(name), " = ", std::visit(Show{}, value));
   return {name, std::move(origin), std::move(written), std::move(value), false};
 }
 
-bool Given::flag() const {
+bool RawSetting::flag() const {
   if (const auto* flag = std::get_if<bool>(&value_)) return *flag;
   if (const auto* number = std::get_if<std::int64_t>(&value_); number && (*number | 1) == 1)
     return *number == 1;
@@ -81,7 +81,7 @@ bool Given::flag() const {
   refuse(" is neither true nor false");
 }
 
-std::int64_t Given::whole(std::int64_t low, std::int64_t high) const {
+std::int64_t RawSetting::whole(std::int64_t low, std::int64_t high) const {
   std::optional<std::int64_t> number;
   if (const auto* written = std::get_if<std::int64_t>(&value_)) number = *written;
   if (is_variable_) number = base::parse_int(text());
@@ -90,34 +90,34 @@ std::int64_t Given::whole(std::int64_t low, std::int64_t high) const {
   return *number;
 }
 
-bool Given::is(std::string_view word) const {
+bool RawSetting::is(std::string_view word) const {
   const auto* text = std::get_if<std::string>(&value_);
   return text != nullptr && *text == word;
 }
 
-bool Given::is_whole() const {
+bool RawSetting::is_whole() const {
   if (is_variable_) return base::parse_int(text()).has_value();
   return std::holds_alternative<std::int64_t>(value_);
 }
 
-const std::string& Given::text() const {
+const std::string& RawSetting::text() const {
   if (const auto* text = std::get_if<std::string>(&value_)) return *text;
-  refuse(" is no text in quotes");
+  refuse(" is not a text in quotes");
 }
 
-Given::Entries Given::entries() const {
+RawSetting::Entries RawSetting::entries() const {
   if (const auto* entries = std::get_if<Entries>(&value_)) return *entries;
-  if (!is_variable_) refuse(" is no table");
+  if (!is_variable_) refuse(" is not a table");
   Entries entries;
   for (const std::string_view part : base::split(text(), ';')) {
     const std::string_view entry = trimmed(part);
     if (entry.empty()) continue;
     const std::size_t equals = std::min(entry.find('='), entry.size());
     const std::string name(trimmed(entry.substr(0, equals)));
-    if (equals == entry.size()) refuse(": ", shown(entry), " lacks its =VALUE");
+    if (equals == entry.size()) refuse(": ", shown(entry), " has no =VALUE");
     const std::string_view value = trimmed(entry.substr(equals + 1));
-    entries.push_back(
-        Given(name, name_, base::sentence(name_, ": ", shown(entry)), std::string(value), true));
+    entries.push_back(RawSetting(name, name_, base::sentence(name_, ": ", shown(entry)),
+                                 std::string(value), true));
   }
   return entries;
 }

@@ -1,4 +1,4 @@
-#include "chaos/surroundings.h"
+#include "chaos/leftovers.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -58,8 +58,8 @@ std::set<std::string> look() {
   return all;
 }
 
-// By its name: of this program's jobs, in its private folder, or secret, which may be that of
-// another job on this host.
+// Judges by the name: a name of this program's jobs, in its private folder, or a secret one, which
+// may be that of another job on this host.
 bool is_ours(const std::string& name) {
   if (name.find("descriptors") != std::string::npos) return true;
   const std::string job = base::sentence("-chaos-", ::getpid(), '-');
@@ -68,12 +68,12 @@ bool is_ours(const std::string& name) {
          comm::shm::is_secret_name(name.substr(name.find('@') + 1));
 }
 
-// One more while it is read: the folder's own.
+// Counts the descriptor of the folder itself too.
 int open_descriptors() { return static_cast<int>(entries_of("/proc/self/fd").size()); }
 
 }  // namespace
 
-// Whoever is not root is given a namespace of users, in which it has its own number, and may do so.
+// A user other than root gets a user namespace, in which it may do so.
 bool isolate() {
   const uid_t user = ::geteuid();
   const gid_t group = ::getegid();
@@ -90,11 +90,11 @@ bool isolate() {
   return true;
 }
 
-Surroundings::Surroundings(bool isolated) : isolated_(isolated), before_(look()) {
+Leftovers::Leftovers(bool isolated) : isolated_(isolated), before_(look()) {
   before_.insert(std::to_string(open_descriptors()) + " open descriptors");
 }
 
-std::vector<std::string> Surroundings::left_over() const {
+std::vector<std::string> Leftovers::left_over() const {
   std::vector<std::string> extra;
   for (int tries = 0; tries < 100; ++tries) {
     std::set<std::string> after = look();
@@ -103,7 +103,7 @@ std::vector<std::string> Surroundings::left_over() const {
     std::set_difference(after.begin(), after.end(), before_.begin(), before_.end(),
                         std::back_inserter(now));
     if (!isolated_) std::erase_if(now, [](const std::string& name) { return !is_ours(name); });
-    // What is left over stays: other jobs' names come and go meanwhile.
+    // Only names that stay count, because names of other jobs appear and disappear.
     if (tries > 0) {
       std::erase_if(now, [&](const std::string& name) {
         return std::find(extra.begin(), extra.end(), name) == extra.end();

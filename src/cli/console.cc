@@ -1,4 +1,4 @@
-#include "cli/speech.h"
+#include "cli/console.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "base/check.h"
-#include "cli/sink.h"
+#include "cli/output_stream.h"
 
 namespace plait::cli {
 namespace {
@@ -23,12 +23,12 @@ void answer(std::string_view text) {
 }
 
 void complain(std::string_view speaker, std::string_view sentence) noexcept try {
-  std::signal(SIGPIPE, SIG_IGN);  // the status is to say what went wrong, not that nobody read it
-  Sink sink(STDERR_FILENO);
+  std::signal(SIGPIPE, SIG_IGN);  // so that the exit status tells the error, not a broken pipe
+  OutputStream sink(STDERR_FILENO);
   sink.queue() = fmt::format("{}: {}\n", speaker, sentence);
   sink.write_within(kPatience);
 } catch (const std::exception&) {
-  return;  // no memory to say it with
+  return;  // there is no memory for the message
 }
 
 }  // namespace plait::cli

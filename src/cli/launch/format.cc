@@ -1,4 +1,4 @@
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 #include <sys/wait.h>
 
@@ -19,7 +19,7 @@ std::string show_end(int wait_status) {
     return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
   const int signal = WTERMSIG(wait_status);
   std::string text = "was killed by " + show_signal(signal);
-  if (signal == SIGKILL) text += " (by somebody, or because memory ran out)";
+  if (signal == SIGKILL) text += " (sent by a process, or because memory ran out)";
   if (WCOREDUMP(wait_status)) text += " (core dumped)";
   return text;
 }

@@ -1,5 +1,5 @@
-// Ranks that check something together (src/cli/bench/consent.h).
-#include "cli/bench/consent.h"
+// Checks that ranks make together (src/cli/bench/collective_check.h).
+#include "cli/bench/collective_check.h"
 
 #include <gtest/gtest.h>
 
