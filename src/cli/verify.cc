@@ -27,6 +27,7 @@
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/verify/rounds.h"
+#include "comm/transports.h"
 #include "plait/ops.h"
 
 namespace plait::cli {
@@ -141,22 +142,26 @@ std::vector<Operator> read_ops(const std::string& text) {
   return ops;
 }
 
-// The only world consists of the ranks that mpirun has started.
+// The only world consists of the ranks that a launcher has started.
 World read_started_world(const Args& args) {
+  const std::string& transport = args.transports;
   const Place place = place_from_environment();
-  PLAIT_CHECK(!place.launcher.empty(), "mpirun starts ranks of the transport mpi: mpirun -n ",
+  PLAIT_CHECK(!place.launcher.empty() || transport != "mpi",
+              "mpirun starts ranks of the transport mpi: mpirun -n ",
               args.ranks.empty() ? "3" : args.ranks, " plait verify --transport mpi");
-  return {.ranks = read_ranks("--ranks", args.ranks, "mpi"), .transport = "mpi"};
+  PLAIT_CHECK(!place.launcher.empty(), "a launcher on each host starts ranks of the transport ",
+              transport, ", such as torchrun");
+  return {.ranks = read_ranks("--ranks", args.ranks, transport), .transport = transport};
 }
 
 std::vector<World> read_worlds(const Args& args) {
-  if (args.transports == "mpi") return {read_started_world(args)};
+  if (comm::crosses_hosts(args.transports)) return {read_started_world(args)};
   std::vector<World> worlds;
   for (const std::string_view transport : base::split(args.transports, ',')) {
-    PLAIT_CHECK(transport != "mpi", "--transport ", args.transports,
-                ": mpi cannot be combined with others, because mpirun starts its ranks");
+    PLAIT_CHECK(!comm::crosses_hosts(transport), "--transport ", args.transports, ": ", transport,
+                " cannot be combined with others, because a launcher starts its ranks");
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is none of threads, shm, mpi");
+                " is none of threads, shm, tcp, mpi");
     const std::string ranks = args.ranks.empty() ? kDefaultRanks : args.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
       worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
@@ -362,7 +367,7 @@ int verify(Words words) {
   add_options(options, args);
   if (!options.parse_all(words)) return kDone;
   const Verification what = understand(args);
-  if (what.worlds.front().transport == "mpi") return verify_as_rank(what);
+  if (comm::crosses_hosts(what.worlds.front().transport)) return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;
   int status = kDone;

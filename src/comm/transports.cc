@@ -1,5 +1,6 @@
 #include "comm/transports.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -14,14 +15,14 @@ namespace {
 
 // The only place that knows which transports exist. A rank that is alone needs none of the others.
 constexpr std::array<TransportEntry, 4> kTransports = {{
-    {"threads", "ranks that are threads of one process, or a rank alone", threads::available,
+    {"threads", "ranks that are threads of one process, or a rank alone", false, threads::available,
      threads::supports, threads::create},
-    {"shm", "processes of one host, through shared memory", shm::available, shm::supports,
+    {"shm", "processes of one host, through shared memory", false, shm::available, shm::supports,
      shm::create},
-    {"tcp", "processes of any hosts, through a TCP connection between each two", tcp::available,
-     tcp::supports, tcp::create},
-    {"mpi", "processes of any hosts, through an MPI library found at run time", mpi::available,
-     mpi::supports, mpi::create},
+    {"tcp", "processes of any hosts, through a TCP connection between each two", true,
+     tcp::available, tcp::supports, tcp::create},
+    {"mpi", "processes of any hosts, through an MPI library found at run time", true,
+     mpi::available, mpi::supports, mpi::create},
 }};
 
 Availability can_use(const TransportEntry& entry, const Site& site) {
@@ -32,6 +33,12 @@ Availability can_use(const TransportEntry& entry, const Site& site) {
 }  // namespace
 
 std::span<const TransportEntry> transports() { return kTransports; }
+
+bool crosses_hosts(std::string_view name) {
+  return std::any_of(kTransports.begin(), kTransports.end(), [&](const TransportEntry& entry) {
+    return name == entry.name && entry.crosses_hosts;
+  });
+}
 
 std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk) {
   std::vector<Candidate> steps;

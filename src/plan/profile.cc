@@ -46,6 +46,7 @@ double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std
 std::vector<TransportFigures> usual_transports() {
   return {{.name = "mpi", .latency = 20'000, .bytes_per_ns = 1.25},
           {.name = "shm", .latency = 1000, .bytes_per_ns = 0},
+          {.name = "tcp", .latency = 20'000, .bytes_per_ns = 1.25},
           {.name = "threads", .latency = 1000, .bytes_per_ns = 0}};
 }
 

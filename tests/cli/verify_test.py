@@ -109,7 +109,9 @@ class VerifyTest(CommandTest):
         for words, sentence in [
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
-            (["--transport", "tcp"], "--transport tcp is none of threads, shm, mpi"),
+            (["--transport", "ucx"], "--transport ucx is none of threads, shm, tcp, mpi"),
+            (["--transport", "tcp"], "a launcher on each host starts ranks of the transport tcp, such as torchrun"),
+            (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others"),
             (["--transport", "mpi"], "ranks of the transport mpi are started by mpirun, as in "
                                      "mpirun -n 3 plait verify --transport mpi"),
             (["--transport", "shm,mpi"], "--transport shm,mpi: mpi takes no turns with others, "

@@ -14,6 +14,7 @@
 #include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/transports.h"
 #include "comm/wait_policy.h"
 
 namespace plait::cli {
@@ -79,6 +80,8 @@ int as_ranks(const RanksRequest& request, Words command,
     check_transport(transport);
     PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
                 request.ranks, " plait ", command.empty() ? "bench" : command[0], " ...");
+    PLAIT_CHECK(!comm::crosses_hosts(transport), "a launcher on each host starts ranks of the ",
+                "transport ", transport, ", such as torchrun");
     comm::link_from_environment();
     comm::wait_policy_from_environment();
     std::vector<std::string> launch = {"-n", std::to_string(request.ranks), "--", "/proc/self/exe"};

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/bench/collective_race.h"
 #include "cli/bench/link_search.h"
+#include "comm/transports.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tune/op_case.h"
@@ -86,7 +87,7 @@ std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
 std::optional<double> OpMeasurement::efficiency(double time, double beside) const {
   // In shared memory the collective is work of the processors that also multiply, so nothing can
   // hide it.
-  if (!link && transport != "mpi") return std::nullopt;
+  if (!link && !comm::crosses_hosts(transport)) return std::nullopt;
   const double hidden_at_best = beside - ideal();
   if (hidden_at_best < kNoise * beside) return std::nullopt;  // too small to divide by
   // Only the shorter one can be hidden; a larger value comes from another moment.

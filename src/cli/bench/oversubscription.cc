@@ -5,11 +5,12 @@
 #include "base/parallel.h"
 #include "cli/host/topology.h"
 #include "cli/launch/format.h"
+#include "comm/transports.h"
 
 namespace plait::cli {
 
 std::string show_oversubscription(int ranks, int threads, std::string_view transport) {
-  if (transport == "mpi") return "";
+  if (comm::crosses_hosts(transport)) return "";
   const int each = base::thread_count(threads);
   const int cores = read_topology().host_cores;
   if (ranks == 1 || cores < 1 || ranks * each <= cores) return "";

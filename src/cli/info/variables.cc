@@ -42,6 +42,8 @@ std::vector<EnvironmentSetting> environment_settings() {
           {"wait", "PLAIT_WAIT",
            fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
                        policy.yield / base::kMicrosecond)},
+          {"rendezvous", "PLAIT_RENDEZVOUS", "auto"},
+          {"interface", "PLAIT_INTERFACE", "all"},
           {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"},
           {"isa", "PLAIT_ISA", "auto"}};
 }
