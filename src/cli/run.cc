@@ -2,18 +2,22 @@
 #include <unistd.h>
 
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <fcntl.h>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/console.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
+#include "cli/launch/environment.h"
 #include "cli/launch/find_command.h"
+#include "cli/launch/hosts.h"
 #include "cli/launch/supervisor.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
@@ -25,9 +29,10 @@ constexpr std::int64_t kMostRanks = 1024;
 
 constexpr Options::About kAbout = {
     .verb = "run",
-    .usage = "-n N [OPTIONS] [--] CMD [ARGS...]",
+    .usage = "-n N | --hosts HOST:N,... [OPTIONS] [--] CMD [ARGS...]",
     .purpose =
-        "Starts N ranks of a command on this host and supervises them until all have ended.\n\n"
+        "Starts N ranks of a command on this host, or some on each of several hosts, and\n"
+        "supervises them until all have ended.\n\n"
         "Each rank finds its place in PLAIT_RANK, PLAIT_WORLD_SIZE, PLAIT_LOCAL_RANK,\n"
         "PLAIT_LOCAL_WORLD_SIZE and PLAIT_JOB; variables of other launchers are removed. Rank 0\n"
         "reads standard input; the others get an empty one. When a rank fails, the others may end\n"
@@ -42,10 +47,12 @@ constexpr Options::About kAbout = {
         "Examples:\n"
         "  plait run -n 2 ./my_program              two ranks with half of the cores each\n"
         "  plait run -n 4 -p -- python train.py     each line of output after its rank, \"[3] \"\n"
-        "  plait run -n 8 --bind numa --timeout 2h -- ./my_program --steps 100"};
+        "  plait run -n 8 --bind numa --timeout 2h -- ./my_program --steps 100\n"
+        "  plait run --hosts node1:2,node2:2 -- ./my_program    over ssh, or PLAIT_RSH"};
 
 struct Args {
   std::string ranks;
+  std::string hosts;
   std::string bind;
   std::string limit;
   std::string grace = "5s";
@@ -56,6 +63,13 @@ struct Args {
 
 void add_options(Options& options, Args& args) {
   options.add("-n,--ranks", "N", args.ranks, "number of ranks to start, 1 to 1024");
+  options.add("--hosts", "HOST:N,...", args.hosts,
+              "start N ranks on each of these hosts, in place of -n. ssh must reach\n"
+              "them without a password, or the command that PLAIT_RSH names, which\n"
+              "is called with a host and a line for its shell. The folder, plait\n"
+              "and CMD must have the same paths there. Variables PLAIT_..., COC_...\n"
+              "and OMP_... are passed on. Ranks meet on the first host, at a port\n"
+              "that is chosen unless PLAIT_RENDEZVOUS=HOST:PORT is set");
   options.add("-b,--bind", "core|numa|none", args.bind,
               "core: give each rank an equal share of whole cores (default, if there\n"
               "are enough cores); numa: give each rank a NUMA node, in turn; none:\n"
@@ -122,10 +136,60 @@ void open_standard_files() {
   if (fd >= 0) close(fd);
 }
 
-Launch read_launch(const Args& args) {
-  Launch launch;
+// A port that is free on another host can't be known here; this one probably is.
+std::string choose_rendezvous(const std::string& host) {
+  if (const auto chosen = base::env("PLAIT_RENDEZVOUS")) return *chosen;
+  constexpr unsigned kFirstPort = 29600;
+  constexpr unsigned kPorts = 3000;  // below those that the system gives away itself
+  std::random_device random;
+  return host + ':' + std::to_string(kFirstPort + random() % kPorts);
+}
+
+// What the remote runs get on to their words.
+std::vector<std::string> options_for_hosts(const Args& args) {
+  std::vector<std::string> options = {"--grace", args.grace, "--linger", args.linger};
+  if (!args.bind.empty()) options.insert(options.end(), {"--bind", args.bind});
+  if (args.prefix) options.emplace_back("--prefix");
+  if (args.verbose) options.emplace_back("--verbose");
+  return options;
+}
+
+void share_out(const Args& args, Launch& launch) {
+  PLAIT_CHECK(args.ranks.empty(), "--hosts and -n exclude one another: --hosts node1:2,node2:2");
+  launch.hosts = parse_hosts(args.hosts, static_cast<int>(kMostRanks));
+  Part part = {.first = 0,
+               .world = 0,
+               .job = random_job(),
+               .rendezvous = choose_rendezvous(launch.hosts[0].host)};
+  for (const HostShare& share : launch.hosts) part.world += share.ranks;
+  for (const HostShare& share : launch.hosts) {
+    launch.agents.push_back(agent_words(share, part, options_for_hosts(args), launch.words));
+    part.first += share.ranks;
+  }
+  launch.part.job = part.job;
+}
+
+// Either all ranks, or those of this host where plait run --hosts was called on another.
+void take_part(const Args& args, Launch& launch) {
   launch.bindings = read_bindings(args);
   launch.prefix = args.prefix;
+  const auto part = part_from_environment();
+  launch.ends_with_input = part.has_value();
+  launch.part = part ? *part
+                     : Part{.first = 0,
+                            .world = static_cast<int>(launch.bindings.size()),
+                            .job = random_job(),
+                            .rendezvous = ""};
+}
+
+Launch read_launch(const Args& args, Words command) {
+  Launch launch;
+  launch.words.assign(command.begin(), command.end());
+  if (args.hosts.empty()) {
+    take_part(args, launch);
+  } else {
+    share_out(args, launch);
+  }
   launch.verbose = args.verbose;
   launch.grace = read_duration("--grace", args.grace);
   launch.linger = read_duration("--linger", args.linger);
@@ -145,13 +209,12 @@ int run(Words words) {
   const std::size_t leading = options.leading(words);
   check_habits(words.first(leading));
   if (!options.parse(words.first(leading))) return kDone;
-  Launch launch = read_launch(args);
   Words command = words.subspan(leading);
   if (!command.empty() && command[0] == "--") command = command.subspan(1);
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
-  launch.words.assign(command.begin(), command.end());
+  Launch launch = read_launch(args, command);
   open_standard_files();
-  const Command found = find_command(command[0]);
+  const Command found = find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
   if (found.status != 0) {
     complain("plait run", found.refusal);
     return found.status;

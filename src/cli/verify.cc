@@ -88,8 +88,8 @@ void add_options(Options& options, Args& args) {
   options.add("-n,--ranks", "N[,N...]", args.ranks,
               "sizes of worlds, used in turn (default: 1,2,3,5)");
   options.add("-t,--transport", "NAME[,...]", args.transports,
-              "threads and shm, used in turn (default: both); or mpi, with ranks\n"
-              "started by mpirun");
+              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
+              "ranks that a launcher has started");
   options.add("-o,--op", "OP[,OP...]", args.ops, "operators (default: all)");
   options.add_flag("-l,--layers", args.layers,
                    "check linear layers, forward and backward, in place of operators");

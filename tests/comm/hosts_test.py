@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
@@ -110,6 +112,54 @@ class HostsTest(unittest.TestCase):
             self.assertLess(seconds, 10)
             print(f"{what}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
             ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+
+    def run_on_hosts(self, shares, *words):
+        """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        agent = Path(folder, "agent")
+        agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
+                         'exec ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
+        agent.chmod(0o755)
+        return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
+                                env={**BARE, "PLAIT_RSH": str(agent)}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_plait_run_starts_ranks_on_several_hosts(self):
+        run = self.run_on_hosts("10.77.0.1:2,10.77.0.2:1", "--", RANK_PROGRAM)
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual(sorted(said.splitlines()), [
+            f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_a_rank_that_fails_on_another_host_ends_the_run(self):
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--linger", "1s", "-p", "--", "sh", "-c",
+                                "[ $PLAIT_RANK = 0 ] && exec sleep 100; echo \"it's me\"; exit 7")
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(run.returncode, 7, said)
+        self.assertIn("[1] it's me\n", said)
+        self.assertIn("plait run: rank 1 exited with status 7", said)
+        self.assertIn("plait run: host 10.77.0.2 exited with status 7; waiting up to 1 s for host 10.77.0.1", said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_no_rank_outlives_a_run_that_is_killed(self):
+        mark = f"300.{os.getpid()}"
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:2", "--grace", "1s", "--", "sleep", mark)
+        deadline = time.monotonic() + PATIENCE
+
+        def count():
+            return len(subprocess.run(["pgrep", "-f", f"^sleep {mark}"], capture_output=True, text=True,
+                                      check=False).stdout.split())
+
+        while count() < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(count(), 3)
+        run.kill()
+        run.communicate(timeout=PATIENCE)
+        while count() > 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(count(), 0)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):

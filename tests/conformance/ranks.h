@@ -24,16 +24,10 @@ using Run = std::function<void(int world, const Body& body, const CommunicatorOp
 struct RankMaker {
   std::string name;
   Run run;
-<<<<<<< HEAD
-  std::string link = {};          // an emulated link around it
-  bool sees_calls = true;         // ranks see each other's calls, not only each other's chunks
+  std::string link = {};          // an emulated link between the ranks
+  bool sees_calls = true;         // ranks see one another's calls, not only chunks
   std::uint32_t chunks_held = 2;  // of a channel, before its receiver releases one
-  bool one_thread = false;  // in which all ranks take turns: no other thread may be one of them
-=======
-  std::string link = {};    // an emulated link between the ranks
-  bool sees_calls = true;   // ranks see one another's calls, not only chunks
   bool one_thread = false;  // all ranks take turns on one thread, so no other thread may be a rank
->>>>>>> words
 };
 
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);

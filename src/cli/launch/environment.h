@@ -9,9 +9,16 @@
 
 namespace plait::cli {
 
+// The rank's place on its host.
+struct LocalPlace {
+  int rank;
+  int world;
+  std::string rendezvous = {};  // where ranks of several hosts meet; empty: all are on this host
+};
+
 // "NAME=value" strings: those of `inherited` without any launcher's placement, the place, and
 // OMP_NUM_THREADS unless the user has set it.
-std::vector<std::string> environment_of(const Place& place, int threads,
+std::vector<std::string> environment_of(const Place& place, const LocalPlace& local, int threads,
                                         const char* const* inherited);
 
 // Whether this variable tells a process its place in a launcher's world. A rank must not see it,

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -19,7 +20,7 @@
 namespace plait::cli {
 
 RankGroup::RankGroup(const Launch& launch, const Inherited& inherited)
-    : launch_(launch), inherited_(inherited), job_(random_job()), guard_(job_) {}
+    : launch_(launch), inherited_(inherited), job_(launch.part.job), guard_(job_) {}
 
 // Processes are left only if a rank could not be started, or a system call failed.
 RankGroup::~RankGroup() {
@@ -32,21 +33,46 @@ RankGroup::~RankGroup() {
   }
 }
 
-std::string RankGroup::start_rank(Output* output) {
-  const int rank = static_cast<int>(ranks_.size());
-  const CpuBinding& binding = launch_.bindings[rank];
-  const Place place = {
-      .rank = rank, .world = static_cast<int>(launch_.bindings.size()), .job = job_};
+// The agent passes the output on as it comes, so that it needs no pipes of ours.
+std::string RankGroup::start_agent() {
+  const std::size_t number = ranks_.size();
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
+  const base::Fd input(ends[0]);
+  inputs_.emplace_back(ends[1]);
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
+  const Child child = {.path = launch_.agents[number][0],
+                       .words = launch_.agents[number],
+                       .environment = std::move(variables),
+                       .cpus = {},
+                       .in = input.get()};
+  const pid_t pid = spawn(child, inherited_);
+  ranks_.push_back({.pid = pid, .own_group = true, .alive = true});
+  guard_.watch(pid);
+  return fmt::format("host {} is reached by process {}", launch_.hosts[number].host, pid);
+}
+
+std::string RankGroup::start_next(Output* output) {
+  if (!launch_.hosts.empty()) return start_agent();
+  const int local = static_cast<int>(ranks_.size());
+  const int rank = launch_.part.first + local;
+  const CpuBinding& binding = launch_.bindings[local];
+  const Place place = {.rank = rank, .world = launch_.part.world, .job = job_};
+  const LocalPlace local_place = {.rank = local,
+                                  .world = static_cast<int>(launch_.bindings.size()),
+                                  .rendezvous = launch_.part.rendezvous};
   // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
   // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.
-  const bool at_terminal = rank == 0 && isatty(STDIN_FILENO) == 1;
+  const bool at_terminal = rank == 0 && !launch_.ends_with_input && isatty(STDIN_FILENO) == 1;
   Child child = {.path = launch_.path,
                  .words = launch_.words,
-                 .environment = environment_of(place, binding.threads, environ),
+                 .environment = environment_of(place, local_place, binding.threads, environ),
                  .cpus = binding.cpus,
                  .own_group = !at_terminal};
   base::Fd nothing;
-  if (rank > 0) {
+  if (rank > 0 || launch_.ends_with_input) {
     nothing = base::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!nothing) base::fail_errno("cannot open /dev/null");
     child.in = nothing.get();

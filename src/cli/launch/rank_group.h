@@ -22,9 +22,9 @@ class RankGroup {
   RankGroup& operator=(const RankGroup&) = delete;
   ~RankGroup();  // kills what is left
 
-  // Starts the next rank. Its output goes to `output` if that is given. Returns a description for
+  // Starts the next rank, or the agent of the next host. Its output goes to `output` if that is given. Returns a description for
   // --verbose.
-  std::string start_rank(Output* output);
+  std::string start_next(Output* output);
 
   // Tells that this process was reaped. Returns its rank, if it was one.
   std::optional<int> bury(pid_t pid);
@@ -45,6 +45,7 @@ class RankGroup {
     bool alive;
   };
 
+  std::string start_agent();
   bool is_signalled_singly(pid_t group, pid_t parent) const;
 
   const Launch& launch_;
@@ -52,6 +53,7 @@ class RankGroup {
   std::string job_;
   Guard guard_;
   std::vector<Rank> ranks_;
+  std::vector<base::Fd> inputs_;  // of agents, open as long as this process lives
 };
 
 }  // namespace plait::cli

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -53,8 +54,8 @@ Supervisor::Supervisor(const Launch& launch)
       output_(launch.prefix) {}
 
 void Supervisor::start() {
-  for (std::size_t rank = 0; rank < launch_.bindings.size(); ++rank) {
-    const std::string what = ranks_.start_rank(launch_.prefix ? &output_ : nullptr);
+  for (std::size_t member = 0; member < launch_.members(); ++member) {
+    const std::string what = ranks_.start_next(launch_.prefix ? &output_ : nullptr);
     if (launch_.verbose) say(what);
   }
 }
@@ -67,17 +68,31 @@ int Supervisor::watch() {
 
 void Supervisor::sleep_until_something_happens() {
   std::vector<pollfd> polls = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+  // Nothing is sent over it: it can only be closed.
+  const bool has_input = launch_.ends_with_input && !input_ended_;
+  if (has_input) polls.push_back({.fd = STDIN_FILENO, .events = POLLIN, .revents = 0});
+  const std::size_t own = polls.size();
   output_.add_to(polls);
   if (poll(polls.data(), polls.size(), poll_timeout(deadline_)) < 0 && errno != EINTR)
     base::fail_errno("cannot wait for the ranks");
-  output_.serve(polls.data() + 1);
+  output_.serve(polls.data() + own);
   if (polls[0].revents != 0) read_signals();
+  if (has_input && polls[1].revents != 0) read_input();
   if (deadline_ && base::now() >= *deadline_) deadline_passed();
 }
 
 void Supervisor::read_signals() {
   signalfd_siginfo signal = {};
   while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) handle(signal);
+}
+
+// The caller of a remote run is gone: the ranks here can't be of use to it any more.
+void Supervisor::read_input() {
+  std::array<char, 256> bytes;
+  const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  input_ended_ = true;
+  if (phase_ < Phase::ending) interrupt(SIGTERM, false);
 }
 
 void Supervisor::handle(const signalfd_siginfo& signal) {
@@ -138,9 +153,9 @@ void Supervisor::rank_ended(int rank, int wait_status) {
   if (phase_ != Phase::running && !cause) return;
   failed_rank_ = rank;
   status_ = status;
-  if (cause) return say(fmt::format("rank {} {}", rank, show_end(wait_status)));
+  const std::string what = launch_.show({rank}) + ' ' + show_end(wait_status);
+  if (cause) return say(what);
   const auto others = ranks_.living();
-  const std::string what = fmt::format("rank {} {}", rank, show_end(wait_status));
   if (others.empty()) return say(what);
   enter(Phase::lingering, launch_.linger);
   say(fmt::format("{}; waiting up to {} for {} to end too", what,
@@ -158,8 +173,8 @@ void Supervisor::deadline_passed() {
                              base::show_duration(launch_.limit)));
     case Phase::lingering:
       ask_to_end(SIGTERM);
-      return say(fmt::format("ending {}, {} after rank {} failed", rest,
-                             base::show_duration(launch_.linger), failed_rank_));
+      return say(fmt::format("ending {}, {} after {} failed", rest,
+                             base::show_duration(launch_.linger), launch_.show({failed_rank_})));
     case Phase::settling:
       ask_to_end(SIGTERM);
       return say(fmt::format("ending {} that the ranks left behind", rest));
@@ -207,7 +222,7 @@ void Supervisor::finish() {
 
 std::string Supervisor::show_rest() const {
   const auto ranks = ranks_.living();
-  return ranks.empty() ? show_count(ranks_.processes().size(), "process") : show_ranks(ranks);
+  return ranks.empty() ? show_count(ranks_.processes().size(), "process") : launch_.show(ranks);
 }
 
 void Supervisor::say(const std::string& sentence) {

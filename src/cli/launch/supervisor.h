@@ -42,6 +42,7 @@ class Supervisor {
 
   void sleep_until_something_happens();
   void read_signals();
+  void read_input();
   void handle(const signalfd_siginfo& signal);
   void interrupt(int signal, bool from_terminal);
   void pause(bool from_terminal);
@@ -65,6 +66,7 @@ class Supervisor {
   Phase phase_ = Phase::running;
   std::optional<base::Nanoseconds> deadline_;  // of this phase
   base::Nanoseconds killing_since_ = 0;
+  bool input_ended_ = false;
   int interrupted_by_ = 0;  // the signal; 0: none
   base::Nanoseconds interrupted_at_ = 0;
   int failed_rank_ = -1;
