@@ -48,6 +48,7 @@ constexpr Options::About kAbout = {
         "weights, denormals, infinities and NaNs, emulated links, ranks that come late, or whose\n"
         "threads round otherwise or flush denormals, and a sum of another communicator beside a "
         "call.\n"
+        "Many are prepared for more rows than they have, or follow a call that had more.\n"
         "Every plan runs twice, with two x. Its results are compared byte by byte with the serial\n"
         "ones on every rank; the serial ones byte by byte with what the rank makes alone, step by\n"
         "step, in the order of ranks, and with sums in f64 within a derived bound. Nothing around\n"

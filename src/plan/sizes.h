@@ -45,6 +45,9 @@ bool are_copied_at_once(const PartialSums& sums);
 // Whether an all-reduce gives all of them to everybody, who adds them up alone.
 bool is_one_step(const PartialSums& sums, int world);
 
+// Elements of the most sums that are given to everybody; 0: none are.
+std::int64_t most_in_one_step(Dtype dtype, int world);
+
 // Rows that all ranks gather, and how many columns a rank's weight has that they are for.
 struct GatheredRows {
   std::int64_t m;
@@ -60,5 +63,9 @@ bool gathers_all_first(const GatheredRows& rows, int world, bool linked);
 
 // How wide the chunks of a fused plan are that doesn't say it.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
+
+// Elements of the largest block of such chunks, each a rank's rows by a chunk's columns, of sums of
+// so many rows or fewer: fewer rows may have the larger blocks.
+std::int64_t largest_suitable_block(const PartialSums& most, int world, bool linked);
 
 }  // namespace plait
