@@ -51,7 +51,7 @@ class Fingerprint {
 #endif
 
   // Of whole Words.
-  [[gnu::always_inline]] inline void add_whole(const std::byte* from, std::size_t bytes) {
+  [[gnu::always_inline]] void add_whole(const std::byte* from, std::size_t bytes) {
     using Four [[gnu::vector_size(32)]] = std::uint64_t;
     constexpr std::size_t kFours = sizeof(Words) / sizeof(Four);
     std::array<Four, kFours> sums;

@@ -44,8 +44,12 @@ class OtherSum {
     pending_.emplace(
         start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
   }
-  void progress() { pending_->progress(); }
-  void wait() { pending_->wait(); }
+  void progress() {
+    if (pending_) pending_->progress();
+  }
+  void wait() {
+    if (pending_) pending_->wait();
+  }
 
   bool is_right() const {
     std::vector<float> want = values_of(0);
