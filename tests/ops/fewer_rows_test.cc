@@ -1,10 +1,12 @@
-// Calls of other numbers of rows than an operator was prepared for, or than the call before had: the
-// same bits, and no mailbox made.
+// Calls of other numbers of rows than an operator was prepared for, or than the call before had:
+// the same bits, and no mailbox made.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conformance/ranks.h"
@@ -259,8 +261,8 @@ TEST(FewerRows, AreTheSameOnAllRanks) {
                  {});
 }
 
-// Of the source's answers for 100, 50, 25 and so on rows, a call follows the one for the fewest that
-// are not fewer than its own: what another rank follows that is told so.
+// Of the source's answers for 100, 50, 25 and so on rows, a call follows the one for the fewest
+// that are not fewer than its own: what another rank follows that is told so.
 TEST(FewerRows, FollowThePlanOfAsFewRows) {
   class Halves final : public PlanSource {
    public:
