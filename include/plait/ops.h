@@ -57,7 +57,8 @@ struct OpOptions {
   std::optional<Plan> plan = {};  // empty: what `plans` knows, else the default
 
   // All ranks give one, or none does. Where each has a share of n or k, they add up their shares to
-  // ask for the whole: prepare() once, a blocking call every time.
+  // ask for the whole: prepare() once, a blocking call every time. A blocking call asks for the
+  // plan of its rows; prepare() of desc.m rows, of half of them, and so on.
   const PlanSource* plans = nullptr;
 
   int threads = 0;           // 0: as many as OpenMP would use
@@ -73,10 +74,12 @@ struct OpOptions {
   PollHook poll = {};
 };
 
-// Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
-// 64 kinds, and at most 1 GiB (but always the last one). What was not used for longest goes first.
-// Mailboxes stay, two at most for each power of two of a slot's bytes, of sums that come back and
-// of all else: Communicator::mailbox_bytes().
+// Blocking. The first call of a kind prepares it for all that follow, in whatever plan and of
+// however many rows: the numbers of tokens may change from call to call. Only a call that needs
+// larger slots than all before it makes a mailbox, which takes the ranks some negotiating. The
+// communicator keeps what was prepared: of 64 kinds, and at most 1 GiB (but always the last one).
+// What was not used for longest goes first. Mailboxes stay, two at most for each power of two of a
+// slot's bytes, of sums that come back and of all else: Communicator::mailbox_bytes().
 PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
                                     const OpOptions& options = {});
@@ -103,7 +106,7 @@ PLAIT_EXPORT void matmul(const ConstTensorView& x, const Weight& weight, const T
 // What is known of an operator before its operands are.
 struct OpDesc {
   Operator op;
-  std::int64_t m;  // rows of all ranks together
+  std::int64_t m;  // rows of all ranks together: of a call, at most
   std::int64_t n;  // of this rank's weight
   std::int64_t k;
   Dtype x = Dtype::bf16;
@@ -125,9 +128,10 @@ struct OpCall {
   PollHook poll = {};
 };
 
-// An operator ready to run many times: with its memory, its mailbox and its plan, so that a call
+// An operator ready to run many times: with its memory, its mailbox and its plans, so that a call
 // negotiates nothing. Must not outlive its communicator. Each run brings its weight, which may be
-// another one of the sizes and kind in the description.
+// another one of the sizes and kind in the description, and any number of rows up to desc().m, the
+// same on all ranks. The bits of a result don't depend on what was prepared for.
 class PLAIT_EXPORT Op {
  public:
   class State;
@@ -137,10 +141,10 @@ class PLAIT_EXPORT Op {
   ~Op();
 
   const OpDesc& desc() const;
-  const Plan& plan() const;
+  const Plan& plan() const;  // of desc().m rows, and of fewer where no source was asked
 
   // Bytes that it keeps from call to call, without the mailbox, which others may share. What its
-  // product works in comes with the first run.
+  // product works in comes with the first run of as many rows.
   std::size_t held_bytes() const;
 
   // Collective.

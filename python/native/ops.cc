@@ -50,9 +50,10 @@ void bind_gemm(nb::module_& m) {
           "__init__",
           [](Gemm* self, std::int64_t rows, std::int64_t n, std::int64_t k, Dtype x, Dtype weight,
              Dtype out, int threads, const std::string& backend) {
-            new (self)
-                Gemm(select_gemm({.m = rows, .n = n, .k = k, .x = x, .weight = weight, .out = out},
-                                 {.backend = backend, .threads = threads}));
+            const GemmDesc desc = {.m = rows, .n = n, .k = k, .x = x, .weight = weight, .out = out};
+            unlocked([&] {  // which may generate code
+              new (self) Gemm(select_gemm(desc, {.backend = backend, .threads = threads}));
+            });
           },
           nb::arg("m"), nb::arg("n"), nb::arg("k"), nb::kw_only(), nb::arg("x"), nb::arg("weight"),
           nb::arg("out"), nb::arg("threads") = 0, nb::arg("backend") = "")

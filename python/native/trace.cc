@@ -45,7 +45,7 @@ std::unique_ptr<PySpan> span(Trace& trace, Lane lane, std::string_view label, st
 }
 
 nb::bytes pack(const Trace& trace) {
-  const std::vector<std::byte> packed = trace.pack();
+  const std::vector<std::byte> packed = unlocked([&] { return trace.pack(); });
   return nb::bytes(packed.data(), packed.size());
 }
 

@@ -621,6 +621,11 @@ class PackedWeight:
     def bytes(self) -> int:
         """What a product reads of memory."""
 
+def _fingerprint(weight: WeightView) -> int:
+    """
+    A number that changes with the elements of a weight, and with their places.
+    """
+
 class TensorView:
     """Rows in memory by their address. The caller keeps the memory alive."""
 

@@ -39,6 +39,7 @@ Communicator::State::~State() {
     // The memory is shared with the ranks, and the locks may be held by threads that this process
     // does not have: a child can only let go of the communicator, not close it.
     for (auto& [desc, mailbox] : cache_) let_go(std::move(mailbox));
+    for (auto& mailbox : operator_mailboxes_) let_go(std::move(mailbox));
     let_go(std::move(collective_mailbox_));
     let_go(std::move(transport_));
     return;
@@ -46,6 +47,7 @@ Communicator::State::~State() {
   kept_.clear();
   // Mailboxes first: they see to it that what was posted goes out.
   cache_.clear();
+  operator_mailboxes_.clear();
   collective_mailbox_.reset();
   leave();
 }
@@ -108,7 +110,8 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
                              .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
 }
 
-std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc, Tag why) {
+std::unique_ptr<comm::MailboxBase> Communicator::State::make_mailbox(const MailboxDesc& desc,
+                                                                     Tag why) {
   const Use use(*this);
   comm::check_desc(desc, group().world());
   check_usable();
@@ -259,10 +262,17 @@ Tag Communicator::State::begin_call(Tag tag) {
   return tag;
 }
 
-comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc, const Tag& why) {
+comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& least,
+                                                         const MailboxDesc& wanted,
+                                                         const Tag& why) {
   const Use use(*this);
-  if (find_mailbox(desc) == nullptr) cache_.emplace_back(desc, make_mailbox(desc, why));
-  return static_cast<comm::MailboxBase&>(*find_mailbox(desc));  // build_mailbox() makes no others
+  check_usable();
+  for (const auto& made : operator_mailboxes_) {
+    if (made->desc().slots >= least.slots && made->desc().slot_bytes >= least.slot_bytes)
+      return *made;
+  }
+  operator_mailboxes_.push_back(make_mailbox(wanted, why));
+  return *operator_mailboxes_.back();
 }
 
 void Communicator::State::run(Task& task) {

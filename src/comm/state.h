@@ -157,9 +157,12 @@ class Communicator::State {
   bool is_in_operator() const { return in_operator_; }
   void set_in_operator(bool is_in) { in_operator_ = is_in; }
 
-  // cached_mailbox() as the operators see it. Ranks that disagree are told how their operators
-  // differ (`why`), and not their mailboxes.
-  comm::MailboxBase& operator_mailbox(const MailboxDesc& desc, const Tag& why);
+  // What operators share: the first of their mailboxes, in the order in which they were made, that
+  // is at least as large as `least`; where none is, one as `wanted` says is made, which is
+  // collective. Which one it is follows from what all ranks have made together, and stays the same.
+  // Ranks that disagree are told how their operators differ (`why`), and not their mailboxes.
+  comm::MailboxBase& operator_mailbox(const MailboxDesc& least, const MailboxDesc& wanted,
+                                      const Tag& why);
 
   // Runs a task to its end, after those that were started before.
   void run(Task& task);
@@ -216,7 +219,7 @@ class Communicator::State {
   void drain();
   bool is_queued(const Task& task) const;
   std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
-  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
+  std::unique_ptr<comm::MailboxBase> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
@@ -234,6 +237,7 @@ class Communicator::State {
   std::vector<comm::Cursor> cursors_;
   std::uint64_t moves_ = 0;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
+  std::vector<std::unique_ptr<comm::MailboxBase>> operator_mailboxes_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;

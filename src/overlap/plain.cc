@@ -7,11 +7,12 @@ namespace {
 
 class Plain final : public Operation {
  public:
-  explicit Plain(Setting setting)
-      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group) {}
+  explicit Plain(Setting setting) : multiplier_(std::move(setting.gemm), setting.group) {}
+
+  void make_room(std::int64_t /*m*/, const Plan& /*plan*/) override {}
 
   void run(const Call& call) override {
-    multiplier_.begin(call.operands);
+    multiplier_.begin(call.operands, {.poll = poll_});
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
       if (call.poll != nullptr) (*call.poll)();
     });
@@ -21,7 +22,10 @@ class Plain final : public Operation {
   std::size_t held_bytes() const override { return multiplier_.held_bytes(); }
 
  private:
+  void cut(std::int64_t /*m*/, const Plan& plan) override { poll_ = plan.poll; }
+
   Multiplier multiplier_;
+  std::int64_t poll_ = 0;
 };
 
 }  // namespace

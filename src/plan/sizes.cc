@@ -108,17 +108,28 @@ bool is_one_step(const PartialSums& sums, int world) {
   return world > 1 && sums.bytes() <= kOneStepBytes / (world - 1);
 }
 
+std::int64_t most_in_one_step(Dtype dtype, int world) {
+  return world > 1 ? kOneStepBytes / (world - 1) / static_cast<std::int64_t>(size_of(dtype)) : 0;
+}
+
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked) {
   const std::int64_t own = rows.m / world;
   if (own < kLeastRows) return true;
   return !linked && own < kLeastRowsInMemory && rows.m - own <= rows.n / kColumnsPerRow;
 }
 
+namespace {
+
+std::int64_t chunk_elements(int world) {
+  return std::max(kChunkElements, kBlockElements * (world - 1));
+}
+
+}  // namespace
+
 // Few rows make small chunks, so chunks get wider, but there are at least four.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   const std::int64_t rows = std::max<std::int64_t>(sums.m, 1);
-  const std::int64_t elements = std::max(kChunkElements, kBlockElements * (world - 1));
-  const std::int64_t least = round_up(elements / rows, kPanel);
+  const std::int64_t least = round_up(chunk_elements(world) / rows, kPanel);
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
   const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
   if (linked) {
@@ -127,6 +138,20 @@ std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   }
   const std::int64_t wide = std::min(kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
   return std::min(std::max(wide, least), most);
+}
+
+// From so many rows on that a panel has elements enough, a chunk's width depends on n alone.
+std::int64_t largest_suitable_block(const PartialSums& most, int world, bool linked) {
+  std::int64_t largest = 0;
+  const auto add = [&](std::int64_t rows) {
+    const PartialSums sums = {.m = rows, .n = most.n, .dtype = most.dtype};
+    const std::int64_t own = (rows + world - 1) / world;
+    largest = std::max(largest, own * std::min(most.n, suitable_chunk(sums, world, linked)));
+  };
+  const std::int64_t varied = std::min(most.m, chunk_elements(world) / kPanel);
+  for (std::int64_t rows = 1; rows <= varied; ++rows) add(rows);
+  add(most.m);
+  return largest;
 }
 
 }  // namespace plait

@@ -45,6 +45,9 @@ bool are_copied_at_once(const PartialSums& sums);
 // Whether an all-reduce sends all partial sums to every rank, which sums them alone.
 bool is_one_step(const PartialSums& sums, int world);
 
+// The number of elements of the largest partial sums that are sent to every rank; 0: none are.
+std::int64_t most_in_one_step(Dtype dtype, int world);
+
 // The rows that all ranks gather, and the columns of a rank's weight.
 struct GatheredRows {
   std::int64_t m;
@@ -60,5 +63,9 @@ bool gathers_all_first(const GatheredRows& rows, int world, bool linked);
 
 // The width of a fused plan's chunks if the plan does not set it.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
+
+// Elements of the largest block of such chunks, each a rank's rows by a chunk's columns, of sums of
+// so many rows or fewer: fewer rows may have the larger blocks.
+std::int64_t largest_suitable_block(const PartialSums& most, int world, bool linked);
 
 }  // namespace plait

@@ -54,10 +54,13 @@ TEST(RandomCases, AreOfAllKindsOfNumbersAndModes) {
     ++kinds[std::string(name(one.numbers))];
     if (one.modes) ++kinds["modes"];
     if (one.two_groups) ++kinds["two_groups"];
+    if (one.spare > 0) ++kinds[one.prepared ? "fewer than prepared" : "fewer than before"];
     if (one.k.front() > 1500) ++kinds["deep"];
     if (one.numbers != Numbers::usual && one.wire == Dtype::f16) ++kinds["overflow"];
   }
-  for (const char* kind : {"wide", "broken", "modes", "two_groups"}) EXPECT_GE(kinds[kind], 10);
+  for (const char* kind :
+       {"wide", "broken", "modes", "two_groups", "fewer than prepared", "fewer than before"})
+    EXPECT_GE(kinds[kind], 10) << kind;
   EXPECT_GE(kinds["overflow"], 1);
   EXPECT_GE(kinds["deep"], 1);
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace plait {
 namespace {
 
@@ -79,6 +81,34 @@ TEST(Sizes, FewRowsAreGatheredBeforeAWeightIsReadForThem) {
   EXPECT_TRUE(gathers_all_first({.m = 511, .n = 4096}, 2, false));
   EXPECT_TRUE(gathers_all_first({.m = 512, .n = 4096}, 8, false));
   EXPECT_FALSE(gathers_all_first({.m = 512, .n = 3520}, 8, false));  // many rows for so few columns
+}
+
+// Of fewer rows some blocks are larger: none may be larger than what is said of more of them.
+TEST(Sizes, NoBlockOfFewerRowsIsLarger) {
+  for (const int world : {1, 2, 3, 8, 40}) {
+    for (const std::int64_t n : {0, 3, 64, 300, 1000, 4096, 20000}) {
+      for (const bool linked : {false, true}) {
+        std::int64_t largest = 0;
+        for (std::int64_t m = 0; m <= 3000; ++m) {
+          const PartialSums sums = {.m = m, .n = n, .dtype = Dtype::f32};
+          for (const Range& columns : ramped(n, suitable_chunk(sums, world, linked)))
+            largest = std::max(largest, (m + world - 1) / world * length(columns));
+          ASSERT_LE(largest, largest_suitable_block(sums, world, linked))
+              << m << " rows of " << n << " for " << world << (linked ? ", linked" : "");
+          if (m > 100) m += 6;
+        }
+      }
+    }
+  }
+}
+
+TEST(Sizes, TheMostOfOneStepAreOneStep) {
+  for (const int world : {2, 3, 9}) {
+    const std::int64_t most = most_in_one_step(Dtype::bf16, world);
+    EXPECT_TRUE(is_one_step({.m = 1, .n = most, .dtype = Dtype::bf16}, world));
+    EXPECT_FALSE(is_one_step({.m = 1, .n = most + 1, .dtype = Dtype::bf16}, world));
+  }
+  EXPECT_EQ(most_in_one_step(Dtype::f32, 1), 0);
 }
 
 }  // namespace

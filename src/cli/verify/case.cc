@@ -71,6 +71,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.modes = random.one_in(2);
   one.two_groups = random.one_in(6);
   if (random.one_in(40)) make_deep(random, one);
+  if (random.one_in(2)) one.spare = random_size(random, random.one_in(4) ? 1200 : 100);
   return one;
 }
 
@@ -102,6 +103,7 @@ std::string describe(const VerifyCase& one) {
   if (one.gathered) text += " gathered";
   if (one.delays) text += " delays";
   if (one.prepared) text += " prepared";
+  if (one.spare > 0) text += base::sentence(" spare=", one.spare);
   if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
   if (one.modes) text += " modes";
   if (one.two_groups) text += " two_groups";

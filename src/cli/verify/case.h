@@ -33,8 +33,9 @@ struct VerifyCase {
   bool gathered = false;
   std::vector<Plan> plans;  // each is compared with the serial plan
   std::vector<int> threads;
-  bool delays = false;    // ranks come late, and fall behind within calls, at random
-  bool prepared = false;  // run prepared operators in place of blocking calls
+  bool delays = false;     // ranks come late, and fall behind within calls, at random
+  bool prepared = false;   // run prepared operators in place of blocking calls
+  std::int64_t spare = 0;  // how many more rows are prepared for, or were in an earlier call
   Numbers numbers = Numbers::usual;
   bool modes = false;       // each rank makes each call in a float mode of its own
   bool two_groups = false;  // a collective of another communicator runs during each call

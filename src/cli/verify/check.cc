@@ -44,8 +44,12 @@ class OtherSum {
     pending_.emplace(
         start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
   }
-  void progress() { pending_->progress(); }
-  void wait() { pending_->wait(); }
+  void progress() {
+    if (pending_) pending_->progress();
+  }
+  void wait() {
+    if (pending_) pending_->wait();
+  }
 
   bool is_right() const {
     std::vector<float> want = values_of(0);
@@ -136,7 +140,7 @@ class Check {
     std::optional<Op> op;
     if (case_.prepared) {
       op = prepare({.op = case_.op,
-                    .m = case_.m,
+                    .m = case_.m + case_.spare,
                     .n = weight.n(),
                     .k = weight.k(),
                     .x = case_.x,
@@ -144,6 +148,8 @@ class Check {
                     .out = case_.out,
                     .gathered = case_.gathered},
                    comm_, options);
+    } else if (case_.spare > 0) {
+      call_with_more_rows(weight, options);
     }
     Results results = {empty(), empty()};
     int naps = 0;
@@ -180,6 +186,24 @@ class Check {
       if (spoil_) spoil_(number, results[run].out.view(), results[run].gathered.view());
     }
     return results;
+  }
+
+  // What it leaves in the memory and the slots of the calls that follow are NaNs.
+  void call_with_more_rows(const Weight& weight, const OpOptions& options) {
+    const ops::Shapes shapes = ops::shapes_of(case_.op);
+    const std::int64_t m = case_.m + case_.spare;
+    const auto rows = [&](ops::Rows which) {
+      return ops::count(which, m, comm_.rank(), comm_.world());
+    };
+    const Buffer x = Buffer::for_tensor(case_.x, rows(shapes.x), weight.k());
+    const Buffer out = Buffer::for_tensor(case_.out, rows(shapes.out), weight.n());
+    const Buffer gathered = Buffer::for_tensor(case_.x, case_.gathered ? m : 0, weight.k());
+    std::fill_n(x.data(), x.bytes(), std::byte{0xFF});
+    OpCall call = {.x = x.view(case_.x, rows(shapes.x), weight.k()),
+                   .weight = weight,
+                   .out = out.view(case_.out, rows(shapes.out), weight.n())};
+    if (case_.gathered) call.gathered = gathered.view(case_.x, m, weight.k());
+    block(call, options);
   }
 
   void delay(std::uint64_t most) {
