@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/interruption.h"
 #include "comm/mapped/mapped_transport.h"
 #include "comm/state.h"
 #include "comm/threads/room.h"
@@ -32,7 +33,7 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
   constexpr comm::Nanoseconds kYear = 365 * 24 * 3600 * base::kSecond;
   policy.timeout = std::min(policy.timeout, kYear);
   policy.connect_timeout = std::min(policy.connect_timeout, kYear);
-  policy.interrupted = options.interrupted;
+  policy.interrupted = comm::Interruption::counted(options.interrupted);
   return policy;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/interruption.h"
 #include "comm/mailbox_base.h"
 #include "comm/transport.h"
 #include "plait/collectives.h"
@@ -60,6 +62,12 @@ class Pending::Task {
   const Tag& tag() const { return tag_; }
   void set_call(std::uint32_t call) { tag_.call = call; }
 
+  // Whether it is destroyed, and not done, by an exception that the caller's hook has thrown since
+  // it was made: what interrupts a call does not wait for another.
+  bool is_left_by_interruption() const {
+    return fate_ == Fate::under_way && std::uncaught_exceptions() > 0 && interruption_.has_come();
+  }
+
   // Where a Pending stands that outlives what it belongs to.
   enum class Fate { under_way, done, abandoned };
   Fate fate() const { return fate_; }
@@ -75,6 +83,7 @@ class Pending::Task {
 
  private:
   Tag tag_;
+  comm::Interruption interruption_;
   Fate fate_ = Fate::under_way;
 
   Trace* trace_ = nullptr;
