@@ -68,6 +68,9 @@ class Group {
   int world() const { return world_; }
   const WaitPolicy& policy() const { return policy_; }
 
+  // How long this rank waits from now on. While one thread alone knows of the group.
+  void set_timeout(Nanoseconds timeout) { policy_.timeout = timeout; }
+
   // Whether this process was forked from the rank: it must touch nothing that the ranks share.
   bool in_child() const { return fork_guard_.in_child(); }
 

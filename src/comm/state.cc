@@ -62,6 +62,16 @@ void Communicator::State::set_trace(Trace* trace) {
   group().set_trace(trace);
 }
 
+std::unique_ptr<Communicator::State> Communicator::State::connect(const Connection& wanted,
+                                                                  Create create) {
+  comm::WaitPolicy connecting = wanted.policy;
+  connecting.timeout = connecting.connect_timeout;
+  auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
+  state->open(wanted.link);
+  state->transport_->set_timeout(wanted.policy.timeout);
+  return state;
+}
+
 void Communicator::State::open(std::optional<comm::LinkView> link) {
   hosts_ = count_hosts();
   // One clock tells both ends when a chunk arrives.

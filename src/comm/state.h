@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/default_floats.h"
+#include "base/function_ref.h"
 #include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
@@ -100,6 +101,18 @@ class Communicator::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
+
+  // Collective: makes a transport by `create`, and a communicator of it. Every wait until then has
+  // the policy's deadline for connecting.
+  struct Connection {
+    std::string transport_name;
+    comm::WaitPolicy policy;
+    std::optional<comm::LinkView> link = {};
+    Trace* trace = nullptr;
+  };
+  using Create =
+      base::FunctionRef<std::unique_ptr<comm::Transport>(const comm::WaitPolicy& connecting)>;
+  static std::unique_ptr<State> connect(const Connection& wanted, Create create);
 
   // Collective: counts the hosts, and makes the mailbox that the collectives use.
   void open(std::optional<comm::LinkView> link);

@@ -22,9 +22,8 @@ namespace plait::comm::shm {
 struct Seat {
   int rank;
   int world;
-  base::Nanoseconds timeout;           // for all to come
-  base::Nanoseconds call_timeout = 0;  // afterwards, in set-up calls of the group; 0: as long
-  bool in_group = false;               // those who meet are ranks of a group already
+  base::Nanoseconds timeout;
+  bool in_group = false;                          // those who meet are ranks of a group already
   std::string build = std::string(build_name());  // only of its own kind does it meet others
 };
 

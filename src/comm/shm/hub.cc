@@ -95,7 +95,6 @@ Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
   } catch (const Error& error) {
     tell_and_raise(error);
   }
-  if (seat_.call_timeout > 0) seat_.timeout = seat_.call_timeout;
 }
 
 std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {

@@ -36,6 +36,7 @@ class Hub final : public Rendezvous {
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
+  void set_timeout(base::Nanoseconds timeout) override { seat_.timeout = timeout; }
   std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override;
   std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
                                   const Watch& watch) override;

@@ -90,10 +90,8 @@ void check_one_host(const std::vector<Card>& cards) {
 }  // namespace
 
 std::unique_ptr<Transport> create(const Site& site) {
-  const Seat seat = {.rank = site.place.rank,
-                     .world = site.place.world,
-                     .timeout = site.policy.connect_timeout,
-                     .call_timeout = site.policy.timeout};
+  const Seat seat = {
+      .rank = site.place.rank, .world = site.place.world, .timeout = site.policy.timeout};
   const Watch watch = watch_for_interruption(site.policy);
   if (!site.all_gather) {
     // Nobody looks for a rank that is alone, and others may be alone too.

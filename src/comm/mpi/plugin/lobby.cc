@@ -96,7 +96,7 @@ void Lobby::begin(int first_tag) {
 }
 
 void Lobby::wait_for_all(const WaitPolicy& policy) {
-  const Nanoseconds timeout = policy.connect_timeout;
+  const Nanoseconds timeout = policy.timeout;
   const Nanoseconds deadline = base::now() + timeout;
   Nanoseconds look_at = 0;
   for (int turn = 0;; ++turn) {
