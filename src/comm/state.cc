@@ -197,6 +197,7 @@ int Communicator::State::count_hosts() try {
   if (unknown > 0 && shares_clock()) return 1;
   return static_cast<int>(known.size()) + unknown;
 } catch (const Error& error) {
+  if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
 }
 

@@ -2,6 +2,7 @@
 #include "comm/shm/meeting_place.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +87,20 @@ Error error_of(int rank, const std::string& job) {
   }
   ADD_FAILURE() << "rank " << rank << " connected";
   return {Code::system, ""};
+}
+
+// The name is held by a socket that takes no calls any more, as a forked child may hold it.
+TEST(MeetingPlace, AsksTheCallerWhileItWaitsForItsName) {
+  struct Stopped {};
+  const std::string name = name_of_job(fresh_job());
+  const auto holder = base::listen_at(name);
+  ASSERT_TRUE(holder.has_value());
+  ASSERT_EQ(::shutdown(holder->get(), SHUT_RDWR), 0);
+  int questions = 0;
+  const comm::shm::Watch watch = [&](int /*peer*/) {
+    if (++questions == 3) throw Stopped{};
+  };
+  EXPECT_THROW(MeetingPlace(name, base::now() + 30 * base::kSecond, watch), Stopped);
 }
 
 TEST(MeetingPlace, IsInThePrivateFolderAndLeavesNothingThere) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/interruption.h"
 #include "comm/shm/porch.h"
 #include "plait/error.h"
 
@@ -45,17 +46,24 @@ class Doorkeeper {
     pids_[0] = ::getpid();
   }
 
-  std::vector<Fd> run() try { return gather(); } catch (const Error& error) {
-    if (error.code() != Code::system || error.culprit() != Error::kNobody) throw;
-    // Told as others are, whoever has come or still comes: they would take rank 0 for gone.
-    const std::string verdict =
-        tell_guests(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
+  std::vector<Fd> run() {
+    const Interruption interruption;
     try {
-      porch_.make_room();
-      turn_away_the_late(verdict);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no room even for that
+      return gather();
+    } catch (const Error& error) {
+      if (interruption.has_come()) throw;
+      if (error.code() != Code::system || error.culprit() != Error::kNobody) throw;
+      // The ranks that have come, and those that still come, would take rank 0 for gone.
+      const std::string verdict =
+          tell_guests(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
+      try {
+        porch_.make_room();
+        turn_away_the_late(verdict);
+      } catch (const Error&) {  // no room even for that
+        if (interruption.has_come()) throw;
+      }
+      raise_failure(verdict);
     }
-    raise_failure(verdict);
   }
 
  private:

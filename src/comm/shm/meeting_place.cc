@@ -146,9 +146,9 @@ std::string claimants(long first, long second, const std::string& rank) {
                   ": let one be done before the other begins, or give each a job of its own");
 }
 
-MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline) {
+MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline, const Watch& watch) {
   const std::string folder = folder_for(name);
-  listen_in_kernel(name, folder.empty(), deadline);
+  listen_in_kernel(name, folder.empty(), deadline, watch);
   if (folder.empty()) return;
   try {
     listen_in(folder, name);
@@ -164,7 +164,8 @@ MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline) {
 
 // The name is free as soon as its process has gone, or has closed it: a child that was forked
 // shortly before may take a moment to let go of it.
-void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanoseconds deadline) {
+void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanoseconds deadline,
+                                    const Watch& watch) {
   for (;;) {
     if (auto listener = base::listen_at(name)) {
       listeners_.push_back(std::move(*listener));
@@ -177,6 +178,7 @@ void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanosec
       obstacle_ = held_by(who);
       return;
     }
+    if (watch) watch(0);
     if (base::now() >= deadline) {
       base::fail(Code::system,
                  "the meeting place of this job is held by a process that does not answer");

@@ -5,6 +5,7 @@
 // look there first. So ranks of which only some see that folder meet all the same.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,9 @@
 #include "base/fd.h"
 
 namespace plait::comm::shm {
+
+// As Rendezvous::Watch.
+using Watch = std::function<void(int peer)>;
 
 // The name for a job that all ranks were told of.
 std::string name_of_job(const std::string& job);
@@ -29,8 +33,8 @@ std::string claimants(long first, long second, const std::string& rank);
 class MeetingPlace {
  public:
   // Throws where a process listens there already, and says which; waits until `deadline` for one
-  // that is about to go.
-  MeetingPlace(const std::string& name, base::Nanoseconds deadline);
+  // that is about to go, and asks `watch` meanwhile.
+  MeetingPlace(const std::string& name, base::Nanoseconds deadline, const Watch& watch = {});
   MeetingPlace(MeetingPlace&& other) noexcept
       : listeners_(std::move(other.listeners_)),
         path_(std::exchange(other.path_, {})),
@@ -46,7 +50,8 @@ class MeetingPlace {
   void close() noexcept;
 
  private:
-  void listen_in_kernel(const std::string& name, bool alone, base::Nanoseconds deadline);
+  void listen_in_kernel(const std::string& name, bool alone, base::Nanoseconds deadline,
+                        const Watch& watch);
   void listen_in(const std::string& folder, const std::string& name);
 
   std::vector<base::Fd> listeners_;

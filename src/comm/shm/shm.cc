@@ -101,7 +101,7 @@ std::unique_ptr<Transport> create(const Site& site) {
   // The caller's own store carries a name that nobody else can guess.
   const std::string name = seat.rank == 0 ? make_secret_name() : "";
   std::optional<MeetingPlace> place;
-  if (seat.rank == 0) place.emplace(name, base::now() + seat.timeout);
+  if (seat.rank == 0) place.emplace(name, base::now() + seat.timeout, watch);
   const std::string mine =
       write({.name = name, .host = base::host_id(), .network = base::namespace_id("net")});
   const std::vector<Card> cards = read_all(site.all_gather(mine), seat, mine);
