@@ -216,7 +216,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     std::string bytes(sizeof(mine), '\0');
     std::memcpy(bytes.data(), &mine, sizeof(mine));
     const auto claims = transport_->all_gather(bytes);
-    // Whoever sent anything else is in another call: its announcement says in which.
+    // A rank that sent anything else is in another call: its announcement says in which.
     if (std::any_of(claims.begin(), claims.end(),
                     [](const std::string& claim) { return claim.size() != sizeof(Claim); })) {
       const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};

@@ -175,7 +175,7 @@ std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpo
 std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const Watch& watch) {
   const bool leads = !members.empty() && members.front() == rank();
   const std::string name = leads ? make_secret_name() : "";
-  // Listening before the name is known: nobody calls in vain.
+  // Listening before the name is known, so that no rank calls in vain.
   std::optional<MeetingPlace> place;
   if (leads) place.emplace(name, base::now() + seat_.timeout);
   const auto names = all_gather(name, watch);

@@ -194,7 +194,7 @@ void MeetingPlace::listen_in(const std::string& folder, const std::string& name)
     PLAIT_CHECK(!host, claimants(base::credentials_of(*host).pid, ::getpid(), "rank 0"));
   }
   remove_abandoned(folder);
-  // One who has taken it for abandoned may have removed the file just before this one listened.
+  // A rank that took the file for abandoned may have removed it just before this one listened.
   constexpr int kTries = 10;
   for (int tries = 0; tries < kTries; ++tries) {
     path_ = sentence(folder, '/', prefix, hex(random_number()));
@@ -214,10 +214,10 @@ void MeetingPlace::close() noexcept {
   listeners_.clear();
 }
 
-Way::Way(const std::string& name)
+Finder::Finder(const std::string& name)
     : name_(name), folder_(folder_for(name)), prefix_(folder_.empty() ? "" : prefix_of(name)) {}
 
-std::optional<Fd> Way::call() {
+std::optional<Fd> Finder::call() {
   if (!folder_.empty()) {
     for (const std::string& path : files_in(folder_, prefix_)) {
       auto host = call_at(path);
@@ -237,7 +237,7 @@ std::optional<Fd> Way::call() {
 }
 
 // Its sockets close one after another.
-void Way::clear_up() {
+void Finder::clear_up() {
   constexpr int kTries = 50;
   for (int tries = 0; !found_.empty() && tries < kTries; ++tries) {
     if (base::is_abandoned(found_)) ::unlink(found_.c_str());

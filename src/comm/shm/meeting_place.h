@@ -22,14 +22,15 @@ using Watch = std::function<void(int peer)>;
 // The name for a job that all ranks were told of.
 std::string name_of_job(const std::string& job);
 
-// A name that nobody can guess, and whether a text could be one. It is no file's.
+// A name that cannot be guessed, and whether a text could be one. It is no file's.
 std::string make_secret_name();
 bool is_secret_name(const std::string& text);
 
-// Who says to be the same rank. One process may connect twice at once, from two threads.
+// The sentence about two processes that say they are the same rank, or about one process that
+// connects twice at once, from two threads.
 std::string claimants(long first, long second, const std::string& rank);
 
-// Rank 0's.
+// Where rank 0 listens.
 class MeetingPlace {
  public:
   // Throws where a process listens there already, and says which; waits until `deadline` for one
@@ -44,7 +45,7 @@ class MeetingPlace {
 
   const std::vector<base::Fd>& listeners() const { return listeners_; }
 
-  // Why some of those who know the name may not find this place; empty where all will.
+  // Why some ranks that know the name may not find this place; empty where all will.
   const std::string& obstacle() const { return obstacle_; }
 
   void close() noexcept;
@@ -59,10 +60,10 @@ class MeetingPlace {
   std::string obstacle_;
 };
 
-// The others'.
-class Way {
+// Finds rank 0's MeetingPlace for another rank.
+class Finder {
  public:
-  explicit Way(const std::string& name);
+  explicit Finder(const std::string& name);
 
   // A socket to rank 0, which may not listen yet. Throws where only another user's process does.
   std::optional<base::Fd> call();
