@@ -114,6 +114,11 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
+  // The same of a collective that this rank has started and last asked for at that time, and of a
+  // product beside all calls of the group, which tells it now and then.
+  virtual void show_started(Nanoseconds /*asked_at*/) noexcept {}
+  virtual void show_product() const noexcept {}
+
   // For a call that ends without hearing from its peers: fails the group where one of them has
   // announced another call under this one's number. Of two ranks that disagree and both look at
   // their end, one at least sees it. Where announcements can't be seen, nothing is.

@@ -130,7 +130,7 @@ class Communicator::State {
   // trace that they began with may end before they do.
   void set_trace(Trace* trace);
 
-  // That its ranks are on, as they have told one another: the same number on all of them.
+  // How many hosts the ranks are on. They have told one another: all have the same number.
   int hosts() const { return hosts_; }
   // What this rank tells in groups that are split off; empty: it doesn't know.
   void set_host(std::string name) { host_ = std::move(name); }
@@ -157,9 +157,9 @@ class Communicator::State {
   // tells the peers what this rank is in.
   Tag begin_call(Tag tag);
 
-  // One thread at a time uses a communicator: its call holds a Use, and refuses to be made where
-  // another thread holds one. Calls within a call of the same thread are allowed: a poll hook makes
-  // them.
+  // A communicator serves one thread at a time: each call holds a Use, whose constructor throws
+  // where another thread holds one. A call within a call of the same thread is allowed, since poll
+  // hooks make such calls.
   class Use {
    public:
     explicit Use(State& state) : state_(state), is_outermost_(state.begin_use()) {}
@@ -225,10 +225,14 @@ class Communicator::State {
     return true;
   }
   void end_use() {
-    if (!group().in_child()) group().rest();          // the page is the parent's
+    if (!group().in_child()) show_end_of_use();       // the page is the parent's
     user_.store(nullptr, std::memory_order_release);  // pairs with begin_use()
   }
   [[noreturn]] void refuse_two_threads() const;
+  void show_end_of_use() {
+    if (queue_.empty()) return group().rest();
+    group().show_started(polled_at_);
+  }
 
   bool advance(const Task& task);
   void look_around();

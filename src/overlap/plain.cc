@@ -8,12 +8,14 @@ namespace {
 class Plain final : public Operation {
  public:
   explicit Plain(Setting setting)
-      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group) {}
+      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
+        group_(setting.group) {}
 
   void run(const Call& call) override {
     multiplier_.begin(call.operands);
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
       if (call.poll != nullptr) (*call.poll)();
+      if (group_ != nullptr) group_->show_product();
     });
     if (!multiplier_.is_played()) copy_rows(call.operands.x, call.gathered);
   }
@@ -22,6 +24,7 @@ class Plain final : public Operation {
 
  private:
   Multiplier multiplier_;
+  const comm::Group* group_;
 };
 
 }  // namespace

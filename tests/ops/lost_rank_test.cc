@@ -312,6 +312,34 @@ TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
   }
 }
 
+// A late rank that is in a product without communication, as the deadline's sentence has it.
+TEST(ALateRank, MultipliesAlone) {
+  std::atomic<bool> has_ended{false};
+  run_as_threads(
+      2,
+      [&](Communicator& comm) {
+        barrier(comm);
+        if (comm.rank() == 0) {
+          const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
+          has_ended = true;
+          EXPECT_EQ(error.culprit(), 1) << error.what();
+          EXPECT_TRUE(
+              contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
+              << error.what();
+          return;
+        }
+        const OpProblem problem(Operator::matmul, 2000, comm, 700, 960);
+        int looks = 0;
+        const PollHook stop = [&] {
+          if (++looks != 2) return;
+          while (!has_ended) std::this_thread::yield();
+        };
+        matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = stop});
+        EXPECT_GE(looks, 2);
+      },
+      {.timeout = std::chrono::milliseconds(400)});
+}
+
 TEST(APollHook, NoOtherOfTheCommunicatorIsCalled) {
   run_as_threads(
       2,
