@@ -120,14 +120,14 @@ TEST(MeetingPlace, IsFoundInThePrivateFolderAlone) {
   const std::string job = fresh_job();
   see(&folder);
   MeetingPlace place(name_of_job(job), base::now() + base::kSecond);
-  comm::shm::Way way(name_of_job(job));
-  auto caller = way.call();
+  comm::shm::Finder finder(name_of_job(job));
+  auto caller = finder.call();
   ASSERT_TRUE(caller.has_value());
   ASSERT_EQ(place.listeners().size(), 2U);
   EXPECT_FALSE(base::accept_from(place.listeners()[0]).has_value());
   EXPECT_TRUE(base::accept_from(place.listeners()[1]).has_value());
   place.close();
-  EXPECT_FALSE(way.call().has_value());
+  EXPECT_FALSE(finder.call().has_value());
   EXPECT_EQ(folder.files(), 0U);
   see(nullptr);
 }
