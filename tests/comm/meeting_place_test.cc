@@ -91,16 +91,16 @@ Error error_of(int rank, const std::string& job) {
 
 // The name is held by a socket that takes no calls any more, as a forked child may hold it.
 TEST(MeetingPlace, AsksTheCallerWhileItWaitsForItsName) {
-  struct Stopped {};
+  struct Ended {};
   const std::string name = name_of_job(fresh_job());
   const auto holder = base::listen_at(name);
   ASSERT_TRUE(holder.has_value());
   ASSERT_EQ(::shutdown(holder->get(), SHUT_RDWR), 0);
   int questions = 0;
   const comm::shm::Watch watch = [&](int /*peer*/) {
-    if (++questions == 3) throw Stopped{};
+    if (++questions == 3) throw Ended{};
   };
-  EXPECT_THROW(MeetingPlace(name, base::now() + 30 * base::kSecond, watch), Stopped);
+  EXPECT_THROW(MeetingPlace(name, base::now() + 30 * base::kSecond, watch), Ended);
 }
 
 TEST(MeetingPlace, IsInThePrivateFolderAndLeavesNothingThere) {
