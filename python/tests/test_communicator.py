@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -140,6 +140,92 @@ def test_ctrl_c_ends_a_wait() -> None:
     interrupted.set()
     thread.join()
     assert codes == [plait.Code.peer_lost]
+
+
+def later(seconds: float, signal_number: int) -> None:
+    """Send this process a signal after a moment; Python handles it in the main thread."""
+    threading.Timer(seconds, os.kill, (os.getpid(), signal_number)).start()
+
+
+def test_ctrl_c_ends_the_wait_for_a_turn() -> None:
+    group = plait.ThreadGroup(2)
+    is_in_call = threading.Event()
+    may_come = threading.Event()
+    done = []
+    comms: list[plait.Communicator] = []
+
+    def peer() -> None:
+        with group.join(1) as comm:
+            is_in_call.wait(100)
+            may_come.wait(100)
+            plait.barrier(comm)
+            done.append("peer")
+
+    def user() -> None:
+        is_in_call.set()
+        plait.barrier(comms[0])
+        done.append("user")
+
+    threads = [threading.Thread(target=peer), threading.Thread(target=user)]
+    threads[0].start()
+    with group.join(0) as comm:
+        comms.append(comm)
+        threads[1].start()
+        is_in_call.wait(100)
+        time.sleep(0.1)  # the other thread is in the barrier
+        later(0.2, signal.SIGINT)
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            plait.barrier(comm)
+        assert time.monotonic() - begin < 20
+        may_come.set()  # the other thread's call goes on
+        for thread in threads:
+            thread.join(100)
+    assert sorted(done) == ["peer", "user"]
+
+
+@pytest.fixture
+def waiting() -> Iterator[plait.Communicator]:
+    """Rank 0 of two, of which the other makes no call until the test is over."""
+    group = plait.ThreadGroup(2)
+    over = threading.Event()
+
+    def peer() -> None:
+        with group.join(1):
+            over.wait(100)
+
+    thread = threading.Thread(target=peer)
+    thread.start()
+    comm = group.join(0)
+    before = signal.getsignal(signal.SIGUSR1)
+    yield comm
+    signal.signal(signal.SIGUSR1, before)
+    over.set()
+    thread.join(100)
+    comm.leave()
+
+
+@pytest.mark.parametrize("call", [plait.Communicator.leave, plait.barrier])
+def test_a_handler_that_uses_what_it_interrupts_is_told(
+    waiting: plait.Communicator, call: Callable[[plait.Communicator], None]
+) -> None:
+    signal.signal(signal.SIGUSR1, lambda *_: call(waiting))
+    later(0.2, signal.SIGUSR1)
+    with pytest.raises(plait.Error, match="in a call of this communicator already") as caught:
+        plait.barrier(waiting)
+    assert caught.value.code == plait.Code.invalid_argument
+    assert not waiting.has_left
+
+
+def test_a_handler_that_drops_a_pending_ends_the_group(waiting: plait.Communicator) -> None:
+    data = np.ones(4, dtype=np.float32)
+    held = [plait.start_all_reduce(data, waiting), plait.start_all_reduce(data, waiting)]
+    first = held.pop(0)
+    signal.signal(signal.SIGUSR1, lambda *_: held.clear())
+    later(0.2, signal.SIGUSR1)
+    with pytest.raises(plait.Error, match="destroys a collective under way"):
+        first.wait()
+    assert held == []
 
 
 def test_a_trace_lives_as_long_as_what_records_into_it() -> None:

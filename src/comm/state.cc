@@ -64,6 +64,16 @@ void Communicator::State::set_trace(Trace* trace) {
   group().set_trace(trace);
 }
 
+std::unique_ptr<Communicator::State> Communicator::State::connect(const Connection& wanted,
+                                                                  Create create) {
+  comm::WaitPolicy connecting = wanted.policy;
+  connecting.timeout = connecting.connect_timeout;
+  auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
+  state->open(wanted.link);
+  state->transport_->set_timeout(wanted.policy.timeout);
+  return state;
+}
+
 void Communicator::State::open(std::optional<comm::LinkView> link) {
   hosts_ = count_hosts();
   // One clock tells both ends when a chunk arrives.
@@ -190,6 +200,7 @@ int Communicator::State::count_hosts() try {
   if (unknown > 0 && shares_clock()) return 1;
   return static_cast<int>(known.size()) + unknown;
 } catch (const Error& error) {
+  if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
 }
 
@@ -208,7 +219,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     std::string bytes(sizeof(mine), '\0');
     std::memcpy(bytes.data(), &mine, sizeof(mine));
     const auto claims = transport_->all_gather(bytes);
-    // Whoever sent anything else is in another call: its announcement says in which.
+    // A rank that sent anything else is in another call: its announcement says in which.
     if (std::any_of(claims.begin(), claims.end(),
                     [](const std::string& claim) { return claim.size() != sizeof(Claim); })) {
       const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};

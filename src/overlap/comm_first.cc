@@ -58,7 +58,8 @@ class CommFirst final : public Operation {
   void run(const Call& call) override {
     Tag tag = tag_;
     if (reduces() && call.bias != nullptr) tag.sizes[2] += kTagBias;  // of all ranks' rows, or none
-    run_call(state_, tag, [&](const Tag& numbered) { run_numbered(call, numbered); });
+    flows_.poll = PollHook(call.poll);
+    run_call(state_, tag, flows_.poll, [&](const Tag& numbered) { run_numbered(call, numbered); });
   }
 
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
@@ -99,7 +100,6 @@ class CommFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    flows_.poll = call.poll;
     multiplier_.begin(call.operands, {.poll = poll_,
                                       .fused_rows = takes_what_is_there_ ? problem_.m : 0,
                                       .rows_in_turns = has_turns()});

@@ -105,7 +105,8 @@ class ComputeFirst final : public Operation {
   void run(const Call& call) override {
     Tag tag = tag_;
     if (call.bias != nullptr) tag.sizes[2] += kTagBias;  // all ranks' sums have it, or none's
-    run_call(state_, tag, [&](const Tag& numbered) { run_numbered(call, numbered); });
+    flows_.poll = PollHook(call.poll);
+    run_call(state_, tag, flows_.poll, [&](const Tag& numbered) { run_numbered(call, numbered); });
   }
 
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
@@ -186,7 +187,6 @@ class ComputeFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    flows_.poll = call.poll;
     std::fill(kept_until_.begin(), kept_until_.end(), 0U);
     Operands operands = call.operands;
     if (reduces()) {

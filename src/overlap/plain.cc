@@ -7,7 +7,8 @@ namespace {
 
 class Plain final : public Operation {
  public:
-  explicit Plain(Setting setting) : multiplier_(std::move(setting.gemm), setting.group) {}
+  explicit Plain(Setting setting)
+      : multiplier_(std::move(setting.gemm), setting.group), group_(setting.group) {}
 
   void make_room(std::int64_t /*m*/, const Plan& /*plan*/) override {}
 
@@ -15,6 +16,7 @@ class Plain final : public Operation {
     multiplier_.begin(call.operands, {.poll = poll_});
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
       if (call.poll != nullptr) (*call.poll)();
+      if (group_ != nullptr) group_->show_product();
     });
     if (!multiplier_.is_played()) copy_rows(call.operands.x, call.gathered);
   }
@@ -26,6 +28,7 @@ class Plain final : public Operation {
 
   Multiplier multiplier_;
   std::int64_t poll_ = 0;
+  const comm::Group* group_;
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ class Hub final : public Rendezvous {
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
+  void set_timeout(base::Nanoseconds timeout) override { seat_.timeout = timeout; }
   std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override;
   std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
                                   const Watch& watch) override;
@@ -48,7 +49,6 @@ class Hub final : public Rendezvous {
   pid_t pid_of(int peer) const;
   std::shared_ptr<const Lives> meet_as_processes(const Watch& watch);
   // What every rank brings, in rank order: the one primitive that all of the above are made of.
-  std::vector<base::Message> exchange(base::Message mine, const Watch& watch);
   std::vector<base::Message> meet(base::Message mine, const Watch& watch);
   std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
   base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
@@ -56,9 +56,12 @@ class Hub final : public Rendezvous {
   void await(const std::vector<int>& peers, base::Nanoseconds deadline, const Watch& watch);
   void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
   void hear_verdict();
+  // Calls f(); what the system refuses in it to this rank is told to all.
+  template <class F>
+  auto telling_all(F&& f);
+  [[noreturn]] void tell_and_raise(const Error& error);
   void tell(const Error& error) noexcept;
   void await_verdict() noexcept;
-  [[noreturn]] void tell_and_raise(const Error& error);
   [[noreturn]] void refuse(Code code, int culprit, const std::string& reason);
   [[noreturn]] void lose(int peer, const Watch& watch);
 
