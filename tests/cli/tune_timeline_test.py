@@ -107,7 +107,7 @@ class TuneTimelineTest(TuneCase):
         write(48, 40, 48, 40)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
                          f"plait tune: --from {timeline}: groups of 2 ranks call matmul_all_reduce with uneven shares, "
-                         "which can't be told apart")
+                         "which cannot be assigned to groups")
         write(48, 48, 48)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
                          f"plait tune: --from {timeline} is of 3 ranks, and matmul_all_reduce was called by 2")
