@@ -110,7 +110,7 @@ class TuneTimelineTest(TuneCase):
                          "which cannot be assigned to groups")
         write(48, 48, 48)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of 3 ranks, and matmul_all_reduce was called by 2")
+                         f"plait tune: --from {timeline} has 3 ranks, and matmul_all_reduce was called by 2")
 
     def test_timelines_of_strange_calls(self):
         call = "call op=matmul_all_reduce m=32 n=64 k=64 x=bf16 w={} out=bf16 wire=f32 ranks=2 transport={}"
