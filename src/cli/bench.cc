@@ -46,8 +46,8 @@ void print_help() {
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after WHAT, its options\n\n"
-      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n3 "
-      "a rank was lost.\n\n"
+      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
+      "3 a rank was lost.\n\n"
       "Examples:\n"
       "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
       "  plait bench model llama2-70b --link share=0.12\n"

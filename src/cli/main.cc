@@ -34,7 +34,7 @@ constexpr std::array<Verb, 7> kVerbs = {{
 
 void print_help() {
   std::string page =
-      "Tensor-parallel communication braided into the matrix product.\n\n"
+      "Tensor-parallel communication overlapped with the matrix product.\n\n"
       "Usage: plait VERB [OPTIONS]\n\n"
       "Verbs:\n";
   for (const Verb& verb : kVerbs) page += fmt::format("  {:<10} {}\n", verb.name, verb.summary);

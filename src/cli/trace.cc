@@ -24,8 +24,8 @@ void print_help() {
   page +=
       "\nOptions:\n"
       "  -h, --help     print this page; after OPERATOR, its options\n\n"
-      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n3 "
-      "a rank was lost.\n\n"
+      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
+      "3 a rank was lost.\n\n"
       "Examples:\n"
       "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n";
   answer(page);

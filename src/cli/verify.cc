@@ -61,7 +61,7 @@ constexpr Options::About kAbout = {
         "printed\n"
         "with the command that repeats it.\n\n"
         "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
-        "sequence parallelism, with kept or gathered-again rows: outputs and gradients.",
+        "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.",
     .examples =
         "Exit status: 0 all passed; 1 a case failed or --json can't be written; 2 wrong usage;\n"
         "3 a rank was lost; 130 after Ctrl-C.\n\n"

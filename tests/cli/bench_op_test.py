@@ -129,7 +129,7 @@ class OperatorTest(CommandTest):
         cores = json.loads(self.plait("info", "--json").stdout)["processor"]["cores"]
         words = ("matmul-all-reduce", *self.SIZE, "--threads", cores)
         text = self.bench(*words)
-        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: they wait for one another's turn")
+        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: the ranks are oversubscribed")
         self.assertNotRegex(text, "(The|No) plan")
         self.assertRegex(self.bench(*words, "--timed-product"), "\n(The|No) plan")
 
@@ -230,7 +230,7 @@ class OperatorTest(CommandTest):
             ([*self.SIZE, "--weight", "s9"],
              "--weight s9 is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "
              "s4:group=64"),
-            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read: No such file or directory"),
+            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all cannot be read: No such file or directory"),
             (["--shapes", "/dev/zero"], "--shapes /dev/zero is a device, not a file"),
             ([*self.SIZE, "--shapes", "/nowhere/at/all"],
              "--shapes /nowhere/at/all cannot be combined with --m, --n or --k"),

@@ -87,7 +87,7 @@ class StepTest(CommandTest):
     def test_ranks_that_share_cores_measure_turns(self):
         cores = json.loads(self.plait("info", "--json").stdout)["processor"]["cores"]
         text = self.bench("layer", "row", "--m", 20, "--n", 64, "--k", 96, "--repeat", 2, "--threads", cores)
-        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: they wait for one another's turn")
+        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: the ranks are oversubscribed")
         self.assertIn("plait predict", text)
 
     def test_timelines(self):
@@ -124,7 +124,7 @@ class StepTest(CommandTest):
                 # The error must be found before memory is filled.
                 (["model", "bloom-176b", "--scale", "1", "--layers", "70", "--seq", 1 << 20, "--tp", 1, "--transport",
                   "threads", "--link", "share=0.5"], "--link share=0.5: one rank has nothing to communicate"),
-                (["layer"], "say which layer: column or row"),
+                (["layer"], "the kind of layer is missing: column or row"),
                 (["layer", "column"], "--n and --k, the layer's outputs and inputs, are required"),
                 (["layer", "row", "--n", "8", "--k", "8", "--keep-gathered"],
                  "--keep-gathered applies to column layers, and this is a row layer"),

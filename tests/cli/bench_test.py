@@ -82,8 +82,8 @@ class MatmulTest(CommandTest):
         self.assertEqual(refused.returncode, 2)
         self.assertTrue(refused.stderr.startswith("plait bench: matmul: w=s5 is no weight"))
         refused = self.plait("bench", "matmul", "-m", 3, *self.SIZE, "--weight", "bf16 m=1")
-        self.assertEqual(refused.stderr, "plait bench: --weight bf16 m=1 is no kind of weight: "
-                                         "there is a space in it\n")
+        self.assertEqual(refused.stderr, "plait bench: --weight bf16 m=1 is not a kind of weight: "
+                                         "it contains a space\n")
 
     def test_all_backends_are_those_that_can(self):
         walk = json.loads(self.plait("info", "--json", "--why", "m=4 n=200 k=70 x=f32 w=f32").stdout)

@@ -92,8 +92,8 @@ class SettingsTest(SettingsCase):
         self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
                                r" +\[16384,5120,1920\]=pipelined parts=8\n")
         self.assertIn("\ntimeout           600s ", page)
-        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max has no effect: packed weights "
-                                      "are padded whatever their k\n"))
+        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max has no effect: plait pads packed weights "
+                                      "for every k\n"))
 
     def test_what_cannot_be_read(self):
         self.write("\nplam = 'fused'\n")

@@ -125,7 +125,7 @@ class PredictTest(CommandTest):
             result = self.plait("bench", "matmul-all-reduce", "--m", 8, "--n", 64, "--k", 64, "--transport", "threads",
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("had no link", self.refusal("--measured", measured))
+            self.assertIn("has no link; only", self.refusal("--measured", measured))
             for key, value, sentence in (("link", "", '"" is not a link'), ("ranks", 0, "ranks is 0, which is not "),
                                          ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
                 measured.write_text(json.dumps({**bench, key: value}))
@@ -134,7 +134,7 @@ class PredictTest(CommandTest):
                 self.assertIn(sentence, refusal)
             measured.write_text("{}")
             self.assertIn("was not written by plait bench OPERATOR --json", self.refusal("--measured", measured))
-            self.assertIn("can't be read", self.refusal("--measured", Path(folder) / "nothing.json"))
+            self.assertIn("cannot be read", self.refusal("--measured", Path(folder) / "nothing.json"))
 
     def test_a_measurement_whose_serial_time_can_be_computed(self):
         measured = {"op": "matmul_all_reduce", "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16",
@@ -228,7 +228,7 @@ class PredictTest(CommandTest):
 
     def test_a_plain_weight_has_the_dtype_of_x(self):
         page = self.predict("matmul-all-reduce", "--help")
-        self.assertRegex(page, r"--weight KIND .*\bplain: x's dtype \(the default\)")
+        self.assertRegex(page, r"--weight KIND .*\bplain: x's dtype \(default\)")
         plain = self.json("matmul-all-reduce", *self.SIZE, "--weight", "plain")
         self.assertEqual(plain["schedules"], self.json("matmul-all-reduce", *self.SIZE)["schedules"])
 
@@ -239,12 +239,12 @@ class PredictTest(CommandTest):
             self.assertIn("cannot write /nowhere/file", result.stderr)
         for words in ([], ["matmul-all-reduce"], ["llama2-70b"], ["--measured", "file"]):
             with self.subTest(words):
-                self.assertIn("1 when a file can't be written;", self.predict(*words, "--help"))
+                self.assertIn("1 a file can't be written;", self.predict(*words, "--help"))
 
     def test_refusals(self):
         op = ("matmul-all-reduce", *self.SIZE)
         for words, sentence in (
-                ((), "say what, such as matmul-all-reduce"),
+                ((), "an operator or a model is missing, such as matmul-all-reduce"),
                 (("matmul-all-reduse",), "did you mean matmul-all-reduce"),
                 (("matmul",), "cannot predict matmul"),
                 (("matmul-all-reduce", "--m", 8), "--n is missing"),
@@ -258,8 +258,8 @@ class PredictTest(CommandTest):
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "and not one of nvlink4"),
-                ((*op, "--device", "cpu"), "a processor has no usual network"),
-                ((*op, "--wiring", "round"), "none of pairs, ports and shared"),
+                ((*op, "--device", "cpu"), "the device cpu has no usual network"),
+                ((*op, "--wiring", "round"), "none of pairs, ports, shared"),
                 ((*op, "--rate", "0"), "--rate 0 is not a number from 0.001 to 1e+06"),
                 ((*op, "--memory", "1e-300"), "--memory 1e-300 is not a number from 0.001 to 1e+06"),
                 (("matmul-all-reduce", *["--m", 1 << 22, "--n", 1 << 22, "--k", 1 << 22], "--rate", "0.001"),

@@ -197,7 +197,7 @@ class TuneTest(TuneCase):
     def test_what_cannot_be_trusted_is_refused_and_left_alone(self):
         machine = self.give_profile()
         for text, reason in [
-            (HEAD + "machine nowhere\n", f'it is of "nowhere", and this is "{machine}"'),
+            (HEAD + "machine nowhere\n", f'it was measured on "nowhere", and this is "{machine}"'),
             ("plans\n", 'plans: the first line must be "plait plans 2", not "plans"'),
             (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it does not have 4 columns"),
             (f"{HEAD}machine {machine}\nop=all_gather_matmul m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2"
@@ -246,7 +246,7 @@ class TuneTest(TuneCase):
             (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),
             (["--model", "llama2-7b", "--n", 8], "--model llama2-7b cannot be combined with --n, --k or --shapes"),
-            (["--from", "/nowhere"], "--from /nowhere can't be read: No such file or directory"),
+            (["--from", "/nowhere"], "--from /nowhere cannot be read: No such file or directory"),
             (["--model", "llama2-7b", "--scale", "2"], "--scale 2 is not above 0 and up to 1"),
             (["--scale", "0.5", *SMALL], "--scale requires --model"),
             (["--show", "--scale", "0.5"], "--show concerns no problem, so it cannot be combined with --scale 0.5"),

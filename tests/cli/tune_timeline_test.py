@@ -107,10 +107,10 @@ class TuneTimelineTest(TuneCase):
         write(48, 40, 48, 40)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
                          f"plait tune: --from {timeline}: groups of 2 ranks call matmul_all_reduce with uneven shares, "
-                         "which can't be told apart")
+                         "which cannot be assigned to groups")
         write(48, 48, 48)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of 3 ranks, and matmul_all_reduce was called by 2")
+                         f"plait tune: --from {timeline} has 3 ranks, and matmul_all_reduce was called by 2")
 
     def test_timelines_of_strange_calls(self):
         call = "call op=matmul_all_reduce m=32 n=64 k=64 x=bf16 w={} out=bf16 wire=f32 ranks=2 transport={}"

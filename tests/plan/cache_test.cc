@@ -187,7 +187,7 @@ TEST(CacheFiles, OfAnotherMachineAreNeitherTakenNorOverwritten) {
       ADD_FAILURE() << "was taken";
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()), path +
-                                               ": it is of \"a machine\", and this is "
+                                               ": it was measured on \"a machine\", and this is "
                                                "\"another\"");
     }
   }

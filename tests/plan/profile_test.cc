@@ -51,7 +51,8 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
   EXPECT_EQ(refusal_of(""), "profile: the first line must be \"plait profile 2\", not \"\"");
   EXPECT_EQ(refusal_of("plait profile 1\n"),
             "profile: the first line must be \"plait profile 2\", not \"plait profile 1\"");
-  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 38: \"copy fast\" can't be read");
+  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"),
+            "profile, line 38: \"copy fast\" cannot be read");
   EXPECT_EQ(refusal_of("plait profile 2\nmachine x\nend\n"),
             "profile: a line \"product ...\" is missing");
   EXPECT_EQ(refusal_of("plait profile 2\nproduct bf16 1 5\nend\n"),
@@ -75,7 +76,7 @@ TEST(Profiles, OfImpossibleFiguresAreRefused) {
     std::string line = figure + ' ';
     line += value;
     text.replace(begin, text.find('\n', begin) - begin, line);
-    EXPECT_NE(refusal_of(text).find("can't be read"), std::string::npos) << text;
+    EXPECT_NE(refusal_of(text).find("cannot be read"), std::string::npos) << text;
   }
 }
 

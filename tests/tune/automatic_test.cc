@@ -125,8 +125,8 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
                        Code::invalid_argument, [&] { automatic_plans(comm, {.cache = mine}); });
                    EXPECT_EQ(std::string(error.what()),
                              "automatic_plans: rank 1: " + path("broken") +
-                                 ": plans: their second line does not say which machine they are "
-                                 "of");
+                                 ": plans: the second line must name their machine: "
+                                 "\"machine ...\"");
                  },
                  {});
 }
@@ -188,7 +188,7 @@ TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
                  {});
   unsetenv("XDG_CACHE_HOME");
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor stored:  ")) << said;
+  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor stored: ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_EQ(read_text(path("plait/plans")), PlanCache("another machine").text());
 }

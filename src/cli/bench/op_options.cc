@@ -26,9 +26,8 @@ constexpr const char* kPurpose =
     "Efficiency is the share of what could be hidden that was hidden: 1 is the ideal.";
 
 constexpr const char* kExamples =
-    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n3 "
-    "a\n"
-    "rank was lost.\n\n"
+    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
+    "3 a rank was lost.\n\n"
     "Examples:\n"
     "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
     "  plait bench all-gather-matmul --m 1024,2048 --n 8192 --k 4096 --link 25gbit,5us\n"
@@ -42,9 +41,8 @@ constexpr const char* kTracePurpose =
     "Measures first, like plait bench, but for a shorter time.";
 
 constexpr const char* kTraceExamples =
-    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n3 "
-    "a\n"
-    "rank was lost.\n\n"
+    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
+    "3 a rank was lost.\n\n"
     "Examples:\n"
     "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n"
     "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n"

@@ -47,8 +47,8 @@ void add_options(Options& options, SizeWords& words) {
   options.add("-m,--m", "M[,M...]", words.m, "rows of the whole problem");
   options.add("-n,--n", "N[,N...]", words.n, "columns of the whole problem");
   options.add("-k,--k", "K[,K...]", words.k,
-              "terms of each sum, in the whole problem; several sizes are measured\n"
-              "one after another");
+              "terms of each sum, in the whole problem; several sizes run one after\n"
+              "another");
   options.add("--shapes", "FILE", words.shapes, "file of sizes, with one line \"m n k\" for each");
 }
 

@@ -27,17 +27,15 @@ constexpr const char* kModelPurpose =
     "law allows. Attention and norms are left out, or replaced by waiting (--stand-in).";
 
 constexpr const char* kLayerExamples =
-    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n3 "
-    "a\n"
-    "rank was lost.\n\n"
+    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
+    "3 a rank was lost.\n\n"
     "Examples:\n"
     "  plait bench layer column --n 8192 --k 8192 --link 10gbit,5us\n"
     "  plait bench layer row --m 2048 --n 4096 --k 14336 --link share=0.3\n";
 
 constexpr const char* kModelExamples =
-    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n3 "
-    "a\n"
-    "rank was lost.\n\n"
+    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
+    "3 a rank was lost.\n\n"
     "Examples:\n"
     "  plait bench model llama2-70b --link share=0.12\n"
     "  plait bench model bloom-7b --layers 2 --scale 0.5 --seq 2048 --link 25gbit,5us\n"

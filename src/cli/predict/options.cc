@@ -124,8 +124,8 @@ void add_options(Options& options, MachineWords& words, const char* ranks) {
                   ",\nor one port per rank, such as 25gbit,5us\n"
                   "(default: the device's usual network)");
   options.add("--wiring", "WIRING", words.wiring,
-              "what has the link's figures: pairs (of ranks), ports (of each\n"
-              "rank) or shared (by all ranks); default: that of the network");
+              "what the link's bandwidth and latency belong to: pairs (of ranks), ports\n"
+              "(of each rank) or shared (by all ranks); default: that of the network");
   options.add("--rate", "TFLOPS", words.rate,
               "attained TFLOP/s of products (default: the device's)");
   options.add("--memory", "GBS", words.memory,
