@@ -83,11 +83,13 @@ TEST_P(EveryInterruptedStep, EndsByWhatTheHookThrows) {
   for (int question = 1; question <= 4; ++question) {
     SCOPED_TRACE(question);
     std::atomic<int> left{0};  // questions until the hook throws; 0: it doesn't
+    std::atomic<bool> is_through{false};
     std::atomic<bool> has_ended{false};
     const ThreadGroup group(2);
     const std::jthread other([&] {
       Communicator comm = group.join(1);
       run(comm, [&](Communicator& /*comm*/, const Call& call) {
+        is_through = true;
         while (!has_ended) std::this_thread::yield();
         const Error error = expect_error(Code::peer_lost, call);
         EXPECT_EQ(error.culprit(), 0) << error.what();
@@ -99,6 +101,7 @@ TEST_P(EveryInterruptedStep, EndsByWhatTheHookThrows) {
     };
     Communicator comm = group.join(0, {.interrupted = hook});
     run(comm, [&](Communicator& /*comm*/, const Call& call) {
+      while (!is_through) std::this_thread::yield();
       left = question;
       const auto begin = Clock::now();
       EXPECT_THROW(call(), Stopped);

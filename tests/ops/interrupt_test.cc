@@ -45,12 +45,14 @@ class EveryInterruptedPlan : public testing::TestWithParam<Scene> {
   // in no other. Returns what rank 1 then gets of its next call.
   static Error run(const CommunicatorOptions& options, const Rank0& rank_0) {
     const ThreadGroup group(2);
+    std::atomic<bool> is_through{false};
     std::atomic<bool> has_ended{false};
     Error told(Code::invalid_argument, "nothing");
     std::jthread other([&] {
       Communicator comm = group.join(1);
       const OpProblem problem(GetParam().op, kRows, comm);
       call(problem, comm);
+      is_through = true;
       while (!has_ended) std::this_thread::yield();
       told = expect_error(Code::peer_lost, [&] { barrier(comm); });
       EXPECT_EQ(told.culprit(), 0) << told.what();
@@ -58,6 +60,7 @@ class EveryInterruptedPlan : public testing::TestWithParam<Scene> {
     Communicator comm = group.join(0, options);
     const OpProblem problem(GetParam().op, kRows, comm);
     call(problem, comm);
+    while (!is_through) std::this_thread::yield();
     rank_0(comm, problem);
     has_ended = true;
     other.join();
@@ -141,11 +144,13 @@ TEST_P(EveryInterruptedPlan, EndsInAnothersPending) {
 
 TEST_P(EveryInterruptedPlan, EndsByItsPollHook) {
   const ThreadGroup group(2);
+  std::atomic<bool> is_through{false};
   std::atomic<bool> has_ended{false};
   const std::jthread other([&] {
     Communicator comm = group.join(1);
     const OpProblem problem(GetParam().op, kRows, comm);
     call(problem, comm);
+    is_through = true;
     while (!has_ended) std::this_thread::yield();
     const Error error = expect_error(Code::system, [&] { barrier(comm); });
     EXPECT_EQ(error.culprit(), 0) << error.what();
@@ -155,6 +160,7 @@ TEST_P(EveryInterruptedPlan, EndsByItsPollHook) {
   Communicator comm = group.join(0);
   const OpProblem problem(GetParam().op, kRows, comm);
   call(problem, comm);
+  while (!is_through) std::this_thread::yield();
   expect_stopped([&] { call(problem, comm, [] { throw Stopped{}; }); });
   has_ended = true;
 }
