@@ -110,11 +110,11 @@ class VerifyTest(CommandTest):
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
             (["--transport", "tcp"], "--transport tcp is none of threads, shm, mpi"),
-            (["--transport", "mpi"], "ranks of the transport mpi are started by mpirun, as in "
+            (["--transport", "mpi"], "mpirun starts ranks of the transport mpi: "
                                      "mpirun -n 3 plait verify --transport mpi"),
-            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi takes no turns with others, "
-                                         "since mpirun starts its ranks"),
-            (["--op", "all-reduce"], "--op all-reduce is no operator; there are matmul, "
+            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi cannot be combined with others, "
+                                         "because mpirun starts its ranks"),
+            (["--op", "all-reduce"], "--op all-reduce is not an operator; known are matmul, "
                                      "matmul-all-reduce, matmul-reduce-scatter, matmul-all-gather, "
                                      "all-gather-matmul, reduce-scatter-matmul, all-reduce-matmul"),
             (["more"], "unexpected word more (plait verify --help)"),
