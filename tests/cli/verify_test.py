@@ -112,11 +112,11 @@ class VerifyTest(CommandTest):
             (["--transport", "ucx"], "--transport ucx is none of threads, shm, tcp, mpi"),
             (["--transport", "tcp"], "a launcher on each host starts ranks of the transport tcp, such as torchrun"),
             (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others"),
-            (["--transport", "mpi"], "ranks of the transport mpi are started by mpirun, as in "
+            (["--transport", "mpi"], "mpirun starts ranks of the transport mpi: "
                                      "mpirun -n 3 plait verify --transport mpi"),
-            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi takes no turns with others, "
-                                         "since mpirun starts its ranks"),
-            (["--op", "all-reduce"], "--op all-reduce is no operator; there are matmul, "
+            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi cannot be combined with others, "
+                                         "because a launcher starts its ranks"),
+            (["--op", "all-reduce"], "--op all-reduce is not an operator; known are matmul, "
                                      "matmul-all-reduce, matmul-reduce-scatter, matmul-all-gather, "
                                      "all-gather-matmul, reduce-scatter-matmul, all-reduce-matmul"),
             (["more"], "unexpected word more (plait verify --help)"),
