@@ -15,12 +15,14 @@ namespace plait::base {
 // before 5.3.
 Fd open_self_pidfd();
 
-// Whether the process behind `pidfd` has ended; where there is no pidfd, whether `pid` is unused.
-bool has_ended(const Fd& pidfd, pid_t pid);
-
 // When the process was started, in the kernel's ticks since the host was: with it a pid names one
 // process only. 0 where there is none, or it can't be told.
 std::uint64_t start_of(pid_t pid);
+
+// Whether the process that was started at `start` as `pid` has ended. `pidfd`, where there is one,
+// spares a look into /proc; what it says of an end is checked, since the host program may have
+// closed it, and have another file under its number by now.
+bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start);
 
 // "running", "stopped", ... as the kernel tells it; empty when it does not.
 const char* state_of(pid_t pid);
