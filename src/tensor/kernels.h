@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/instruction_set.h"
@@ -13,10 +14,12 @@
 
 namespace plait::tensor {
 
+// The bits of the one NaN that sums become which are not a number, the one that x86 makes of ∞ - ∞:
+// which operand's payload an addition keeps is the compiler's choice.
+inline constexpr std::uint32_t kNan = 0xffc00000U;
+
 // out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. A sum of
-// two or more that is not a number is the NaN with the bits 0xffc00000, the one that x86 makes of
-// ∞ - ∞, because which operand's payload an addition keeps is the compiler's choice. A sum of one
-// is a conversion.
+// two or more that is not a number is kNan. A sum of one is a conversion.
 using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
 
 // The same sum of f32 to two places: `kept`, which may be one of the sources, and `out`, which is
