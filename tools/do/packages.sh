@@ -1,18 +1,19 @@
 # shellcheck shell=bash
 # The Debian packages that building and checking need, installed where they are missing.
 
-build_packages=(
+demo_packages=(
   cmake ninja-build g++ pkg-config git python3
-  libgtest-dev libbenchmark-dev
-  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev libdnnl-dev
-  libopenmpi-dev openmpi-bin
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
 )
+build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin)
 python_packages=(python3-dev python3-venv)
 check_packages=("${python_packages[@]}" clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver)
 
-# need_packages build|python|check: `python` is what `build` is, and what the Python package takes; `check` is all.
+# need_packages demo|build|python|check: `demo` is what the command takes, `build` what all programs take, `python` that
+# and what the Python package takes; `check` is all.
 need_packages() {
   local wanted=("${build_packages[@]}") missing
+  [[ $1 != demo ]] || wanted=("${demo_packages[@]}")
   [[ $1 != python ]] || wanted+=("${python_packages[@]}")
   [[ $1 != check ]] || wanted+=("${check_packages[@]}")
   need_debian
