@@ -63,7 +63,8 @@ class DemoTest(unittest.TestCase):
         text = self.of_figures(40.0, (80, 60, 42), 0.95)
         self.assertIn("first the product, then the all-reduce\n", text)
         self.assertIn(" 1.33 times as fast, 95 % hidden\n", text)
-        self.assertIn('"fused" is 1.90 times as fast as serial. It hides 95 % of what can be hidden. That share is the\n'
+        self.assertIn('"fused" is 1.90 times as fast as serial. It hides 95 % of what can be hidden. '
+                      "That share is the\n"
                       "overlap efficiency: 0 % is serial, 100 % is the ideal.\n", text)
 
     def test_where_nothing_is_faster_it_says_why(self):
