@@ -103,6 +103,7 @@ std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
   if (rank() == 0) mine.fd = base::make_anonymous_file("plait", seat_.world);
   auto all = meet(std::move(mine), watch);
   std::vector<Lives::Process> processes;
+  processes.reserve(all.size());
   for (const Message& one : all) processes.push_back(process_behind(one.bytes));
   auto lives = std::make_shared<Lives>(base::LifeFile(std::move(all[0].fd)), std::move(processes));
   lives->file.lock(rank());

@@ -25,7 +25,8 @@ struct Portable {
   // Where both operands of an addition are not numbers, x86 keeps the first, and which one that is
   // the compiler chooses for each number of rows anew.
   static Vector settle(Vector sum) {
-    return sum == sum ? sum : broadcast(std::bit_cast<float>(tensor::kNan));
+    const auto is_number = sum == sum;  // NOLINT(misc-redundant-expression): false for a NaN
+    return is_number ? sum : broadcast(std::bit_cast<float>(tensor::kNan));
   }
 };
 
