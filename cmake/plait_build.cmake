@@ -55,7 +55,7 @@ function(plait_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES} ${ARG_APART})
   # Without a sanitizer, each source is compiled by itself, as users do, so that tests test that.
-  if(PLAIT_SANITIZE)
+  if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER STREQUAL "all")
     plait_compile_together(plait_${name} ${ARG_APART})
   endif()
   target_include_directories(plait_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src

@@ -15,12 +15,14 @@ namespace plait::base {
 // pids. Invalid on kernels before 5.3.
 Fd open_self_pidfd();
 
-// Whether the process behind `pidfd` has ended. Without a pidfd: whether `pid` is unused.
-bool has_ended(const Fd& pidfd, pid_t pid);
-
 // When the process was started, in kernel ticks since boot. Together with a pid it identifies one
 // process. 0 if there is no such process, or the time is unknown.
 std::uint64_t start_of(pid_t pid);
+
+// Whether the process that was started at `start` as `pid` has ended. `pidfd`, if there is one, saves
+// reading /proc. If it reports an end, that is checked, because the host program may have closed it
+// and have another file under its number by now.
+bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start);
 
 // "running", "stopped", ... as the kernel reports it; empty if unknown.
 const char* state_of(pid_t pid);

@@ -84,7 +84,8 @@ void run_reference(const Task& task) {
       const float total = sum(task, i, j);
       const Finish how = {.scales = task.depth.group == 0 ? scales_of(call, 0, j) : nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
-                          .accumulate = call.accumulate};
+                          .accumulate = call.accumulate,
+                          .grouped = task.depth.group != 0};
       const std::int64_t row = i - task.rows.begin;
       const std::int64_t column = j - task.columns.begin;
       Places places(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});

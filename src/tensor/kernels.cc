@@ -7,8 +7,6 @@
 namespace plait::tensor {
 namespace {
 
-constexpr std::uint32_t kNan = 0xffc00000U;
-
 // The pointers need no alignment, so memcpy reads the value.
 template <Element T>
 float load(const void* source, std::size_t i) {

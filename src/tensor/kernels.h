@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/instruction_set.h"
@@ -13,10 +14,12 @@
 
 namespace plait::tensor {
 
+// The bits of every NaN in a sum, which x86 returns for ∞ - ∞. Otherwise the compiler would decide
+// which operand's payload an addition keeps.
+inline constexpr std::uint32_t kNan = 0xffc00000U;
+
 // out[i] = round(((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), added in f32. If a sum
-// of two or more is a NaN, its bits are always 0xffc00000, which x86 returns for ∞ - ∞. Otherwise
-// the compiler would decide which operand's payload an addition keeps. A sum of one source is a
-// conversion.
+// of two or more is a NaN, it is kNan. A sum of one source is a conversion.
 using Sum = void (*)(void* out, const void* const* sources, int count, std::size_t n);
 
 // A sum of f32 with two results: `kept`, which may be one of the sources, and `out`, which must not

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from command import CommandTest
+from command import PATIENCE, CommandTest
 
 
 SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
@@ -80,7 +80,7 @@ class InfoTest(InfoCase):
         by_path = self.json()["transports"]
         self.environment["PATH"] = f"{command.parent}:{os.environ['PATH']}"
         by_name = subprocess.run([command.name, "info", "--json"], env=self.environment, cwd="/",
-                                 capture_output=True, text=True, timeout=60, check=True)
+                                 capture_output=True, text=True, timeout=PATIENCE, check=True)
         self.assertEqual(json.loads(by_name.stdout)["transports"], by_path)
 
     def test_its_place(self):

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from command import PLAIT, wait_until
+from command import PATIENCE, PLAIT, wait_until
 from run_terminal_test import Terminal
 from tune_case import HEAD, SMALL, TuneCase
 
@@ -308,7 +308,7 @@ class TuneTest(TuneCase):
         self.give_profile()
         self.cache.parent.mkdir(exist_ok=True)
         limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", PLAIT, "tune", *map(str, SMALL), "-t", "threads"]
-        result = subprocess.run(limited, env=self.environment, capture_output=True, text=True, timeout=60)
+        result = subprocess.run(limited, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 1)
         self.assertIn("File too large", result.stderr)
         self.assertEqual([path.name for path in self.cache.parent.glob("*.tmp")], [])

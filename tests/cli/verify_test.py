@@ -84,7 +84,7 @@ class VerifyTest(CommandTest):
         return subprocess.run(
             [MPIEXEC, "-n", "2", "--oversubscribe", "--allow-run-as-root", "-x", "OMP_NUM_THREADS=1",
              PLAIT, "verify", "--transport", "mpi", *words],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
 
     @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
     def test_ranks_of_mpirun_tell_once_what_all_have_found(self):

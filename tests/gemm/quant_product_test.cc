@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -242,6 +245,42 @@ TEST_P(QuantProducts, HaveTheSameBitsHoweverTheyAreCut) {
     }
   }
   if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
+}
+
+// The groups' sums are added by other loops for one row than for several.
+TEST_P(QuantProducts, HaveOneNotANumber) {
+  const GemmDesc desc = {
+      .m = 40, .n = 130, .k = 320, .out = Dtype::f32, .quant = parse_quant_scheme("s4:group=32")};
+  if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
+  const Problem p(desc, 3);
+  std::mt19937 random(3);
+  for (std::int64_t row = 0; row < desc.m; ++row) {
+    for (std::int64_t k = 0; k < desc.k; ++k) {
+      if (random() % 61 != 0) continue;
+      constexpr float kInfinity = std::numeric_limits<float>::infinity();
+      const float values[] = {kInfinity, -kInfinity, std::bit_cast<float>(0x7fc20000U),
+                              std::bit_cast<float>(0xffe40000U)};
+      convert(&values[random() % 4], Dtype::f32,
+              static_cast<std::byte*>(p.x.view.row(row)) + k * size_of(desc.x), desc.x, 1);
+    }
+  }
+  const Matrix whole(Dtype::f32, desc.m, desc.n);
+  select(desc, 1).run({.x = {p.x.view}, .weight = p.packed, .out = whole.view});
+  Gemm gemm = select(desc, 1);
+  for (std::int64_t row = 0; row < desc.m; ++row) {
+    const Matrix alone(Dtype::f32, 1, desc.n);
+    gemm.run({.x = {p.x.view},
+              .weight = p.packed,
+              .out = alone.view,
+              .window = {.rows = {row, row + 1}, .columns = {0, desc.n}}});
+    ASSERT_TRUE(tensor::same_bits(alone.view, whole.view.row_range(row, row + 1))) << row;
+    for (std::int64_t j = 0; j < desc.n; ++j) {
+      const float y = static_cast<const float*>(alone.view.row(0))[j];
+      if (std::isnan(y)) {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(y), 0xffc00000U);
+      }
+    }
+  }
 }
 
 // More rows than are packed at once, and blocks of panels that are expanded in turns.

@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 PLAIT = os.environ["PLAIT_COMMAND"]
-PATIENCE = 60
+PATIENCE = 180
 PLANS = ["serial", "pipelined parts=4", "fused"]
 FASTEST = 20_000  # GFLOP/s that no rank of a test reaches
 SWITCHES = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",

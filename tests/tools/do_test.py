@@ -30,7 +30,7 @@ OK (skipped=3)</system-out></testcase>
 
 
 def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 class DoTest(unittest.TestCase):

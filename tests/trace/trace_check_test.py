@@ -43,7 +43,7 @@ GOOD = NAMES + [
 class TraceCheck(unittest.TestCase):
     def run_on(self, path, *options):
         command = [sys.executable, TOOL, path, *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
     def run_tool(self, text, *options):
         with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:

@@ -6,10 +6,10 @@ personality=()  # a prefix for commands that build and run instrumented programs
 # build PRESET: builds all targets.
 build() { build_targets "$1" all; }
 
-# tell_of_first_build PRESET: tells the user that the first build takes long.
+# tell_of_first_build PRESET [MINUTES]: tells the user that the first build takes long.
 tell_of_first_build() {
   [[ -f build/$1/build.ninja ]] ||
-    say "The first build takes five to fifteen minutes; what it does is in build/log/ meanwhile."
+    say "The first build takes ${2:-five to fifteen} minutes; what it does is in build/log/ meanwhile."
 }
 
 # build_targets PRESET TARGET...: builds under a lock, because two ninjas in one folder disturb each other.
@@ -28,8 +28,8 @@ configure() {
   [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
   local options=()
   # CI has an MPI library, and must fail if it can't be used, not leave out its tests.
-  [[ -z ${CI:-} ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
-  [[ -z ${CI:-} || $1 == tsan ]] || options+=(-DPLAIT_MPI=ON)
+  [[ -z ${CI:-} || $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
+  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON)
   cmake --preset "$1" "${options[@]}" && touch "$stamp"
 }
 

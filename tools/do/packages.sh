@@ -1,18 +1,19 @@
 # shellcheck shell=bash
 # Installs the Debian packages that building and checking need.
 
-build_packages=(
+demo_packages=(
   cmake ninja-build g++ pkg-config git python3
-  libgtest-dev libbenchmark-dev
-  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev libdnnl-dev
-  libopenmpi-dev openmpi-bin
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
 )
+build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin)
 python_packages=(python3-dev python3-venv)
 check_packages=("${python_packages[@]}" clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver)
 
-# need_packages build|python|check: `python` includes `build`, and adds the needs of the Python package; `check` is all.
+# need_packages demo|build|python|check: `demo` has the needs of the command, `build` those of all programs, `python`
+# also those of the Python package; `check` is all.
 need_packages() {
   local wanted=("${build_packages[@]}") missing
+  [[ $1 != demo ]] || wanted=("${demo_packages[@]}")
   [[ $1 != python ]] || wanted+=("${python_packages[@]}")
   [[ $1 != check ]] || wanted+=("${check_packages[@]}")
   need_debian

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -70,22 +69,23 @@ void await_end(base::FunctionRef<bool()> ended) {
   while (!ended() && base::now() < deadline) ::usleep(500);
 }
 
-}  // namespace
+// What pids and starts of this process mean something in: two pid namespaces have the same pids.
+std::string realm_of_pids() {
+  return sentence(base::namespace_id("pid"), ' ', base::namespace_id("time"));
+}
 
-namespace {
+std::string introduce_process() {
+  return sentence(::getpid(), ' ', base::start_of(::getpid()), ' ', realm_of_pids());
+}
 
-// Which process this is, in the same words for all its ranks: two pid namespaces have the same
-// pids.
-std::string who_this_is() { return sentence(::getpid(), ' ', base::namespace_id("pid")); }
-
-// A process that is several ranks has the file open as many times, and its locks all go when it
-// closes one. So it closes none, and its ranks count as alive until it ends.
-void keep_where_shared(const std::shared_ptr<const Lives>& lives) {
-  static auto* const kept = new std::vector<std::shared_ptr<const Lives>>;
-  static std::mutex mutex;
-  if (std::count(lives->mine.begin(), lives->mine.end(), true) < 2) return;
-  const std::lock_guard lock(mutex);
-  kept->push_back(lives);
+Lives::Process process_behind(const std::string& introduction) {
+  const auto words = base::split(introduction, ' ');
+  const auto number = [&](std::size_t word) {
+    return words.size() > word ? base::parse_int(words[word]).value_or(0) : 0;
+  };
+  return {.pid = static_cast<pid_t>(number(0)),
+          .start = static_cast<std::uint64_t>(number(1)),
+          .visible = number(1) != 0 && introduction.ends_with(' ' + realm_of_pids())};
 }
 
 }  // namespace
@@ -108,20 +108,13 @@ Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
 }
 
 std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
-  const std::string me = who_this_is();
-  Message mine = {.bytes = me, .fd = Fd()};
+  Message mine = {.bytes = introduce_process(), .fd = Fd()};
   if (rank() == 0) mine.fd = base::make_anonymous_file("plait", seat_.world);
   auto all = meet(std::move(mine), watch);
-  std::vector<pid_t> pids;
-  std::vector<bool> same;
-  for (const Message& one : all) {
-    const auto pid = base::parse_int(base::split(one.bytes, ' ').front());
-    pids.push_back(static_cast<pid_t>(pid.value_or(0)));
-    same.push_back(one.bytes == me);
-  }
-  auto lives = std::make_shared<const Lives>(base::LifeFile(std::move(all[0].fd)), std::move(pids),
-                                             std::move(same));
-  keep_where_shared(lives);
+  std::vector<Lives::Process> processes;
+  processes.reserve(all.size());
+  for (const Message& one : all) processes.push_back(process_behind(one.bytes));
+  auto lives = std::make_shared<Lives>(base::LifeFile(std::move(all[0].fd)), std::move(processes));
   lives->file.lock(rank());
   // Nobody looks at a place before it is locked.
   meet({.bytes = "locked", .fd = Fd()}, watch);
@@ -135,11 +128,16 @@ Hub::Hub(const Seat& seat, std::vector<Fd> sockets, std::shared_ptr<const Lives>
       lives_(std::move(lives)),
       numbers_(std::move(numbers)) {}
 
-pid_t Hub::pid_of(int peer) const { return lives_ == nullptr ? 0 : lives_->pids[numbers_[peer]]; }
+pid_t Hub::pid_of(int peer) const {
+  return lives_ == nullptr ? 0 : lives_->processes[numbers_[peer]].pid;
+}
 
 bool Hub::has_ended(int peer) const {
-  return lives_ != nullptr && !lives_->mine[numbers_[peer]] &&
-         !lives_->file.is_locked(numbers_[peer]);
+  if (lives_ == nullptr) return false;
+  const int number = numbers_[peer];
+  if (const auto lives = lives_->file.is_locked(number)) return !*lives;
+  const Lives::Process& process = lives_->processes[number];
+  return process.visible && base::has_ended(Fd(), process.pid, process.start);
 }
 
 std::string Hub::describe(int peer) const {
@@ -356,7 +354,8 @@ void Hub::lose(int peer, const Watch& watch) {
   });
   look(watch, peer);
   refuse(Code::peer_lost, peer,
-         sentence("rank ", peer, " (", describe(peer), ") has died or left"));
+         sentence("rank ", peer, " (", describe(peer), ") has ",
+                  has_ended(peer) ? "died or left" : "closed its connection"));
 }
 
 // Rank 0 knows; the others hear from it, or know by themselves that rank 0 is gone.

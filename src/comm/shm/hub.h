@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,9 +19,13 @@ namespace plait::comm::shm {
 
 // The processes of a group and of all that is split off it, as they were numbered when they met.
 struct Lives {
+  struct Process {
+    pid_t pid = 0;
+    std::uint64_t start = 0;  // see base::start_of()
+    bool visible = false;     // to this process: it sees the same pids
+  };
   base::LifeFile file;
-  std::vector<pid_t> pids;
-  std::vector<bool> mine;  // those that this process is
+  std::vector<Process> processes;
 };
 
 // Besides its sockets, of which rank 0 has one to each peer and the others one, a hub has one

@@ -90,21 +90,6 @@ class ProgramsTest(unittest.TestCase):
             rows = json.loads((kept / "alone_f32_again.json").read_text())["again"]
             self.assertEqual([row["k"] for row in rows], [64, 192])
 
-    def test_the_demo_takes_as_many_tokens_as_suit_the_machine(self):
-        with tempfile.TemporaryDirectory() as folder:
-            plait = Path(folder) / "src" / "cli" / "plait"
-            plait.parent.mkdir(parents=True)
-            for taken, tokens in (("1000.0", 32), ("8.2", 512), ("0.5", 8192)):
-                plait.write_text(f"""#!/bin/sh
-case "$*" in *--json*) printf '{{\\n  "t_gemm_ms": {taken},\\n  "t_comm_ms": 1\\n}}\\n' ;; *) echo "$@" ;; esac
-""")
-                plait.chmod(0o755)
-                demo = subprocess.run([BENCH / "demo.sh"], capture_output=True, text=True, check=False,
-                                      env={**os.environ, "BUILD": folder})
-                self.assertEqual((demo.returncode, demo.stderr), (0, ""))
-                self.assertIn(f"takes {taken} ms here with 128 tokens: scaled to {tokens} tokens, ", demo.stdout)
-                self.assertEqual(demo.stdout.count(f" --m {tokens} "), 5)
-
     def test_what_is_wrong_is_said_first(self):
         with tempfile.TemporaryDirectory() as folder:
             for words in (["--only", "all"], ["--kinds", ""], ["--operators", "matmul"],
