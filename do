@@ -24,6 +24,7 @@ usage: ./do VERB
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests
+  test vllm          the package beside vLLM, in an environment of its own (3 GB): not part of `test`
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
   bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
@@ -78,9 +79,10 @@ verb_test() {
     unit) need_packages build; test_preset release -L unit ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
     python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
+    vllm) need_packages python; step 'build release' build_targets release src/all; test_vllm ;;
     lint) verb_lint; return ;;
     all) need_packages check; test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
-    *) usage_error "./do test takes unit, release, asan, tsan, python, lint or nothing, not '$1'" ;;
+    *) usage_error "./do test takes unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
 }
