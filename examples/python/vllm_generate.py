@@ -12,18 +12,33 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from vllm import LLM, SamplingParams
 
 
+def learn_to_count() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=256,
+        intermediate_size=704,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        vocab_size=256,
+    )
+    model = LlamaForCausalLM(config)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(50):
+        tokens = (torch.randint(256, (16, 1)) + torch.arange(16)) % 256
+        optimizer.zero_grad()
+        model(tokens, labels=tokens).loss.backward()
+        optimizer.step()
+    return model
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--graphs", action="store_true", help="compile the model")
     options = parser.parse_args()
 
-    torch.manual_seed(0)
-    name = tempfile.mkdtemp()  # in place of a model that you have
-    config = LlamaConfig(
-        hidden_size=512, intermediate_size=1408, num_hidden_layers=2, num_attention_heads=8
-    )
-    LlamaForCausalLM(config).save_pretrained(name)
+    name = tempfile.mkdtemp()
+    learn_to_count().save_pretrained(name)  # in place of a model that you have
 
     llm = LLM(
         name,
