@@ -68,11 +68,11 @@ def print_table(rows: list[dict[str, Any]], options: argparse.Namespace) -> None
     capped = ", capped at AVX2" if options.capped else ""
     print(f"\n{where['processor']}{capped}, {where['date']}, plait {where.get('commit', 'without git')}, "
           f"load {where['load']}\n")
-    print(f"{'what':<44} {'before':<26} {'ms':>9} {'with plait':<18} {'ms':>9} {'gain':>6} {'bar':>5}")
+    print(f"{'what':<52} {'before':<26} {'ms':>9} {'with plait':<18} {'ms':>9} {'gain':>6} {'bar':>5}")
     for row in rows:
         gain = row["before_ms"] / row["ms"]
         bar = "" if row["bar"] is None else f"{row['bar']:.2f}"
-        print(f"{row['what']:<44} {row['before']:<26} {row['before_ms']:>9.1f} {row['contender']:<18} "
+        print(f"{row['what']:<52} {row['before']:<26} {row['before_ms']:>9.1f} {row['contender']:<18} "
               f"{row['ms']:>9.1f} {gain:>6.2f} {bar:>5}")
 
 
