@@ -10,6 +10,8 @@
     link       the same over an emulated link of 2 Gbit/s: plait's serial plans against automatic ones
     llama      a LLaMA of 1024/2816 on 2 ranks: its own tensor parallelism over gloo against plait's, and one
                process on one core and on two; prefill of 512 tokens, and decode
+    vllm       the same model in bf16 in vLLM on 2 ranks, without plait's plugin and with it. Only where it is
+               named: it needs the environment of `./do test vllm`, in which plait is installed
 
 Contenders take turns, in one start where ranks are alike; figures are medians. Cap everything alike: --capped
 sets PLAIT_ISA=avx2, ONEDNN_MAX_CPU_ISA=AVX2 and ATEN_CPU_CAPABILITY=avx2. It needs the packages of
@@ -38,7 +40,7 @@ Seconds = dict[str, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", help="megatron, link, llama; without, all of them")
+    parser.add_argument("tables", nargs="*", help="megatron, link, llama, vllm; without, the first three")
     parser.add_argument("--rounds", type=int, default=5, help="of each contender, after one that warms up")
     parser.add_argument("--layers", type=int, default=2, help="of the models")
     parser.add_argument("--capped", action="store_true", help="no instructions beyond AVX2")
@@ -48,11 +50,10 @@ def main() -> None:
     if options.rank:
         WORK[options.rank](options)
         return
-    known = {"megatron", "link", "llama"}
-    if unknown := set(options.tables) - known:
+    if unknown := set(options.tables) - set(TABLES):
         parser.error(f"there is no table {', '.join(sorted(unknown))}")
     rows = []
-    for table in options.tables or sorted(known):
+    for table in options.tables or [name for name in TABLES if name != "vllm"]:
         rows += TABLES[table](options)
     print_table(rows, options)
     if options.json:
@@ -276,8 +277,51 @@ def llama(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-WORK = {"megatron": measure_megatron, "llama": measure_llama, "one": measure_one_process}
-TABLES = {"megatron": megatron, "link": lambda options: megatron(options, PLAIT_LINK=LINK), "llama": llama}
+# vLLM
+
+
+def measure_vllm(options: argparse.Namespace) -> None:
+    """An engine on two ranks: a prompt's prefill, and a token of what follows."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "|".join(map(str, cores)))
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    from vllm import LLM, SamplingParams
+
+    llm = LLM(os.environ["PLAIT_BENCH_MODEL"], tensor_parallel_size=2, dtype="bfloat16", enforce_eager=True,
+              skip_tokenizer_init=True, max_model_len=1024, max_num_batched_tokens=1024, enable_prefix_caching=False)
+
+    def tokens(prompt: int, count: int) -> float:
+        how = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, detokenize=False)
+        begin = time.perf_counter()
+        llm.generate({"prompt_token_ids": list(range(3, 3 + prompt))}, how, use_tqdm=False)
+        return time.perf_counter() - begin
+
+    def measure() -> Seconds:
+        few = tokens(8, 1)
+        return {"prefill": tokens(PROMPT, 1), "decode": (tokens(8, 1 + TOKENS) - few) / TOKENS}
+
+    write(options, in_turns(options.rounds, {"engine": measure})["engine"])
+
+
+def vllm(options: argparse.Namespace) -> list[dict[str, Any]]:
+    found: dict[str, list[Seconds]] = {"without": [], "plait": []}
+    with tempfile.TemporaryDirectory() as folder:
+        make_llama(options, folder)
+        for _ in range(2):  # engines take turns
+            for name, variables in (("without", {"VLLM_PLUGINS": ""}), ("plait", {})):
+                found[name].append(start("vllm", options, ranks=1, PLAIT_BENCH_MODEL=folder, **variables))
+    rows = []
+    for phase, bar in (("prefill", 3.0), ("decode", None)):
+        before, ms = (1e3 * statistics.median(one[phase] for one in found[name]) for name in ("without", "plait"))
+        rows.append({"what": f"vLLM {phase}, bfloat16", "before": "its own TP=2", "before_ms": before,
+                     "contender": "plait", "ms": ms, "bar": bar if options.capped else None})
+    return rows
+
+
+WORK = {"megatron": measure_megatron, "llama": measure_llama, "one": measure_one_process, "vllm": measure_vllm}
+TABLES = {"megatron": megatron, "link": lambda options: megatron(options, PLAIT_LINK=LINK), "llama": llama,
+          "vllm": vllm}
 
 if __name__ == "__main__":
     main()

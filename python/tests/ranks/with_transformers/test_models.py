@@ -1,7 +1,8 @@
 """Models of Hugging Face with random weights: tensor-parallel, and the same in one process."""
 
+import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate
 from transformers.distributed import DistributedConfig
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
@@ -192,6 +194,37 @@ def test_linear_layers_are_left_with_a_sentence(
         assert plait.transformers.report().modules == ((sentence, 2),)
     said = [one.getMessage() for one in caplog.records if one.name == "plait.transformers"]
     expected = [f"a module is left to transformers: {sentence}"]
+    assert said == expected * (dist.get_rank() == 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (lambda x, mesh: x.to("meta"), "its input is on meta, and plait computes on the CPU"),
+        (lambda x, mesh: DTensor.from_local(x, mesh, [Replicate()]), "its input is a DTensor"),
+        (lambda x, mesh: x.to(torch.int32), "its input is torch.int32"),
+        (lambda x, mesh: x.half(), "its input is torch.float16, and its weight is torch.float32"),
+    ],
+    ids=["meta", "DTensor", "int32", "float16"],
+)
+def test_calls_are_left_with_a_sentence(
+    given: Callable[[torch.Tensor, Any], Any], sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    with plait.transformers.enabled():
+        style = ALL_PARALLEL_STYLES["colwise"]
+        module: Any = torch.nn.Linear(8, 8)
+        style.shard_param(module, "weight", mesh)
+        style.shard_param(module, "bias", mesh)
+        style.install_forward(module, mesh)
+        x = given(torch.ones(3, 8), mesh)
+        for _ in range(2):
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # theirs may refuse it too
+                module(x)
+        report = plait.transformers.report()
+    assert (report.served, report.refusals) == (0, ((sentence, 2),))
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.transformers"]
+    expected = [f"a linear layer is left to transformers: {sentence}"]
     assert said == expected * (dist.get_rank() == 0)
 
 
