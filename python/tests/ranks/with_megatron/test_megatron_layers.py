@@ -4,9 +4,11 @@ The reference is Megatron's own code in the same process: the layer runs, plait 
 same layer runs again.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +65,38 @@ def main_grad(dtype: torch.dtype, flags: tuple[str, ...] = ()) -> Callable[[Any]
     return prepare
 
 
+@functools.cache
+def alone() -> Any:
+    """A group of this rank alone."""
+    made = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+    return made[dist.get_rank()]
+
+
+def by_itself(layer: Any) -> None:
+    layer.tp_group = alone()
+
+
+def offloaded(layer: Any) -> None:
+    # Megatron asks its context, which Transformer Engine makes, where a forward is.
+    layer.config._cpu_offloading_context = SimpleNamespace(inside_context=True)
+
+
+def fsdp(layer: Any) -> None:
+    weight = layer.weight
+    main_grad(weight.dtype)(layer)
+    weight.__fsdp_param__ = True
+    weight.get_main_grad = lambda: weight.main_grad
+
+
+def inference_optimized(layer: Any) -> None:
+    layer.config.transformer_impl = "inference_optimized"
+
+
+def inference_optimized_and_not_training(layer: Any) -> None:
+    inference_optimized(layer)
+    layer.eval()
+
+
 FUSION = {"gradient_accumulation_fusion": True}
 SEQUENCE = {"sequence_parallel": True}
 
@@ -87,6 +121,24 @@ CASES = [
             prepare=main_grad(torch.float32, ("grad_added_to_main_grad", "zero_out_wgrad")),
         ),
         Case("no main_grad", kind, FUSION, refusal="no main_grad", backward=False),
+        Case(
+            "main_grad of f64",
+            kind,
+            FUSION,
+            prepare=main_grad(torch.float64),
+            refusal="main_grad is torch.float64",
+            backward=False,
+        ),
+        Case("one rank", kind, prepare=by_itself, refusal="group has one rank"),
+        Case("offloaded", kind, prepare=offloaded, refusal="activations are offloaded"),
+        Case("FSDP", kind, FUSION, prepare=fsdp, refusal="a parameter of Megatron-FSDP"),
+        Case("inference_optimized, in training", kind, prepare=inference_optimized),
+        Case(
+            "inference_optimized",
+            kind,
+            prepare=inference_optimized_and_not_training,
+            refusal="transformer_impl is inference_optimized",
+        ),
         Case(
             "expert",
             kind,
