@@ -17,6 +17,7 @@ SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"
 # How each is started, the package that it needs besides torch, and what it prints.
 PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "all_reduce.py": (PLAIT_RUN, [], None, r"(?s)rank [01].*rank [01]"),
+    "matmul_all_reduce.py": (PLAIT_RUN, [], None, r"(?s)(y\[2, 3\] = 750\.0.*){2}"),
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
     "megatron_gpt.py": (
