@@ -42,12 +42,17 @@ template <class Layer>
 void bind_layer(nb::module_& m, const char* name, const char* doc) {
   using Bound = PyLayer<Layer>;
   nb::class_<Bound>(m, name, doc)
-      .def(nb::init<const LinearDesc&, PyCommunicator&, const LinearOptions&>(), nb::arg("desc"),
-           nb::arg("comm"), nb::arg("options") = LinearOptions(), nb::keep_alive<1, 3>(),
-           nb::keep_alive<1, 4>(),
-           nb::sig("def __init__(self, desc: LinearDesc, comm: Communicator, "
-                   "options: LinearOptions = ...) -> None"),
-           "Collective: ranks tell one another their shares.")
+      .def(
+          "__init__",
+          [](Bound* self, const LinearDesc& desc, PyCommunicator& comm,
+             const LinearOptions* options) {
+            new (self) Bound(desc, comm, options == nullptr ? LinearOptions() : *options);
+          },
+          nb::arg("desc"), nb::arg("comm"), nb::arg("options") = nb::none(), nb::keep_alive<1, 3>(),
+          nb::keep_alive<1, 4>(),
+          nb::sig("def __init__(self, desc: LinearDesc, comm: Communicator, "
+                  "options: LinearOptions | None = None) -> None"),
+          "Collective: ranks tell one another their shares.")
       .def(
           "forward",
           [name](Bound& layer, nb::handle x, nb::handle weight, nb::handle out, nb::handle bias,

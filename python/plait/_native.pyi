@@ -899,7 +899,7 @@ class ColumnParallelLinear:
     settings: each call brings its operands.
     """
 
-    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions = ...) -> None:
+    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions | None = None) -> None:
         """Collective: ranks tell one another their shares."""
 
     def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: LinearState | None = None) -> None:
@@ -919,7 +919,7 @@ class RowParallelLinear:
     settings: each call brings its operands.
     """
 
-    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions = ...) -> None:
+    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions | None = None) -> None:
         """Collective: ranks tell one another their shares."""
 
     def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: LinearState | None = None) -> None:
