@@ -20,6 +20,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "matmul_all_reduce.py": (PLAIT_RUN, [], None, r"(?s)(y\[2, 3\] = 750\.0.*){2}"),
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
+    "torch_report.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +2048 f32 +8 .* fused"),
     "megatron_gpt.py": (
         TORCHRUN,
         [*SMALL_GPT, "--sequence-parallel"],

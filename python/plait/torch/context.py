@@ -15,6 +15,7 @@ from plait.errors import Error
 from plait.torch import groups
 from plait.torch.options import Options
 from plait.torch.recording import recorded
+from plait.torch.sampling import Samples
 from plait.torch.weights import Owner
 
 Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
@@ -31,8 +32,16 @@ class Context:
     layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
         default_factory=WeakKeyDictionary
     )
+    samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
+
+    def run(self, shape: Hashable, call: Callable[[], None]) -> None:
+        """Make a native call, and look now and then what it does with its time."""
+        if self.samples.is_due(shape):
+            self.samples.trace(self.comm, self.plans, call)
+        else:
+            call()
 
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""

@@ -182,7 +182,8 @@ class Operator:
         added = bias_row(bias, by.n, self.name)
         context = _context(how)
         out = x.new_empty(self.rows(x.shape[0], how), by.n)
-        self.native(
+        call = functools.partial(
+            self.native,
             view(x),
             by,
             view(out),
@@ -194,6 +195,7 @@ class Operator:
             threads=context.settings.threads,
             backend=context.settings.backend,
         )
+        context.run((self.name, x.shape, by.n, x.dtype), call)
         return out
 
 

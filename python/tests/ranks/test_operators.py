@@ -329,13 +329,41 @@ def test_options_are_refused_in_words() -> None:
             pt.Options(**options)
 
 
-def test_report_names_plans() -> None:
+def test_report_names_plans_and_what_is_hidden(world: int) -> None:
     pt.forget_report()
-    for _ in range(3):
-        pt.matmul_all_reduce(torch.ones(8, 16), torch.ones(4, 16), options=SCHEDULES[0])
-    found = [row for row in pt.report().rows if row.operator == "matmul_all_reduce"]
-    assert [(row.calls, row.plan, row.m, row.n) for row in found] == [(3, "serial", 8, 4)]
-    assert "matmul_all_reduce" in str(pt.report())
+    x, w = torch.ones(64, 512), torch.ones(256, 512)
+    options = pt.Options(schedule="pipelined", parts=2)
+    pt.matmul_all_reduce(x, w, options=options)
+    first = pt.report().rows[0]
+    assert (first.calls, first.traced, first.hidden) == (1, 0, None)
+    assert first.reason == "no call was traced yet"
+    for _ in range(4):
+        pt.matmul_all_reduce(x, w, options=options)
+        pt.all_gather_matmul(x, w, options=SCHEDULES[0])
+    rows = {row.operator: row for row in pt.report().rows}
+    pipelined, serial = rows["matmul_all_reduce"], rows["all_gather_matmul"]
+    # Of five calls the second and the fourth were traced.
+    found = (pipelined.calls, pipelined.traced, pipelined.m, pipelined.n, pipelined.k)
+    agree(found == (5, 2, 64, 256, 512 * world), str(pipelined))
+    agree(pipelined.plan == "pipelined parts=2", pipelined.plan)
+    agree(pipelined.hidden is not None and 0 <= pipelined.hidden <= 1, str(pipelined))
+    share = pipelined.hidden or 0.0
+    agree((pipelined.reason == "") == (share >= 0.9), f"no reason: {pipelined}")
+    agree(serial.hidden == 0 and serial.reason == "as options or settings say", str(serial))
+    text = str(pt.report())
+    agree("hidden" in text.splitlines()[0] and "serial; as options or settings say" in text, text)
+
+
+def test_report_names_layers_that_plait_does_not_hide() -> None:
+    pt.forget_report()
+    for options in (pt.Options(product="torch"), pt.Options(engine="c10d")):
+        for call in (pt.column_parallel_linear, pt.row_parallel_linear):
+            call(torch.ones(4, 8), torch.ones(6, 8), options=options)
+    assert not pt.report().rows
+    others = dict(pt.report().others)
+    assert len(others) == 4
+    assert set(others.values()) == {1}
+    assert "nothing is hidden: 1 calls" in str(pt.report())
 
 
 @pytest.mark.parametrize("name", NAMES)
