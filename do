@@ -26,7 +26,8 @@ usage: ./do VERB
   test python        the Python package of the release build: wheel, sources, tests
   lint               layers, documents, format, shell scripts, clang-tidy on what has changed
   plait ARGS...      the plait command of the release build, brought up to date first
-  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
+  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict,
+                     python or trace
   build [PRESET]     only builds: release, asan or tsan
   gpu                what can only be checked on a GPU
   clean              deletes build/

@@ -60,7 +60,7 @@ check_sdist() {
 }
 
 check_python_sources() {
-  local sources=(python examples/python tools/make_stub.py)
+  local sources=(python examples/python bench/python tools/make_stub.py)
   in_venv ruff check "${sources[@]}" && in_venv ruff format --check "${sources[@]}" && in_venv mypy &&
     in_venv python tools/make_stub.py --check
 }

@@ -106,7 +106,10 @@ def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
                 place = _native.Place(0, 1, "alone")
                 _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
             return _alone
-    comm = groups.communicator(member)
+    comm = groups.communicator_of_member(member)
+    found = _kept.get(member)
+    if found is not None and found.comm is comm:
+        return found
     with _lock:
         found = _kept.get(member)
         if found is None or found.comm is not comm:

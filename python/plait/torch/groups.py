@@ -32,7 +32,11 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
     Without a group it is that of the default one. All members must make the first call, which
     waits for them. It is left, and of no use, once the group is destroyed.
     """
-    group = member(group)
+    return communicator_of_member(member(group))
+
+
+def communicator_of_member(group: dist.ProcessGroup) -> Communicator:
+    """Return the communicator of a group that is alive and has this rank."""
     found = _communicators.get(group)
     return _make(group) if found is None else found
 

@@ -33,7 +33,7 @@ _ROWS = ", int rows=-1"
 class How(NamedTuple):
     """What an operator takes besides its operands. torch leaves out what is as it is here."""
 
-    group: str
+    group: str | dist.ProcessGroup
     schedule: str = ""
     parts: int = 0
     wire: str = ""
@@ -47,10 +47,12 @@ def _never_turned(
     return How(group, schedule, parts, wire, turned=False, rows=rows)
 
 
-def group_called(name: str) -> dist.ProcessGroup | None:
+def group_called(name: str | dist.ProcessGroup) -> dist.ProcessGroup | None:
     """Return the process group of this name; the empty one is the default group's."""
     if not name:
         return None
+    if not isinstance(name, str):  # a call that torch's dispatcher has no part in
+        return name
     try:
         group: dist.ProcessGroup = _resolve(name)
     except RuntimeError:
@@ -61,7 +63,7 @@ def group_called(name: str) -> dist.ProcessGroup | None:
     return group
 
 
-def _size(name: str) -> tuple[int, int]:
+def _size(name: str | dist.ProcessGroup) -> tuple[int, int]:
     """Return rank and size of a group, while tracing too."""
     return group_place(group_called(name))
 

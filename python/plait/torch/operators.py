@@ -77,15 +77,7 @@ class GatheringOperator(Protocol):
         ...
 
 
-def _check_call(
-    name: str,
-    x: torch.Tensor,
-    weight: Weight,
-    bias: torch.Tensor | None,
-    group: Group,
-    options: Options,
-    rows: int | None,
-) -> None:
+def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> None:
     """Say in a sentence what torch's dispatcher would say on a page. Tracing uses other types."""
     operands = {"x": x, "bias": bias}
     if isinstance(weight, torch.Tensor):
@@ -107,8 +99,15 @@ def _check_call(
             "x requires a gradient, and a quantised weight has none to give; "
             "call it under torch.no_grad()",
         )
+
+
+def _check_sizes(
+    name: str, x: torch.Tensor, group: Group, options: Options, rows: int | None
+) -> None:
     if options.settings is not None:
         _refuse(name, "options.settings are for layers; operators take schedule, parts and wire")
+    if x.dim() == 2:
+        return
     if x.dim() == 0:
         _refuse(name, "x has no dimensions; the last one is multiplied")
     if x.dim() == 1 and name not in ("matmul_all_reduce", "all_reduce_matmul"):
@@ -117,6 +116,33 @@ def _check_call(
     shared = x.shape[0] if name in _SCATTERED else rows
     if x.dim() > 2 and shared is not None:
         shard_of_rows(shared, math.prod(x.shape[1:-1]), rank, world, name)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _is_plain(x: torch.Tensor | None) -> bool:
+    return x is None or (type(x) in _PLAIN and not x.is_neg() and not x.is_conj())
+
+
+def _needs_no_dispatcher(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> bool:
+    """Say whether torch would come to the kernel with these operands and do nothing else.
+
+    Its ways through autograd take several times as long as all else in a call.
+    """
+    return (
+        type(weight) in _PLAIN
+        and _is_plain(x)
+        and _is_plain(weight)  # type: ignore[arg-type]
+        and _is_plain(bias)
+        and not (
+            torch.is_grad_enabled()
+            and (x.requires_grad or weight.requires_grad or getattr(bias, "requires_grad", False))  # type: ignore[union-attr]
+        )
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch._C._autograd._profiler_enabled()
+    )
 
 
 def _check_tensor(operator: str, name: str, tensor: torch.Tensor) -> None:
@@ -150,22 +176,27 @@ def _call(
             f"engine={options.engine!r} with product={options.product!r} is for "
             "layers, not for single operators",
         )
+    is_direct = False
     if not torch.compiler.is_compiling():
-        _check_call(name, x, weight, bias, group, options, rows)
+        is_direct = _needs_no_dispatcher(x, weight, bias)
+        if not is_direct:
+            _check_operands(name, x, weight, bias)
+        _check_sizes(name, x, group, options, rows)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         x = x.to(dtype)
         weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
         bias = None if bias is None else bias.to(dtype)
-    how: tuple[Any, ...] = (_name(group), options.schedule or "", options.parts or 0)
+    place: Any = group if is_direct else _name(group)
+    how: tuple[Any, ...] = (place or "", options.schedule or "", options.parts or 0)
     how = (*how, options.wire or "")
     if isinstance(weight, QuantizedWeight):
         operator = getattr(_ops, f"{name}_quantized")
         by: tuple[Any, ...] = (weight.values, weight.scales, weight.offsets, weight.scheme)
         outputs = weight.values.shape[0]
     else:
-        operator, by, outputs = getattr(_ops, name), (weight,), weight.shape[0]
-        how = (*how, False)
+        operator = OPERATORS[name].run if is_direct else getattr(_ops, name)
+        by, how = (weight,), (*how, False)
     inner = x.shape[1:-1]
     per_row = math.prod(inner)
     all_rows = -1 if rows is None else rows * per_row
@@ -182,6 +213,8 @@ def _call(
         first = OPERATORS[name].rows(x.shape[0], known)
     else:
         first = out.shape[0] // per_row
+    if not isinstance(weight, QuantizedWeight):
+        outputs = weight.shape[0]
     return out.reshape(first, *inner, outputs)
 
 
