@@ -85,7 +85,7 @@ _contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose 
 _lock = threading.RLock()  # of the three above; never held while a rank waits for others
 
 
-def _group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
     """Return the group, the default one, or None in a program that has none."""
     if group is not None or dist.is_initialized():
         return groups.member(group)
@@ -99,7 +99,7 @@ def _group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
 
 def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
     global _alone
-    member = _group_of(group)
+    member = group_of(group)
     if member is None:
         with _lock:
             if _alone is None:
@@ -152,7 +152,7 @@ def contexts() -> list[Context]:
 
 def group_place(group: dist.ProcessGroup | None) -> tuple[int, int]:
     """Return this rank and the number of ranks; a program without process groups is one rank."""
-    member = _group_of(group)
+    member = group_of(group)
     return (0, 1) if member is None else (member.rank(), member.size())
 
 

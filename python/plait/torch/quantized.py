@@ -43,7 +43,7 @@ def quantize(weight: torch.Tensor, scheme: str) -> QuantizedWeight:
 
     >>> w = quantize(torch.arange(8.0).view(2, 4), "s8")
     >>> w.values.dtype, w.scales.shape, w.scheme
-    (torch.int8, torch.Size([1, 2]), 's8')
+    (torch.int8, torch.Size([1, 2]), 's8:channel')
     """
     tensors.check(weight, "quantize", "weight")
     rows = weight.detach().contiguous()
