@@ -131,7 +131,7 @@ def _who_chose(context: Context) -> str:
         return "as options or settings say"
     if context.comm.world == 1:
         return "one rank has nothing to hide"
-    return "no other plan is expected to be faster here"
+    return "no gain is expected here"
 
 
 def _most(share: Share) -> str:
