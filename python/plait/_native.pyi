@@ -241,6 +241,10 @@ class Communicator:
         Record into this trace from the next call on, or into none. Not collective.
         """
 
+    @property
+    def trace(self) -> Trace | None:
+        """What set_trace() was given last."""
+
     def leave(self) -> None:
         """
         Leave the group. Calling it again does nothing; using the communicator is an error.

@@ -354,6 +354,22 @@ def test_report_names_plans_and_what_is_hidden(world: int) -> None:
     agree("hidden" in text.splitlines()[0] and "serial; as options or settings say" in text, text)
 
 
+def test_report_leaves_a_trace_of_the_programs_alone() -> None:
+    comm, trace = pt.communicator(), plait.Trace(dist.get_rank())
+    pt.forget_report()
+    comm.set_trace(trace)
+    try:
+        for _ in range(4):
+            pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6))
+        assert comm.trace is trace
+    finally:
+        comm.set_trace(None)
+    assert comm.trace is None
+    recorded = plait._native.calls_in_pack(trace.pack())
+    assert {4} == {one.count for one in recorded if "matmul_all_reduce" in one.problem}
+    assert [row.traced for row in pt.report().rows] == [0]
+
+
 def test_report_names_layers_that_plait_does_not_hide() -> None:
     pt.forget_report()
     for options in (pt.Options(product="torch"), pt.Options(engine="c10d")):
