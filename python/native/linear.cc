@@ -122,14 +122,15 @@ void bind_linear(nb::module_& m) {
       .def(
           "__init__",
           [](LinearOptions* self, bool sequence_parallel, bool recompute_all_gather,
-             bool column_backward, bool aligned_packing, Dtype wire, std::optional<Plan> plan,
-             const PlanSource* plans, int threads, std::string backend) {
+             bool column_backward, bool aligned_packing, Dtype wire,
+             const std::optional<Plan>& plan, const PlanSource* plans, int threads,
+             std::string backend) {
             new (self) LinearOptions{.sequence_parallel = sequence_parallel,
                                      .recompute_all_gather = recompute_all_gather,
                                      .column_backward = column_backward,
                                      .aligned_packing = aligned_packing,
                                      .operators = {.wire = wire,
-                                                   .plan = std::move(plan),
+                                                   .plan = plan,
                                                    .plans = plans,
                                                    .threads = threads,
                                                    .backend = std::move(backend)}};
