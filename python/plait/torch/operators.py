@@ -121,8 +121,8 @@ def _check_sizes(
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def _is_plain(x: torch.Tensor | None) -> bool:
-    return x is None or (type(x) in _PLAIN and not x.is_neg() and not x.is_conj())
+def _is_plain(x: torch.Tensor) -> bool:
+    return type(x) in _PLAIN and not x.is_neg() and not x.is_conj()
 
 
 def _needs_no_dispatcher(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> bool:
@@ -130,15 +130,12 @@ def _needs_no_dispatcher(x: torch.Tensor, weight: Weight, bias: torch.Tensor | N
 
     Its ways through autograd take several times as long as all else in a call.
     """
+    if not isinstance(weight, torch.Tensor):
+        return False
+    given = (x, weight) if bias is None else (x, weight, bias)
     return (
-        type(weight) in _PLAIN
-        and _is_plain(x)
-        and _is_plain(weight)  # type: ignore[arg-type]
-        and _is_plain(bias)
-        and not (
-            torch.is_grad_enabled()
-            and (x.requires_grad or weight.requires_grad or getattr(bias, "requires_grad", False))  # type: ignore[union-attr]
-        )
+        all(map(_is_plain, given))
+        and not (torch.is_grad_enabled() and any(one.requires_grad for one in given))
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch._C._autograd._profiler_enabled()
