@@ -299,6 +299,8 @@ void bind_communicator(nb::module_& m) {
       .def("set_trace", &PyCommunicator::set_trace, nb::arg("trace").none(),
            nb::sig("def set_trace(self, trace: Trace | None) -> None"),
            "Record into this trace from the next call on, or into none. Not collective.")
+      .def_prop_ro("trace", &PyCommunicator::trace, nb::sig("def trace(self) -> Trace | None"),
+                   "What set_trace() was given last.")
       .def("leave", &PyCommunicator::leave,
            "Leave the group. Calling it again does nothing; using the communicator is an error.")
       .def(

@@ -82,6 +82,9 @@ class PyCommunicator {
   // Records into a trace, which is kept until another takes its place, or into none.
   void set_trace(nb::object trace);
 
+  // What set_trace() was given last, or none.
+  nb::object trace() const { return trace_.is_valid() ? trace_ : nb::none(); }
+
   // What is split off records where its parent does.
   void keep_trace_of(const PyCommunicator& parent) { trace_ = parent.trace_; }
 

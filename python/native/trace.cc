@@ -101,7 +101,7 @@ void bind_trace(nb::module_& m) {
       .def(
           "__exit__", [](PySpan& self, const nb::args&) { self.exit(); },
           nb::sig("def __exit__(self, *exception: object) -> None"));
-  nb::class_<Trace>(m, "Trace",
+  nb::class_<Trace>(m, "Trace", nb::is_weak_referenceable(),
                     "Who did what when: the records of one rank, written as a timeline that\n"
                     "Perfetto (ui.perfetto.dev) opens.")
       .def(nb::init<int, std::size_t>(), nb::arg("rank"),

@@ -1,5 +1,6 @@
 """Groups of ranks, most of them threads of this process."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -229,13 +230,77 @@ def test_a_handler_that_drops_a_pending_ends_the_group(waiting: plait.Communicat
 
 
 def test_a_trace_lives_as_long_as_what_records_into_it() -> None:
-    trace = plait.Trace(0)
-    alive = weakref.ref(trace) if hasattr(trace, "__weakref__") else None
+    trace, other = plait.Trace(0), plait.Trace(0)
+    alive, later = weakref.ref(trace), weakref.ref(other)
     comm = plait.Communicator.connect(trace=trace)
-    del trace
+    comm.set_trace(other)
+    del trace, other
+    gc.collect()
     plait.barrier(comm)
+    assert alive() is not None
+    assert later() is not None
     comm.leave()
-    assert alive is None or alive() is not None
+    del comm
+    gc.collect()
+    assert alive() is None
+    assert later() is None
+
+
+def test_what_a_rank_raises_before_it_has_joined_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_TIMEOUT", "soon")
+    with pytest.raises(plait.Error, match="PLAIT_TIMEOUT"):
+        plait.run_in_threads(2, plait.barrier)
+
+
+def test_two_threads_of_a_rank_take_turns() -> None:
+    """Each makes as many calls as the threads of the other rank: which is whose does not matter."""
+
+    def body(comm: plait.Communicator) -> None:
+        sums: list[float] = []
+
+        def calls() -> None:
+            for _ in range(50):
+                x = np.full(1000, comm.rank + 1.0, dtype=np.float32)
+                plait.all_reduce(x, comm)
+                sums.append(float(x.sum()))
+
+        threads = [threading.Thread(target=calls) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sums == [3000.0] * 100
+
+    plait.run_in_threads(2, body)
+
+
+def test_leaving_ends_the_call_of_another_thread_in_words() -> None:
+    said: list[str] = []
+
+    def body(comm: plait.Communicator) -> None:
+        if comm.rank == 1:
+            with pytest.raises(plait.Error):
+                plait.barrier(comm)  # rank 0 never comes to its own
+            return
+        waits = threading.Event()
+
+        def waiter() -> None:
+            waits.set()
+            try:
+                x = np.ones(4, dtype=np.float32)
+                plait.all_reduce(x, comm)
+            except plait.Error as error:
+                said.append(str(error))
+
+        thread = threading.Thread(target=waiter)
+        thread.start()
+        waits.wait()
+        time.sleep(0.05)
+        comm.leave()
+        thread.join()
+
+    plait.run_in_threads(2, body)
+    assert len(said) == 1
 
 
 def test_the_end_of_a_program_leaves_its_groups() -> None:

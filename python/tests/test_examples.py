@@ -17,8 +17,14 @@ SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"
 # How each is started, the package that it needs besides torch, and what it prints.
 PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "all_reduce.py": (PLAIT_RUN, [], None, r"(?s)rank [01].*rank [01]"),
+    "matmul_all_reduce.py": (PLAIT_RUN, [], None, r"(?s)(y\[2, 3\] = 750\.0.*){2}"),
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
+    "torch_report.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +2048 f32 +8 .* fused"),
+    "torch_engines.py": (TORCHRUN, [], None, r"product auto: \d.*\nc10d, product plait: \d"),
+    "torch_profile.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
+    "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
     "megatron_gpt.py": (
         TORCHRUN,
         [*SMALL_GPT, "--sequence-parallel"],

@@ -48,6 +48,36 @@ build_wheel() {
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
 }
 
+# Installs the wheel in an empty environment of every Python of this machine: it must load, compute and have its command.
+check_pythons() {
+  local python program name folder=build/pythons
+  rm -rf "$folder"
+  program='import sys, plait
+with plait.Communicator.connect() as comm:
+    plait.barrier(comm)
+assert not {"torch", "numpy"} & set(sys.modules)
+print(sys.version.split()[0], plait.__version__)'
+  while read -r python; do
+    name=$folder/$("$python" -c 'import platform; print(platform.python_version())')
+    [[ ! -e $name ]] || continue
+    "$python" -m venv --without-pip "$name" &&
+      in_venv python -m pip --python "$name/bin/python" install --no-deps build/wheelhouse/plait-*.whl \
+        "$(grep '^nanobind-backend==' python/requirements-test.txt)" &&
+      "$name/bin/python" -c "$program" && "$name/bin/plait" --version || return
+  done < <(pythons)
+}
+
+# pythons: prints the interpreters that plait supports, of the system and of pyenv.
+pythons() {
+  local python
+  for python in /usr/bin/python3.[0-9]* "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3; do
+    [[ $python != *-config ]] || continue
+    if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      printf '%s\n' "$python"
+    fi
+  done
+}
+
 # `pip install` needs everything in the source distribution, so it is unpacked and configured.
 check_sdist() {
   local folder=build/sdist
@@ -60,15 +90,16 @@ check_sdist() {
 }
 
 check_python_sources() {
-  local sources=(python examples/python tools/make_stub.py)
+  local sources=(python examples/python bench/python tools/make_stub.py tools/make_reference.py)
   in_venv ruff check "${sources[@]}" && in_venv ruff format --check "${sources[@]}" && in_venv mypy &&
-    in_venv python tools/make_stub.py --check
+    in_venv python tools/make_stub.py --check && in_venv python tools/make_reference.py --check
 }
 
 # The tests need the release build.
 test_python() {
   check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
   check 'python sources' check_python_sources || true
+  check 'other Pythons' check_pythons || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   run_pytest 'python tests' python -m pytest python/tests/test_*.py

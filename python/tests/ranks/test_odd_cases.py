@@ -169,6 +169,43 @@ def test_distributed_tensors_are_refused() -> None:
                 call(*operands)
 
 
+ENGINES = [pt.Options(), pt.Options(product="torch"), pt.Options(engine="c10d")]
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=["native", "torch", "c10d"])
+@pytest.mark.parametrize("call", CALLS[1:])
+def test_distributed_tensors_are_refused_by_every_engine(call: Any, options: pt.Options) -> None:
+    mesh = init_device_mesh("cpu", (WORLD,))
+    w = distribute_tensor(torch.ones(8, 6), mesh, [Shard(0)])
+    with pytest.raises(plait.Error, match="weight is a DTensor"):
+        call(torch.ones(2, 6), w, options=options)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("options", ENGINES, ids=["native", "torch", "c10d"])
+@pytest.mark.parametrize("call", CALLS[1:])
+def test_negated_views_are_refused_or_read_as_they_are(
+    call: Any, options: pt.Options, sequence_parallel: bool
+) -> None:
+    """They share the memory of what they negate: an address alone would be another tensor."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(2 * WORLD, 6, generator=generator)
+    negated, w = torch.complex(x, -x).conj().imag, torch.randn(8, 6, generator=generator)
+    how = {"options": options, "sequence_parallel": sequence_parallel}
+    assert negated.is_neg()
+    if options.engine == "native":
+        with pytest.raises(plait.Error, match="x is a view that conjugates or negates"):
+            call(negated, w, **how)
+    else:
+        agree(torch.equal(call(negated, w, **how), call(x, w, **how)), "other values were read")
+    leaf = x.clone().requires_grad_()
+    out = call(leaf, w, **how)
+    grad = torch.randn(out.shape, generator=generator)
+    (expected,) = torch.autograd.grad(out, leaf, grad, retain_graph=True)
+    (found,) = torch.autograd.grad(out, leaf, torch.complex(grad, -grad).conj().imag)
+    agree(torch.equal(found, expected), "other values of the gradient were read")
+
+
 def test_uneven_rows_of_several_dimensions_are_refused() -> None:
     rows, w = 2 * WORLD + 1, torch.ones(8, 6)
     x = torch.ones(rows, 2, 6)
@@ -411,7 +448,11 @@ def test_main_grad_is_checked() -> None:
 
 def test_a_group_of_other_ranks() -> None:
     group = dist.new_group([WORLD - 1])
+    c10d = pt.Options(engine="c10d")
     calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pt.row_parallel_linear(
+            torch.ones(2, 6), torch.ones(3, 6), group=group, options=c10d
+        ),
         lambda: pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), group=group),
         lambda: pt.column_parallel_linear(torch.ones(2, 6), torch.ones(3, 6), group=group),
         lambda: pt.ColumnParallelLinear.from_linear(nn.Linear(6, 3), group=group)(torch.ones(2, 6)),
@@ -463,15 +504,40 @@ def test_threads_with_groups_of_their_own() -> None:
     assert sorted(done) == [0, 1]
 
 
-def test_a_forked_worker_is_refused() -> None:
+FORKED: dict[str, Callable[[torch.Tensor], object]] = {
+    "operator": lambda x: pt.matmul_all_reduce(x, torch.ones(3, 6)),
+    "layer": lambda x: pt.row_parallel_linear(x, torch.ones(3, 6)),
+    "backend": dist.all_reduce,
+}
+
+
+def test_two_threads_share_a_group() -> None:
+    """They take turns, on every rank: the same calls, whichever thread makes them."""
     x, w = torch.ones(2, 6), torch.ones(3, 6)
-    pt.matmul_all_reduce(x, w)
+    sums: list[float] = []
+
+    def calls() -> None:
+        for _ in range(20):
+            sums.append(pt.matmul_all_reduce(x, w)[0, 0].item())
+
+    threads = [threading.Thread(target=calls) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    agree(sums == [6.0 * WORLD] * 40, str(sums))
+
+
+@pytest.mark.parametrize("call", FORKED.values(), ids=FORKED.keys())
+def test_a_forked_worker_is_refused(call: Callable[[torch.Tensor], object]) -> None:
+    x = torch.ones(2, 6)
+    call(x)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         said = b"no refusal"
         try:
-            pt.matmul_all_reduce(x, w)
+            call(x)
         except plait.Error as error:
             said = str(error).encode()
         finally:

@@ -24,6 +24,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig  # no
 
 import plait  # noqa: E402
 import plait.megatron  # noqa: E402
+import plait.torch  # noqa: E402
 from plait.megatron import fusion  # noqa: E402
 
 INPUTS, OUTPUTS, ROWS, BATCH = 96, 80, 12, 3
@@ -294,6 +295,7 @@ def test_layer(
         fusion.provide()  # in place of APEX, for Megatron's own code
         expected = run(case, layer, dtype)
         fusion.withdraw()
+    plait.torch.forget_report()
     with caplog.at_level(logging.WARNING), plait.megatron.enabled(**how):
         found = run(case, layer, dtype)
         rows = plait.megatron.report().rows
@@ -302,11 +304,20 @@ def test_layer(
     if case.refusal is None:
         if not served:
             verdict = f"it was left to Megatron: {rows}"
+        elif (ran := engines()) != {how.get("engine", how.get("product", "native"))}:
+            verdict = f"another engine ran: {ran}"
     elif served or case.refusal not in str(rows[0].refusal):
         verdict = f"it should be left to Megatron ({case.refusal}): {rows}"
     elif dist.get_rank() == 0 and case.refusal not in caplog.text:
         verdict = "nothing was logged"
     agree(verdict)
+
+
+def engines() -> set[str]:
+    """Which have made calls of layers since forget_report()."""
+    others = [what for what, _ in plait.torch.report().others]
+    ran = {"c10d" if "engine 'c10d'" in what else "torch" for what in others}
+    return ran or {"native"}
 
 
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
