@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One command for everything one does with this repository. `./do help` lists its verbs.
+# One command for all tasks in this repository. `./do help` lists its verbs.
 #
-# Missing Debian packages are installed first; whatever is written goes below build/.
+# Installs missing Debian packages first. All output goes below build/.
 set -euo pipefail
 
 caller=$PWD
@@ -18,31 +18,31 @@ verb_help() {
   cat <<'TEXT'
 usage: ./do VERB
 
-  demo               builds, shows this machine, and hides an all-reduce behind its product
+  demo               builds the command, and shows an all-reduce hidden behind its product
   test               everything CI checks: all builds and their tests, and what `lint` checks
-  test unit          the release build and its unit tests: the everyday loop
+  test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests
-  lint               layers, documents, format, shell scripts, clang-tidy on what has changed
-  plait ARGS...      the plait command of the release build, brought up to date first
-  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict, trace
-  build [PRESET]     only builds: release, asan or tsan
-  gpu                what can only be checked on a GPU
-  clean              deletes build/
+  test vllm          test the package with vLLM, in its own environment (3 GB); not part of `test`
+  lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
+  plait ARGS...      the plait command of the release build, which is built first
+  bench [NAME ARGS]  all benchmarks, or one of them: chaos, comm, gemm, model, overlap, plans, predict,
+                     python or trace
+  build [PRESET]     a build without tests: release, asan or tsan
+  gpu                the checks that need a GPU
+  clean              delete build/
 
 Logs are in build/log/.
 TEXT
 }
 
 verb_demo() {
-  need_packages build
-  tell_of_first_build release
-  # What it shows, and no more: the tests take longer to compile than all else.
-  step 'build release' build_targets release src/cli/plait bench/comm/exchange_demo
-  build/release/src/cli/plait info
-  build/release/bench/comm/exchange_demo
-  exec bench/overlap/demo.sh
+  need_packages demo
+  tell_of_first_build demo 'one to five'
+  # A folder of its own: a part of the command alone is compiled there, several sources at a time.
+  step 'build demo' build_targets demo src/cli/plait_demo
+  exec bench/overlap/demo.py
 }
 
 verb_plait() {
@@ -78,14 +78,15 @@ verb_test() {
     unit) need_packages build; test_preset release -L unit ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
     python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
+    vllm) need_packages python; step 'build release' build_targets release src/all; test_vllm ;;
     lint) verb_lint; return ;;
     all) need_packages check; test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
-    *) usage_error "./do test takes unit, release, asan, tsan, python, lint or nothing, not '$1'" ;;
+    *) usage_error "./do test takes unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
 }
 
-# 77 is what test runners take for "not run": neither passed nor failed.
+# Test runners take 77 for "not run": neither passed nor failed.
 verb_gpu() {
   if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
     say 'There is a GPU here, but plait has no GPU checks yet: nothing was checked.'

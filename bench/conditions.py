@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""When and where something was measured: put beside the figures as soon as they are there, and read for a page.
+"""The conditions of a measurement: added to its JSON file right after it, and read for a page.
 
-    bench/conditions.py build/bench/model_bloom-7b_0.08.json   # what plait bench has just written
+    bench/conditions.py build/bench/model_bloom-7b_0.08.json   # a file just written by plait bench
 """
 
 import datetime
@@ -14,7 +14,7 @@ from typing import Iterable
 
 
 def processor() -> str:
-    """With family and model: a virtual machine's name says too little."""
+    """The name with family and model, because the name of a virtual machine's processor is not specific."""
     found = {}
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         key, _, value = line.partition(":")
@@ -23,7 +23,7 @@ def processor() -> str:
 
 
 def commit() -> dict:
-    """Which plait it was; of sources without git nothing is known."""
+    """The commit of the sources; nothing for sources without git."""
     words = ["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"]
     try:
         return {"commit": subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()}
@@ -37,7 +37,7 @@ def now() -> dict:
 
 
 def rows_of(found: object) -> list[dict]:
-    """Of one problem plait bench writes an object, of several a list."""
+    """The rows of a file: plait bench writes an object for one problem, and a list for several."""
     return found if isinstance(found, list) else [found]
 
 
@@ -49,14 +49,14 @@ def add(file: Path) -> None:
 
 
 def read(file: Path) -> list[dict]:
-    """A file's rows, each with its conditions: of one that says none, the day on which it was written."""
+    """A file's rows, each with its conditions; a row without conditions gets the day of the file."""
     written = str(datetime.date.fromtimestamp(file.stat().st_mtime))
     found = json.loads(file.read_text(encoding="utf-8"))
     return [{"conditions": {"date": written}, **one} for one in rows_of(found)]
 
 
 def agreed(what: str, values: Iterable) -> str:
-    """The only value; rows of several are no table."""
+    """The only value. Rows with different values must not be in one table."""
     found = sorted({str(value) for value in values})
     if len(found) > 1:
         sys.exit(f"these files are of different {what}: {' and '.join(found)}")
@@ -68,14 +68,14 @@ def said(rows: list[dict], name: str) -> list:
 
 
 def span(values: list) -> str:
-    """From the first to the last of what is sorted."""
+    """The range from the first to the last of sorted values."""
     return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
 def where(rows: list[dict]) -> str:
-    """"2026-11-22: AMD EPYC (family 26, model 2), commit 886e3d4", or from one day to another; of one machine."""
+    """"2026-11-22: AMD EPYC (family 26, model 2), commit 886e3d4", or a range of days; only for rows of one machine."""
     machine = agreed("machines", (row["machine"] for row in rows))
-    # With family and model, as far as it is known.
+    # The name with family and model, if known.
     processors = said(rows, "processor")
     if processors:
         machine = agreed("processors", processors)
@@ -85,7 +85,7 @@ def where(rows: list[dict]) -> str:
 
 
 def load(rows: list[dict], ranks: str) -> str:
-    """A sentence, where it is known."""
+    """A sentence about the load, if it is known."""
     loads = said(rows, "load")
     return f" Load when measured {span(loads)}: {ranks} is the benchmark's own." if loads else ""
 

@@ -1,4 +1,4 @@
-// MPI in a benchmark: its beginning, its end, and its name.
+// MPI in a benchmark: its start, its end, and its name.
 #pragma once
 
 #include <mpi.h>

@@ -1,4 +1,4 @@
-// plait's matrices as oneDNN sees them.
+// Converts plait's matrices to oneDNN's descriptions.
 #pragma once
 
 #include <dnnl.hpp>
@@ -14,7 +14,7 @@ inline dnnl::memory::data_type type_of(Dtype dtype) {
                                : dnnl::memory::data_type::bf16;
 }
 
-// Transposed, its columns are rows.
+// A transposed matrix has its columns as rows.
 inline dnnl::memory::desc desc_of(const ConstTensorView& view, bool transposed = false) {
   if (transposed) return {{view.cols, view.rows}, type_of(view.dtype), {1, view.row_stride}};
   return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};

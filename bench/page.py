@@ -1,4 +1,4 @@
-"""What the reports share: tables for a terminal, for a page in Markdown, and putting them into the page."""
+"""Shared by the reports: tables for a terminal and for a page in Markdown, and updating the page."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
 def markdown(conditions: str, tables: list[Table]) -> str:
     lines = [conditions, ""]
     for title, columns, rows in tables:
-        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |"]
+        lines += [f"## {title}", "", "| " + " | ".join(columns) + " |"]
         lines += ["|---|" + "---:|" * (len(columns) - 1)]
         lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
     return "\n".join(lines)
@@ -34,15 +34,15 @@ def update(page: Path, begin: str, end: str, block: str) -> None:
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        sys.exit(f"{page} has no place for the tables: {begin} and {end}, each on a line")
+        sys.exit(f"{page} has no place for the tables; it needs {begin} and {end}, each on a line")
     page.write_text(f"{before}{begin}\n{block}{end}{after}", encoding="utf-8")
 
 
 def main(what: str, read: Callable, marks: tuple[str, str], shown: slice = slice(None)) -> int:
-    """A report's command line. `shown`: those of the tables that a terminal gets."""
-    parser = argparse.ArgumentParser(description=f"Sums up what the {what} benchmarks measured.")
+    """A report's command line. `shown`: the tables that are printed on a terminal."""
+    parser = argparse.ArgumentParser(description=f"Sums up the results of the {what} benchmarks.")
     parser.add_argument("--markdown", action="store_true", help="print all tables as Markdown")
-    parser.add_argument("--update", type=Path, metavar="PAGE", help="put them into this page")
+    parser.add_argument("--update", type=Path, metavar="PAGE", help="put the tables into this page")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     arguments = parser.parse_args()
     results = read(arguments.files)

@@ -1,6 +1,6 @@
 # cmake -D OUT=FILE -D VERSION=V -D ROOT=FOLDER -D "SOURCES=FILE;..." -P build_name.cmake
 #
-# Writes the source of comm::build_name(): the version, and a hash of the sources by which ranks must agree.
+# Writes the source of comm::build_name(): the version, and a hash of the sources that must be equal on all ranks.
 foreach(file IN LISTS SOURCES)
   file(RELATIVE_PATH name ${ROOT} ${file})
   file(SHA256 ${file} hash)

@@ -1,4 +1,4 @@
-# How every target of plait is compiled, and what a module is.
+# How all targets of plait are compiled, and how modules are defined.
 
 include(GNUInstallDirs)
 set(CMAKE_CXX_STANDARD 20)
@@ -13,7 +13,7 @@ find_package(Threads REQUIRED)
 add_library(plait_flags INTERFACE)
 target_compile_options(plait_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
                                              -Wnon-virtual-dtor -Woverloaded-virtual)
-# A consumer who builds plait inside his own tree must not be stopped by his compiler's newer warnings.
+# Newer compilers may have new warnings, which must not stop a project that builds plait inside its own tree.
 if(PROJECT_IS_TOP_LEVEL)
   target_compile_options(plait_flags INTERFACE -Werror)
 endif()
@@ -23,18 +23,19 @@ if(PLAIT_SANITIZE)
   target_link_options(plait_flags INTERFACE -fsanitize=${PLAIT_SANITIZE})
 endif()
 
-# What most sources include, read once, because reading it takes a large share of their compilation. Sources with
-# options of their own can't take part. clang-tidy reads each source without it, and so finds includes that are missing.
+# Headers that most sources include, precompiled, because they take a large share of compile time. Sources with options
+# of their own can't use them. clang-tidy reads each source without them, and so finds missing includes.
 add_library(plait_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
 target_link_libraries(plait_headers PRIVATE plait_flags)
 target_precompile_headers(plait_headers PRIVATE
   <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread>
   <vector>)
 
-# plait_compile_together(TARGET [APART ...]): several sources at a time, where a sanitizer is or the build is made once.
+# plait_compile_together(TARGET [APART ...]): compiles several sources at once, in sanitizer builds and in builds made
+# once.
 #
-# What a source includes takes most of its compilation, and with a sanitizer twice as long as without. The other builds
-# show that each source includes what it needs.
+# Includes take most of the compile time of a source, and twice as long with a sanitizer. The other builds show that
+# each source includes what it needs.
 function(plait_compile_together target)
   if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
@@ -47,14 +48,14 @@ endfunction()
 # plait_module(NAME SOURCES a.cc ... [APART b.cc ...] [DEPENDS module ...] [LIBRARIES target ...]
 #              [PRECOMPILED <header> ...])
 #
-# A module is a folder of src/ and a static target plait_NAME that links only the modules it may include.
-# Modules added before src/library become part of libplait; LIBRARIES are then what libplait links too. PRECOMPILED
-# takes the place of the headers above. APART are sources whose local names others of the module have too.
+# A module is a folder of src/ and a static target plait_NAME that links only the modules it may include. Modules added
+# before src/library become part of libplait; LIBRARIES are then libraries that libplait links too. PRECOMPILED replaces
+# the headers above. APART lists sources whose local names clash with those of other sources.
 function(plait_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES} ${ARG_APART})
-  # Without a sanitizer what is tested is what users get, who compile each source by itself.
-  if(PLAIT_SANITIZE)
+  # Without a sanitizer, each source is compiled by itself, as users do, so that tests test that.
+  if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER STREQUAL "all")
     plait_compile_together(plait_${name} ${ARG_APART})
   endif()
   target_include_directories(plait_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the libraries, their headers, the command, the transport plugins, and the
-# files by which CMake (find_package) and pkg-config find them. Every path is relative: the tree may be moved.
+# What `cmake --install` installs: the libraries, their headers, the command, the transport plugins, and the files for
+# CMake (find_package) and pkg-config. Every path is relative, so the tree may be moved.
 
 include(CMakePackageConfigHelpers)
 set(PLAIT_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/plait)
@@ -8,7 +8,7 @@ install(TARGETS plait_shared plait_static EXPORT plaitTargets)
 if(TARGET plait_command)
   install(TARGETS plait_command)
 endif()
-# Not CMAKE_INSTALL_LIBDIR: the command and the library both look in the lib/plait/ of a folder above theirs.
+# CMAKE_INSTALL_LIBDIR is not used: the command and the library both look in lib/plait/ of a parent folder.
 if(TARGET plait_mpi)
   install(TARGETS plait_mpi DESTINATION lib/plait)
 endif()
@@ -24,13 +24,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/plaitConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/plaitConfig.cmake ${PROJECT_BINARY_DIR}/plaitConfigVersion.cmake
         DESTINATION ${PLAIT_INSTALL_CMAKEDIR})
 
-# plait.pc names its prefix relative to its own folder.
+# plait.pc has its prefix relative to its own folder.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}
            OUTPUT_VARIABLE PLAIT_LIBDIR)
 cmake_path(SET pkgconfig_dir ${CMAKE_INSTALL_PREFIX}/${PLAIT_LIBDIR}/pkgconfig)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${pkgconfig_dir}
            OUTPUT_VARIABLE PLAIT_PREFIX_FROM_PC)
-# What a static libplait needs: libraries that have plain names.
+# The libraries that a static libplait needs, with plain names.
 get_property(private_libraries GLOBAL PROPERTY PLAIT_MODULE_LIBRARIES)
 list(REMOVE_DUPLICATES private_libraries)
 list(FILTER private_libraries INCLUDE REGEX "^[a-z]+$")

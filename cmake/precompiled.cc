@@ -1,1 +1,2 @@
-// Nothing: a target needs a source, and precompiled headers need a target. See plait_build.cmake.
+// This file is empty: a target needs a source, and precompiled headers need a target. See
+// plait_build.cmake.

@@ -1,5 +1,5 @@
-// The inputs of a weight are shared out over the ranks. Each multiplies those that it holds, and
-// the sum over ranks, which all of them need, is made while they multiply.
+// The inputs of a weight are sharded over the ranks. Each rank multiplies its share, and while it
+// does, the results are summed over the ranks. Every rank gets the sum.
 #include <plait/plait.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
-// Tokens are shared out over the ranks, and so are the outputs of two weights that take the same
-// tokens. Others' tokens come while the first product goes on, and are kept for the second one.
+// Tokens are sharded over the ranks, and so are the outputs of two weights that take the same
+// tokens. The tokens of other ranks arrive during the first product, and are kept for the second
+// one.
 //
 //   plait run -n 2 -- 02_all_gather_matmul
 #include <plait/plait.h>
@@ -28,7 +29,7 @@ class Matrix {  // in bf16
   std::int64_t rows_, cols_;
 };
 
-// Every rank's outputs are other ones: `seed` says whose.
+// Ranks have different outputs, and `seed` is different for each.
 plait::PackedWeight make_weight(int seed) {
   Matrix w(kOutputs, kInputs);
   for (std::int64_t output = 0; output < kOutputs; ++output) {
@@ -48,7 +49,8 @@ int main() try {
   const plait::PackedWeight up = make_weight(2 * comm.rank());
   const plait::PackedWeight gate = make_weight(2 * comm.rank() + 1);
 
-  // Prepared once, run for every batch: a call negotiates and allocates nothing.
+  // An operator is prepared once and run for every batch, so that a call negotiates and allocates
+  // nothing.
   plait::Op gather_and_multiply = plait::prepare({.op = plait::Operator::all_gather_matmul,
                                                   .m = kTokens,
                                                   .n = kOutputs,
@@ -67,7 +69,7 @@ int main() try {
         x.row(token)[i] = plait::Bf16(static_cast<float>((i + batch) % (first + token + 2)));
     }
     gather_and_multiply.run({.x = x.view(), .weight = up, .out = u.view(), .gathered = all.view()});
-    plait::matmul(all.view(), gate, g.view(), comm);  // gathered already: nobody is waited for
+    plait::matmul(all.view(), gate, g.view(), comm);  // already gathered, so no rank waits
     std::printf("batch %d: rank %d of %d brought tokens %d to %d, and made %g and %g of token %d\n",
                 batch, comm.rank(), comm.world(), static_cast<int>(first),
                 static_cast<int>(first + count - 1), static_cast<float>(u.row(kTokens - 1)[0]),

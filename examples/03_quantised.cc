@@ -1,5 +1,5 @@
-// The same operator with a weight as it came, and in 8 and 4 bits: what a rank keeps and reads of
-// it, and how far the result is off.
+// One operator with a weight in its original dtype, and in 8 and 4 bits: how much of it a rank
+// stores and reads, and the error of the result.
 //
 //   plait run -n 2 -- 03_quantised
 #include <plait/plait.h>
@@ -28,7 +28,7 @@ constexpr std::array<plait::QuantScheme, 7> kSchemes = {{
     {.bits = 4, .per = Per::group, .group = 32, .offsets = true},
 }};
 
-// Numbers that look like normally distributed noise: sums of eight uniform ones.
+// Sums of eight uniform numbers, which look like normally distributed noise.
 std::vector<float> noise(std::int64_t count, std::uint32_t seed) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) {
@@ -45,7 +45,7 @@ plait::TensorView matrix(std::vector<float>& values, std::int64_t rows, std::int
   return plait::TensorView::of(values.data(), rows, cols);
 }
 
-// In percent of what is wanted, both as the root of a mean square.
+// The root mean square of the error, in percent of that of `wanted`.
 double distance(const std::vector<float>& got, const std::vector<float>& wanted) {
   double off = 0;
   double all = 0;

@@ -1,7 +1,7 @@
-// A product and its all-reduce over an emulated link: each alone, and both together in three plans
-// that give the same bits. The two ranks are threads of this process.
+// A product and its all-reduce over an emulated link: each alone, and together in three plans that
+// give the same bits. The two ranks are threads of this process.
 //
-//   04_see_the_overlap timeline.json      what each rank did when, for ui.perfetto.dev
+//   04_see_the_overlap timeline.json      the timeline of the ranks, for ui.perfetto.dev
 #include <plait/plait.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ plait::Buffer filled(std::int64_t rows, std::int64_t cols, int seed) {
   return buffer;
 }
 
-// The best of three, all ranks together; rank 0 says it.
+// The best of three runs by all ranks together; rank 0 prints it.
 template <class Work>
 void measure(const char* what, plait::Communicator& comm, Work work) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
@@ -55,7 +55,8 @@ bool see(plait::Communicator& comm) {
 
   const std::vector<float> sums(kRows * kColumns);
   measure("product alone", comm, [&] { plait::matmul(rows, weight, out, comm); });
-  // As the operator does it: partial sums travel in f32 to who adds them up, and come back as bf16.
+  // Like the operator, it sends partial sums in f32 to the rank that sums them, and the sums back
+  // in bf16.
   measure("all-reduce alone", comm, [&] {
     plait::all_reduce({sums.data(), sums.size()}, {out.data, sums.size(), out.dtype}, comm);
   });

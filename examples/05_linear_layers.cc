@@ -1,10 +1,10 @@
-// Trains two linear layers with a ReLU between them to imitate a function. Tokens are shared out
-// over the ranks outside the layers, and inside them the hidden features are.
+// Trains two linear layers with a ReLU between them to imitate a function. Outside the layers,
+// tokens are sharded over the ranks; inside them, the hidden features are.
 //
-//   plait run -n 2 -- 05_linear_layers                      as settings say: the same losses with
-//   PLAIT_PLAN=fused plait run -n 2 -- 05_linear_layers     every plan, to the last bit
-//   05_linear_layers                                        and alone, but for rounding
-//   COC_PARALLEL_NUM=4 plait run -n 2 -- 05_linear_layers timeline.json    what ran beside what
+//   plait run -n 2 -- 05_linear_layers                      plans from settings; equal losses
+//   PLAIT_PLAN=fused plait run -n 2 -- 05_linear_layers     with every plan, to the last bit
+//   05_linear_layers                                        one rank; equal except for rounding
+//   COC_PARALLEL_NUM=4 plait run -n 2 -- 05_linear_layers timeline.json    what overlapped
 #include <plait/plait.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ class Matrix {
   float& at(std::int64_t row, std::int64_t col) { return data_[row * cols_ + col]; }
   std::vector<float>& data() { return data_; }
 
-  // Noise that depends on the place in the whole: every world begins with the same.
+  // Noise that depends on the position in the whole matrix, so every world starts with the same
+  // values.
   void fill(double scale, std::int64_t first_row, std::int64_t first_col) {
     for (std::int64_t i = 0; i < rows_; ++i) {
       for (std::int64_t j = 0; j < cols_; ++j) {
@@ -73,7 +74,7 @@ int main(int argc, char** argv) try {
   plait::RowParallelLinear down(
       {.inputs = own_hidden, .outputs = kOutputs, .layout = kLayout, .weight = f32}, comm, options);
 
-  // Inside the layers a rank has its features of all tokens, outside all features of its tokens.
+  // Inside the layers a rank has its features of all tokens; outside, all features of its tokens.
   Matrix h(kTokens, own_hidden), grad_h(kTokens, own_hidden), grad_w1(own_hidden, kInputs);
   Matrix y(own_tokens, kOutputs), grad_y(own_tokens, kOutputs), grad_w2(kOutputs, own_hidden);
   plait::LinearState up_state, down_state;
@@ -99,7 +100,7 @@ int main(int argc, char** argv) try {
                   &down_state);
     for (std::size_t i = 0; i < h.data().size(); ++i)
       grad_h.data()[i] *= h.data()[i] > 0 ? 1.0F : 0.0F;
-    // No grad_x, and so no weight.
+    // grad_x is not needed here, so no weight is passed.
     up.backward({.x = x.view(), .grad_out = grad_h.view(), .grad_weight = grad_w1.view()},
                 &up_state);
     descend(w1, grad_w1);

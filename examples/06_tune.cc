@@ -1,5 +1,5 @@
-// Plans that nobody has to think of. The first calls of a problem try some, each rank the same at
-// the same call; from then on all follow the fastest, which is kept for the next start.
+// Automatic plans. The first calls of a problem try several plans, the same one on all ranks in the
+// same call. From then on all calls follow the fastest, which is stored for the next start.
 #include <plait/plait.h>
 
 #include <cstdio>
@@ -7,9 +7,9 @@
 
 int main(int argc, char** argv) try {
   const std::int64_t tokens = 64, outputs = 512, inputs = 256;  // inputs: of each rank
-  const int calls = 50;                                         // trials end after 42 at most
+  const int calls = 50;                                         // trials end after at most 42
   plait::Communicator comm = plait::Communicator::connect();
-  // Where plait tune keeps its plans, unless a file is named.
+  // The default is plait tune's file.
   plait::AutomaticOptions options = {.online = true};
   if (argc > 1) options.cache = argv[1];
   const auto plans = plait::automatic_plans(comm, options);
@@ -23,7 +23,7 @@ int main(int argc, char** argv) try {
                              {.plans = plans.get()});
   }
 
-  // What an operator that is prepared would follow now.
+  // The plan that a prepared operator follows now.
   const plait::Op op = plait::prepare({.op = plait::Operator::matmul_all_reduce,
                                        .m = tokens,
                                        .n = outputs,

@@ -1,4 +1,4 @@
-"""The examples do what their first lines say. PLAIT_COMMAND and PLAIT_EXAMPLES say where they were built."""
+"""The examples do what their first lines say. PLAIT_COMMAND and PLAIT_EXAMPLES are the paths of their binaries."""
 
 import json
 import os
@@ -70,7 +70,7 @@ class Examples(unittest.TestCase):
             for plan, losses in zip(plans[1:], others):
                 self.assertEqual(losses, serial, plan)
             for one, many in zip(alone, serial):
-                # Sums of 160 terms in another order, and twelve steps of that: some thousand roundings.
+                # Sums of 160 terms in another order, over twelve steps: some thousand roundings.
                 got, want = (float(line.split()[-1]) for line in (many, one))
                 self.assertLess(abs(got - want), 2000 * 2**-24 * want)
         first, last = (float(line.split()[-1]) for line in (alone[0], alone[-1]))
@@ -92,7 +92,7 @@ class Examples(unittest.TestCase):
             for parts in "1", "4":
                 self.losses(*ranks, timeline, COC_PARALLEL_NUM=parts)
                 events = json.loads(timeline.read_text(encoding="utf-8"))["traceEvents"]
-                # The row layer's, forward: each part is summed by itself.
+                # The sums of the row layer in forward: each part is summed separately.
                 sums[parts] = sum(event.get("name") == "sum" and event["pid"] == 0 for event in events)
             self.assertEqual(sums, {"1": 12, "4": 48})
         self.assertNotEqual(self.losses(*ranks, PLAIT_WIRE="bf16"), self.losses(*ranks))
@@ -189,7 +189,7 @@ class Examples(unittest.TestCase):
     def test_tune(self):
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder) / "plans"
-            for _ in range(2):  # what the first start has found, the second one knows
+            for _ in range(2):  # the second start finds the plan of the first
                 done = run(COMMAND, "run", "-n", 2, "--", EXAMPLES / "06_tune", cache)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 said = re.findall(r'rank \d of 2: after 50 calls the plan is "(.+)"; y\[2\]\[3\] = 512\n', done.stdout)

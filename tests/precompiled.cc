@@ -1,2 +1,2 @@
-// Nothing but what makes a program of it: see test_headers in CMakeLists.txt.
+// Only an empty program: see test_headers in CMakeLists.txt.
 int main() {}

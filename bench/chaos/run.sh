@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What `./do bench chaos` does: kills or stops 1000 ranks at random moments, one a round, and checks what the others
-# make of it (tests/chaos). The last line counts; the status is 1 where anything hung, was wrong or was left over.
+# The implementation of `./do bench chaos`: kills or stops 1000 ranks at random moments, one per round, and checks how
+# the others react (tests/chaos). The last line is the result; the status is 1 if any round hung, was wrong or left
+# something behind.
 #
 #   bench/chaos/run.sh [--kills N] [--seed S] [--world P] [--timeout 700ms] [--json FILE]
 #

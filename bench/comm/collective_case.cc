@@ -8,12 +8,12 @@
 namespace plait::bench {
 namespace {
 
-// Small whole numbers: exact in every dtype, and so are their sums over 4 ranks.
+// Small whole numbers are exact in every dtype, and so are their sums over 4 ranks.
 float value(std::size_t i, int rank) {
   return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 61) - 30.0F;
 }
 
-// Elements that come in and go out on a rank.
+// The numbers of input and output elements of a rank.
 struct Sizes {
   std::size_t in, out;
 };

@@ -1,7 +1,7 @@
-// A collective of one size: its buffers, its call, and what it must give.
+// A collective of one size: its buffers, its call, and its expected result.
 //
-// `bytes` are those of the whole tensor: what all_reduce sums, what reduce_scatter cuts up and
-// all_gather puts together, what broadcast spreads, what one rank sends in all_to_all.
+// `bytes` is the size of the whole tensor: the sum of all_reduce, the input of reduce_scatter, the
+// result of all_gather, the message of broadcast, and what one rank sends in all_to_all.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ class CollectiveCase {
   ConstElements in() const { return {in_.data(), in_count_, kind_.dtype}; }
   Elements out() { return {out_.data(), out_count_, kind_.dtype}; }
 
-  // plait's own.
+  // Calls plait's collective.
   void call();
 
-  // Writes the input again, as whatever makes it would: its lines are then this core's alone.
+  // Writes the input again, as its producer would, so that only this core's cache has its lines.
   void rewrite();
 
-  // Spoils the output, makes the call, and refuses a result that is not what it must be.
+  // Overwrites the output, makes the call, and refuses a wrong result.
   void check(std::string_view who, const std::function<void()>& call);
 
  private:

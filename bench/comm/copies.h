@@ -1,6 +1,6 @@
-// memcpy between two buffers that only this rank touches: what the core does with bytes that it
-// need not fetch from another. Small buffers stay in its cache; it is the same memory at every
-// call.
+// memcpy between two buffers that only this rank touches: the rate at which the core copies bytes
+// that it need not fetch from another core. Small buffers stay in its cache, since every call uses
+// the same memory.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Copies {
 
   void copy() {
     std::memcpy(to_.data(), from_.data(), from_.size());
-    asm volatile("" : : "r"(to_.data()) : "memory");  // somebody may read it
+    asm volatile("" : : "r"(to_.data()) : "memory");  // the compiler must assume that it is read
   }
 
  private:

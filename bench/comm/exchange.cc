@@ -12,7 +12,7 @@
 namespace plait::bench {
 namespace {
 
-// Chunks of two ranks differ everywhere, and so does each from itself shifted.
+// The chunks of the two ranks differ everywhere, and so does each from itself shifted.
 std::byte content(std::size_t i, int rank) {
   return static_cast<std::byte>((i * 7 + i / 251 + static_cast<std::size_t>(rank) * 101) & 0xff);
 }
@@ -21,17 +21,18 @@ constexpr std::size_t kStamp = sizeof(std::uint64_t);
 
 }  // namespace
 
-Cargo::Cargo(std::size_t bytes, int rank) : outgoing_(bytes), incoming_(bytes), rank_(rank) {
+StampedBuffers::StampedBuffers(std::size_t bytes, int rank)
+    : outgoing_(bytes), incoming_(bytes), rank_(rank) {
   for (std::size_t i = 0; i < bytes; ++i) outgoing_[i] = content(i, rank);
 }
 
-void Cargo::load(std::byte* chunk) {
+void StampedBuffers::load(std::byte* chunk) {
   ++sent_;
   if (bytes() >= kStamp) std::memcpy(outgoing_.data(), &sent_, kStamp);
   std::memcpy(chunk, outgoing_.data(), bytes());
 }
 
-void Cargo::unload(const std::byte* chunk) {
+void StampedBuffers::unload(const std::byte* chunk) {
   ++received_;
   std::memcpy(incoming_.data(), chunk, bytes());
   if (bytes() < kStamp) return;
@@ -41,7 +42,7 @@ void Cargo::unload(const std::byte* chunk) {
     base::fail(Code::mismatch, "chunk ", received_, " arrived with the stamp of chunk ", stamp);
 }
 
-void Cargo::verify() const {
+void StampedBuffers::verify() const {
   if (received_ == 0) return;
   for (std::size_t i = std::min(kStamp, bytes()); i < bytes(); ++i) {
     if (incoming_[i] != content(i, 1 - rank_))
@@ -52,38 +53,39 @@ void Cargo::verify() const {
 }
 
 MailboxExchange::MailboxExchange(Communicator& comm, std::size_t bytes)
-    : cargo_(bytes, comm.rank()),
+    : buffers_(bytes, comm.rank()),
       mailbox_(comm.make_mailbox({.slots = kSlots, .slot_bytes = bytes})),
       peer_(1 - comm.rank()) {}
 
 void MailboxExchange::send() {
   const int slot = static_cast<int>(sent_ % kSlots);
-  cargo_.load(mailbox_->outbox(peer_, slot));
-  mailbox_->post(peer_, slot, {.call = sent_}, cargo_.bytes());
+  buffers_.load(mailbox_->outbox(peer_, slot));
+  mailbox_->post(peer_, slot, {.call = sent_}, buffers_.bytes());
   ++sent_;
 }
 
 void MailboxExchange::receive() {
   const int slot = static_cast<int>(received_ % kSlots);
   mailbox_->wait_arrived(peer_, slot, {.call = received_});
-  cargo_.unload(mailbox_->inbox(peer_, slot));
+  buffers_.unload(mailbox_->inbox(peer_, slot));
   mailbox_->release(peer_, slot);
   ++received_;
 }
 
-BareExchange::BareExchange(Seat& seat, std::size_t bytes)
-    : cargo_(bytes, seat.comm.rank()),
-      out_(way(seat.common, std::min(seat.comm.rank(), 1))),
-      in_(way(seat.common, 1 - std::min(seat.comm.rank(), 1))) {
+BareExchange::BareExchange(BenchRank& self, std::size_t bytes)
+    : buffers_(bytes, self.comm.rank()),
+      out_(way(self.common, std::min(self.comm.rank(), 1))),
+      in_(way(self.common, 1 - std::min(self.comm.rank(), 1))) {
   const std::size_t used = 2 * way_bytes();
-  PLAIT_CHECK(used <= Seat::kCommonBytes, "chunks of ", bytes, " bytes are too large to be bare");
-  // An exchange before this one may have left its numbers.
-  barrier(seat.comm);
-  if (seat.comm.rank() == 0) std::memset(seat.common, 0, used);
-  barrier(seat.comm);
+  PLAIT_CHECK(used <= BenchRank::kCommonBytes, "chunks of ", bytes,
+              " bytes are too large to be bare");
+  // The exchange before this one may have left its numbers.
+  barrier(self.comm);
+  if (self.comm.rank() == 0) std::memset(self.common, 0, used);
+  barrier(self.comm);
 }
 
-std::size_t BareExchange::chunk_bytes() const { return (64 + cargo_.bytes() + 127) / 128 * 128; }
+std::size_t BareExchange::chunk_bytes() const { return (64 + buffers_.bytes() + 127) / 128 * 128; }
 std::size_t BareExchange::way_bytes() const { return sizeof(Number) + kChunks * chunk_bytes(); }
 
 BareExchange::Way BareExchange::way(std::byte* common, int from) const {
@@ -94,13 +96,14 @@ BareExchange::Way BareExchange::way(std::byte* common, int from) const {
   return way;
 }
 
-// Memory ordering: the bytes before the number (release), which receive() reads first (acquire).
+// Memory ordering: the bytes are written before the number (release), which receive() reads first
+// (acquire).
 void BareExchange::send() {
   ++sent_;
-  // Pairs with receive(): what it read, it read before it gave the chunk back.
+  // Pairs with receive(), which reads the chunk before it gives the chunk back.
   while (sent_ > out_.released->value.load(std::memory_order_acquire) + kChunks) base::pause();
   Number* chunk = out_.chunks[sent_ % kChunks];
-  cargo_.load(payload(chunk));
+  buffers_.load(payload(chunk));
   chunk->value.store(sent_, std::memory_order_release);
 }
 
@@ -108,7 +111,7 @@ void BareExchange::receive() {
   ++received_;
   Number* chunk = in_.chunks[received_ % kChunks];
   while (chunk->value.load(std::memory_order_acquire) != received_) base::pause();
-  cargo_.unload(payload(chunk));
+  buffers_.unload(payload(chunk));
   in_.released->value.store(received_, std::memory_order_release);
 }
 

@@ -1,11 +1,12 @@
-// Chunks between ranks 0 and 1, each stamped with its number, so that what arrives is known to be
-// what was sent. Written out of a buffer of the sender's and read into one of the receiver's.
+// Chunks between ranks 0 and 1. Each is stamped with its number, so that the receiver can check
+// that it gets what was sent. Chunks are written from a buffer of the sender and read into a buffer
+// of the receiver.
 //
 //   MailboxExchange exchange(comm, bytes);
 //   there_and_back(exchange, comm.rank());   // one round trip
 //   one_way(exchange, comm.rank());          // one chunk from rank 0 to rank 1
 //   swap_chunks(exchange, comm.rank());      // one chunk each way, at once
-//   exchange.verify();                       // compares the whole of what came last
+//   exchange.verify();                       // compares the whole of the last chunk
 #pragma once
 
 #include <array>
@@ -20,10 +21,10 @@
 
 namespace plait::bench {
 
-// The buffers of one of the two ranks, and what they hold.
-class Cargo {
+// The buffers of one of the two ranks, and their content.
+class StampedBuffers {
  public:
-  Cargo(std::size_t bytes, int rank);
+  StampedBuffers(std::size_t bytes, int rank);
 
   std::size_t bytes() const { return outgoing_.size(); }
   void load(std::byte* chunk);          // stamps the next chunk and writes it
@@ -38,7 +39,7 @@ class Cargo {
   int rank_;
 };
 
-// Through a mailbox: 4 slots in turn, each with room for two chunks.
+// Exchanges through a mailbox: 4 slots in turn, each with space for two chunks.
 class MailboxExchange {
  public:
   static constexpr int kSlots = 4;
@@ -46,29 +47,31 @@ class MailboxExchange {
   MailboxExchange(Communicator& comm, std::size_t bytes);
   void send();
   void receive();
-  void verify() const { cargo_.verify(); }
+  void verify() const { buffers_.verify(); }
 
  private:
-  Cargo cargo_;
+  StampedBuffers buffers_;
   std::unique_ptr<Mailbox> mailbox_;
   int peer_;
   std::uint32_t sent_ = 0;
   std::uint32_t received_ = 0;
 };
 
-// The least that can do: a number beside the bytes, in memory that both ranks see, as many chunks
-// on the way as above. No tags, no checks, no deadline, nobody noticed who dies: the limit.
+// The minimum: a number next to the bytes, in memory that both ranks see, with as many chunks under
+// way as above. It has no tags, no checks, no deadline and no failure detection, so it is the
+// limit.
 class BareExchange {
  public:
-  BareExchange(Seat& seat, std::size_t bytes);  // collective
+  BareExchange(BenchRank& self, std::size_t bytes);  // collective
   void send();
   void receive();
-  void verify() const { cargo_.verify(); }
+  void verify() const { buffers_.verify(); }
 
   static constexpr int kChunks = 2 * MailboxExchange::kSlots;
 
  private:
-  // A pair of lines, because processors fetch lines in pairs: a small chunk comes with its number.
+  // Two cache lines, because processors fetch lines in pairs: a small chunk arrives with its
+  // number.
   struct alignas(128) Number {
     std::atomic<std::uint64_t> value;
     std::array<std::byte, 56> padding;
@@ -83,14 +86,14 @@ class BareExchange {
   Way way(std::byte* common, int from) const;
   static std::byte* payload(Number* chunk) { return reinterpret_cast<std::byte*>(chunk) + 64; }
 
-  Cargo cargo_;
+  StampedBuffers buffers_;
   Way out_;
   Way in_;
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
 };
 
-// Does it a few times and looks at every byte: outside the clock.
+// Runs the pattern several times and compares every byte, outside of the measurement.
 template <class Exchange, class Pattern>
 void prove(Exchange& exchange, Pattern pattern, int rank) {
   for (int i = 0; i < 2 * BareExchange::kChunks; ++i) {
@@ -112,7 +115,7 @@ void one_way(Exchange& exchange, int rank) {
   if (rank == 1) exchange.receive();
 }
 
-// Each to the other at once, which is what an all-reduce of two ranks must do at the least.
+// Both send to each other at once, which is the least that an all-reduce of two ranks must do.
 template <class Exchange>
 void swap_chunks(Exchange& exchange, int rank) {
   if (rank <= 1) exchange.send();

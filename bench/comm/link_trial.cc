@@ -16,7 +16,7 @@
 namespace plait::bench {
 namespace {
 
-// CPU time of this thread. getrusage() counts it too, but in the kernel's ticks, some of which are
+// CPU time of this thread. getrusage() reports it too, but in ticks of the kernel, which may be
 // longer than the waits measured here.
 Nanoseconds processor_time() {
   timespec time = {};
@@ -24,8 +24,8 @@ Nanoseconds processor_time() {
   return static_cast<Nanoseconds>(time.tv_sec) * base::kSecond + time.tv_nsec;
 }
 
-// A tile's worth of arithmetic, about 20 µs: registers only, so that nothing but the processor's
-// time tells it apart from the same work done alone.
+// The arithmetic of one tile, about 20 µs. It uses registers only, so only processor time
+// distinguishes it from the same work done alone.
 class Work {
  public:
   void tile() {
@@ -35,7 +35,7 @@ class Work {
   }
   int take_tiles() { return std::exchange(tiles_, 0); }
 
-  // Nanoseconds per tile with nothing beside it.
+  // Nanoseconds per tile without other work.
   double alone(int tiles) {
     const Nanoseconds begin = base::now();
     for (int i = 0; i < tiles; ++i) tile();
@@ -49,10 +49,10 @@ class Work {
   int tiles_ = 0;
 };
 
-// What the receiver notes of one transfer.
+// The receiver's measurements of one transfer.
 struct Observation {
   double arrival;    // nanoseconds after the chunk was posted
-  double processor;  // its CPU time, as a part of the time it waited
+  double processor;  // its CPU time, as a share of the time it waited
   double useful;
   bool disturbed;
 };
@@ -62,16 +62,16 @@ class Transfers {
   Transfers(Communicator& comm, std::size_t bytes, Waiting waiting)
       : comm_(comm),
         mailbox_(comm.make_mailbox({.slots = 1, .slot_bytes = bytes})),
-        cargo_(bytes, std::byte{0x3C}),
+        buffers_(bytes, std::byte{0x3C}),
         waiting_(waiting) {}
 
-  // Rank 1's observation; of no meaning elsewhere.
+  // Rank 1's observation; the result of other ranks has no meaning.
   Observation transfer() {
     ++call_;
     double tile = 0;
     if (waiting_ == Waiting::working) {
-      // The others rest, as they will while the chunk is on its way: a core whose neighbour is busy
-      // may be slower.
+      // The other ranks are idle, as they will be while the chunk is under way, because a core may
+      // be slower if its neighbour is busy.
       if (comm_.rank() == 1) {
         tile = work_.alone(16);
       } else {
@@ -86,10 +86,10 @@ class Transfers {
  private:
   void post() {
     std::byte* out = mailbox_->outbox(1, 0);
-    std::memcpy(out, cargo_.data(), cargo_.size());
+    std::memcpy(out, buffers_.data(), buffers_.size());
     const Nanoseconds posted = base::now();
     std::memcpy(out, &posted, sizeof(posted));
-    mailbox_->post(1, 0, {.call = call_}, cargo_.size());
+    mailbox_->post(1, 0, {.call = call_}, buffers_.size());
   }
 
   Observation receive(double tile) {
@@ -120,19 +120,19 @@ class Transfers {
 
   void check(const std::byte* chunk) const {
     constexpr std::size_t kStamp = sizeof(Nanoseconds);
-    if (std::memcmp(chunk + kStamp, cargo_.data() + kStamp, cargo_.size() - kStamp) != 0)
-      base::fail(Code::mismatch, "a chunk of ", cargo_.size(), " bytes arrived damaged");
+    if (std::memcmp(chunk + kStamp, buffers_.data() + kStamp, buffers_.size() - kStamp) != 0)
+      base::fail(Code::mismatch, "a chunk of ", buffers_.size(), " bytes arrived damaged");
   }
 
   Communicator& comm_;
   std::unique_ptr<Mailbox> mailbox_;
-  std::vector<std::byte> cargo_;
+  std::vector<std::byte> buffers_;
   Work work_;
   Waiting waiting_;
   std::uint32_t call_ = 0;
 };
 
-// What rank 1 knows, everybody learns.
+// Sends rank 1's value to all ranks.
 double of_receiver(Communicator& comm, double value) {
   return largest(comm, comm.rank() == 1 ? value : -std::numeric_limits<double>::infinity());
 }

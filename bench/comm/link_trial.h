@@ -1,5 +1,5 @@
-// Whether an emulated link keeps its promises: chunks arrive when they would have, and waiting for
-// them leaves the processor to others.
+// Tests an emulated link: chunks arrive when they would over a real one, and waiting for them
+// leaves the processor free.
 #pragma once
 
 #include "report.h"
@@ -11,7 +11,7 @@ enum class Waiting {
   working,  // polling arrived() between tiles of work
 };
 
-// Collective, on a communicator with a link: rank 0 sends to rank 1, again and again.
+// Collective, on a communicator with a link: rank 0 sends to rank 1 repeatedly.
 LinkTrial try_link(Communicator& comm, std::size_t bytes, Waiting waiting, const Effort& effort);
 
 }  // namespace plait::bench

@@ -1,4 +1,4 @@
-// What the mailbox, the collectives and the emulated link cost, beside memcpy and bare memory.
+// Measures the mailbox, the collectives and the emulated link, next to memcpy and bare memory.
 #include <iostream>
 
 #include "collective_case.h"
@@ -21,17 +21,17 @@ const Program kProgram = {
         "Measures plait's mailboxes, collectives and emulated links between pinned ranks of this\n"
         "host.\n"
         "\n"
-        "Every figure is the median over repetitions of the time per call, on the slowest rank;\n"
-        "repetitions in which a rank left its processor are made again. A tilde: there was no "
-        "other.\n"
+        "Every figure is the median over repetitions of the time per call, on the slowest rank.\n"
+        "Repetitions in which a rank left its processor are repeated. A tilde marks a figure for\n"
+        "which all repetitions were disturbed.\n"
         "\n"
         "  mailbox      chunks written from a buffer and read into a buffer, between two ranks.\n"
-        "               bare: the same with nothing but a number beside the bytes: the limit\n"
+        "               bare: the same with only a number next to the bytes; this is the limit\n"
         "               memcpy: as many bytes between two buffers that no other rank touches\n"
         "  all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier\n"
-        "               calls back to back, out of place, of tensors of so many bytes in all.\n"
-        "               fresh: the input is written anew before each call, as a product would\n"
-        "  link         from post to arrival, beside latency + bytes/bandwidth\n",
+        "               back-to-back calls, out of place; sizes are of the whole tensor.\n"
+        "               fresh: the input is written before each call, as by a product\n"
+        "  link         from post to arrival, compared with latency + bytes/bandwidth\n",
     .examples =
         "Examples:\n"
         "  plait_bench_comm --quick\n"
@@ -45,7 +45,7 @@ class Bench {
  public:
   explicit Bench(const Settings& settings)
       : settings_(settings),
-        crew_{.ranks = settings.ranks, .transport = settings.transport},
+        group_{.ranks = settings.ranks, .transport = settings.transport},
         report_(base_title(settings), settings.tables(), settings.markdown) {}
 
   int run() {
@@ -72,31 +72,31 @@ class Bench {
   void run_mailbox() {
     const std::vector<std::size_t> own = {0,         64,        kKiB,       4 * kKiB,
                                           16 * kKiB, 64 * kKiB, 256 * kKiB, kMiB};
-    run_ranks(crew_, [&](Seat& seat) {
+    run_ranks(group_, [&](BenchRank& self) {
       for (const std::size_t bytes : settings_.sizes_or(own)) {
-        exchange(seat, "mailbox, round trip", bytes,
+        exchange(self, "mailbox, round trip", bytes,
                  [](auto& chunks, int rank) { there_and_back(chunks, rank); });
       }
       for (const std::size_t bytes : settings_.sizes_or(own)) {
-        exchange(seat, "mailbox, one way", bytes,
+        exchange(self, "mailbox, one way", bytes,
                  [](auto& chunks, int rank) { one_way(chunks, rank); });
       }
       for (const std::size_t bytes : settings_.sizes_or(own)) {
-        exchange(seat, "mailbox, both ways at once", bytes,
+        exchange(self, "mailbox, both ways at once", bytes,
                  [](auto& chunks, int rank) { swap_chunks(chunks, rank); });
       }
     });
   }
 
   template <class Pattern>
-  void exchange(Seat& seat, const std::string& what, std::size_t bytes, Pattern pattern) {
-    const int rank = seat.comm.rank();
-    MailboxExchange mailbox(seat.comm, bytes);
-    BareExchange bare(seat, bytes);
+  void exchange(BenchRank& self, const std::string& what, std::size_t bytes, Pattern pattern) {
+    const int rank = self.comm.rank();
+    MailboxExchange mailbox(self.comm, bytes);
+    BareExchange bare(self, bytes);
     Copies copies(bytes);
     prove(mailbox, pattern, rank);
     prove(bare, pattern, rank);
-    keep(seat.comm, what, bytes,
+    keep(self.comm, what, bytes,
          {{"plait", [&] { pattern(mailbox, rank); }},
           {"bare", [&] { pattern(bare, rank); }},
           {"memcpy", [&] { copies.copy(); }}});
@@ -105,16 +105,16 @@ class Bench {
   }
 
   void run_collectives() {
-    run_ranks(crew_, [&](Seat& seat) {
+    run_ranks(group_, [&](BenchRank& self) {
       for (const Operation operation :
            {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
             Operation::broadcast, Operation::all_to_all}) {
-        run_collective(seat.comm, {operation});
-        if (operation == Operation::all_reduce) run_collective(seat.comm, {operation, Dtype::bf16});
+        run_collective(self.comm, {operation});
+        if (operation == Operation::all_reduce) run_collective(self.comm, {operation, Dtype::bf16});
       }
-      CollectiveCase barrier({Operation::barrier}, 0, seat.comm);
+      CollectiveCase barrier({Operation::barrier}, 0, self.comm);
       if (settings_.wants("barrier"))
-        keep(seat.comm, "barrier", 0, {{"plait", [&] { barrier.call(); }}});
+        keep(self.comm, "barrier", 0, {{"plait", [&] { barrier.call(); }}});
     });
   }
 
@@ -137,20 +137,20 @@ class Bench {
   void run_link() {
     const Link link = parse_link(settings_.link);
     const std::vector<std::size_t> own = {512 * kKiB, kMiB, 4 * kMiB, 8 * kMiB};
-    Crew crew = crew_;
-    crew.link = link;
-    run_ranks(crew, [&](Seat& seat) {
+    RankGroup group = group_;
+    group.link = link;
+    run_ranks(group, [&](BenchRank& self) {
       for (const Waiting waiting : {Waiting::blocked, Waiting::working}) {
         for (const std::size_t bytes : settings_.sizes_or(own)) {
-          const LinkTrial trial = try_link(seat.comm, bytes, waiting, settings_.effort);
-          if (seat.comm.rank() == 0) report_.add(trial);
+          const LinkTrial trial = try_link(self.comm, bytes, waiting, settings_.effort);
+          if (self.comm.rank() == 0) report_.add(trial);
         }
       }
     });
   }
 
   const Settings& settings_;
-  Crew crew_;
+  RankGroup group_;
   Report report_;
 };
 

@@ -1,4 +1,4 @@
-// plait's collectives beside MPI's, in the same processes, in turns.
+// Measures plait's collectives and MPI's in the same processes, in turns.
 #include <cstring>
 #include <iostream>
 
@@ -19,15 +19,15 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 const Program kProgram = {
     .name = "plait_bench_comm_mpi",
     .purpose =
-        "Measures plait's collectives over shared memory beside MPI's, in turns in the same\n"
-        "processes, and checks the results of both. Started by mpirun:\n"
+        "Measures plait's collectives over shared memory and MPI's, in turns in the same "
+        "processes,\n"
+        "and checks the results of both. Start it with mpirun:\n"
         "\n"
         "  mpirun -np 2 --bind-to core plait_bench_comm_mpi\n"
         "\n"
         "Sections: all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier,\n"
-        "round_trip, and fresh: all_reduce of an input that is written anew before each call, as "
-        "a\n"
-        "product would. Sizes are of the whole tensor in f32.\n",
+        "round_trip, and fresh: all_reduce of an input that is written before each call, as by a\n"
+        "product. Sizes are those of the whole tensor in f32.\n",
     .examples =
         "Examples:\n"
         "  mpirun -np 2 --bind-to core --mca pml ob1 --mca btl vader,self \\\n"
@@ -69,7 +69,7 @@ void call_mpi(Operation operation, CollectiveCase& test, int world) {
   }
 }
 
-// The same as MailboxExchange, by MPI's messages.
+// Exchanges like MailboxExchange, but with MPI's messages.
 class MessageExchange {
  public:
   MessageExchange(std::size_t bytes, int rank) : buffer_(bytes), peer_(1 - rank) {}
@@ -116,7 +116,7 @@ class Bench {
 
   void run_collective(Operation operation, std::size_t bytes, bool fresh) {
     PLAIT_CHECK(bytes % (sizeof(float) * comm_.world()) == 0, "--sizes: ", bytes,
-                " bytes do not divide evenly among ", comm_.world(), " ranks");
+                " bytes cannot be divided evenly among ", comm_.world(), " ranks");
     CollectiveCase ours({operation}, bytes, comm_);
     CollectiveCase theirs({operation}, bytes, comm_);
     const auto call_ours = [&] { ours.call(); };
@@ -168,8 +168,8 @@ int run(int argc, char** argv) {
   int world = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &world);
   if (world < 2) {
-    std::cerr << kProgram.name << ": one rank alone; start it as mpirun -np 2 " << kProgram.name
-              << std::endl;
+    std::cerr << kProgram.name << ": there is only one rank; start it with mpirun -np 2 "
+              << kProgram.name << std::endl;
     return 2;
   }
   try {
@@ -179,7 +179,7 @@ int run(int argc, char** argv) {
     Bench(settings, comm).run();
     return 0;
   } catch (const std::exception& error) {
-    // The other ranks may be inside MPI, where only MPI can reach them.
+    // The other ranks may be inside MPI, where only MPI can end them.
     MPI_Abort(MPI_COMM_WORLD, explain(error, kProgram.name));
     return 1;
   }

@@ -10,7 +10,7 @@
 namespace plait::bench {
 namespace {
 
-// Values of all ranks, as bytes: no dtype has their precision.
+// The values of all ranks, sent as bytes, because no dtype has their precision.
 std::vector<double> gather(Communicator& comm, double mine) {
   std::vector<double> all(comm.world());
   all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), all.size() * sizeof(mine), Dtype::s8},
@@ -60,7 +60,7 @@ Summary summarize(const Samples& samples) {
   return summary;
 }
 
-// How many calls fill a repetition; warms up on the way.
+// The number of calls that fill a repetition. Finding it also warms up.
 int calls_for(Communicator& comm, const Contender& contender, Nanoseconds lasting) {
   constexpr int kMost = 1 << 16;
   for (int calls = 1;; calls *= 4) {
@@ -113,7 +113,7 @@ std::vector<Summary> race(Communicator& comm, const std::vector<Contender>& cont
                        [&](const Samples& mine) { return mine.quiet.size() >= wanted; });
   };
   const Nanoseconds begin = base::now();
-  // Clocks are read at different moments, but all ranks must leave after the same round.
+  // Ranks read their clocks at different moments, but all must leave after the same round.
   const auto patient = [&] {
     return largest(comm, static_cast<double>(base::now() - begin)) <
            static_cast<double>(effort.patience);

@@ -17,17 +17,17 @@
 namespace plait::bench {
 namespace {
 
-// Memory that children forked later share with this process.
+// Memory that this process shares with children that are forked later.
 class Common {
  public:
   Common()
-      : data_(::mmap(nullptr, Seat::kCommonBytes, PROT_READ | PROT_WRITE,
+      : data_(::mmap(nullptr, BenchRank::kCommonBytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    if (data_ == MAP_FAILED) base::fail(Code::system, "no memory for the ranks to share");
+    if (data_ == MAP_FAILED) base::fail(Code::system, "cannot map memory for the ranks to share");
   }
   Common(const Common&) = delete;
   Common& operator=(const Common&) = delete;
-  ~Common() { ::munmap(data_, Seat::kCommonBytes); }
+  ~Common() { ::munmap(data_, BenchRank::kCommonBytes); }
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
 
@@ -35,7 +35,7 @@ class Common {
   void* data_;
 };
 
-// What the calling thread may use is put back as it was.
+// Pins the calling thread, and restores its affinity at the end.
 class Pinned {
  public:
   explicit Pinned(int rank) : before_(base::allowed_cpus()) { pin(rank); }
@@ -47,7 +47,7 @@ class Pinned {
   cpu_set_t before_;
 };
 
-// The processes of ranks 1, 2, ...; those that still run are killed at the end.
+// The processes of ranks 1, 2, ...; those that still run at the end are killed.
 class Children {
  public:
   Children() = default;
@@ -62,7 +62,7 @@ class Children {
 
   void add(pid_t pid) { pids_.push_back(pid); }
 
-  // Waits for all: which of them failed first, by rank; 0 for none.
+  // Waits for all processes. Returns the first rank that failed, or 0.
   int join() {
     int failed = 0;
     for (std::size_t i = 0; i < pids_.size(); ++i) {
@@ -83,46 +83,47 @@ std::string fresh_job() {
   return "bench-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
 }
 
-void be_rank(const Crew& crew, const Place& place, const Common& common,
-             const std::function<void(Seat&)>& body) {
+void be_rank(const RankGroup& group, const Place& place, const Common& common,
+             const std::function<void(BenchRank&)>& body) {
   const Pinned pinned(place.rank);
   Communicator comm =
-      Communicator::connect({.transport = crew.transport, .place = place, .link = crew.link});
-  Seat seat = {.comm = comm, .common = common.data()};
-  body(seat);
+      Communicator::connect({.transport = group.transport, .place = place, .link = group.link});
+  BenchRank self = {.comm = comm, .common = common.data()};
+  body(self);
 }
 
-[[noreturn]] void be_child(const Crew& crew, const Place& place, const Common& common,
-                           const std::function<void(Seat&)>& body) {
+[[noreturn]] void be_child(const RankGroup& group, const Place& place, const Common& common,
+                           const std::function<void(BenchRank&)>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = 0;
   try {
-    be_rank(crew, place, common, body);
+    be_rank(group, place, common, body);
   } catch (const Error& error) {
     status = 1;
-    // What another rank is to blame for, that rank says itself.
+    // Errors that another rank caused are reported by that rank.
     if (error.culprit() == Error::kNobody || error.culprit() == place.rank)
       std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
   } catch (const std::exception& error) {
     status = 1;
     std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
   }
-  ::_exit(status);  // the destructors of what it inherited are its parent's
+  ::_exit(status);  // skips destructors, which belong to the parent
 }
 
-void run_processes(const Crew& crew, const Common& common, const std::function<void(Seat&)>& body) {
+void run_processes(const RankGroup& group, const Common& common,
+                   const std::function<void(BenchRank&)>& body) {
   std::cout.flush();
-  Place place = {.rank = 0, .world = crew.ranks, .job = fresh_job()};
+  Place place = {.rank = 0, .world = group.ranks, .job = fresh_job()};
   Children children;
-  for (int rank = 1; rank < crew.ranks; ++rank) {
+  for (int rank = 1; rank < group.ranks; ++rank) {
     place.rank = rank;
     const pid_t pid = ::fork();
     if (pid < 0) base::fail(Code::system, "rank ", rank, " cannot be forked");
-    if (pid == 0) be_child(crew, place, common, body);
+    if (pid == 0) be_child(group, place, common, body);
     children.add(pid);
   }
   place.rank = 0;
-  be_rank(crew, place, common, body);
+  be_rank(group, place, common, body);
   if (const int failed = children.join(); failed != 0)
     throw Error(Code::peer_lost, base::sentence("rank ", failed, " failed"), failed);
 }
@@ -141,19 +142,19 @@ void pin(int rank) {
   ::sched_setaffinity(0, sizeof(mine), &mine);
 }
 
-void run_ranks(const Crew& crew, const std::function<void(Seat&)>& body) {
+void run_ranks(const RankGroup& group, const std::function<void(BenchRank&)>& body) {
   const Common common;
-  if (crew.transport != "threads") {
-    run_processes(crew, common, body);
+  if (group.transport != "threads") {
+    run_processes(group, common, body);
     return;
   }
-  run_in_threads(crew.ranks,
+  run_in_threads(group.ranks,
                  [&](Communicator& comm) {
                    pin(comm.rank());
-                   Seat seat = {.comm = comm, .common = common.data()};
-                   body(seat);
+                   BenchRank self = {.comm = comm, .common = common.data()};
+                   body(self);
                  },
-                 {.link = crew.link});
+                 {.link = group.link});
 }
 
 }  // namespace plait::bench

@@ -1,8 +1,8 @@
-// Ranks for measuring: threads or forked processes of this program, each pinned to a processor.
+// Ranks for measuring: threads, or forked processes of this program, each pinned to a processor.
 //
-//   run_ranks({.ranks = 2, .transport = "shm"}, [&](Seat& seat) {
-//     const auto results = race(seat.comm, contenders, effort);
-//     if (seat.comm.rank() == 0) keep(results);     // rank 0 runs in the calling process
+//   run_ranks({.ranks = 2, .transport = "shm"}, [&](BenchRank& self) {
+//     const auto results = race(self.comm, contenders, effort);
+//     if (self.comm.rank() == 0) keep(results);     // rank 0 runs in the calling process
 //   });
 #pragma once
 
@@ -15,24 +15,24 @@
 
 namespace plait::bench {
 
-struct Crew {
+struct RankGroup {
   int ranks = 2;
   std::string transport = "shm";  // or "threads"
   std::optional<Link> link = {};
 };
 
-struct Seat {
+struct BenchRank {
   static constexpr std::size_t kCommonBytes = std::size_t{320} << 20;
 
   Communicator& comm;
-  std::byte* common;  // kCommonBytes of memory that all ranks see, zero at first
+  std::byte* common;  // kCommonBytes of memory that all ranks see, initially zero
 };
 
-// Returns when all ranks have ended. Throws what rank 0 threw, or Error{peer_lost} where another
-// failed, which has then said why on stderr.
-void run_ranks(const Crew& crew, const std::function<void(Seat&)>& body);
+// Returns when all ranks have ended. Throws what rank 0 threw, or Error{peer_lost} if another rank
+// failed; that rank has written the reason to stderr.
+void run_ranks(const RankGroup& group, const std::function<void(BenchRank&)>& body);
 
-// Ties the calling thread to one of the processors it may use, the same for the same rank.
+// Pins the calling thread to one of the processors that it may use; the same one for the same rank.
 void pin(int rank);
 
 }  // namespace plait::bench

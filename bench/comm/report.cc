@@ -17,7 +17,7 @@
 namespace plait::bench {
 namespace {
 
-// Microseconds with three significant figures or more: 0.382, 7.21, 17.1, 1373
+// Microseconds with at least three significant figures: 0.382, 7.21, 17.1, 1373
 std::string microseconds(double nanoseconds) {
   const double us = nanoseconds / 1e3;
   if (us < 1) return fmt::format("{:.3f}", us);
@@ -25,7 +25,7 @@ std::string microseconds(double nanoseconds) {
   return fmt::format("{:.0f}", us);
 }
 
-// A tilde: other programs took a rank's processor in every repetition.
+// A tilde marks a time for which all repetitions were disturbed by other programs.
 std::string median_text(const Summary& times) {
   return fmt::format("{}{}", times.kept > 0 ? "" : "~", microseconds(times.median));
 }
@@ -104,7 +104,7 @@ Report::Report(std::string title, std::ostream& tables, bool markdown)
 void Report::begin_table(const std::string& name, const std::vector<std::string>& columns) {
   if (table_ == name) return;
   table_ = name;
-  *tables_ << (markdown_ ? "\n### " : "\n") << name << "\n" << (markdown_ ? "\n" : "");
+  *tables_ << (markdown_ ? "\n## " : "\n") << name << "\n" << (markdown_ ? "\n" : "");
   print_row(columns);
   if (!markdown_) return;
   *tables_ << "|";

@@ -1,4 +1,4 @@
-// What was measured, as tables for people and as JSON for programs.
+// The results as tables and as JSON.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plait::bench {
 
-// One size of one thing, done by several contenders.
+// The times of several contenders for one operation and one size.
 struct Race {
   std::string what;
   std::size_t bytes;
@@ -26,8 +26,8 @@ struct LinkTrial {
   double ideal = 0;  // nanoseconds from post to arrival
   Summary measured = {};
   double error = 0;      // median of |measured - ideal| / ideal
-  double processor = 0;  // CPU time of the receiver, as a part of the time it waited
-  double useful = -1;    // work it got done meanwhile, as a part of what it does alone
+  double processor = 0;  // CPU time of the receiver, as a share of the time it waited
+  double useful = -1;    // work done while waiting, as a share of what it does alone
 };
 
 struct Machine {
@@ -38,18 +38,18 @@ struct Machine {
 };
 Machine this_machine();
 
-// The average number of processes that wanted to run in the last minute.
+// The average number of runnable processes in the last minute.
 double load();
 
 class Report {
  public:
-  // Prints tables to `tables` as results come in, in Markdown if asked for.
+  // Prints results to `tables` when they are added, as Markdown if `markdown` is set.
   Report(std::string title, std::ostream& tables, bool markdown);
 
   void add(const Race& race);
   void add(const LinkTrial& trial);
 
-  // Everything, with the machine and its load.
+  // All results, with the machine and its load.
   std::string json(const std::vector<std::string>& command) const;
 
  private:
@@ -60,7 +60,7 @@ class Report {
   std::ostream* tables_;
   bool markdown_;
   double load_before_;
-  std::string table_;  // the one being printed
+  std::string table_;  // the table that is being printed
   std::vector<Race> races_;
   std::vector<LinkTrial> trials_;
 };

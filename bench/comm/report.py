@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Sums up what the comm benchmarks measured, beside what plait promises.
+"""Sums up the results of the comm benchmarks, and compares them with plait's targets.
 
     bench/comm/report.py build/bench/comm*.json
     bench/comm/report.py --markdown build/bench/comm*.json
-    bench/comm/report.py --update docs/performance.md build/bench/comm*.json
+    bench/comm/report.py --update docs/lab/communication.md build/bench/comm*.json
 
-Reads what plait_bench_comm and plait_bench_comm_mpi wrote with --json. Of several runs beside MPI, each row
-is taken from the one in which MPI was faster, with plait's time and the ratio of that same run.
+Reads the JSON files of plait_bench_comm and plait_bench_comm_mpi. With several runs of MPI, each row is taken
+from the one in which MPI was faster, with plait's time and the ratio of that run.
 """
 
 import json
@@ -24,11 +24,11 @@ SIZES = [(2**20, "MiB"), (2**10, "KiB"), (1, "B")]
 
 class Time(NamedTuple):
     us: float  # median
-    sure: bool = True  # not when other programs took a processor in every repetition
+    sure: bool = True  # False: other programs took a processor in every repetition
 
 
 class Pair(NamedTuple):
-    """The same thing done by plait and by MPI in one run."""
+    """The times of plait and of MPI for one operation in one run."""
 
     ours: Time
     theirs: Time
@@ -81,7 +81,7 @@ class Results:
         return min(pairs, key=lambda pair: pair.theirs.us, default=None)
 
     def keys(self, runs: list[dict]) -> list[tuple[str, int]]:
-        """What was measured at which size, in order, once."""
+        """The operations and sizes that were measured, in order, without duplicates."""
         found = ((race["what"], race["bytes"]) for run in runs for race in run["races"])
         return list(dict.fromkeys(found))
 
@@ -122,7 +122,7 @@ class Results:
         for what, size in self.keys(self.beside):
             pair = self.pair(what, size)
             assert pair
-            # Larger tensors are cut in pieces, of which few are on the way.
+            # Larger tensors are sent in pieces, so the limit of one chunk does not apply.
             limit = self.time("mailbox, both ways at once", size, "bare") if size <= 65536 else None
             rows.append(
                 [

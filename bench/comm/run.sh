@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What `./do bench comm` does: measures plait's communication alone, then beside Open MPI where there is one
-# (with its own choice of transport and with vader, whichever is faster), and says how the figures stand to
-# those that plait promises.
+# The implementation of `./do bench comm`: measures plait's communication alone, then together with Open MPI if it is
+# installed (with its own choice of transport and with vader; the faster one counts), and compares the results with
+# plait's targets.
 #
 #   bench/comm/run.sh [--quick] [--repetitions N]      results: build/bench/comm*.json
 #
-# BUILD names another build folder than build/release.
+# BUILD: a build folder other than build/release.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -31,9 +31,9 @@ beside_mpi() {
 
 "$programs/plait_bench_comm" --json "$results/comm.json" "$@"
 if [[ ! -x $programs/plait_bench_comm_mpi ]] || ! mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
-  printf '\nThere is no Open MPI here to compare with.\n'
+  printf '\nOpen MPI is not installed, so there is no comparison.\n'
 elif (($(nproc) < 2)); then
-  printf '\nOne processor only: two ranks of MPI would spin against each other, so they were not compared.\n'
+  printf '\nThere is only one processor. Two ranks of MPI would spin against each other, so there is no comparison.\n'
 else
   beside_mpi default -- "$@"
   beside_mpi vader --mca pml ob1 --mca btl vader,self -- "$@"

@@ -10,32 +10,33 @@
 namespace plait::bench {
 namespace {
 
-void add_crew_options(CLI::App& app, Settings& settings) {
-  app.add_option("-n,--ranks", settings.ranks, "how many ranks take part [2]")
+void add_rank_options(CLI::App& app, Settings& settings) {
+  app.add_option("-n,--ranks", settings.ranks, "number of ranks [2]")
       ->check(CLI::Range(2, 64))
       ->option_text("N");
   app.add_option("-t,--transport", settings.transport, "shm (processes) or threads [shm]")
       ->check(CLI::IsMember({"shm", "threads"}))
       ->option_text("NAME");
-  app.add_option("--link", settings.link, "the emulated link of section link [25gbit,5us]")
+  app.add_option("--link", settings.link, "emulated link of the section link [25gbit,5us]")
       ->option_text("LINK");
 }
 
 void add_options(CLI::App& app, const Program& program, Settings& settings) {
-  app.add_option("--sizes", settings.sizes, "bytes, such as 64,64KiB,8MiB")
+  app.add_option("--sizes", settings.sizes, "sizes in bytes, such as 64,64KiB,8MiB")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false))
       ->option_text("LIST");
-  app.add_option("--only", settings.only, "these sections alone")
+  app.add_option("--only", settings.only, "run only these sections")
       ->delimiter(',')
       ->check(CLI::IsMember(program.sections))
       ->option_text("LIST");
-  app.add_option("--repetitions", settings.effort.repetitions, "undisturbed ones of each [41]")
+  app.add_option("--repetitions", settings.effort.repetitions,
+                 "undisturbed repetitions of each contender [41]")
       ->check(CLI::Range(1, 100000))
       ->option_text("N");
-  app.add_flag("--quick", settings.quick, "fewer and shorter repetitions: to see that it works");
+  app.add_flag("--quick", settings.quick, "make fewer and shorter repetitions, to try the program");
   app.add_flag("--markdown", settings.markdown, "print the tables as Markdown");
-  app.add_option("--json", settings.json, "also write everything to FILE, - for stdout")
+  app.add_option("--json", settings.json, "also write all results to FILE; -: to standard output")
       ->option_text("FILE");
 }
 
@@ -57,7 +58,7 @@ std::optional<int> read_settings(const Program& program, int argc, char** argv,
   CLI::App app(program.purpose, program.name);
   app.footer(program.examples);
   app.set_help_flag("-h,--help", "print this page");
-  if (program.starts_ranks) add_crew_options(app, settings);
+  if (program.starts_ranks) add_rank_options(app, settings);
   add_options(app, program, settings);
   try {
     app.parse(argc, argv);

@@ -16,7 +16,7 @@ struct Settings {
   int ranks = 2;
   std::string transport = "shm";
   std::string link = "25gbit,5us";
-  std::vector<std::size_t> sizes;  // empty: each section's own
+  std::vector<std::size_t> sizes;  // empty: the sizes of each section
   std::vector<std::string> only;   // sections; empty: all
   std::string json;                // a file, "-" for stdout, or empty
   bool markdown = false;
@@ -25,9 +25,9 @@ struct Settings {
   std::vector<std::string> command;  // as typed
 
   bool wants(const std::string& name) const;
-  // Those asked for, else `own`.
+  // The requested sizes, or `own` if none were requested.
   const std::vector<std::size_t>& sizes_or(const std::vector<std::size_t>& own) const;
-  // Where the tables go: not among the JSON.
+  // The stream for tables, which must not be mixed with JSON.
   std::ostream& tables() const;
 };
 
@@ -35,19 +35,19 @@ struct Program {
   std::string name;
   std::string purpose;
   std::string examples;
-  std::vector<std::string> sections;  // what --only may name
+  std::vector<std::string> sections;  // the names that --only accepts
   bool starts_ranks;                  // has --ranks, --transport and --link
 };
 
-// Reads the command line; an exit status where there is nothing left to do: help was printed, or a
-// sentence about what cannot be understood.
+// Reads the command line. Returns an exit status if the program should end, after printing the help
+// or an error.
 std::optional<int> read_settings(const Program& program, int argc, char** argv, Settings& settings);
 
-// Writes the report where --json says.
+// Writes the report to the file of --json.
 void write_json(const Report& report, const Settings& settings);
 
-// Exit status of a program that ended with this error, after printing it: 1 a check failed, 2 wrong
-// usage, 3 a peer was lost.
+// Prints the error, and returns the exit status for it: 1 a check failed, 2 wrong usage, 3 a peer
+// was lost.
 int explain(const std::exception& error, const std::string& program);
 
 }  // namespace plait::bench

@@ -1,10 +1,10 @@
-// plait's products beside oneDNN's, in one process and in turns.
+// Measures plait's products and oneDNN's in one process, in turns.
 //
 //   plait_bench_gemm --shape square --benchmark_filter='bf16/(plait|onednn)/512'
-//   plait_bench_gemm --benchmark_filter='/(copy|pack_[a-z_]+)/'   packing a weight beside a copy
+// packing a weight, compared with a copy
 //
-// One shape a run: all of its cases share operands, and take turns (give --benchmark_repetitions
-// and --benchmark_enable_random_interleaving=true).
+// One run measures one shape. Its cases share operands, and take turns (give
+// --benchmark_repetitions and --benchmark_enable_random_interleaving=true).
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -31,8 +31,7 @@ void report(benchmark::State& state, double operations) {
   state.counters["flops"] = Counter(operations, Counter::kIsIterationInvariantRate);
 }
 
-// Contenders make their operands ready when their first turn comes, so that a filter spares the
-// rest.
+// A contender prepares its operands in its first turn, so that filtered ones cost nothing.
 void run(benchmark::State& state, const Contender& contender, const Case& one, double operations) {
   std::function<void()> call;
   try {
@@ -56,7 +55,7 @@ void add(const GemmShape& shape, const Contender& contender, const Case& one) {
       ->Unit(benchmark::kMicrosecond);
 }
 
-// Dtypes of the cases; the processor's peak is that of what they are multiplied in.
+// The dtypes of cases. The peak is that of the dtype in which they are multiplied.
 constexpr std::array kDtypes = {Dtype::bf16, Dtype::f32, Dtype::f16};
 
 cli::Limit peak_of(Dtype dtype) {
@@ -78,8 +77,8 @@ void add_limit(const GemmShape& shape, Dtype dtype, const char* who,
       ->Unit(benchmark::kMicrosecond);
 }
 
-// Nothing but multiply-adds, which have no rows; and nothing but reading as many bytes as the
-// weight has, which is the least that one row takes.
+// The limits: multiply-adds alone, and reading as many bytes as the weight has, which one row takes
+// at least.
 void add_limits(const GemmShape& shape, Dtype dtype) {
   const auto bytes = static_cast<std::size_t>(shape.n * shape.k) * size_of(dtype);
   add_limit(shape, dtype, "peak/0", [dtype] { return peak_of(dtype); });
@@ -110,7 +109,7 @@ std::string backend_of(const GemmShape& shape, Dtype dtype) {
                          .backend());
 }
 
-// Takes --shape NAME and --list out of the command line. nullopt: it was --list.
+// Removes --shape NAME and --list from the command line. nullopt: --list was given.
 std::optional<std::string> take_shape(int& argc, char** argv) {
   std::string shape = "square";
   int kept = 1;

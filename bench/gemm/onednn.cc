@@ -1,5 +1,5 @@
-// oneDNN as its documentation recommends: the weight in the layout that it asks for, reordered
-// once; and with the weight as it lies.
+// oneDNN as its documentation recommends, with the weight reordered once to its preferred layout;
+// and with the weight as given.
 #include "onednn_library.h"
 
 #include <unordered_map>
@@ -51,7 +51,7 @@ class OneDnn {
     return {desc, engine_, const_cast<void*>(view.data)};
   }
 
-  // Different numbers of rows may want different layouts; each is made once.
+  // Different numbers of rows may need different layouts; each layout is made once.
   memory in_layout(Dtype dtype, const memory& weight, const memory::desc& wanted) {
     if (weight.get_desc() == wanted) return weight;
     for (const auto& [known_dtype, known] : packed_) {

@@ -1,4 +1,4 @@
-// The matrices that all contenders share, each made when it is first asked for.
+// The matrices that all contenders share, each made when it is first used.
 #pragma once
 
 #include <map>

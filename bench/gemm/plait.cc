@@ -1,4 +1,4 @@
-// plait in all the ways that operators will use it.
+// plait's products in all the ways in which operators use them.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace plait::bench {
 namespace {
 
-// A byte of every line.
+// Reads one byte of every cache line.
 void read(const TensorView& out, const Tile& tile) {
   constexpr std::int64_t kLine = 64;
   const TensorView view = out.row_range(tile.rows.begin, tile.rows.end)
@@ -26,7 +26,7 @@ void read(const TensorView& out, const Tile& tile) {
   benchmark::DoNotOptimize(sum);
 }
 
-// Columns of a window, as a schedule sends them away.
+// The columns of a window, as a schedule sends them.
 constexpr std::int64_t kWindow = 256;
 
 class Plait {
@@ -49,7 +49,7 @@ class Plait {
     return {.view = operands_.weight(dtype), .layout = WeightLayout::out_in};
   }
 
-  // The weight's dtype, or a scheme. A scheme's weight is the same whatever the dtype it came in.
+  // `weight` is a dtype or a scheme. A scheme's weight is the same for every dtype it is made from.
   const PackedWeight& packed(const Case& one, const std::string& weight) {
     const auto found = packed_.find(weight);
     if (found != packed_.end()) return found->second;
@@ -72,7 +72,8 @@ class Plait {
     return running(desc_of(one, std::string(name(one.dtype))), {call_of(one)});
   }
 
-  // Window after window, each into a place of its own without gaps. X is packed once for all.
+  // Runs one window after another, each into a buffer of its own without gaps. X is packed once for
+  // all.
   std::function<void()> windows(const Case& one) {
     const std::string weight(name(one.dtype));
     const std::int64_t n = operands_.shape().n;
@@ -97,7 +98,7 @@ class Plait {
     };
   }
 
-  // Every finished tile is read.
+  // Reads every finished tile.
   std::function<void()> hooked(const Case& one) {
     const std::string weight(name(one.dtype));
     GemmCall call = call_of(one);
@@ -106,7 +107,7 @@ class Plait {
     return running(desc_of(one, weight), {call});
   }
 
-  // dW += dYt·X: rows are the outputs, the sum goes over the rows of X.
+  // dW += dYt·X: rows are outputs, and the sum is over the rows of X.
   std::function<void()> gradient(const Case& one) {
     const auto& shape = operands_.shape();
     GemmCall call = {.x = {.view = operands_.gradient(one.dtype, one.rows), .transposed = true},
@@ -123,7 +124,7 @@ class Plait {
   }
 
  private:
-  // std::function copies what it holds, and a Gemm can't be.
+  // Shared, because std::function copies its captures, and a Gemm can't be copied.
   static std::function<void()> running(const GemmDesc& desc, const std::vector<GemmCall>& calls,
                                        int threads = 0) {
     return [gemm = std::make_shared<Gemm>(select_gemm(desc, {.threads = threads})), calls] {

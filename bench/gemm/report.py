@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Sums up what the gemm benchmarks measured, beside what plait promises.
+"""Sums up the results of the gemm benchmarks, and compares them with plait's targets.
 
     bench/gemm/report.py build/bench/gemm_*.json
     bench/gemm/report.py --markdown build/bench/gemm_*.json
-    bench/gemm/report.py --update docs/performance.md build/bench/gemm_*.json
+    bench/gemm/report.py --update docs/lab/products.md build/bench/gemm_*.json
 
-Reads what plait_bench_gemm and torch_linear.py wrote; a file gemm_SHAPE_3.json is round 3. A time is the median of a
-round's repetitions; ratios are taken within a round, and the median round is shown.
+Reads the JSON files of plait_bench_gemm and torch_linear.py; a file gemm_SHAPE_3.json is round 3. A time is the median
+of a round's repetitions. Ratios are taken within a round, and the median round is shown.
 """
 
 import json
@@ -54,7 +54,7 @@ class Results:
         self.contexts.append(run["context"])
         number = re.search(r"(\d+)$", file.stem)
         turn = number[1] if number else file.stem
-        # Other programs' turns don't count; but threads' times are not the calling thread's.
+        # CPU time excludes the turns of other programs, but it does not include the time of other threads.
         clock = "cpu_time" if run["context"].get("threads", "1") == "1" else "real_time"
         samples: dict[Case, list[float]] = {}
         for one in run["benchmarks"]:
@@ -106,7 +106,7 @@ class Results:
         return statistics.median(ratios) if ratios else None
 
     def few_rows(self, case: Case) -> Optional[float]:
-        """Beside oneDNN; up to 4 rows take at least as long as memory takes to be read."""
+        """The ratio to oneDNN; up to 4 rows take at least as long as reading the weight."""
         rivals = [case._replace(who="onednn")]
         if case.rows <= 4:
             rivals.append(case._replace(who="memory", rows=1))
@@ -220,7 +220,7 @@ def promises(results: Results) -> list[list[str]]:
     return rows
 
 
-# What is compared, who is, with whom, for how many rows, and how many times as fast it should be at least.
+# Text, contender, rival, rows, and the least ratio of their speeds.
 PROMISES = [
     ("plain beside packed", "plait_plain", "plait", 512, 0.96),
     ("plain beside packed", "plait_plain", "plait", 2048, 0.98),

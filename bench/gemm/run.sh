@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What `./do bench gemm` does: measures plait's products beside oneDNN's in one process and in turns, then beside
-# torch's, if $PYTHON (python3) has torch; and sums up. One core, unless OMP_NUM_THREADS says otherwise.
+# The implementation of `./do bench gemm`: measures plait's products and oneDNN's in one process, in turns, then torch's
+# if $PYTHON (python3) has torch, and sums up. Uses one core, unless OMP_NUM_THREADS is set.
 #
 #   bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...      results: build/bench/gemm_*.json
 #
-# Without options: everything about the square weight in bf16 and f32, the products in f16 and, where there are two
-# cores, those on two threads beside one; for the models' layers the packed products in bf16 and f32.
-# --all: everything about all of them (an hour). --quick: the square weight, a few numbers of rows.
-# Each round measures everything once more, torch's processes between plait's.
-# BUILD names another build folder than build/release.
+# Without options: everything for the square weight in bf16 and f32, the products in f16 and, if there are two cores,
+# those on two threads compared with one; for the models' layers the packed products in bf16 and f32.
+# --all: everything for all shapes (an hour). --quick: the square weight with a few numbers of rows.
+# Each round measures everything again, with torch's processes between plait's.
+# BUILD: a build folder other than build/release.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -36,7 +36,7 @@ while (($# > 0)); do
 done
 
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-# One thread stays where its memory and caches are.
+# A single thread is pinned, so that it stays near its memory and caches.
 pinned=()
 if [[ $OMP_NUM_THREADS == 1 ]] && command -v taskset >/dev/null; then
   pinned=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')")
@@ -51,7 +51,7 @@ if [[ $scope == quick ]]; then
   options=(--benchmark_repetitions=3 --benchmark_min_time=0.02)
 fi
 
-# What of a shape is measured, as a regular expression.
+# The cases of a shape that are measured, as a regular expression.
 cases_of() {
   if [[ $scope == quick ]]; then
     printf '/(bf16|f32)/(peak|memory|plait|plait_s8|onednn|torch)/(0|1|4|16|512)(/|$)'
@@ -63,10 +63,10 @@ cases_of() {
   fi
 }
 
-# torch where there is one, without a word where there is none.
+# Whether torch is installed; prints nothing if it is not.
 has_torch() { "$python" -c 'import torch' 2>/dev/null; }
 
-# NAME SHAPE CASES [COMMAND...]: one process, all cases in turns; its results go to gemm_NAME.json.
+# NAME SHAPE CASES [COMMAND...]: runs one process with all cases in turns, and writes the results to gemm_NAME.json.
 measure() {
   local out=$results/gemm_$1.json shape=$2 cases=$3
   shift 3
@@ -85,7 +85,7 @@ for ((round = 1; round <= rounds; ++round)); do
       "${pinned[@]}" "$python" bench/gemm/torch_linear.py --beside "$results/gemm_${shape}_$round.json" \
         --filter "$(cases_of "$shape")" --out "$results/gemm_torch_${shape}_$round.json"
     fi
-    if [[ $scope != quick && $shape == square ]] && (($(env -u OMP_NUM_THREADS nproc) >= 2)); then  # nproc would say 1
+    if [[ $scope != quick && $shape == square ]] && (($(env -u OMP_NUM_THREADS nproc) >= 2)); then  # nproc obeys it
       measure "two_threads_$round" square '/(bf16|f32)/(one_thread|two_threads)/(16|128|512|2048)(/|$)' \
         env OMP_NUM_THREADS=2
     fi

@@ -6,9 +6,9 @@
 namespace plait::bench {
 namespace {
 
-// Column-parallel layers (qkv, up) have an eighth of the outputs, row-parallel ones (out, down) an
-// eighth of the inputs. LLaMA-2 70B has 64 heads for queries and 8 for keys and values, and its
-// "up" is the gate beside it.
+// Column-parallel layers (qkv, up) have an eighth of the outputs, and row-parallel ones (out, down)
+// an eighth of the inputs. LLaMA-2 70B has 64 heads for queries and 8 for keys and values, and its
+// "up" includes the gate.
 constexpr std::array kShapes = {
     GemmShape{"square", 4096, 4096},
 
@@ -35,7 +35,7 @@ const GemmShape& find_shape(const std::string& name) {
     names += ' ';
     names += shape.name;
   }
-  throw std::invalid_argument("no shape is called " + name + "; there are" + names);
+  throw std::invalid_argument("unknown shape " + name + "; known are" + names);
 }
 
 }  // namespace plait::bench

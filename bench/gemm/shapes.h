@@ -1,5 +1,5 @@
-// The weights that are multiplied: a square one, and a rank's part of the linear layers of models
-// that are split over 8 ranks.
+// The weights of the benchmark: a square one, and a rank's share of the linear layers of models
+// that are sharded over 8 ranks.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct GemmShape {
 
 std::span<const GemmShape> gemm_shapes();
 
-// Throws std::invalid_argument, with the names there are.
+// Throws std::invalid_argument, with the known names.
 const GemmShape& find_shape(const std::string& name);
 
 inline constexpr std::array<std::int64_t, 9> kRows = {1, 4, 16, 64, 128, 256, 512, 1024, 2048};

@@ -3,9 +3,9 @@
 
     bench/gemm/torch_linear.py --beside build/bench/gemm_square_1.json --out build/bench/gemm_torch_square_1.json
 
-Needs torch; any 2.x does (`pip install torch`, from the index for CPUs). Threads: OMP_NUM_THREADS, or 1. Writes what
-Google Benchmark would write, each case as "SHAPE/DTYPE/torch/ROWS", measured in turns and in CPU time where there is
-one thread.
+Needs torch 2.x (`pip install torch`, from the index for CPUs). Threads: OMP_NUM_THREADS, or 1. Writes the format of
+Google Benchmark, with cases "SHAPE/DTYPE/torch/ROWS". Cases are measured in turns, and in CPU time if there is one
+thread.
 """
 
 import argparse
@@ -17,12 +17,12 @@ import sys
 import time
 from pathlib import Path
 
-SECONDS = 0.05  # of a repetition, if a call is shorter
+SECONDS = 0.05  # the least duration of a repetition
 REPETITIONS = 7
 
 
 def plait_cases(run: dict) -> list[tuple[str, str, int]]:
-    """(shape, dtype, rows) of everything that plait itself was measured in, once each."""
+    """(shape, dtype, rows) of all of plait's cases, without duplicates."""
     names = (one["name"].split("/") for one in run["benchmarks"])
     return list(dict.fromkeys((n[0], n[1], int(n[3])) for n in names if n[2] == "plait"))
 
@@ -79,7 +79,7 @@ def measure(torch, run: dict, pattern: str) -> list[dict]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measures torch's linear in the cases of another run.")
-    parser.add_argument("--beside", type=Path, required=True, help="what plait_bench_gemm wrote")
+    parser.add_argument("--beside", type=Path, required=True, help="a JSON file of plait_bench_gemm")
     parser.add_argument("--filter", default=".", help="a regular expression for the cases' names")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

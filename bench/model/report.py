@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sums up what `./do bench model` measured, beside what plait promises.
+"""Sums up the results of `./do bench model`, and compares them with plait's targets.
 
     bench/model/report.py build/bench/model_*.json
-    bench/model/report.py --update docs/performance.md build/bench/model_*.json
+    bench/model/report.py --update docs/lab/training-steps.md build/bench/model_*.json
 """
 
 import sys
@@ -15,8 +15,8 @@ import page  # noqa: E402
 BEGIN = "<!-- begin: bench/model/report.py -->"
 END = "<!-- end: bench/model/report.py -->"
 
-BAR = 0.80  # of what Amdahl's law allows
-FAR_OFF = 0.1  # of the share that was wanted: no link was found for it
+BAR = 0.80  # share of what Amdahl's law allows
+FAR_OFF = 0.1  # as a share of the wanted value: no link was found for it
 
 
 def plan_of(one: dict, plan: str) -> dict:

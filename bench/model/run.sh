@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What `./do bench model` does: measures training steps of models' linear layers, and sums up.
+# The implementation of `./do bench model`: measures training steps of models' linear layers, and sums up.
 #
 #   bench/model/run.sh [--models LIST] [--shares LIST] [--wire DTYPE] [--repeat N] [--scale S] [--seq TOKENS]
 #
-# For each model and share: over an emulated link on which communication is that share of the serial step. A step takes
-# some seconds: one block, 2048 tokens, a hidden width of 4096 (all of BLOOM-7B, half of LLaMA2-70B). Narrower layers
-# would tell less of the models: what sums and copies take of a product's time grows as widths shrink. --wire: in what
-# partial sums travel (bf16, as they do where frameworks send them; f32 keeps more of them and takes twice the bytes).
-# Results: build/bench/model_*.json, of which those that are measured again are replaced. BUILD names another build
-# folder than build/release; RESULTS another place for them; RANKS another world than 2.
+# Each model and share is measured over an emulated link on which communication is that share of the serial step. A step
+# takes some seconds: one block, 2048 tokens, a hidden width of 4096 (all of BLOOM-7B, half of LLaMA2-70B). Narrower
+# layers would represent the models less well, because the share of sums and copies grows as widths shrink. --wire: the
+# dtype of partial sums (bf16, as frameworks send them; f32 is more exact and takes twice the bytes).
+# Results: build/bench/model_*.json; repeated measurements replace older ones. BUILD: a build folder other than
+# build/release; RESULTS: another folder for results; RANKS: a world other than 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -18,10 +18,10 @@ models=llama2-70b,bloom-7b
 shares=0.08,0.12,0.16
 wire=bf16
 repeat=5
-scale=  # that of each model
+scale=  # empty: the model's
 seq=2048
 
-# scale_of MODEL: to a hidden width of 4096, where nobody says another.
+# scale_of MODEL: the scale for a hidden width of 4096, unless --scale is given.
 scale_of() {
   if [[ -n $scale ]]; then
     printf '%s' "$scale"

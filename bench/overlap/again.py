@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures once more, and for longer, what keep.py has kept and looks like noise: what lies below a bar, or too high.
+"""Measures rows again, for longer, that keep.py has stored and that look like noise: too low, or too high.
 
     bench/overlap/again.py [--efficiency 0.90] [--above 1.02] [--speedup 0.99] [--speedup-above S] [--seconds 5]
                            [--list]
 
-Rows over links count by fused's efficiency: below --efficiency, or above --above, which no plan can be. Those without
-one count by how many times as fast as serial fused is: below --speedup, or above --speedup-above, if that is given.
-What comes out takes the row's place, whatever it is, as soon as it is known. --list only says which rows those are.
+Rows over links are selected by fused's efficiency: below --efficiency, or above --above, which no plan can reach.
+Rows without a link are selected by the speed-up of fused over serial: below --speedup, or above --speedup-above, if
+given. The new result replaces the row, whatever it is, as soon as it is known. --list only prints the selected rows.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def is_suspect(section: str, row: dict, bounds: argparse.Namespace) -> bool:
 
 
 def measure(row: dict, section: str, seconds: str, folder: Path) -> list[Path]:
-    """The files that run.sh has written of one row."""
+    """Measures one row; returns the files that run.sh has written."""
     shapes = folder / "shapes.txt"
     shapes.write_text(f"{row['m']} {row['n']} {row['k']}\n", encoding="utf-8")
     words = ["--only", section, "--kinds", row["kind"], "--operators", row["op"].replace("_", "-"),
@@ -45,16 +45,19 @@ def measure(row: dict, section: str, seconds: str, folder: Path) -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measures the lowest and highest rows once more, for longer.")
+    parser = argparse.ArgumentParser(description="Measures the lowest and highest rows again, for longer.")
     parser.add_argument("--folder", type=Path, default=keep.KEPT, metavar="DIR",
-                        help="of what was kept (default: docs/figures/overlap)")
-    parser.add_argument("--efficiency", type=float, default=0.9, metavar="E", help="over links, rows below it (0.9)")
-    parser.add_argument("--above", type=float, default=1.02, metavar="E", help="over links, rows above it (1.02)")
-    parser.add_argument("--speedup", type=float, default=0.99, metavar="S", help="without a link, rows below it (0.99)")
+                        help="folder of the stored results (default: docs/figures/overlap)")
+    parser.add_argument("--efficiency", type=float, default=0.9, metavar="E",
+                        help="select rows over links below this efficiency (0.9)")
+    parser.add_argument("--above", type=float, default=1.02, metavar="E",
+                        help="select rows over links above this efficiency (1.02)")
+    parser.add_argument("--speedup", type=float, default=0.99, metavar="S",
+                        help="select rows without a link below this speed-up (0.99)")
     parser.add_argument("--speedup-above", type=float, default=math.inf, metavar="S",
-                        help="without a link, rows above it (none)")
-    parser.add_argument("--seconds", default="5", metavar="S", help="that each is measured for (5)")
-    parser.add_argument("--list", action="store_true", help="only say which rows those are")
+                        help="select rows without a link above this speed-up (none)")
+    parser.add_argument("--seconds", default="5", metavar="S", help="time to measure each row (5)")
+    parser.add_argument("--list", action="store_true", help="only print the selected rows")
     arguments = parser.parse_args()
     rows = [(section, row) for (section, _), kept in report.Results(sorted(arguments.folder.glob("*.json"))).groups
             for row in kept if is_suspect(section, row, arguments)]

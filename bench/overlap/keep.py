@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Keeps what `./do bench overlap` measured, section by section, for the page that is made of it.
+"""Stores the results of `./do bench overlap`, by section, for the page that is made from them.
 
     bench/overlap/keep.py build/bench/overlap_*.json
 
-What was kept of the same sections and kinds gives way; other ones, of other days, stay. again.py keeps single rows in
-files of their own, SECTION_KIND_again.json, which take the place of what the others say of the same problem.
+Older results of the same sections and kinds are replaced; other sections stay. again.py stores single rows in files of
+their own, SECTION_KIND_again.json, which replace rows of the same problem.
 """
 
 import argparse
@@ -20,7 +20,7 @@ KEPT = Path(__file__).resolve().parents[2] / "docs" / "figures" / "overlap"
 
 
 def read(files: list[Path]) -> dict[tuple[str, str], list[dict]]:
-    """By section and kind. Files are called overlap_SECTION_OPERATOR_KIND[_MORE].json."""
+    """The rows by section and kind. Files are called overlap_SECTION_OPERATOR_KIND[_MORE].json."""
     groups = {}
     for file in files:
         section, _, kind, *more = file.stem.removeprefix("overlap_").split("_")
@@ -31,7 +31,7 @@ def read(files: list[Path]) -> dict[tuple[str, str], list[dict]]:
 
 
 def problem(row: dict) -> tuple:
-    """What no two rows of a section and kind share."""
+    """The properties that identify a row of a section and kind."""
     return tuple(row[name] for name in ("op", "m", "n", "k", "ratio"))
 
 
@@ -44,11 +44,11 @@ def keep(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str) -
     for (section, kind), rows in groups.items():
         kept = {**conditions(effort), "section": section, "kind": kind, "rows": rows}
         (folder / f"{section}_{kind}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-        again_file(folder, section, kind).unlink(missing_ok=True)  # what it says is older
+        again_file(folder, section, kind).unlink(missing_ok=True)  # it is older
 
 
 def keep_again(groups: dict[tuple[str, str], list[dict]], folder: Path, effort: str) -> None:
-    """Single rows, each of a day, processor, commit and effort of its own."""
+    """Stores single rows, each with its own day, processor, commit and effort."""
     for (section, kind), rows in groups.items():
         file = again_file(folder, section, kind)
         new = {problem(row) for row in rows}
@@ -63,12 +63,12 @@ def conditions(effort: str) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Keeps what the overlap benchmarks measured.")
+    parser = argparse.ArgumentParser(description="Stores the results of the overlap benchmarks.")
     parser.add_argument("--folder", type=Path, default=KEPT, metavar="DIR",
-                        help="where (default: docs/figures/overlap)")
+                        help="folder for the results (default: docs/figures/overlap)")
     words = parser.add_mutually_exclusive_group()
-    words.add_argument("--seconds", default="1", metavar="S", help="that each row was measured for, as run.sh was told")
-    words.add_argument("--repeat", metavar="N", help="how often each was measured, where run.sh was told that")
+    words.add_argument("--seconds", default="1", metavar="S", help="the --seconds of run.sh")
+    words.add_argument("--repeat", metavar="N", help="the --repeat of run.sh")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     arguments = parser.parse_args()
     effort = f"--repeat {arguments.repeat}" if arguments.repeat else f"--seconds {arguments.seconds}"

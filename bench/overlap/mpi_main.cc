@@ -1,4 +1,5 @@
-// plait's operators beside oneDNN's product with MPI's collective, in the same processes, in turns.
+// Measures plait's operators, and oneDNN's product with MPI's collective, in the same processes, in
+// turns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,9 +13,9 @@
 
 #include "base/check.h"
 #include "base/processor.h"
+#include "cli/bench/collective_race.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/op_options.h"
-#include "cli/bench/runoff.h"
 #include "cli/bench/table.h"
 #include "cli/verify/operands.h"
 #include "mpi_library.h"
@@ -30,9 +31,11 @@ namespace {
 constexpr const char* kUsage =
     "usage: mpirun -np 2 --bind-to core plait_bench_overlap_mpi OPERATOR --m M --n N --k K\n"
     "\n"
-    "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul) beside\n"
-    "oneDNN's packed product with MPI's collective, in turns in the same processes, over shared\n"
-    "memory. Takes the options of plait bench OPERATOR; the weight is packed, in x's dtype.\n";
+    "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul), and "
+    "oneDNN's\n"
+    "packed product with MPI's collective, in turns in the same processes, over shared memory. "
+    "Takes\n"
+    "the options of plait bench OPERATOR; the weight is packed, in x's dtype.\n";
 
 double longest_row(const ConstTensorView& rows) {
   double most = 0;
@@ -47,8 +50,8 @@ double longest_row(const ConstTensorView& rows) {
   return std::sqrt(most);
 }
 
-// How far one f32 sum may be from the exact one, however its terms are put together: Σ|a||b| is at
-// most |a|·|b|, of the longest row of X and the longest one of the weight. Collective.
+// The tolerance of an f32 sum, for any order of its terms. Σ|a||b| is at most |a|·|b|, with the
+// longest row of X and the longest row of the weight. Collective.
 double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const ConstTensorView& x,
                        const ConstTensorView& weight, Communicator& comm) {
   const std::array<float, 2> mine = {static_cast<float>(longest_row(x)),
@@ -57,7 +60,8 @@ double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const
   all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), sizeof(mine) * all.size(), Dtype::s8},
              comm);
   const bool sums =
-      sums_over_ranks(options.op);  // else each rank's X stands beside this rank's weight
+      // otherwise the X of each rank is multiplied by this rank's weight
+      sums_over_ranks(options.op);
   double magnitude = 0;
   for (const auto& [of_x, of_weight] : all) {
     magnitude =
@@ -68,8 +72,8 @@ double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const
       {.terms = (k + shares - 1) / shares, .world = comm.world(), .wire = options.wire}, magnitude);
 }
 
-// How far two results may be from each other that are each off by so much before they are rounded
-// to their dtype, which moves y by at most u/(1 - u) times what it makes of it.
+// The tolerance for the difference of two results that each have this error before they are rounded
+// to their dtype. Rounding moves y by at most u/(1 - u) times the rounded value.
 tensor::Allowed allowed_between(const ConstTensorView& a, const ConstTensorView& b, double sums) {
   const double u = unit_roundoff(a.dtype);
   const double always = 2 * (sums + tensor::smallest_roundoff(a.dtype));
@@ -82,7 +86,7 @@ tensor::Allowed allowed_between(const ConstTensorView& a, const ConstTensorView&
 struct Result {
   cli::OpSize size;
   std::vector<cli::Times> plans;
-  std::optional<cli::Times> rival;  // none, where it has no such product
+  std::optional<cli::Times> rival;  // empty: the rival has no such product
 
   std::optional<double> over_rival(std::size_t plan) const {
     if (!rival) return std::nullopt;
@@ -92,13 +96,13 @@ struct Result {
 
 Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
   const tune::OpCase one(cli::problem_of(options, size), comm);
-  cli::Runoff runoff(comm, options.effort);
+  cli::CollectiveRace race(comm, options.effort);
   std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;
   runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
-  for (const auto& runner : runners) runoff.add([&runner] { runner->run(); });
+  for (const auto& runner : runners) race.add([&runner] { runner->run(); });
   if (!refusal_of_rival(options.op, options.x).empty())
-    return {.size = size, .plans = runoff.run(), .rival = std::nullopt};
+    return {.size = size, .plans = race.run(), .rival = std::nullopt};
 
   const ConstTensorView ours = one.out();
   const Buffer place = Buffer::for_tensor(ours.dtype, ours.rows, ours.cols, {.huge_pages = true});
@@ -107,8 +111,8 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   const ConstTensorView rows = weight.view(options.x, one.n(), one.k());
   const auto rival = make_rival(
       {.op = options.op, .m = size.m, .x = one.x(), .weight = rows, .out = theirs}, comm);
-  runoff.add(rival);
-  const std::vector<cli::Times> times = runoff.run();
+  race.add(rival);
+  const std::vector<cli::Times> times = race.run();
   const double sums = allowed_of_sums(options, size.k, one.x(), rows, comm);
   const auto found = tensor::compare(theirs, ours, allowed_between(theirs, ours, sums));
   PLAIT_CHECK(found.ok(), rival_name(), " and plait differ: ", found.describe());
@@ -179,7 +183,7 @@ void be_rank(const cli::OpBenchOptions& options) {
   for (const cli::OpSize& size : options.sizes) {
     PlanKey key = cli::problem_of(options, size).key;
     key.world = world;
-    cli::check_memory(key, options.plans.size() + 1);  // what is oneDNN's counts as one
+    cli::check_memory(key, options.plans.size() + 1);  // oneDNN's operands count as one plan
   }
   std::vector<Result> results;
   results.reserve(options.sizes.size());
@@ -202,9 +206,10 @@ int run(int argc, char** argv) {
     if (!options) return 0;
     check_has_rival(*op);
     PLAIT_CHECK(options->weight == name(options->x), "--weight ", options->weight,
-                ": oneDNN is given a packed weight of x's dtype");
-    PLAIT_CHECK(options->layout == WeightLayout::out_in, "--layout: oneDNN is given out_in");
-    PLAIT_CHECK(!options->link, "--link: MPI has none that is emulated");
+                ": oneDNN gets a packed weight of x's dtype; give that or nothing");
+    PLAIT_CHECK(options->layout == WeightLayout::out_in,
+                "--layout: oneDNN gets out_in; give that or nothing");
+    PLAIT_CHECK(!options->link, "--link: MPI cannot emulate a link");
   } catch (const std::exception& error) {
     std::cerr << "plait_bench_overlap_mpi: " << error.what() << '\n';
     return 2;
@@ -215,7 +220,7 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const std::exception& error) {
     std::cerr << "plait_bench_overlap_mpi: " << error.what() << std::endl;
-    // The other ranks may be inside MPI, where only MPI can reach them.
+    // The other ranks may be inside MPI, where only MPI can end them.
     MPI_Abort(MPI_COMM_WORLD, 1);
     return 1;
   }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sums up what `./do bench overlap` measured, beside what plait promises.
+"""Sums up the results of `./do bench overlap`, and compares them with plait's targets.
 
     bench/overlap/report.py build/bench/overlap_*.json
-    bench/overlap/report.py --update docs/performance.md docs/figures/overlap/*.json   # what keep.py has kept
+    bench/overlap/report.py --update docs/lab/overlap.md docs/figures/overlap/*.json   # stored by keep.py
 """
 
 import collections
@@ -53,7 +53,7 @@ SECTIONS = {"link": "over links", "alone": "without a link", "rival": "beside on
             "worlds": "more ranks"}
 
 
-# What is promised is of so many, and of the shapes beside this file.
+# The numbers of cases of a complete measurement, with the shapes in this folder.
 OPERATORS = 3
 RATIOS = 3
 KINDS = 3
@@ -73,20 +73,20 @@ DUE = {"link": shapes_in("shapes.txt", 512) * OPERATORS * RATIOS * KINDS,
 
 
 def count_of(found: list, section: str) -> str:
-    """How many rows a figure is of, and of how many that were due where they are fewer."""
+    """The number of rows of a figure, and the number of a complete measurement if that is larger."""
     return str(len(found)) if len(found) >= DUE[section] else f"{len(found)} of {DUE[section]}"
 
 
 class Results:
-    """Of files that run.sh has written, or keep.py has kept."""
+    """Results from files of run.sh or keep.py."""
 
     def __init__(self, files: list[Path]):
         self.link, self.alone, self.rival, self.row, self.worlds = [], [], [], [], []
-        self.measured = {}  # by day, processor, commit and effort: of what
+        self.measured = {}  # what was measured, by day, processor, commit and effort
         fresh = [file for file in files if file.stem.startswith("overlap_")]
         groups = keep.read(fresh)
         older = {}
-        # Those of single rows last.
+        # Files of single rows come last.
         for kept in sorted(self.read_kept(set(files) - set(fresh)), key=lambda one: "again" in one):
             what = f"{SECTIONS[kept['section']]} in {kept['kind']}"
             rows = older.setdefault((kept["section"], kept["kind"]), [])
@@ -122,7 +122,7 @@ class Results:
         return "\n".join([lines[0], "", *lines[1:]] if len(lines) > 1 else lines)
 
     def rows(self) -> dict:
-        """Of one row: by problem what fused takes beyond its product, in µs, one figure of each run."""
+        """For one row: the time of fused beyond its product in µs, by problem, with one figure per run."""
         found = {}
         for one in self.row:
             beyond = plan_named(one, "fused")["median_ms"] - one["t_gemm_ms"]
@@ -146,7 +146,7 @@ class Results:
             add(f"{kind}, no link: fused over serial, lowest of {count_of(found, 'alone')}", min(found), 0.99)
             if kind == "bf16":
                 add("bf16, no link: fused over serial, geometric mean", mean(found), 1.02)
-                # No bar: if fusion saved the whole collective, this is what it would come to.
+                # Without a target. This would be the result if fusion saved the whole collective.
                 limit = mean([1 + one["t_comm_ms"] / one["t_gemm_ms"] for one in self.alone if one["kind"] == kind])
                 rows.append(["bf16, no link: what the collective leaves to gain: (product + collective) / product, "
                              "geometric mean", shown(limit, 3), "", ""])

@@ -56,7 +56,7 @@ class OneDnn {
   dnnl::stream stream_{engine_};
 };
 
-// Elements of each rank's rows.
+// The number of elements in each rank's rows.
 std::vector<int> counts_of(std::int64_t rows, std::int64_t columns, int world) {
   std::vector<int> counts;
   for (int rank = 0; rank < world; ++rank) {
@@ -66,7 +66,7 @@ std::vector<int> counts_of(std::int64_t rows, std::int64_t columns, int world) {
   return counts;
 }
 
-// A partial product in f32, then its sum, then the result's dtype.
+// Computes a partial product in f32, then its sum, then converts it to the result's dtype.
 std::function<void()> summed(const RivalProblem& problem, const Communicator& comm,
                              OneDnn& onednn) {
   const std::int64_t n = problem.weight.rows;
@@ -123,7 +123,7 @@ std::function<void()> gathered(const RivalProblem& problem, const Communicator& 
 
 void check_has_rival(Operator op) {
   PLAIT_CHECK(op == Operator::all_gather_matmul || (is_compute_first(op) && sums_over_ranks(op)),
-              name(op), " has no rival: matmul_all_reduce, matmul_reduce_scatter and ",
+              name(op), " has no rival; matmul_all_reduce, matmul_reduce_scatter and ",
               "all_gather_matmul have one");
 }
 

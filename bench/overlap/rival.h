@@ -1,5 +1,5 @@
-// An operator as one puts it together without plait: oneDNN's product with the weight in the layout
-// that it asks for, and MPI's collective after it or before it. Partial sums are f32, as plait's.
+// An operator as in a program without plait: oneDNN's product with the weight in its preferred
+// layout, and MPI's collective before or after it. Partial sums are f32, like plait's.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,19 @@ namespace plait::bench {
 struct RivalProblem {
   Operator op;
   std::int64_t m;          // of all ranks together
-  ConstTensorView x;       // what this rank has of it
+  ConstTensorView x;       // this rank's part of X
   ConstTensorView weight;  // [n, k] of this rank
   TensorView out;
 };
 
-// Throws where nobody would put it together so.
+// Throws if the operator can't reasonably be composed like this.
 void check_has_rival(Operator op);
 
-// Why the rival has no such product on this processor, in words; empty: it has one. Partial sums of
-// X and a weight of a dtype are f32, other products are of their dtype.
+// Why the rival has no such product on this processor; empty: it has one. Partial sums are f32;
+// other results have the operands' dtype.
 std::string refusal_of_rival(Operator op, Dtype dtype);
 
-// What runs it once, on all ranks together. Borrows the problem's matrices.
+// Returns a function that runs it once, on all ranks together. It borrows the problem's matrices.
 std::function<void()> make_rival(const RivalProblem& problem, const Communicator& comm);
 
 // "oneDNN 2.6.3, Open MPI v4.1.4"

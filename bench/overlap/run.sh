@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# What `./do bench overlap` does: measures the fused operators in every schedule, and sums up.
+# The implementation of `./do bench overlap`: measures the fused operators in every schedule, and sums up.
 #
 #   bench/overlap/run.sh [--quick] [--kinds LIST] [--operators LIST] [--only LIST] [--ratios LIST]
 #                        [--seconds S | --repeat N] [--shapes FILE] [--worlds FILE]
 #
-# --kinds: bf16, f32 and s8 (8-bit weights beside bf16), or some of them (bf16). --quick: one shape. FILE has lines
-# of m n k, as bench/overlap/shapes.txt, which is taken otherwise, or for worlds bench/overlap/worlds.txt. --only takes
-# some of these:
-#   link    over emulated links that make the collective 0.5, 1 and 2 times (--ratios) as long as the product
-#   alone   over shared memory alone
-#   rival   beside oneDNN's product and MPI's collective, over shared memory, where both are here
-#   row     a single row over shared memory, three times: what an operator takes beyond its product
-#   worlds  3, 4 and 8 ranks over emulated links, whose products are waited for
-# Results: build/bench/overlap_*.json, of which those that are measured again are replaced. BUILD names another build
-# folder than build/release; RESULTS another place for them; RANKS another world than 2, of all sections but worlds
-# (rival needs a core for each).
+# --kinds: some of bf16, f32 and s8 (8-bit weights with bf16) (bf16). --quick: one shape. FILE has lines of m n k
+# (bench/overlap/shapes.txt, or for worlds bench/overlap/worlds.txt). --only: some of these sections:
+#   link    over emulated links on which the collective takes 0.5, 1 and 2 times (--ratios) as long as the product
+#   alone   over shared memory, without a link
+#   rival   compared with oneDNN's product and MPI's collective, over shared memory, if both are installed
+#   row     a single row over shared memory, three times: the time beyond the product
+#   worlds  3, 4 and 8 ranks over emulated links, with products replaced by waiting
+# Results: build/bench/overlap_*.json; repeated measurements replace older ones. BUILD: a build folder other than
+# build/release; RESULTS: another folder for results; RANKS: a world other than 2, for all sections but worlds (rival
+# needs a core for each rank).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -37,7 +36,7 @@ usage() {
   exit 2
 }
 
-# is_list NAMES LIST: whether the second has only words that the first has.
+# is_list NAMES LIST: whether all words of LIST are in NAMES.
 is_list() {
   local word
   [[ -n $2 ]] || return 1
@@ -64,10 +63,10 @@ while (($# > 0)); do
   esac
   shift
 done
-large=$results/overlap_shapes.txt  # where rows are few, a link has nothing to hide behind
+large=$results/overlap_shapes.txt  # with few rows there is no product to hide a link behind
 awk '$1 >= 512' "$shapes" >"$large"
 
-# words_of KIND: the options that say it.
+# words_of KIND: its options.
 words_of() {
   case $1 in
     bf16 | f32) printf '%s\n' --dtype "$1" ;;
@@ -117,7 +116,7 @@ measure_row() {
 
 measure_worlds() {
   local world split=$results/overlap_worlds.txt
-  # The file has k split over the ranks; where they gather rows, n is, and the two change places.
+  # The file has k split over the ranks. If the operator gathers rows, n is split instead, so the two are swapped.
   case $1 in
     all-gather-matmul) awk '!/^#/ { print $1, $3, $2 }' "$worlds" >"$split" ;;
     *) cp "$worlds" "$split" ;;
@@ -138,4 +137,4 @@ for kind in ${kinds//,/ }; do
 done
 python3 bench/overlap/report.py "$results"/overlap_*.json
 printf '\nTo keep them:\n  bench/overlap/keep.py %s %s\n  bench/overlap/report.py --update %s %s\n' "${effort[*]}" \
-  "$results/overlap_*.json" docs/performance.md 'docs/figures/overlap/*.json'
+  "$results/overlap_*.json" docs/lab/overlap.md 'docs/figures/overlap/*.json'

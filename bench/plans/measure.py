@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures automatic plans beside all others: see run.sh, which says where everything is."""
+"""Measures automatic plans and all others; run.sh sets its environment."""
 
 import argparse
 import json
@@ -24,12 +24,12 @@ FUSED = {"matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"}
 def plait(*words) -> str:
     done = subprocess.run([PLAIT, *map(str, words)], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"plait {' '.join(map(str, words))} answered {done.returncode}")
+        sys.exit(f"plait {' '.join(map(str, words))} ended with status {done.returncode}")
     return done.stdout
 
 
 def all_plans(operator: str, m: int, n: int) -> list[str]:
-    """What an exhaustive search has; serial is always measured."""
+    """The plans of an exhaustive search, without serial, which is always measured."""
     plans = [f"pipelined parts={parts}" for parts in (2, 4, 8, 16, 32)]
     plans += [f"pipelined parts={parts} first={first} last={last}"
               for parts in (4, 8) for first, last in ((100, 25), (25, 100), (25, 25))]
@@ -42,7 +42,7 @@ def all_plans(operator: str, m: int, n: int) -> list[str]:
 
 
 def link_for(operator: str, size: list[str], ratio: float) -> str:
-    """As plait bench finds it; empty: none."""
+    """The link that plait bench finds for this ratio; empty: none."""
     if ratio == 0:
         return ""
     found = json.loads(plait("bench", operator, *size, "--link", f"ratio={ratio}", "--schedule", "serial",
@@ -58,7 +58,7 @@ def measure(operator: str, shape: tuple[int, int, int], ratio: float, seconds: f
     tuned = json.loads(plait("tune", "--op", operator, *size, *over, "--seconds", seconds, "--json", "-"))
     (problem,) = tuned["problems"]
     key = problem["problem"]
-    # What the model says where nothing was measured: a cache that isn't there, beside the same profile.
+    # The model's choice without measured plans: the cache does not exist, but its profile does.
     os.environ["PLAIT_PLAN_CACHE"], kept = str(RESULTS / "plans_none"), os.environ["PLAIT_PLAN_CACHE"]
     chosen = json.loads(plait("info", "--json", "--why", key))
     os.environ["PLAIT_PLAN_CACHE"] = kept
@@ -78,8 +78,9 @@ def read_shapes(path: Path) -> list[tuple[int, int, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Automatic plans beside all others.")
-    parser.add_argument("--quick", action="store_true", help="one small shape, one ratio beside none")
+    parser = argparse.ArgumentParser(description="Measures automatic plans and all others.")
+    parser.add_argument("--quick", action="store_true",
+                        help="measure one small shape, without a link and with one ratio")
     parser.add_argument("--shapes", type=Path, default=SHAPES)
     parser.add_argument("--ratios", default="0,0.5,1,2")
     parser.add_argument("--operators", default=",".join(OPERATORS))

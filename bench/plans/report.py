@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sums up what `./do bench plans` measured, beside what plait promises of automatic plans.
+"""Sums up the results of `./do bench plans`, and compares them with the targets of automatic plans.
 
     bench/plans/report.py build/bench/plans_*.json
-    bench/plans/report.py --update docs/performance.md build/bench/plans_*.json
+    bench/plans/report.py --update docs/lab/automatic-plans.md build/bench/plans_*.json
 """
 
 import math
@@ -18,8 +18,8 @@ BEGIN = "<!-- begin: bench/plans/report.py -->"
 END = "<!-- end: bench/plans/report.py -->"
 
 
-# The fastest of each plan's repetitions, of which all have as many: where neighbours take a third of a processor for
-# seconds, a median of a dozen says whose turn that was.
+# The fastest of each plan's repetitions; all plans have the same number. If other programs take a third of a processor
+# for seconds, a median of a dozen depends on whose turn that was.
 TIME = "min_ms"
 
 
@@ -32,7 +32,7 @@ def best_of(one: dict) -> dict:
 
 
 def of_best(one: dict, who: str) -> float:
-    """1: as fast as the fastest of all; less where it is slower."""
+    """1: as fast as the fastest of all plans; less if it is slower."""
     return best_of(one)[TIME] / time_of(one, one[who])
 
 
@@ -41,7 +41,7 @@ def over_serial(one: dict, who: str) -> float:
 
 
 def scatter(one: dict) -> float:
-    """How far predictions are from being proportional to times: the spread of their ratios."""
+    """The spread of the ratios of predictions and times: 0 if they are proportional."""
     ratios = [one["predicted_ms"][s["plan"]] / s[TIME] for s in one["schedules"] if s["plan"] in
               one["predicted_ms"]]
     middle = statistics.median(ratios)

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# What `./do bench plans` does: are automatic plans as fast as the fastest there are?
+# The implementation of `./do bench plans`: compares automatic plans with the fastest of many plans.
 #
 #   bench/plans/run.sh [--quick] [--shapes FILE] [--ratios LIST] [--operators LIST] [--seconds S]
 #
-# The machine is measured once. Then, for each problem: what the model chooses, what plait tune finds, and both beside
-# all plans of a list, taking turns. Ratios are of the collective's time to the product's over an emulated link; 0: over
-# shared memory alone. FILE has lines of m n k, as bench/overlap/shapes.txt, which is taken otherwise; --quick: one
-# small shape. Results: build/bench/plans_*.json. BUILD names another build folder than build/release; RESULTS another
-# place.
+# The machine's profile is measured once. Then, for each problem: the model's choice, the plan that plait tune finds,
+# and all plans of a list, in turns. Ratios are the collective's time divided by the product's, over an emulated link;
+# 0: over shared memory. FILE has lines of m n k (bench/overlap/shapes.txt); --quick: one small shape. Results:
+# build/bench/plans_*.json. BUILD: a build folder other than build/release; RESULTS: another folder for results.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 

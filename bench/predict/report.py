@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sums up how near predictions were to what bench/predict/run.sh measured, beside what plait promises.
+"""Sums up how close predictions are to the results of bench/predict/run.sh, and compares that with plait's targets.
 
     bench/predict/report.py build/predict/*.json
-    bench/predict/report.py --update docs/performance.md build/predict/*.json
+    bench/predict/report.py --update docs/lab/prediction.md build/predict/*.json
 """
 
 import json
@@ -17,7 +17,7 @@ import page  # noqa: E402
 BEGIN = "<!-- begin: bench/predict/report.py -->"
 END = "<!-- end: bench/predict/report.py -->"
 
-BAR = 0.10  # that a prediction may be off
+BAR = 0.10  # the largest acceptable error of a prediction
 
 
 def off(rows: list[dict]) -> list[float]:
@@ -25,7 +25,7 @@ def off(rows: list[dict]) -> list[float]:
 
 
 class Results:
-    """measured_*.json and model_*.json are what was measured; predicted.json and step_*.json what was predicted."""
+    """measured_*.json and model_*.json have measurements; predicted.json and step_*.json have predictions."""
 
     def __init__(self, files: list[Path]):
         self.measured = [row for file in files if file.name.startswith(("measured_", "model_"))

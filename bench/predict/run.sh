@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What `./do bench predict` does: measures the fused operators and training steps of smaller models over emulated links,
-# and shows beside it what plait predicts of them from the product and the collective alone, and sums up. Two ranks of
-# their own: nothing else should run on the machine.
+# The implementation of `./do bench predict`: measures the fused operators and training steps of smaller models over
+# emulated links, compares them with plait's predictions from the product and the collective alone, and sums up. The two
+# ranks need the machine for themselves.
 #
 #   bench/predict/run.sh [--only NAME] [--seconds S]
 #
-# --only: one operator of the three, or one model of the two; what was measured of the others before is shown too.
-# --seconds: for each row.
-# Results: build/predict/*.json. BUILD names another build folder than build/release, RESULTS another place for them.
+# --only: one of the three operators, or one of the two models; older measurements of the others are shown too.
+# --seconds: time for each row.
+# Results: build/predict/*.json. BUILD: a build folder other than build/release; RESULTS: another folder for results.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -35,7 +35,7 @@ while (($# > 0)); do
   shift
 done
 
-# As much to multiply, of many rows, of some, and of few.
+# All sizes have the same number of multiplications: with many rows, some, and few.
 sizes=(--m "1024,512,256" --n "2048,4096,8192" --k 2048)
 mkdir -p "$results"
 for operator in "${operators[@]}"; do
@@ -46,7 +46,7 @@ for operator in "${operators[@]}"; do
     python3 -B bench/conditions.py "$file"
   done
 done
-# Both of a hidden width of 2048.
+# Both models are scaled to a hidden width of 2048.
 for model in "${models[@]}"; do
   if [[ $model == llama2-70b ]]; then scale=0.25; else scale=0.5; fi
   file=$results/model_$model.json

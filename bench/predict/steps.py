@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Predicts the training steps that bench/predict/run.sh has measured, of a machine with this one's figures.
+"""Predicts the training steps that bench/predict/run.sh has measured, for a machine with this machine's figures.
 
     bench/predict/steps.py build/release/src/cli/plait build/predict
 
-Products are as fast as the same products without communication were, copies and sums as those of the operators that
-were measured. For each model_NAME.json there will be a step_NAME.json: plans' times, measured and predicted.
+Products are as fast as those measured without communication; copies and sums are as fast as in the measured operators.
+For each model_NAME.json it writes a step_NAME.json with the measured and predicted times of plans.
 """
 
 import json
@@ -25,7 +25,7 @@ def link_words(described: str) -> str:
     return f"{bandwidth.replace(' ', '').replace('/s', '').lower()},{latency.replace(' ', '')}"
 
 
-# What files of before say nothing of: there was no other way.
+# Values that older files do not record; there were no other values then.
 USUAL = {"layers": 1, "batch": 1, "dtype": "bf16", "wire": "f32", "sequence_parallel": True, "keep_gathered": False,
          "column_backward": False, "stand_in_ms": 0}
 
@@ -35,16 +35,17 @@ def products_ms(measured: dict) -> float:
 
 
 def ways(measured: dict) -> list[str]:
-    """The options of plait predict for what was asked for."""
+    """The options of plait predict for the measured options."""
     return [*["--whole-rows"] * (not measured["sequence_parallel"]), *["--keep-gathered"] * measured["keep_gathered"],
             *["--column-backward"] * measured["column_backward"]]
 
 
 def compare(measured: dict, predict, memory: float) -> list[dict]:
-    """`predict` is given a rate, and what else a machine has; it returns what plait predict writes."""
+    """Calls `predict` with a rate and the machine's other options; it returns the JSON of plait predict."""
     measured = {**USUAL, **measured}
     if measured["dtype"] != "bf16":
-        sys.exit(f"steps.py: {measured['model']} was measured in {measured['dtype']}, and plait predict is of bf16")
+        sys.exit(f"steps.py: {measured['model']} was measured in {measured['dtype']}, "
+                 "but plait predict supports bf16 only")
     tokens = measured["seq"] * measured["batch"]
     words = ["--tp", measured["tp"], "--tokens", tokens, "--wire", measured["wire"], *ways(measured),
              "--device", "cpu", "--wiring", "pairs", "--memory", memory * 1e-9, "--link", link_words(measured["link"]),

@@ -1,4 +1,4 @@
-// What a span costs its thread: off, on, and what of it the two readings of time are.
+// The cost of a span for its thread: off, on, and the two clock readings alone.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -42,7 +42,7 @@ void span_off(benchmark::State& state) {
 BENCHMARK(span_off);
 
 void span_on(benchmark::State& state) {
-  // One rank for all threads, as a rank with a progress thread has it.
+  // All threads share one rank, as in a rank with a progress thread.
   static std::unique_ptr<Trace> shared;
   if (state.thread_index() == 0) shared = std::make_unique<Trace>(0);
   std::int64_t bytes = 0;

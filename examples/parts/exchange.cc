@@ -1,7 +1,7 @@
 #include <plait/plait.h>
 #include <cstdio>
 
-int main() try {  // every rank greets the next one; then all add up their numbers
+int main() try {  // every rank greets the next one; then all sum their numbers
   plait::Communicator comm = plait::Communicator::connect();
   const int rank = comm.rank(), world = comm.world();
   const int next = (rank + 1) % world, previous = (rank + world - 1) % world;

@@ -1,4 +1,4 @@
-// The last rank is killed in the middle of its work; the others hear of it, and say so.
+// The last rank is killed in the middle of its work; the others get an error about it and print it.
 //
 //   plait run -n 3 -- parts/lost_rank
 #include <plait/plait.h>

@@ -1,4 +1,4 @@
-// y = x·wᵀ + bias with a weight as it came, and with the same weight in 8 bits.
+// y = x·wᵀ + bias with a weight in its original dtype, and with the same weight in 8 bits.
 #include <plait/plait.h>
 
 #include <cmath>
@@ -39,14 +39,14 @@ int main() {
   const plait::WeightView weight = {.view = matrix(w, kOutputs, kInputs),
                                     .layout = plait::WeightLayout::out_in};
 
-  // The best backend for the product; it keeps its memory from one call to the next.
+  // The best backend for the product. It keeps its memory between calls.
   plait::Gemm gemm = plait::select_gemm(plait::parse_gemm("m=8 n=384 k=512 x=f32 w=f32 out=f32"));
   gemm.run({.x = {matrix(x, kRows, kInputs)},
             .weight = weight,
             .out = matrix(exact, kRows, kOutputs),
             .bias = matrix(bias, 1, kOutputs)});
 
-  // A quarter of the bytes, packed once for all calls. The columns are made in two windows.
+  // A quarter of the bytes, packed once for all calls. The columns are computed in two windows.
   const plait::PackedWeight packed(
       plait::quantize(weight, {.bits = 8, .per = plait::QuantPer::channel}));
   plait::Gemm quantised =

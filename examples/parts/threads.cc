@@ -1,4 +1,4 @@
-// Four ranks in one process gather their shards while they compute, and leave a timeline of it.
+// Four ranks in one process gather their shards while they compute, and write a timeline of it.
 //
 //   parts/threads timeline.json
 #include <plait/plait.h>
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   std::atomic<int> failures{0};
   const auto be_rank = [&](int rank) {
     try {
-      plait::Trace trace(rank);  // which the rank's collectives write to as well
+      plait::Trace trace(rank);  // the rank's collectives write to it too
       plait::Communicator comm = group.join(rank, {.trace = &trace});
       overlap(comm, trace);
       if (argc > 1) plait::write_timeline(argv[1], trace, comm);

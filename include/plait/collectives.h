@@ -69,9 +69,10 @@ struct Shard {
 PLAIT_EXPORT Shard balanced_shard(std::size_t elements, int rank, int world);
 
 // A collective under way. Those of one communicator finish in the order in which they were started.
-// Destroying one that is not done waits for it; its error, if any, is then lost. One that outlives
-// its communicator is abandoned: its data stay as they are. Asking for such a one is refused, and
-// asking for one that was moved to another.
+// Destroying one that is not done waits for it; its error, if any, is then lost. Where an exception
+// of the caller's hook destroys it (CommunicatorOptions::interrupted), it doesn't wait, and its
+// communicator ends. One that outlives its communicator is abandoned: its data stay as they are. A
+// Pending that is abandoned, or was moved to another, throws when it is asked for anything.
 class PLAIT_EXPORT Pending {
  public:
   class Task;

@@ -60,7 +60,8 @@ struct OpOptions {
   std::optional<Plan> plan = {};  // empty: what `plans` knows, else the default
 
   // All ranks give one, or none does. Where each has a share of n or k, they add up their shares to
-  // ask for the whole: prepare() once, a blocking call every time.
+  // ask for the whole: prepare() once, a blocking call every time. A blocking call asks for the
+  // plan of its rows; prepare() of desc.m rows, of half of them, and so on.
   const PlanSource* plans = nullptr;
 
   // matmul: k is one of so many equal shares of a sum that is added up elsewhere
@@ -80,10 +81,12 @@ struct OpOptions {
   PollHook poll = {};
 };
 
-// Blocking. The first call of a kind prepares it, and the communicator keeps what was prepared: of
-// 64 kinds, and at most 1 GiB (but always the last one). What was not used for longest goes first.
-// Mailboxes stay, two at most for each power of two of a slot's bytes, of sums that come back and
-// of all else: Communicator::mailbox_bytes().
+// Blocking. The first call of a kind prepares it for all that follow, in whatever plan and of
+// however many rows: the numbers of tokens may change from call to call. Only a call that needs
+// larger slots than all before it makes a mailbox, which takes the ranks some negotiating. The
+// communicator keeps what was prepared: of 64 kinds, and at most 1 GiB (but always the last one).
+// What was not used for longest goes first. Mailboxes stay, two at most for each power of two of a
+// slot's bytes, of sums that come back and of all else: Communicator::mailbox_bytes().
 PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
                                     const OpOptions& options = {});
@@ -110,7 +113,7 @@ PLAIT_EXPORT void matmul(const ConstTensorView& x, const Weight& weight, const T
 // What is known of an operator before its operands are.
 struct OpDesc {
   Operator op;
-  std::int64_t m;  // rows of all ranks together
+  std::int64_t m;  // rows of all ranks together: of a call, at most
   std::int64_t n;  // of this rank's weight
   std::int64_t k;
   Dtype x = Dtype::bf16;
@@ -132,9 +135,10 @@ struct OpCall {
   PollHook poll = {};
 };
 
-// An operator ready to run many times: with its memory, its mailbox and its plan, so that a call
+// An operator ready to run many times: with its memory, its mailbox and its plans, so that a call
 // negotiates nothing. Must not outlive its communicator. Each run brings its weight, which may be
-// another one of the sizes and kind in the description.
+// another one of the sizes and kind in the description, and any number of rows up to desc().m, the
+// same on all ranks. The bits of a result don't depend on what was prepared for.
 class PLAIT_EXPORT Op {
  public:
   class State;
@@ -144,14 +148,14 @@ class PLAIT_EXPORT Op {
   ~Op();
 
   const OpDesc& desc() const;
-  const Plan& plan() const;
+  const Plan& plan() const;  // of desc().m rows, and of fewer where no source was asked
 
-  // Whether its sums are the same on any number of ranks. Said of all ranks' shares of k, as they
-  // were when it was prepared.
+  // Whether its sums have the bits of one rank that has all k. Collective: ranks with shares of k
+  // compare them.
   SumTree sum_tree() const;
 
   // Bytes that it keeps from call to call, without the mailbox, which others may share. What its
-  // product works in comes with the first run.
+  // product works in comes with the first run of as many rows.
   std::size_t held_bytes() const;
 
   // Collective.
@@ -163,8 +167,8 @@ class PLAIT_EXPORT Op {
   std::unique_ptr<State> state_;
 };
 
-// Whether the sums of an operator are the same on any number of ranks, if each of `world` ranks has
-// a share of k like this one's.
+// Whether the sums of an operator have the bits of one rank that has all k, if each of `world`
+// ranks has a share of k like this rank's. Not collective.
 PLAIT_EXPORT SumTree sum_tree(const OpDesc& desc, int world, Dtype wire = Dtype::f32);
 
 // Collective.

@@ -6,7 +6,7 @@
 //
 // Values are whole numbers: -128..127 with 8 bits, -8..7 with 4. Offsets, where there are any, are
 // whole numbers of the same range, so that value + offset is exact even in bf16. Scales are f32.
-// What is rounded, and by how much: docs/concepts/quantisation.md.
+// What is rounded, and by how much: docs/concepts/quantised-values.md.
 //
 // `threads` share the work, and change nothing but the time; 0: as many as OpenMP would use.
 #pragma once

@@ -30,7 +30,7 @@ class PyPending {
   PyPending& operator=(const PyPending&) = delete;
   ~PyPending() {
     // What has been left has abandoned it: there is nothing to wait for.
-    if (!comm_.left()) comm_.use([this](Communicator&) { pending_.reset(); });
+    if (!comm_.left()) comm_.use_at_the_end([this] { pending_.reset(); });
   }
 
   void progress() {

@@ -157,6 +157,53 @@ PyCommunicator::PyCommunicator(Communicator comm)
 
 PyCommunicator::~PyCommunicator() { leave(); }
 
+void Turns::take() {
+  constexpr std::chrono::milliseconds kBetweenQuestions{10};
+  if (is_mine())
+    throw Error(
+        Code::invalid_argument,
+        "this thread is in a call of this communicator already: a handler of a signal can't "
+        "use or leave it; let the handler raise, which ends the call");
+  while (!mutex_.try_lock_for(kBetweenQuestions)) check_signals();
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+void Turns::take_without_signals() {
+  mutex_.lock();
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+bool Turns::try_take() {
+  if (!mutex_.try_lock()) return false;
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  return true;
+}
+
+void Turns::give() {
+  owner_.store(std::thread::id(), std::memory_order_relaxed);
+  mutex_.unlock();
+}
+
+// Whether this thread has taken a turn that it must give back.
+bool PyCommunicator::begin_the_end() noexcept {
+  if (!turns_.is_mine()) {
+    try {
+      turns_.take();
+      return true;
+    } catch (
+        const nb::python_error&) {  // NOLINT(bugprone-empty-catch): lost, as in all destructors
+    }
+  }
+  {
+    const nb::gil_scoped_acquire gil;
+    if (!is_leaving_)
+      comm_->abort("a signal's handler has interrupted what destroys a collective under way");
+  }
+  if (turns_.is_mine()) return false;
+  turns_.take_without_signals();
+  return true;
+}
+
 Communicator& PyCommunicator::get() const {
   if (comm_ == nullptr)
     throw Error(Code::invalid_argument, "this communicator has been left, and is of no use");
@@ -164,15 +211,17 @@ Communicator& PyCommunicator::get() const {
 }
 
 void PyCommunicator::leave() {
+  if (is_leaving_) return;
+  if (turns_.is_mine()) turns_.take();  // says why not
+  is_leaving_ = true;
   living().erase(this);
   unlocked([this] {
-    if (!turns_.try_lock()) {
-      // comm_ is there: the thread that has the turn uses it.
+    if (!turns_.try_take()) {
       comm_->abort("a rank leaves while one of its threads is in a call");
-      turns_.lock();
+      turns_.take_without_signals();
     }
     comm_.reset();
-    turns_.unlock();
+    turns_.give();
   });
 }
 
@@ -250,6 +299,8 @@ void bind_communicator(nb::module_& m) {
       .def("set_trace", &PyCommunicator::set_trace, nb::arg("trace").none(),
            nb::sig("def set_trace(self, trace: Trace | None) -> None"),
            "Record into this trace from the next call on, or into none. Not collective.")
+      .def_prop_ro("trace", &PyCommunicator::trace, nb::sig("def trace(self) -> Trace | None"),
+                   "What set_trace() was given last.")
       .def("leave", &PyCommunicator::leave,
            "Leave the group. Calling it again does nothing; using the communicator is an error.")
       .def(

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "native.h"
+#include "plait/operator.h"
 #include "plait/tag.h"
 
 namespace plait::python {
@@ -15,6 +16,7 @@ std::string_view operator_of(std::string_view sentence) {
   const std::string_view word = sentence.substr(0, sentence.find(':'));
   for (int i = 1; i <= static_cast<int>(Operation::all_reduce_matmul); ++i)
     if (word == name(static_cast<Operation>(i))) return word;
+  if (word == name(Operator::matmul)) return word;  // which sends no chunks, and has no Operation
   return {};
 }
 

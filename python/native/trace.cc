@@ -45,7 +45,7 @@ std::unique_ptr<PySpan> span(Trace& trace, Lane lane, std::string_view label, st
 }
 
 nb::bytes pack(const Trace& trace) {
-  const std::vector<std::byte> packed = trace.pack();
+  const std::vector<std::byte> packed = unlocked([&] { return trace.pack(); });
   return nb::bytes(packed.data(), packed.size());
 }
 
@@ -101,7 +101,7 @@ void bind_trace(nb::module_& m) {
       .def(
           "__exit__", [](PySpan& self, const nb::args&) { self.exit(); },
           nb::sig("def __exit__(self, *exception: object) -> None"));
-  nb::class_<Trace>(m, "Trace",
+  nb::class_<Trace>(m, "Trace", nb::is_weak_referenceable(),
                     "Who did what when: the records of one rank, written as a timeline that\n"
                     "Perfetto (ui.perfetto.dev) opens.")
       .def(nb::init<int, std::size_t>(), nb::arg("rank"),

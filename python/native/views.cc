@@ -11,22 +11,42 @@
 
 namespace plait::python {
 
+namespace {
+
+[[noreturn]] void refuse(Argument argument, const std::string& words) {
+  throw Error(Code::invalid_argument,
+              std::string(argument.function) + ": " + std::string(argument.name) + " " + words);
+}
+
+[[noreturn]] void refuse_what_is_no_array(nb::handle object, Argument argument) {
+  const auto type = nb::cast<std::string>(nb::type_name(object.type()));
+  refuse(argument, "is of type " + type + "; it can be an array or a TensorView");
+}
+
+}  // namespace
+
 TensorView view_of(nb::handle object, Argument argument) {
   if (object.is_none()) return {};
   if (nb::isinstance<TensorView>(object)) return nb::cast<const TensorView&>(object);
   if (Array array; nb::try_cast(object, array)) return matrix(array, argument);
-  throw Error(Code::invalid_argument, std::string(argument.function) + ": " +
-                                          std::string(argument.name) +
-                                          " is neither an array nor a TensorView");
+  if (ConstArray array; nb::try_cast(object, array))
+    refuse(argument, "is read-only, and the call writes it");
+  refuse_what_is_no_array(object, argument);
+}
+
+ConstTensorView const_view_of(nb::handle object, Argument argument) {
+  if (object.is_none()) return {};
+  if (nb::isinstance<TensorView>(object)) return nb::cast<const TensorView&>(object);
+  if (ConstArray array; nb::try_cast(object, array)) return matrix(array, argument);
+  refuse_what_is_no_array(object, argument);
 }
 
 Weight weight_of(nb::handle object, Argument argument) {
   if (nb::isinstance<PackedWeight>(object)) return nb::cast<const PackedWeight&>(object);
   if (nb::isinstance<WeightView>(object)) return nb::cast<const WeightView&>(object);
-  throw Error(Code::invalid_argument,
-              std::string(argument.function) + ": " + std::string(argument.name) +
-                  " is neither a PackedWeight nor a WeightView, which says how it lies: "
-                  "WeightView(w, WeightLayout.out_in)");
+  refuse(argument,
+         "is neither a PackedWeight nor a WeightView, which says how it lies: "
+         "WeightView(w, WeightLayout.out_in)");
 }
 
 void bind_views(nb::module_& m) {
@@ -48,13 +68,17 @@ void bind_views(nb::module_& m) {
       .def_ro("rows", &TensorView::rows)
       .def_ro("cols", &TensorView::cols)
       .def_ro("row_stride", &TensorView::row_stride);
-  nb::class_<WeightView>(m, "WeightView", "A plain weight, and how it lies. Nothing is copied.")
+  nb::class_<WeightView>(m, "WeightView",
+                         "A plain weight, and how it lies: WeightView(w, WeightLayout.out_in).\n"
+                         "Nothing is copied, and nothing is guessed from shapes.")
       .def(
           "__init__",
           [](WeightView* self, nb::handle view, WeightLayout layout) {
-            new (self) WeightView{.view = view_of(view, {"WeightView", "view"}), .layout = layout};
+            new (self)
+                WeightView{.view = const_view_of(view, {"WeightView", "view"}), .layout = layout};
           },
-          nb::arg("view"), nb::arg("layout"), nb::keep_alive<1, 2>())
+          nb::arg("view"), nb::arg("layout"), nb::keep_alive<1, 2>(),
+          nb::sig("def __init__(self, view: Array | TensorView, layout: WeightLayout) -> None"))
       .def_prop_ro("n", &WeightView::n)
       .def_prop_ro("k", &WeightView::k)
       .def_ro("layout", &WeightView::layout)
@@ -68,6 +92,11 @@ void bind_views(nb::module_& m) {
                 .dtype = dtype, .scheme = scheme, .is_packed = is_packed || scheme.has_value()};
           },
           nb::arg("dtype"), nb::arg("scheme") = nb::none(), nb::arg("is_packed") = false)
+      .def_static(
+          "of",
+          [](nb::handle weight) { return weight_of(weight, {"WeightKind", "weight"}).kind(); },
+          nb::arg("weight"), nb::sig("def of(weight: PackedWeight | WeightView) -> WeightKind"),
+          "The kind of a weight.")
       .def("__str__", [](const WeightKind& kind) { return name(kind); });
 }
 

@@ -241,6 +241,10 @@ class Communicator:
         Record into this trace from the next call on, or into none. Not collective.
         """
 
+    @property
+    def trace(self) -> Trace | None:
+        """What set_trace() was given last."""
+
     def leave(self) -> None:
         """
         Leave the group. Calling it again does nothing; using the communicator is an error.
@@ -621,6 +625,11 @@ class PackedWeight:
     def bytes(self) -> int:
         """What a product reads of memory."""
 
+def _fingerprint(weight: WeightView) -> int:
+    """
+    A number that changes with the elements of a weight, and with their places.
+    """
+
 class TensorView:
     """Rows in memory by their address. The caller keeps the memory alive."""
 
@@ -636,9 +645,12 @@ class TensorView:
     def row_stride(self) -> int: ...
 
 class WeightView:
-    """A plain weight, and how it lies. Nothing is copied."""
+    """
+    A plain weight, and how it lies: WeightView(w, WeightLayout.out_in).
+    Nothing is copied, and nothing is guessed from shapes.
+    """
 
-    def __init__(self, view: object, layout: WeightLayout) -> None: ...
+    def __init__(self, view: Array | TensorView, layout: WeightLayout) -> None: ...
 
     @property
     def n(self) -> int: ...
@@ -656,6 +668,10 @@ class WeightKind:
     """What is known of a weight besides its sizes."""
 
     def __init__(self, dtype: Dtype, scheme: QuantScheme | None = None, is_packed: bool = False) -> None: ...
+
+    @staticmethod
+    def of(weight: PackedWeight | WeightView) -> WeightKind:
+        """The kind of a weight."""
 
     def __str__(self) -> str: ...
 
@@ -708,28 +724,109 @@ class RecordedPlans(PlanSource):
 
     def forget(self) -> None: ...
 
-def matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
-    """out = x·weight, without communication."""
+def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+    """
+    out = x·weight, without communication: what the others are compared with.
+    """
 
-def matmul_all_reduce(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
-    """out = the sum over ranks of x·weight, on every rank."""
+def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+    """
+    out = the sum over ranks of x·weight, on every rank.
 
-def matmul_reduce_scatter(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
-    """out = this rank's rows of the sum over ranks of x·weight."""
+    x is [m, k_r], weight [k_r, n], out [m, n]. All ranks make the call, with the same
+    m, dtypes, wire and plan; every plan gives the same bits.
+    """
 
-def matmul_all_gather(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
-    """out = all ranks' rows of x·weight, of which each rank has its own x."""
+def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+    """
+    out = this rank's rows of the sum over ranks of x·weight.
 
-def all_gather_matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
+    x is [m, k_r], weight [k_r, n]; balanced_shard() says which rows are a rank's.
+    """
+
+def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+    """
+    out = all ranks' rows of x·weight, of which each rank has its own x.
+
+    x is this rank's rows [m_r, k], weight [k, n], out [m, n].
+    """
+
+def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x by this rank's weight; `gathered` takes all of x.
+
+    x is this rank's rows [m_r, k], weight [k, n_r], out [m, n_r], gathered [m, k].
     """
 
-def reduce_scatter_matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
-    """out = this rank's rows of (the sum over ranks of x)·weight."""
+def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+    """
+    out = this rank's rows of (the sum over ranks of x)·weight.
 
-def all_reduce_matmul(x: object, weight: object, out: object, comm: Communicator, *, bias: object | None = None, gathered: object | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
-    """out = (the sum over ranks of x)·weight, on every rank."""
+    x is [m, k], weight [k, n].
+    """
+
+def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+    """
+    out = (the sum over ranks of x)·weight, on every rank.
+
+    x is [m, k], weight [k, n], out [m, n].
+    """
+
+class OpDesc:
+    """
+    What is known of an operator before its operands are: m rows of all ranks
+    together; n and k of this rank's weight.
+    """
+
+    def __init__(self, op: Operator, *, m: int, n: int, k: int, x: Dtype, weight: WeightKind | None = None, out: Dtype | None = None, gathered: bool = False) -> None:
+        """Weight and out are of the dtype of x unless they are named."""
+
+    @property
+    def op(self) -> Operator: ...
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+    @property
+    def x(self) -> Dtype: ...
+
+    @property
+    def weight(self) -> WeightKind: ...
+
+    @property
+    def out(self) -> Dtype: ...
+
+    @property
+    def gathered(self) -> bool: ...
+
+class Op:
+    """
+    An operator ready to run many times, with its memory, its mailbox and its
+    plan, so that a call negotiates nothing. Each run brings its weight. See
+    prepare().
+    """
+
+    @property
+    def desc(self) -> OpDesc: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that it keeps from call to call, without the mailbox."""
+
+    def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, poll: Callable[[], object] | None = None) -> None:
+        """Collective. Takes any number of rows up to the description's."""
+
+def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:
+    """Collective. Make an operator ready to run many times."""
 
 class Gemm:
     """
@@ -742,7 +839,7 @@ class Gemm:
     @property
     def backend(self) -> str: ...
 
-    def run(self, x: object, weight: object, out: object, *, transposed: bool = False, bias: object | None = None, accumulate: bool = False) -> None:
+    def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, transposed: bool = False, bias: Array | TensorView | None = None, accumulate: bool = False) -> None:
         """Multiply. `transposed`: x is [k, m], as a weight's gradient has it."""
 
 class LinearDesc:
@@ -752,6 +849,8 @@ class LinearDesc:
 
 class LinearOptions:
     """How a layer works: the same on all ranks."""
+
+    def __init__(self, *, sequence_parallel: bool = True, recompute_all_gather: bool = True, column_backward: bool = False, aligned_packing: bool = True, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None: ...
 
     @property
     def sequence_parallel(self) -> bool: ...
@@ -788,20 +887,57 @@ class LinearState:
 def linear_options(settings: Settings, plans: PlanSource) -> LinearOptions:
     """Options of layers, as the settings say."""
 
+class LinearMemory:
+    """What the layers of a communicator hold together, in bytes."""
+
+    @property
+    def mailboxes(self) -> int: ...
+
+    @property
+    def operators(self) -> int: ...
+
+    @property
+    def workspace(self) -> int: ...
+
+def linear_memory(comm: Communicator) -> LinearMemory:
+    """What the layers of a communicator hold together."""
+
 class ColumnParallelLinear:
-    """A linear layer whose outputs the ranks share."""
+    """
+    A linear layer whose outputs the ranks share. It keeps sizes and
+    settings: each call brings its operands.
+    """
 
-    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions) -> None: ...
+    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions | None = None) -> None:
+        """Collective: ranks tell one another their shares."""
 
-    def forward(self, x: object, weight: object, out: object, *, bias: object | None = None, state: LinearState | None = None) -> None: ...
+    def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: LinearState | None = None) -> None:
+        """
+        Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.
+        """
 
-    def backward(self, grad_out: object, *, x: object | None = None, weight: object | None = None, turned: object | None = None, grad_x: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None: ...
+    def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: PackedWeight | WeightView | None = None, turned: PackedWeight | WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None:
+        """
+        Collective. A gradient that is left out is not asked for. `x` is needed for
+        grad_weight, `weight` or `turned` for grad_x.
+        """
 
 class RowParallelLinear:
-    """A linear layer whose inputs the ranks share."""
+    """
+    A linear layer whose inputs the ranks share. It keeps sizes and
+    settings: each call brings its operands.
+    """
 
-    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions) -> None: ...
+    def __init__(self, desc: LinearDesc, comm: Communicator, options: LinearOptions | None = None) -> None:
+        """Collective: ranks tell one another their shares."""
 
-    def forward(self, x: object, weight: object, out: object, *, bias: object | None = None, state: LinearState | None = None) -> None: ...
+    def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: LinearState | None = None) -> None:
+        """
+        Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.
+        """
 
-    def backward(self, grad_out: object, *, x: object | None = None, weight: object | None = None, turned: object | None = None, grad_x: object | None = None, grad_weight: object | None = None, grad_bias: object | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None: ...
+    def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: PackedWeight | WeightView | None = None, turned: PackedWeight | WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None:
+        """
+        Collective. A gradient that is left out is not asked for. `x` is needed for
+        grad_weight, `weight` or `turned` for grad_x.
+        """

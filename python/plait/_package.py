@@ -22,6 +22,7 @@ OURS = frozenset(
         "threads.py",
         "torch",
         "transformers.py",
+        "vllm",
     }
 )
 

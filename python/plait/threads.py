@@ -23,12 +23,15 @@ def run_in_threads(world: int, body: Callable[[Communicator], None]) -> None:
     raised: list[BaseException] = []
 
     def rank(number: int) -> None:
-        with group.join(number) as comm:
-            try:
-                body(comm)
-            except BaseException as exception:
-                raised.append(exception)
-                comm.abort(f"rank {number} raised {type(exception).__name__}: {exception}")
+        try:
+            with group.join(number) as comm:
+                try:
+                    body(comm)
+                except BaseException as exception:
+                    comm.abort(f"rank {number} raised {type(exception).__name__}: {exception}")
+                    raise
+        except BaseException as exception:
+            raised.append(exception)
 
     threads = [threading.Thread(target=rank, args=(number,)) for number in range(world)]
     for thread in threads:

@@ -9,8 +9,8 @@
     model.generate(**inputs)
 
 `enable()` puts styles under the names of theirs ("colwise", "rowwise", ...) for models that are
-loaded from then on. Sharded loading, saving, plans and `generate()` stay as they are. A call that
-plait does not serve is made by their code, and one sentence a reason is logged.
+loaded from then on. Sharded loading, saving, plans and `generate()` stay as they are. A module or a
+call that plait does not serve is left to their code, and one sentence a reason is logged.
 """
 
 import atexit
@@ -33,6 +33,7 @@ import plait.torch
 from plait import _native
 from plait.torch.columns import gather_columns, split_columns
 from plait.torch.linear import quantized_linear
+from plait.torch.options import Product
 from plait.torch.weights import Owner
 
 __all__ = ["disable", "enable", "enabled", "report"]
@@ -47,12 +48,19 @@ class _Service:
     options: plait.torch.Options
     weight: str | None
     calls: Counter[str | None] = field(default_factory=Counter)  # None: served
+    modules: Counter[str] = field(default_factory=Counter)  # which are left, by sentence
 
     def serves(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
         self.calls[refusal] += 1
         if refusal is not None and self.calls[refusal] == 1 and group.rank() == 0:
             _log.warning("a linear layer is left to transformers: %s", refusal)
         return refusal is None
+
+    def leaves(self, module: nn.Module, refusal: str, group: dist.ProcessGroup, level: int) -> None:
+        sentence = f"{type(module).__name__}: {refusal}"
+        self.modules[sentence] += 1
+        if self.modules[sentence] == 1 and group.rank() == 0:
+            _log.log(level, "a module is left to transformers: %s", sentence)
 
 
 _service: _Service | None = None
@@ -66,15 +74,25 @@ def enable(
     parts: int | None = None,
     wire: str | None = None,
     settings: plait.Settings | None = None,
+    product: Product = "plait",
 ) -> None:
     """Serve the linear layers of models that are loaded from now on.
 
     Every rank makes the call, with the same options. `weight` quantises what is served ("s8",
-    "s8:group=128"): for generation. The same call again does nothing; other options raise, until
-    disable().
+    "s8:group=128"): for generation. `product="torch"` multiplies by torch's product, serially, with
+    plait's collectives; "auto" by the faster one, which the first call of each shape measures. The
+    same call again does nothing; other options raise, until disable().
     """
     global _service, _last
-    asked = plait.torch.Options(schedule=schedule, parts=parts, wire=wire, settings=settings)
+    asked = plait.torch.Options(
+        schedule=schedule, parts=parts, wire=wire, settings=settings, product=product
+    )
+    if weight is not None and product != "plait":
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.transformers.enable: weight={weight!r} needs plait's product; product is "
+            f"{product!r}",
+        )
     # Settings are read now, and what is wrong in them is refused now, on all ranks.
     options = replace(asked, settings=asked.resolved())
     if weight is not None:
@@ -94,12 +112,13 @@ def enable(
             f"{', '.join(missing)}; nothing was replaced",
         )
     _service = _last = _Service(options, weight)
-    for name, mixin in _STYLES.items():
+    for name in _replaced():
         theirs: Any = ALL_PARALLEL_STYLES[name]
+        mixin = _STYLES.get(name, _Left)
         style: Any = type(f"Plait{type(theirs).__name__}", (mixin, type(theirs)), {})
         ours = style.__new__(style)
         ours.__dict__.update(theirs.__dict__)
-        ours.service = _service
+        ours.service, ours.style = _service, name
         ALL_PARALLEL_STYLES[name] = ours
     _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
 
@@ -109,7 +128,7 @@ def disable() -> None:
     global _service
     if _service is None:
         return
-    for name in _STYLES:
+    for name in _replaced():
         if getattr(ALL_PARALLEL_STYLES[name], "service", None) is _service:
             del ALL_PARALLEL_STYLES[name]
         else:
@@ -136,15 +155,17 @@ def enabled(**options: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Report:
-    """How many calls were served, and how many were left for which reason."""
+    """How many calls were served, and how many calls and modules were left for which reason."""
 
     served: int = 0
-    refusals: tuple[tuple[str, int], ...] = ()
+    refusals: tuple[tuple[str, int], ...] = ()  # of calls
+    modules: tuple[tuple[str, int], ...] = ()
     operators: str = ""
 
     def __str__(self) -> str:
         lines = [f"linear layers: {self.served} calls served by plait"]
         lines += [f"{calls} calls left to transformers: {why}" for why, calls in self.refusals]
+        lines += [f"{count} modules left to transformers: {why}" for why, count in self.modules]
         return "\n".join([*lines, self.operators])
 
 
@@ -153,7 +174,8 @@ def report() -> Report:
     if _last is None:
         return Report()
     refusals = tuple((why, calls) for why, calls in _last.calls.items() if why is not None)
-    return Report(_last.calls[None], refusals, str(plait.torch.report()))
+    modules = tuple(_last.modules.items())
+    return Report(_last.calls[None], refusals, modules, str(plait.torch.report()))
 
 
 def _local(tensor: Any) -> Any:
@@ -173,10 +195,29 @@ def _refusal(module: nn.Linear, x: Any) -> str | None:
     return None
 
 
+def _group(mesh: Any) -> dist.ProcessGroup:
+    names = mesh.mesh_dim_names or ()
+    group: dist.ProcessGroup
+    if mesh.ndim == 1:
+        group = mesh.get_group()
+    else:
+        group = mesh.get_group("tp" if "tp" in names else mesh.ndim - 1)
+    return group
+
+
+def _module_refusal(module: nn.Module) -> str | None:
+    if getattr(module, "_hf_quantized_needs_local_tp", False):
+        return "transformers has quantised its weight"
+    if type(module) is not nn.Linear:
+        return "it may have a forward of its own, and is no nn.Linear"
+    return None
+
+
 class _Style:
     """Replaces `forward` of nn.Linear, and leaves all else of a style as it is."""
 
     service: _Service
+    style: str  # its name
 
     def serve(self, module: nn.Linear, x: torch.Tensor, site: "_Site") -> torch.Tensor:
         raise NotImplementedError
@@ -184,9 +225,11 @@ class _Style:
     def install_forward(self, module: nn.Module, mesh: Any) -> nn.Module:
         super().install_forward(module, mesh)  # type: ignore[misc]
         theirs: Callable[..., Any] = module.forward
-        if type(module) is not nn.Linear or getattr(module, "_hf_quantized_needs_local_tp", False):
+        group = _group(mesh)
+        if (refusal := _module_refusal(module)) is not None:
+            self.service.leaves(module, refusal, group, logging.WARNING)
             return module
-        group = mesh.get_group() if mesh.ndim == 1 else mesh.get_group("tp")
+        assert isinstance(module, nn.Linear)
         site = _Site(group, self.service)
 
         def forward(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -257,6 +300,33 @@ class _SplitRow(_Style):
         return site.multiply("row", module, split_columns(x, site.group))
 
 
+# Of embeddings, norms and gradients: there is no product to serve.
+_WITHOUT_PRODUCT = (
+    "all_reduce",
+    "embedding_colwise",
+    "embedding_rowwise",
+    "replicated_with_grad_allreduce",
+    "sequence_parallel",
+)
+
+
+class _Left:
+    """Says that a style is not served, and leaves it as it is."""
+
+    service: _Service
+    style: str
+
+    def install_forward(self, module: nn.Module, *meshes: Any, **options: Any) -> nn.Module:
+        left: nn.Module = super().install_forward(module, *meshes, **options)  # type: ignore[misc]
+        group = _group(meshes[0] if meshes else options["ep_mesh"])
+        if self.style in _WITHOUT_PRODUCT:
+            refusal, level = f"the style {self.style} has no product", logging.INFO
+        else:
+            refusal, level = f"the style {self.style} is not served", logging.WARNING
+        self.service.leaves(module, refusal, group, level)
+        return left
+
+
 _STYLES: dict[str, type[_Style]] = {
     "colwise": _Column,
     "packed_colwise": _Column,
@@ -267,5 +337,15 @@ _STYLES: dict[str, type[_Style]] = {
     "rowwise_split_input": _SplitRow,
     "rowwise_rep": _SplitRow,
 }
+
+
+def _replaced() -> list[str]:
+    """Return the names of all styles that have a forward, those of expert parallelism included."""
+    return [
+        name
+        for name in ALL_PARALLEL_STYLES
+        if hasattr(ALL_PARALLEL_STYLES[name], "install_forward")
+    ]
+
 
 assert tensor_parallel is not None  # importing it registers the styles

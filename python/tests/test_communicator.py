@@ -1,5 +1,6 @@
 """Groups of ranks, most of them threads of this process."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -142,14 +143,164 @@ def test_ctrl_c_ends_a_wait() -> None:
     assert codes == [plait.Code.peer_lost]
 
 
-def test_a_trace_lives_as_long_as_what_records_into_it() -> None:
-    trace = plait.Trace(0)
-    alive = weakref.ref(trace) if hasattr(trace, "__weakref__") else None
-    comm = plait.Communicator.connect(trace=trace)
-    del trace
-    plait.barrier(comm)
+def later(seconds: float, signal_number: int) -> None:
+    """Send this process a signal after a moment; Python handles it in the main thread."""
+    threading.Timer(seconds, os.kill, (os.getpid(), signal_number)).start()
+
+
+def test_ctrl_c_ends_the_wait_for_a_turn() -> None:
+    group = plait.ThreadGroup(2)
+    is_in_call = threading.Event()
+    may_come = threading.Event()
+    done = []
+    comms: list[plait.Communicator] = []
+
+    def peer() -> None:
+        with group.join(1) as comm:
+            is_in_call.wait(100)
+            may_come.wait(100)
+            plait.barrier(comm)
+            done.append("peer")
+
+    def user() -> None:
+        is_in_call.set()
+        plait.barrier(comms[0])
+        done.append("user")
+
+    threads = [threading.Thread(target=peer), threading.Thread(target=user)]
+    threads[0].start()
+    with group.join(0) as comm:
+        comms.append(comm)
+        threads[1].start()
+        is_in_call.wait(100)
+        time.sleep(0.1)  # the other thread is in the barrier
+        later(0.2, signal.SIGINT)
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            plait.barrier(comm)
+        assert time.monotonic() - begin < 20
+        may_come.set()  # the other thread's call goes on
+        for thread in threads:
+            thread.join(100)
+    assert sorted(done) == ["peer", "user"]
+
+
+@pytest.fixture
+def waiting() -> Iterator[plait.Communicator]:
+    """Rank 0 of two, of which the other makes no call until the test is over."""
+    group = plait.ThreadGroup(2)
+    over = threading.Event()
+
+    def peer() -> None:
+        with group.join(1):
+            over.wait(100)
+
+    thread = threading.Thread(target=peer)
+    thread.start()
+    comm = group.join(0)
+    before = signal.getsignal(signal.SIGUSR1)
+    yield comm
+    signal.signal(signal.SIGUSR1, before)
+    over.set()
+    thread.join(100)
     comm.leave()
-    assert alive is None or alive() is not None
+
+
+@pytest.mark.parametrize("call", [plait.Communicator.leave, plait.barrier])
+def test_a_handler_that_uses_what_it_interrupts_is_told(
+    waiting: plait.Communicator, call: Callable[[plait.Communicator], None]
+) -> None:
+    signal.signal(signal.SIGUSR1, lambda *_: call(waiting))
+    later(0.2, signal.SIGUSR1)
+    with pytest.raises(plait.Error, match="in a call of this communicator already") as caught:
+        plait.barrier(waiting)
+    assert caught.value.code == plait.Code.invalid_argument
+    assert not waiting.has_left
+
+
+def test_a_handler_that_drops_a_pending_ends_the_group(waiting: plait.Communicator) -> None:
+    data = np.ones(4, dtype=np.float32)
+    held = [plait.start_all_reduce(data, waiting), plait.start_all_reduce(data, waiting)]
+    first = held.pop(0)
+    signal.signal(signal.SIGUSR1, lambda *_: held.clear())
+    later(0.2, signal.SIGUSR1)
+    with pytest.raises(plait.Error, match="destroys a collective under way"):
+        first.wait()
+    assert held == []
+
+
+def test_a_trace_lives_as_long_as_what_records_into_it() -> None:
+    trace, other = plait.Trace(0), plait.Trace(0)
+    alive, later = weakref.ref(trace), weakref.ref(other)
+    comm = plait.Communicator.connect(trace=trace)
+    comm.set_trace(other)
+    del trace, other
+    gc.collect()
+    plait.barrier(comm)
+    assert alive() is not None
+    assert later() is not None
+    comm.leave()
+    del comm
+    gc.collect()
+    assert alive() is None
+    assert later() is None
+
+
+def test_what_a_rank_raises_before_it_has_joined_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_TIMEOUT", "soon")
+    with pytest.raises(plait.Error, match="PLAIT_TIMEOUT"):
+        plait.run_in_threads(2, plait.barrier)
+
+
+def test_two_threads_of_a_rank_take_turns() -> None:
+    """Each makes as many calls as the threads of the other rank: which is whose does not matter."""
+
+    def body(comm: plait.Communicator) -> None:
+        sums: list[float] = []
+
+        def calls() -> None:
+            for _ in range(50):
+                x = np.full(1000, comm.rank + 1.0, dtype=np.float32)
+                plait.all_reduce(x, comm)
+                sums.append(float(x.sum()))
+
+        threads = [threading.Thread(target=calls) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sums == [3000.0] * 100
+
+    plait.run_in_threads(2, body)
+
+
+def test_leaving_ends_the_call_of_another_thread_in_words() -> None:
+    said: list[str] = []
+
+    def body(comm: plait.Communicator) -> None:
+        if comm.rank == 1:
+            with pytest.raises(plait.Error):
+                plait.barrier(comm)  # rank 0 never comes to its own
+            return
+        waits = threading.Event()
+
+        def waiter() -> None:
+            waits.set()
+            try:
+                x = np.ones(4, dtype=np.float32)
+                plait.all_reduce(x, comm)
+            except plait.Error as error:
+                said.append(str(error))
+
+        thread = threading.Thread(target=waiter)
+        thread.start()
+        waits.wait()
+        time.sleep(0.05)
+        comm.leave()
+        thread.join()
+
+    plait.run_in_threads(2, body)
+    assert len(said) == 1
 
 
 def test_the_end_of_a_program_leaves_its_groups() -> None:

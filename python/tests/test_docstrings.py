@@ -2,17 +2,25 @@
 
 import doctest
 import importlib
+from pathlib import Path
 
 import pytest
 
-MODULES = [
-    "plait.errors",
-    "plait.torch.linear",
-    "plait.torch.operators",
-    "plait.torch.options",
-    "plait.torch.parallelize",
-    "plait.torch.tensors",
-]
+import plait
+
+FOLDER = Path(plait.__file__).parent
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(FOLDER.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = [name_of(file) for file in sorted(FOLDER.rglob("*.py")) if ">>> " in file.read_text()]
+
+
+def test_examples_are_found() -> None:
+    assert {"plait.errors", "plait.threads", "plait.torch.operators"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)

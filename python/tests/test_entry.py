@@ -68,3 +68,11 @@ def test_logs_instead_of_raising(
     monkeypatch.setattr(torch.distributed, "is_available", refuses)
     _entry.torch_backend()
     assert "could not be registered" in caplog.text
+
+
+def test_the_plugin_of_vllm_logs_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)  # as where it can't be imported
+    _entry.vllm_plugin()
+    assert "vLLM's layers are left as they are" in caplog.text

@@ -17,14 +17,20 @@ SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"
 # How each is started, the package that it needs besides torch, and what it prints.
 PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "all_reduce.py": (PLAIT_RUN, [], None, r"(?s)rank [01].*rank [01]"),
+    "matmul_all_reduce.py": (PLAIT_RUN, [], None, r"(?s)(y\[2, 3\] = 750\.0.*){2}"),
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
+    "torch_report.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +2048 f32 +8 .* fused"),
+    "torch_engines.py": (TORCHRUN, [], None, r"product auto: \d.*\nc10d, product plait: \d"),
+    "torch_profile.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
+    "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
     "megatron_gpt.py": (
         TORCHRUN,
         [*SMALL_GPT, "--sequence-parallel"],
         "megatron",
         # The same four digits of all losses, and every call served.
-        r"losses +(\d\.\d{4})\d* (\d\.\d{4})\d*\nwith plait +\1\d* \2\d*\n"
+        r"megatron +(\d\.\d{4})\d* (\d\.\d{4})\d*\nwith plait +\1\d* \2\d*\n"
         r"(.*\n)*ColumnParallelLinear: 6 calls served by plait\n"
         r"RowParallelLinear: 4 calls served by plait\n",
     ),
@@ -34,6 +40,8 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         "transformers",
         r"\[5, 6, 7(, \d+){16}\]\nlinear layers: 240 calls served by plait\n",
     ),
+    # It starts its ranks by itself. python/tests/with_vllm runs it with and without plait.
+    "vllm_generate.py": ([sys.executable], [], "vllm", r"4 RowParallelLinear: \d+ calls served"),
 }
 
 
@@ -42,13 +50,33 @@ def test_runs(name: str) -> None:
     launcher, arguments, needed, said = PROGRAMS[name]
     if needed is not None and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    done = subprocess.run(
-        [*launcher, str(EXAMPLES / name), *arguments],
+    done = run([*launcher, str(EXAMPLES / name), *arguments])
+    assert done.returncode == 0, done.stderr
+    assert re.search(said, done.stdout), done.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="needs megatron-core")
+def test_megatron_gpt_over_a_link() -> None:
+    link = ["--link", "2gbit,20us", "--schedule", "fused"]
+    program = [*TORCHRUN, str(EXAMPLES / "megatron_gpt.py"), *SMALL_GPT, *link]
+    done = run([*program, "--compare", "serial"])
+    assert done.returncode == 0, done.stderr
+    # The same bits, and so the same six digits.
+    said = (
+        r"serial +(.*)\nwith plait +\1\na step over 2gbit,20us: (.*\n)*matmul_all_reduce .* fused"
+    )
+    assert re.search(said, done.stdout), done.stdout
+    done = run(program)
+    assert done.returncode != 0
+    assert "--link needs --compare serial" in done.stderr
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    assert done.returncode == 0, done.stderr
-    assert re.search(said, done.stdout), done.stdout

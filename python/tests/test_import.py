@@ -89,3 +89,20 @@ print({os.path.relpath(path, folder) for path in maps if "/libgomp" in path or "
 """
     done = python(program)
     assert done.stdout == "{'_lib/libgomp.so.1'}\n", done.stderr
+
+
+def test_needs_no_openmp_of_the_system() -> None:
+    """In a mount namespace where the system's library is an empty file: slim images have none."""
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True)
+    paths = [line.split()[-1] for line in listed.stdout.splitlines() if "libgomp.so.1 " in line]
+    hide = [f"mount --bind /dev/null {os.path.realpath(path)}" for path in paths]
+    alone = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*alone, " && ".join([*hide, "true"])], capture_output=True).returncode:
+        pytest.skip("the system lets no user mount")
+    program = f"{' && '.join([*hide, 'exec'])} {sys.executable} -c"
+    check = "import plait; print([line for line in open('/proc/self/maps') if '/libgomp' in line])"
+    done = subprocess.run(
+        [*alone, f'{program} "{check}"'], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "plait/_lib/libgomp.so.1" in done.stdout

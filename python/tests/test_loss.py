@@ -11,7 +11,8 @@ import pytest
 RANK = """
 import os, sys, time
 from datetime import timedelta
-import torch, torch.distributed as dist
+import numpy as np, torch, torch.distributed as dist
+import plait, plait.torch as pt
 rank, store = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("plait", init_method=f"file://{store}", rank=rank, world_size=3)
 x = torch.ones(4)
@@ -22,11 +23,18 @@ print("ready", flush=True)
 if rank == 1:
     time.sleep(600)
 begin = time.monotonic()
-try:
-    dist.all_reduce(x, group=group)
-except RuntimeError as error:
-    print(type(error).__name__, error.code.name, error.culprit, time.monotonic() - begin)
-    print(error, flush=True)
+w = torch.ones(4, 4, requires_grad=True)
+for call in (
+    lambda: dist.all_reduce(x, group=group),
+    lambda: pt.matmul_all_reduce(x, w, group=group),
+    lambda: pt.row_parallel_linear(x, w, group=group),
+    lambda: plait.all_reduce(np.ones(4, np.float32), pt.communicator(group)),
+):
+    try:
+        call()
+    except RuntimeError as error:
+        print(type(error).__name__, error.code.name, error.culprit, time.monotonic() - begin)
+        print(error, flush=True)
 os._exit(0)
 """
 
@@ -59,10 +67,15 @@ def test_all_others_raise_and_name_it(tmp_path: Path, end: str) -> None:
             processes[1].send_signal(signal.SIGKILL)
         for rank in (0, 2):
             output, _ = processes[rank].communicate(timeout=200)
-            kind, code, culprit, took = output.split("\n")[0].split()
-            assert (kind, culprit) == ("Error", "1"), output
-            assert code == ("peer_lost" if end == "killed" else "timeout")
-            assert "rank 1" in output
+            lines = output.splitlines()
+            assert len(lines) == 8, output
+            # The first call raises, and so does every other one after it.
+            for heading, sentence in zip(lines[::2], lines[1::2], strict=True):
+                kind, code, culprit, _ = heading.split()
+                assert (kind, culprit) == ("Error", "1"), output
+                assert code == ("peer_lost" if end == "killed" else "timeout")
+                assert "rank 1" in sentence
+            took = lines[0].split()[3]
             # A death is noticed long before the deadline, which is the group's own.
             assert (float(took) < 100) if end == "killed" else (5 <= float(took) < 100)
     finally:

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,51 @@ def test_groups_may_begin_again(tmp_path: Path) -> None:
     assert run(script).count("twice") == 2
 
 
+BEGINS = """
+import torch, torch.distributed as dist
+import plait, plait.torch as pt
+comm = pt.init()
+assert comm is pt.init() is pt.init("plait") is pt.communicator()
+y = pt.matmul_all_reduce(torch.ones(2, 8), torch.ones(3, 8))
+dist.all_reduce(torch.ones(1))
+try:
+    pt.init("gloo")
+except plait.Error as error:
+    print(f"{comm.world} {dist.get_backend()} {y[0, 0]:g} {error}\\n", end="", flush=True)
+dist.destroy_process_group()
+"""
+ALONE = [sys.executable]
+LAUNCHERS = {
+    "alone": (1, ALONE),
+    "plait run": (2, [sys.executable, "-m", "plait", "run", "-n", "2", "--", *ALONE]),
+    "torchrun": (
+        2,
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"],
+    ),
+    "mpirun": (2, ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *ALONE]),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_init_under_every_launcher(tmp_path: Path, launcher: str) -> None:
+    world, command = LAUNCHERS[launcher]
+    if shutil.which(command[0]) is None:
+        pytest.skip("there is no mpirun here")
+    script = tmp_path / "program.py"
+    script.write_text(BEGINS)
+    done = subprocess.run(
+        [*command, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    sentence = "the default process group has the backend 'plait', not 'gloo'"
+    assert done.stdout.count(f"{world} plait {8 * world} plait.torch.init: {sentence}") == world
+
+
 USES_A_DESTROYED_GROUP = """
 import torch, torch.distributed as dist
 import plait, plait.torch as pt
@@ -91,7 +137,13 @@ up = pt.ColumnParallelLinear.from_linear(torch.nn.Linear(8, 8))
 y = up(x).sum()
 pt.matmul_all_reduce(x, w)
 dist.destroy_process_group()
-for call in (lambda: up(x), lambda: pt.matmul_all_reduce(x, w), lambda: pt.communicator()):
+c10d = pt.Options(engine="c10d")
+for call in (
+    lambda: up(x),
+    lambda: pt.matmul_all_reduce(x, w),
+    lambda: pt.communicator(),
+    lambda: pt.row_parallel_linear(x, w, options=c10d),
+):
     try:
         call()
     except plait.Error as error:
@@ -103,7 +155,7 @@ def test_a_group_that_was_destroyed(tmp_path: Path) -> None:
     """A program that had ranks is not one rank alone without them."""
     script = tmp_path / "program.py"
     script.write_text(USES_A_DESTROYED_GROUP)
-    assert len(re.findall("was destroyed|there is no process group", run(script))) == 6
+    assert len(re.findall("was destroyed|there is no process group", run(script))) == 8
 
 
 @pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
@@ -124,6 +176,7 @@ config = TransformerConfig(num_layers=1, hidden_size=8, num_attention_heads=2,
 layer = ColumnParallelLinear(8, 8, config=config, init_method=torch.nn.init.ones_)
 out, _ = layer(torch.ones(4, 1, 8))
 print(f"{sys.argv[1:]} {__name__} {out[0, 0, 0].item()}\\n", end="", flush=True)
+sys.exit(0)
 """
     )
     done = torchrun("-m", "plait.megatron", "--coc-parallel-num", 2, script, "--lr", "0.1")

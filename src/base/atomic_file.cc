@@ -15,7 +15,7 @@
 namespace plait::base {
 namespace {
 
-constexpr mode_t kMode = 0666;  // less what the umask takes
+constexpr mode_t kMode = 0666;  // The umask removes bits from this.
 constexpr int kNames = 100;
 
 std::string follow_links(const std::string& path) {
@@ -40,8 +40,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(follo
   if (exists_but_not_as_a_file(target_)) {
     fd_ = Fd(::open(target_.c_str(), O_WRONLY | O_CLOEXEC));
   } else {
-    // A number, since threads of one process and processes of several hosts may write beside one
-    // another; O_EXCL decides who got which.
+    // Threads of one process, and processes on several hosts, may write next to one another. Each
+    // takes the first free number; O_EXCL decides which of them gets it.
     for (int number = 0; number < kNames && !fd_; ++number) {
       temporary_ = sentence(target_, ".", ::getpid(), ".", number, ".tmp");
       fd_ = Fd(open_new(temporary_));
@@ -57,10 +57,11 @@ AtomicFile::~AtomicFile() {
 }
 
 void check_writable(const std::string& path) {
-  // What is no regular file may have a reader, who would take being opened for the end.
+  // Anything but a regular file, such as a pipe, may have a reader that takes an open and close for
+  // the end of the data.
   if (!exists_but_not_as_a_file(path)) {
     AtomicFile probe(path);
-    probe.append("\n");  // which a full disk, or a limit on files, may refuse
+    probe.append("\n");  // A full disk, or a limit on file sizes, may refuse this byte.
     return;
   }
   if (::access(path.c_str(), W_OK) != 0) fail_errno(sentence("cannot write ", path));
@@ -81,7 +82,8 @@ void AtomicFile::append(std::string_view text) {
 
 void AtomicFile::commit() {
   if (temporary_.empty()) return;
-  // A full disk or quota may show only now, and a host may stop between the name and the bytes.
+  // Only fsync() may report a full disk or quota. It also keeps a host that stops now from leaving
+  // the new name with old bytes.
   if (::fsync(fd_.get()) != 0) fail_errno(sentence("cannot write ", path_));
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) {
     fail_errno(sentence("cannot write ", path_));

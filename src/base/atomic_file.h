@@ -1,12 +1,12 @@
-// A file that appears complete or not at all: written beside its place under another name, and
-// moved there by commit().
+// A file that appears complete or not at all. It is written under another name in the same
+// directory, and commit() renames it.
 //
 //   base::AtomicFile file(path);
 //   file.append(text);
 //   file.commit();      // without it, nothing is left behind
 //
-// Readers never see a half-written file. What is no regular file (a pipe, /dev/null) is written in
-// place; a symbolic link stays, and what it points to is replaced. Failures throw
+// Readers never see a half-written file. Anything but a regular file (a pipe, /dev/null) is written
+// in place; a symbolic link stays, and the file that it points to is replaced. Failures throw
 // Error{system} with the path.
 #pragma once
 
@@ -28,14 +28,14 @@ class AtomicFile {
   void commit();
 
  private:
-  std::string path_;       // as the caller gave it, for sentences
-  std::string target_;     // where it leads, links followed
-  std::string temporary_;  // empty: written in place, committed, or moved away
+  std::string path_;       // as the caller gave it, for error messages
+  std::string target_;     // the path with links followed
+  std::string temporary_;  // empty: written in place, committed or renamed
   Fd fd_;
 };
 
-// Throws as the AtomicFile would that is to be written there later; leaves nothing behind. For long
-// work whose result would have no place.
+// Throws what AtomicFile would throw for this path, and leaves nothing behind. Call it before long
+// work whose result is to be written there.
 void check_writable(const std::string& path);
 
 }  // namespace plait::base

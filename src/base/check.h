@@ -22,7 +22,7 @@ template <class... Parts>
   throw Error(code, sentence(parts...));
 }
 
-// As fail(Code::system, ...), with the reason that errno gives.
+// Throws Error{system}: `what`, then the reason that errno gives.
 [[noreturn, gnu::cold]] void fail_errno(const std::string& what);
 
 }  // namespace plait::base

@@ -1,5 +1,4 @@
-// Time as plait counts it: nanoseconds of the host's monotonic clock, the same for all processes of
-// a host.
+// Time in plait is nanoseconds of the host's monotonic clock, which all processes of a host share.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,7 @@ inline Nanoseconds now() {
       .count();
 }
 
-// Returns a little later: some 0.1 ms where the processor is free.
+// Returns some 0.1 ms after `time` where the processor is free.
 inline void sleep_until(Nanoseconds time) {
   std::this_thread::sleep_until(
       std::chrono::steady_clock::time_point(std::chrono::nanoseconds(time)));

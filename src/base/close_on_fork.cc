@@ -14,15 +14,16 @@
 namespace plait::base {
 namespace {
 
-// Held by whoever opens or closes such a descriptor, and across every fork(). Recursive, since one
-// may be closed where another is opened.
+// A thread holds it while it opens or closes such a descriptor, and the forking thread holds it
+// during fork(). It is recursive because one descriptor may be closed while another is opened.
 std::recursive_mutex*& place_of_mutex() {
-  static auto* mutex = new std::recursive_mutex;  // a fork may come while statics go
+  // never destroyed: a fork may come while statics are destroyed
+  static auto* mutex = new std::recursive_mutex;
   return mutex;
 }
 std::recursive_mutex& forks() { return *place_of_mutex(); }
 
-// A bit for each descriptor's number; higher numbers are beyond the usual hard limit.
+// One bit per descriptor number. Higher numbers are beyond the usual hard limit.
 constexpr std::size_t kNumbers = 65536;
 constexpr std::size_t kBits = 64;
 std::array<std::atomic<std::uint64_t>, kNumbers / kBits> adopted;
@@ -35,7 +36,7 @@ void close_in_child() {
     std::uint64_t bits = adopted[word].exchange(0, std::memory_order_relaxed);
     for (; bits != 0; bits &= bits - 1) {
       const int fd = static_cast<int>(word * kBits) + std::countr_zero(bits);
-      // The first one's number is given back before /dev/null needs one.
+      // Closing the first descriptor frees a number for /dev/null to use.
       if (null < 0) {
         ::close(fd);
         null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -47,8 +48,8 @@ void close_in_child() {
       }
     }
   }
-  // The old one stays locked: to the C library the child is another thread than the one that has
-  // locked it. A child has one thread, so nothing reads the pointer meanwhile.
+  // The old mutex stays locked, because the C library sees the child as a thread other than the one
+  // that locked it. A child has one thread, so nothing reads the pointer meanwhile.
   place_of_mutex() = new std::recursive_mutex;
 }
 
@@ -59,7 +60,7 @@ void unlock_forks() { forks().unlock(); }
 
 CloseOnFork::CloseOnFork() {
   static const int watched = ::pthread_atfork(lock_forks, unlock_forks, close_in_child);
-  static_cast<void>(watched);  // without memory for it, children keep the descriptors
+  static_cast<void>(watched);  // without memory for the handlers, children keep the descriptors
   forks().lock();
 }
 
@@ -72,8 +73,8 @@ Fd CloseOnFork::adopt(int fd) const {
   return Fd(fd);
 }
 
-// Forgotten before it is closed, since the next file with this number may be anybody's; and no
-// fork() comes between the two.
+// The bit is cleared before the descriptor is closed, since another file may get the number at
+// once. The mutex keeps fork() from coming between the two.
 void Fd::close(int fd) {
   const bool in_range = static_cast<std::size_t>(fd) < kNumbers;
   if (!in_range || (adopted[fd / kBits].load(std::memory_order_relaxed) & bit_of(fd)) == 0) {

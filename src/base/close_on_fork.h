@@ -1,19 +1,19 @@
-// Descriptors that no forked child keeps: a worker of the host program would otherwise hold a
-// listening socket, and with it its name, or shared memory for as long as the worker lives.
+// Descriptors that no forked child keeps. Otherwise a worker process of the host program would keep
+// a listening socket, and so its name, or shared memory for as long as the worker lives.
 #pragma once
 
 #include "base/fd.h"
 
 namespace plait::base {
 
-// While it lives, fork() waits in other threads: a descriptor that is opened and adopted meanwhile
-// can't reach a child in between, nor can memory before the kernel is told to keep it from
-// children. Only for calls that don't wait for others.
+// While an object lives, fork() waits in other threads. A descriptor that is opened and adopted
+// meanwhile can't reach a child before it is known here. Memory can't reach a child before
+// madvise() excludes it. Use it only around calls that don't wait for other threads or processes.
 //
 //   const CloseOnFork closing;
 //   Fd fd = closing.adopt(::socket(...));
 //
-// In a child the number stays taken, by /dev/null, so that an inherited Fd still closes what is its
+// In a child /dev/null takes the number, so that an inherited Fd closes only a descriptor of its
 // own. Children that are not made by fork() keep the descriptor.
 class CloseOnFork {
  public:
@@ -22,7 +22,7 @@ class CloseOnFork {
   CloseOnFork& operator=(const CloseOnFork&) = delete;
   ~CloseOnFork();
 
-  // errno is left as it is.
+  // Leaves errno unchanged.
   Fd adopt(int fd) const;
 };
 

@@ -9,7 +9,7 @@ namespace plait::base {
 
 cpu_set_t allowed_cpus();
 
-// To and from bytes, so that ranks can tell each other.
+// Conversions to and from bytes, so that ranks can send their sets to one another.
 std::string to_bytes(const cpu_set_t& cpus);
 cpu_set_t cpus_from_bytes(const std::string& bytes);
 

@@ -1,4 +1,4 @@
-// Arithmetic that does not depend on what the caller's thread has set.
+// Floating-point arithmetic that does not depend on the settings of the caller's thread.
 #pragma once
 
 #ifdef __SSE2__
@@ -9,12 +9,12 @@
 
 namespace plait::base {
 
-// To nearest, with denormals, and without traps.
+// Rounds to nearest, keeps denormals, and traps nothing.
 inline void set_default_floats() {
 #ifdef __SSE2__
-  // All that plait computes follows this one register. Reading it takes a nanosecond, and
-  // std::fesetenv(), which sets the old coprocessor too, ten times as long.
-  constexpr unsigned kFlags = 0x3F;  // the exceptions that there were
+  // All floating-point code of plait follows this one register. Reading it takes a nanosecond;
+  // std::fesetenv(), which also sets the x87 coprocessor, takes ten times as long.
+  constexpr unsigned kFlags = 0x3F;  // the exceptions raised so far
   constexpr unsigned kDefault = 0x1F80;
   const unsigned now = _mm_getcsr();
   if ((now & ~kFlags) != kDefault) _mm_setcsr(kDefault | (now & kFlags));
@@ -23,8 +23,8 @@ inline void set_default_floats() {
 #endif
 }
 
-// While it lives, the thread computes so; then it is as it was before, with the exception flags
-// that it had. Inside another one it costs next to nothing.
+// Sets the defaults while it lives. Then restores the thread's own settings, with the exception
+// flags that it had. A nested object costs next to nothing.
 class DefaultFloats {
  public:
 #ifdef __SSE2__
@@ -33,7 +33,7 @@ class DefaultFloats {
   }
   ~DefaultFloats() {
     if (_mm_getcsr() != before_) _mm_setcsr(before_);
-    // plait computes nothing there, but a hook's std::fesetround() sets it too, and
+    // plait computes nothing on the coprocessor, but a hook's std::fesetround() sets it too, and
     // std::fegetround() reads it.
     if (coprocessor_control() != coprocessor_) asm volatile("fldcw %0" : : "m"(coprocessor_));
   }

@@ -1,5 +1,5 @@
-// The environment, read with the same care as any other input: an empty variable counts as unset,
-// and what cannot be read is refused with the variable's name and value.
+// Reads environment variables. An empty variable counts as unset. A value that cannot be read is
+// refused with the variable's name and value.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ std::string_view name(Code code) {
 Error::Error(Code code, const std::string& sentence, int culprit)
     : std::runtime_error(sentence), code_(code), culprit_(culprit) {}
 
-// Here, so that the type's identity lives in one library and a plugin's Error is caught by its
-// caller.
+// It is defined here so that the type's identity lives in one library, and a plugin's Error can be
+// caught by the program.
 Error::~Error() = default;
 
 }  // namespace plait

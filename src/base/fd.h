@@ -23,7 +23,7 @@ class Fd {
   void reset() { *this = Fd(); }
 
  private:
-  static void close(int fd);  // in close_on_fork.cc, where some descriptors are known
+  static void close(int fd);  // in close_on_fork.cc, which knows which descriptors to forget
 
   int fd_ = -1;
 };

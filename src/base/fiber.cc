@@ -19,9 +19,9 @@
 namespace plait::base {
 namespace {
 
-// Memory comes when it is touched: a fiber takes what its calls need, some 20 KiB.
+// The kernel maps pages when they are touched. A fiber uses what its calls need, some 20 KiB.
 constexpr std::size_t kStackBytes = std::size_t{512} << 10;
-constexpr std::size_t kGuardBytes = 4096;  // below it: who overflows is stopped there
+constexpr std::size_t kGuardBytes = 4096;  // below the stack: an overflow faults there
 
 class Stack {
  public:
@@ -42,7 +42,7 @@ class Stack {
   void* bottom_;
 };
 
-// Sanitizers keep books of every stack, and want to be told before and after it is changed.
+// Sanitizers track every stack, and must be told before and after a switch.
 #if defined(__SANITIZE_ADDRESS__)
 class Books {
  public:
@@ -97,7 +97,7 @@ struct Fiber::State {
     own.uc_stack.ss_sp = stack.data();
     own.uc_stack.ss_size = kStackBytes;
     own.uc_link = &caller;
-    // The entry takes words: a pointer is two of them.
+    // makecontext() passes ints only, so the pointer is split into two.
     const auto address = reinterpret_cast<std::uintptr_t>(this);
     ::makecontext(&own, reinterpret_cast<void (*)()>(&State::enter), 2,
                   static_cast<unsigned>(address >> 32U), static_cast<unsigned>(address));

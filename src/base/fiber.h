@@ -1,16 +1,16 @@
-// Code that is left in the middle and gone on with later, by the same thread.
+// A function that can stop in the middle and continue later, on the same thread.
 //
 //   Fiber fiber([&] {
 //     one();
-//     fiber.leave();   // back to who has gone on with it
+//     fiber.leave();   // return to the caller of go_on()
 //     two();
 //   });
 //   fiber.go_on();     // one()
-//   fiber.go_on();     // two(), and the fiber has ended
+//   fiber.go_on();     // two(), then the fiber has ended
 //
-// The body must not throw, and must not leave while it handles an exception: what is being handled
-// is the thread's, not the fiber's. A fiber that is destroyed before its end is forgotten where it
-// stands; the destructors of what lives on its stack don't run.
+// The body must not throw, and must not leave while it handles an exception, because the exception
+// being handled belongs to the thread, not to the fiber. Destroying a fiber before its end abandons
+// it where it stands: destructors of objects on its stack don't run.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class Fiber {
   // Returns when the body leaves or ends.
   void go_on();
 
-  // From within the body alone.
+  // Call it only from within the body.
   void leave();
 
   bool ended() const;

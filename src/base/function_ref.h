@@ -1,4 +1,4 @@
-// A callable borrowed for the length of a call.
+// A reference to a callable, valid for the length of a call.
 #pragma once
 
 #include <memory>

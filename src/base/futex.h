@@ -1,4 +1,4 @@
-// Sleeping on a word of memory, shared between processes where the memory is.
+// Sleeping on a word of memory, which processes share if the memory is shared.
 #pragma once
 
 #include <atomic>
@@ -8,14 +8,15 @@
 
 namespace plait::base {
 
-// Sleeps while `word` holds `seen`, at most `longest`; may also return early for no reason.
+// Sleeps while `word` holds `seen`, at most for `longest`. It may also return early without a
+// reason.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Nanoseconds longest);
 void futex_wake_all(const std::atomic<std::uint32_t>& word);
 
-// An asymmetric fence between processes. The side that runs rarely calls heavy_fence(), the side
-// that runs often needs a compiler's fence only: the kernel makes every processor that runs a
-// registered process pass a full memory fence (membarrier). False where the kernel does not offer
-// it.
+// An asymmetric fence between processes. The side that runs rarely calls heavy_fence(); the side
+// that runs often needs only a compiler fence. The kernel makes every processor that runs a
+// registered process execute a full memory fence (membarrier). False where the kernel does not
+// offer it.
 bool register_for_heavy_fences();
 bool heavy_fence();
 

@@ -19,7 +19,8 @@ std::string first_word_of(const char* path) {
   return word;
 }
 
-// FNV-1a of 64 bits: the same in every build, as ranks may come from different ones.
+// FNV-1a of 64 bits. Unlike std::hash it is equal in every build, and ranks may run different
+// builds.
 std::uint64_t fingerprint(const std::string& text, std::uint64_t hash) {
   for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
   return hash;

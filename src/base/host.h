@@ -1,23 +1,23 @@
-// Which kernel this process runs on, and which part of it it sees.
+// Identifies the kernel that this process runs on, and the namespaces that it sees.
 #pragma once
 
 #include <string>
 
 namespace plait::base {
 
-// The same text in all processes of one running kernel that see the same host, and in no other: 32
-// hex digits, made of the boot's id, of /etc/machine-id and of the host's name. Virtual machines
-// that go on from one snapshot share the boot's id, and mostly have one of the others changed.
-// Containers of one kernel that differ in these count as different hosts. Empty where the boot's id
-// can't be told.
+// Identifies a host. All processes of one running kernel that see the same host get the same text,
+// and no other process gets it. It is 32 hex digits made from the kernel's boot id, /etc/machine-id
+// and the host name. Virtual machines started from one snapshot share the boot id, but usually
+// differ in one of the others. Containers of one kernel that differ in these count as different
+// hosts. Empty where the boot id is unknown.
 std::string host_id();
 
-// What it is made of.
+// The pure part of host_id().
 std::string id_of_host(const std::string& boot, const std::string& machine,
                        const std::string& name);
 
-// The same text in all processes of one namespace of this kind ("net", "pid"); empty where it can't
-// be told.
+// Identifies a namespace of this kind ("net", "pid"): equal in all processes of that namespace.
+// Empty where it is unknown.
 std::string namespace_id(const char* kind);
 
 }  // namespace plait::base

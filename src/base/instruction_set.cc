@@ -16,11 +16,11 @@ namespace {
 
 struct Entry {
   std::string_view name;
-  const char* lacking;   // why kernels may not use it: the processor
-  const char* left_out;  // ... or the variable
+  const char* lacking;   // the reason where the processor lacks the set
+  const char* left_out;  // the reason where PLAIT_ISA excludes the set
 };
 
-// In the order of the enumeration.
+// The order is that of the enumeration.
 constexpr std::array<Entry, 5> kSets = {{
     {"sse2", nullptr, nullptr},
     {"avx2", "this processor has no AVX2", "PLAIT_ISA leaves out AVX2"},
@@ -72,7 +72,7 @@ InstructionSet parse_instruction_set(std::string_view text) {
   const auto* const found =
       std::find_if(kSets.begin(), kSets.end(), [&](const Entry& one) { return one.name == text; });
   PLAIT_CHECK(found != kSets.end(), "PLAIT_ISA=", text,
-              " is none of sse2, avx2, avx512, avx512-bf16 and amx");
+              " is none of sse2, avx2, avx512, avx512-bf16, amx");
   return static_cast<InstructionSet>(found - kSets.begin());
 }
 
@@ -100,7 +100,7 @@ std::string instruction_limit_note() {
     if (limit >= processor_instruction_set()) return {};
     return std::string(", PLAIT_ISA=").append(name(limit));
   } catch (const Error&) {
-    return {};  // what uses instructions says it
+    return {};  // code that uses vector instructions reports the error
   }
 }
 

@@ -1,28 +1,35 @@
-// Which of several processes live, by one descriptor in each of them: every process locks its own
-// place in an anonymous file that all have open, and the kernel unlocks what a process has locked
-// when it ends. A child that it forked does not have its locks.
+// Tells which of several processes are alive. Every process locks its own place in an anonymous file
+// that all have open, and the kernel releases the lock when the process ends. Forked children do not
+// inherit it, and it stays if the host program closes descriptors that are not its own.
 #pragma once
 
-#include <utility>
+#include <sys/types.h>
+
+#include <optional>
 
 #include "base/fd.h"
+#include "base/region.h"
 
 namespace plait::base {
 
 class LifeFile {
  public:
-  // `file`: this process's descriptor of the file. Its locks go with the first descriptor of the
-  // file that it closes: it must have no other.
-  explicit LifeFile(Fd file) : file_(std::move(file)) {}
+  // `file`: a descriptor of one file of make_anonymous_file() that has a byte for each place.
+  explicit LifeFile(Fd file);
 
-  // This process lives, as `place`, for as long as this object.
-  void lock(int place) const;
+  // Marks this process as alive at `place`, for as long as this object lives.
+  void lock(int place);
 
-  // Whether another process has locked `place`. A place of this process is not locked by another.
-  bool is_locked(int place) const;
+  // Whether `place` is locked, by this process or another. Null if the kernel doesn't answer for
+  // this file: the host program has closed the descriptor, and may have another file under its
+  // number by now.
+  std::optional<bool> is_locked(int place) const;
 
  private:
   Fd file_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  Region life_;
 };
 
 }  // namespace plait::base

@@ -11,11 +11,11 @@
 namespace plait {
 namespace {
 
-// Beyond these it is no link, and nothing counts with it.
+// Larger values are surely typing errors.
 constexpr double kMostBandwidth = 1e15;  // bytes a second
 constexpr std::int64_t kMostLatency = 3600 * base::kSecond;
 
-// The shortest text that is read as this number.
+// The shortest text that parses to this number.
 std::string shortest(double number) {
   std::array<char, 64> text{};
   const auto end =
@@ -23,7 +23,7 @@ std::string shortest(double number) {
   return end.ec == std::errc() ? std::string(text.data(), end.ptr) : std::to_string(number);
 }
 
-// In the largest unit in which it is read again as exactly this.
+// Uses the largest unit that parses back to exactly this value.
 std::string name_of_bandwidth(double bytes_per_second) {
   struct Unit {
     const char* name;
@@ -66,7 +66,7 @@ Link parse_link(std::string_view text) {
       link.bytes_per_second = *bandwidth;
       has_bandwidth = true;
     } else {
-      // A bare number could be either, so it is neither.
+      // A bare number is refused, since it could mean either.
       const auto latency = base::parse_number(part) ? std::nullopt : base::parse_duration(part);
       refuse_unless(latency.has_value() && !has_latency);
       link.latency_ns = latency.value_or(0);

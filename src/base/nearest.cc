@@ -8,7 +8,7 @@
 namespace plait::base {
 namespace {
 
-// How many letters must be put in, left out, changed or swapped with their neighbour.
+// The number of letters to insert, delete, change or swap with a neighbour.
 std::size_t distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> before(to.size() + 1);
   std::vector<std::size_t> last(to.size() + 1);

@@ -1,4 +1,4 @@
-// What somebody who mistyped a word may have meant.
+// Suggestions for a mistyped word.
 #pragma once
 
 #include <span>

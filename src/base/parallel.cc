@@ -13,8 +13,8 @@
 namespace plait::base {
 namespace {
 
-// The first exception of several threads. Memory ordering: the winner writes first_ after its
-// exchange, and it is read after the region's end, which orders it after all that ran inside.
+// Keeps the first exception of several threads. Memory ordering: the winner writes first_ after its
+// exchange. It is read after the parallel region, whose end orders it after all that ran inside.
 class FirstError {
  public:
   template <class Body>
@@ -34,8 +34,8 @@ class FirstError {
   std::exception_ptr first_;
 };
 
-// What a team of threads runs. OpenMP orders its fork and join; the atomics say so again, because
-// the thread sanitizer can't see into libgomp.
+// One parallel region of several threads. OpenMP orders its fork and join; the atomics repeat that
+// order, because the thread sanitizer can't see into libgomp.
 class Team {
  public:
   explicit Team(FunctionRef<void(int)> body) : body_(body) {}
@@ -59,7 +59,7 @@ class Team {
   FirstError error_;
 };
 
-// Only passes a reference to threads, in a way that the sanitizer would take for a race.
+// It only passes a reference to other threads, in a way that the sanitizer would report as a race.
 [[gnu::no_sanitize_thread]] void run_team(int threads, Team& team) {
 #pragma omp parallel num_threads(threads) default(none) shared(team)
   team.run(omp_get_thread_num());
@@ -70,7 +70,7 @@ class Team {
 std::atomic<const ForkGuard*> pool{nullptr};
 
 void remember_pool() {
-  static const auto* const guard = new ForkGuard;  // threads may outlive everything else
+  static const auto* const guard = new ForkGuard;  // never destroyed: threads may outlive statics
   pool.store(guard, std::memory_order_release);
 }
 

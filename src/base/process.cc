@@ -21,15 +21,10 @@ namespace plait::base {
 
 Fd open_self_pidfd() { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))); }
 
-bool has_ended(const Fd& pidfd, pid_t pid) {
-  if (!pidfd) return ::kill(pid, 0) != 0 && errno == ESRCH;
-  pollfd watched = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
-  return ::poll(&watched, 1, 0) == 1 && (watched.revents & POLLIN) != 0;
-}
-
 namespace {
 
-// What /proc says of it behind its name, "1234 (name with ) in it) T 1 ...": the state first.
+// The fields after the name in /proc/PID/stat, whose first is the state. The line reads "1234 (name
+// with ) in it) T 1 ...".
 std::string stat_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string stat;
@@ -48,12 +43,35 @@ pid_t parent_of(pid_t pid) {
   return parent;
 }
 
-std::uint64_t start_of(pid_t pid) {
-  constexpr std::size_t kStart = 19;  // words behind the state
-  const std::string stat = stat_of(pid);
+namespace {
+
+// Numbers of words behind the state.
+constexpr std::size_t kThreads = 17;
+constexpr std::size_t kStart = 19;
+
+std::uint64_t number_in(const std::string& stat, std::size_t word) {
   const auto words = split(stat, ' ');
-  const auto start = words.size() > kStart ? parse_int(words[kStart]) : std::nullopt;
-  return static_cast<std::uint64_t>(start.value_or(0));
+  const auto number = words.size() > word ? parse_int(words[word]) : std::nullopt;
+  return static_cast<std::uint64_t>(number.value_or(0));
+}
+
+// A process whose first thread has ended before the others has this state too.
+bool is_dead(const std::string& stat) {
+  const char state = stat.empty() ? '\0' : stat.front();
+  return (state == 'Z' || state == 'X') && number_in(stat, kThreads) <= 1;
+}
+
+}  // namespace
+
+std::uint64_t start_of(pid_t pid) { return number_in(stat_of(pid), kStart); }
+
+// Where /proc can't be read, such as for want of descriptors, a used pid is no sign of an end.
+bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start) {
+  pollfd watched = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  if (pidfd && ::poll(&watched, 1, 0) == 0) return false;
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
+  const std::string stat = stat_of(pid);
+  return !stat.empty() && (is_dead(stat) || number_in(stat, kStart) != start);
 }
 
 const char* state_of(pid_t pid) {
@@ -78,7 +96,8 @@ const char* state_of(pid_t pid) {
 
 namespace {
 
-// A page for all guards of this process, which is never unmapped: threads may outlive statics.
+// One page serves all guards of this process. It is never unmapped, since threads may outlive
+// statics.
 std::atomic<int>& word_of_this_process() {
   static std::atomic<int>* const word = [] {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -94,18 +113,18 @@ std::atomic<int>& word_of_this_process() {
   return *word;
 }
 
-// The last number that this process, or one that it was forked from, has given itself.
+// The last number that this process, or one it was forked from, has used.
 std::atomic<int> last_number{0};
 
 }  // namespace
 
-// Memory ordering: relaxed. The word alone carries its meaning.
+// Memory ordering: relaxed, because no other memory is published through the word.
 ForkGuard::ForkGuard() : word_(&word_of_this_process()) {
   auto& word = word_of_this_process();
   maker_ = word.load(std::memory_order_relaxed);
   if (maker_ != 0) return;
   const int fresh = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
-  // Another thread may be first; then maker_ becomes what it has written.
+  // If another thread was first, maker_ becomes the number that it wrote.
   if (word.compare_exchange_strong(maker_, fresh, std::memory_order_relaxed)) maker_ = fresh;
 }
 

@@ -10,31 +10,33 @@
 
 namespace plait::base {
 
-// A descriptor of this process that becomes readable when it ends; passed to another process, it
-// names this one without doubt, which a pid does not (the kernel re-uses pids). Invalid on kernels
-// before 5.3.
+// Returns a descriptor of this process that becomes readable when the process ends. Passed to
+// another process, it identifies this one without doubt; a pid does not, because the kernel re-uses
+// pids. Invalid on kernels before 5.3.
 Fd open_self_pidfd();
 
-// Whether the process behind `pidfd` has ended; where there is no pidfd, whether `pid` is unused.
-bool has_ended(const Fd& pidfd, pid_t pid);
-
-// When the process was started, in the kernel's ticks since the host was: with it a pid names one
-// process only. 0 where there is none, or it can't be told.
+// When the process was started, in kernel ticks since boot. Together with a pid it identifies one
+// process. 0 if there is no such process, or the time is unknown.
 std::uint64_t start_of(pid_t pid);
 
-// "running", "stopped", ... as the kernel tells it; empty when it does not.
+// Whether the process that was started at `start` as `pid` has ended. `pidfd`, if there is one, saves
+// reading /proc. If it reports an end, that is checked, because the host program may have closed it
+// and have another file under its number by now.
+bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start);
+
+// "running", "stopped", ... as the kernel reports it; empty if unknown.
 const char* state_of(pid_t pid);
 
-// 0 when the kernel does not tell it.
+// 0 if unknown.
 pid_t parent_of(pid_t pid);
 
-// Knows a forked child from the process that made it, at the price of one load: of a word in a page
-// that the kernel wipes in children. A copy stands for the process that made the original.
+// Tells a forked child from the process that made the guard, at the cost of one load from a page
+// that the kernel wipes in children. A copy belongs to the process that made the original.
 class ForkGuard {
  public:
   ForkGuard();
 
-  // Relaxed: no other thread changes what this process reads.
+  // Memory ordering: relaxed, because no other thread changes the word while this process reads it.
   bool in_child() const { return word_->load(std::memory_order_relaxed) != maker_; }
 
  private:

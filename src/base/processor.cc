@@ -13,7 +13,8 @@
 namespace plait::base {
 namespace {
 
-// Oldest first. What the kernel lists it also saves for us when it switches between processes.
+// Oldest first. The kernel lists only features whose registers it saves when it switches between
+// processes.
 std::vector<std::string> features_of_interest(std::string_view machine) {
   if (machine == "x86_64")
     return {"avx2",        "fma",         "f16c",     "avx512f",  "avx512bw", "avx512_vnni",
@@ -30,7 +31,7 @@ std::string_view trimmed(std::string_view text) {
              : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// The first line "name : value"; processors of a host rarely differ.
+// The value of the first line "name : value". Processors of one host rarely differ.
 std::string value_of(std::string_view cpuinfo, std::string_view name) {
   for (const auto line : split(cpuinfo, '\n')) {
     const auto colon = line.find(':');
@@ -40,8 +41,8 @@ std::string value_of(std::string_view cpuinfo, std::string_view name) {
   return {};
 }
 
-// "family 26, model 2, stepping 1": of the figures that makers number their processors by, those
-// that there are, x86's first and then ARM's.
+// "family 26, model 2, stepping 1": the numbers by which makers identify processors, as far as they
+// are listed; x86's first, then ARM's.
 std::string numbers_of(std::string_view cpuinfo) {
   struct Number {
     const char* word;
@@ -63,7 +64,8 @@ std::string numbers_of(std::string_view cpuinfo) {
   return numbers;
 }
 
-// Virtual machines of many makes share a name, and ARM's have none.
+// Names alone don't suffice: virtual machines on different processors share a name, and ARM
+// processors have none.
 std::string model_of(std::string_view cpuinfo) {
   const std::string name = value_of(cpuinfo, "model name");
   const std::string numbers = numbers_of(cpuinfo);

@@ -14,12 +14,12 @@
 namespace plait::base {
 
 std::string read_file(const std::string& path, std::size_t most) {
-  // Non-blocking, because opening a pipe waits for a writer otherwise.
+  // Opening a pipe without O_NONBLOCK would wait for a writer.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status{};
   if (!fd || ::fstat(fd.get(), &status) != 0) fail_errno(sentence("cannot read ", path));
-  PLAIT_CHECK(S_ISREG(status.st_mode), "cannot read ", path, ": it is no regular file");
-  // One more than there should be, to see that there isn't.
+  PLAIT_CHECK(S_ISREG(status.st_mode), "cannot read ", path, ": it is not a regular file");
+  // One byte more than expected shows whether the file has grown.
   std::string text(std::min(static_cast<std::size_t>(status.st_size), most) + 1, '\0');
   std::size_t length = 0;
   while (length < text.size()) {

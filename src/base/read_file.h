@@ -1,4 +1,4 @@
-// A whole file, as people write them.
+// Reads a whole file into memory.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace plait::base {
 
-// Refuses, in a sentence with the path, what can't be read, what is longer than `most` bytes, and
-// what is no regular file: nobody may ever write to a pipe.
+// Error{invalid_argument} or Error{system}, in a sentence with the path, for a file that can't be
+// read, has more than `most` bytes, or is not a regular file (a pipe might never have a writer).
 std::string read_file(const std::string& path, std::size_t most);
 
 }  // namespace plait::base

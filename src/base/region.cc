@@ -12,12 +12,12 @@ namespace plait::base {
 namespace {
 
 void* map_pages(std::size_t bytes, int flags, int fd) {
-  const CloseOnFork closing;  // no fork between the mapping and the advice about it
-  // Populated now: a page fault in the middle of a product would cost more than the chunk.
+  const CloseOnFork closing;  // no fork between mmap() and madvise()
+  // Populate now: a page fault in the middle of a product would cost more than the chunk.
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
   if (data == MAP_FAILED) fail_errno(sentence("cannot map ", bytes, " bytes of mailbox memory"));
-  // A forked worker would keep shared memory for as long as it lives, or have private memory copied
-  // page by page as its parent writes there.
+  // Otherwise a forked worker would keep shared memory for as long as it lives, and each write of
+  // the parent to private memory would copy a page.
   if (::madvise(data, bytes, MADV_DONTFORK) != 0) {
     ::munmap(data, bytes);
     fail_errno("cannot keep mailbox memory from forked children");
@@ -27,7 +27,7 @@ void* map_pages(std::size_t bytes, int flags, int fd) {
 
 }  // namespace
 
-// In a child there is nothing at this address, or by now something of the child's own.
+// In a child nothing is mapped at this address, or something of the child's own.
 Region::Region(void* data, std::size_t bytes)
     : data_(static_cast<std::byte*>(data),
             [bytes, guard = ForkGuard()](std::byte* pages) {
@@ -42,7 +42,7 @@ Region Region::allocate(std::size_t bytes) {
 
 Region Region::map(const Fd& fd, std::size_t bytes, const std::string& whose) {
   if (bytes == 0) return {};
-  // The kernel drops a descriptor for which the receiver has no room.
+  // The kernel drops a descriptor if the receiver has too many open files.
   if (!fd) fail(Code::system, whose, " offers no memory: has a process too many open files?");
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0) fail_errno("cannot look at the memory of " + whose);

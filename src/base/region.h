@@ -1,4 +1,4 @@
-// Memory that several owners may hold: mapped from a file descriptor, or shared within the process.
+// Memory with several owners: mapped from a file descriptor, or shared within the process.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,17 @@
 
 namespace plait::base {
 
-// The memory lives until the last copy is gone. A child that this process forks doesn't have it.
+// The memory lives until the last copy is gone. Forked children don't inherit it.
 class Region {
  public:
   Region() = default;
 
-  // Private to this process, zeroed, page aligned.
+  // Allocates memory private to this process, zeroed and page-aligned.
   static Region allocate(std::size_t bytes);
 
-  // All of an anonymous file, shared with everybody who maps it. Refuses a file that is smaller
-  // than `bytes` or could still shrink: touching it then would kill this process.
+  // Maps all of an anonymous file, shared with every process that maps it. Refuses a file that is
+  // smaller than `bytes` or could still shrink, since touching the missing part would kill this
+  // process.
   static Region map(const Fd& fd, std::size_t bytes, const std::string& whose);
 
   std::byte* data() const { return data_.get(); }
@@ -31,8 +32,8 @@ class Region {
   std::size_t bytes_ = 0;
 };
 
-// An anonymous file of zeros that can neither shrink nor grow: it has no name anywhere, and is gone
-// with the last process that holds it. Children that this process forks don't.
+// Makes an anonymous file of zeros that can neither shrink nor grow. It has no name, and exists
+// until the last process that holds it ends. Forked children don't hold it.
 Fd make_anonymous_file(const char* label, std::size_t bytes);
 
 }  // namespace plait::base

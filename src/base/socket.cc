@@ -31,7 +31,7 @@ std::string shown(const std::string& name) { return is_path(name) ? name : '@' +
 
 Address address_of(const std::string& name) {
   Address address;
-  // One byte for the zero that makes the name abstract, or ends the path.
+  // One byte for the zero that marks an abstract name, or that ends a path.
   PLAIT_CHECK(name.size() <= kLongestSocketName, "the socket name \"", name, "\" is too long");
   address.name.sun_family = AF_UNIX;
   char* const begin = address.name.sun_path + (is_path(name) ? 0 : 1);
@@ -46,7 +46,7 @@ Fd make_socket() {
   return fd;
 }
 
-// Room for one descriptor beside a message, aligned as the kernel wants it.
+// Holds one descriptor sent along with a message, aligned as the kernel requires.
 union Control {
   cmsghdr header;
   std::array<char, CMSG_SPACE(sizeof(int))> bytes;
@@ -88,7 +88,7 @@ std::optional<Fd> connect_to(const std::string& name) {
   Fd fd = make_socket();
   const Address address = address_of(name);
   if (::connect(fd.get(), address.get(), address.length) == 0) return fd;
-  // EAGAIN: the listener has as many callers as it can queue.
+  // EAGAIN: the listener's queue of connections is full.
   if (errno == ECONNREFUSED || errno == ENOENT || would_block()) return std::nullopt;
   fail_errno("cannot connect to the socket " + shown(name));
 }
@@ -103,7 +103,7 @@ std::optional<Fd> accept_from(const Fd& listener) {
   Fd fd = CloseOnFork().adopt(
       ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) return fd;
-  // ECONNABORTED: whoever called has gone again.
+  // ECONNABORTED: the caller has closed the connection already.
   if (would_block() || errno == ECONNABORTED) return std::nullopt;
   fail_errno("cannot accept a caller at a socket");
 }
@@ -112,7 +112,7 @@ Credentials credentials_of(const Fd& socket) {
   ucred peer = {};
   socklen_t length = sizeof(peer);
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-    fail_errno("cannot tell who is on the other side of a socket");
+    fail_errno("cannot read the credentials of a socket's peer");
   }
   return {.pid = peer.pid, .uid = peer.uid};
 }
@@ -137,8 +137,8 @@ Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd) 
   }
   if (::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Delivery::done;
   if (would_block()) return Delivery::not_yet;
-  // More descriptors of this user are on their way than the limit of open files allows: they arrive
-  // as their receivers take them.
+  // The descriptors of this user that have been sent but not received exceed the limit of open
+  // files. Sending works again when receivers have taken theirs.
   if (errno == ETOOMANYREFS) return Delivery::too_many_on_their_way;
   if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) return Delivery::closed;
   fail_errno("cannot send a set-up message");
@@ -152,15 +152,15 @@ Delivery receive_message(const Fd& socket, Message& received) {
   message.msg_iovlen = 1;
   Control control = {};
   message.msg_control = control.bytes.data();
-  // Without the padding, in which a second descriptor would have room, and be lost.
+  // The length excludes padding, in which a second descriptor would fit and be lost.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   const CloseOnFork closing;
   const auto receive = [&] {
     return ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   };
   ssize_t length = receive();
-  // The other side has closed with something of ours unread. The kernel says so once, before it
-  // hands out what they had sent.
+  // The other side closed with unread data from this one. The kernel reports it once, before it
+  // delivers what the other side had sent.
   if (length < 0 && errno == ECONNRESET) length = receive();
   if (length < 0) {
     if (would_block()) return Delivery::not_yet;
@@ -169,10 +169,10 @@ Delivery receive_message(const Fd& socket, Message& received) {
   }
   received.fd = descriptor_in(message, closing);
   if (!received.fd && (message.msg_flags & MSG_CTRUNC) != 0) {
-    errno = EMFILE;  // the kernel does not say, but drops a descriptor for nothing else
+    errno = EMFILE;  // the kernel gives no reason, but drops a descriptor for nothing else
     fail_errno("cannot receive a descriptor with a set-up message");
   }
-  // A message of plait is never empty: nothing at all is the end of the connection.
+  // A message of plait is never empty, so an empty one is the end of the connection.
   if (length == 0) return Delivery::closed;
   bytes.resize(static_cast<std::size_t>(length));
   received.bytes = std::move(bytes);

@@ -119,7 +119,7 @@ std::string show_bytes(double bytes) {
 
 std::string show_list(const std::vector<int>& numbers) {
   constexpr std::size_t kShown = 16;
-  // One more is as long as "and 1 more".
+  // "and 1 more" would take as much space as the number itself.
   const bool all = numbers.size() <= kShown + 1;
   const std::size_t shown = all ? numbers.size() : kShown;
   std::string text;

@@ -1,6 +1,6 @@
-// Reading what people write: whole numbers, durations ("5us", "60", "1.5s"), rates ("25gbit",
-// "3GB/s"). Each answers nullopt for text it does not understand; the caller knows what to say
-// about it.
+// Parses what people write: whole numbers, durations ("5us", "60", "1.5s"), rates ("25gbit",
+// "3GB/s"). Each function returns nullopt for text that it does not understand, and the caller
+// reports the error.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace plait::base {
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 
-// "250ns", "5us", "3ms", "60s", "2min"; a bare number is taken in `bare` units (1 s unless told).
+// "250ns", "5us", "3ms", "60s", "2min". A bare number has the unit `bare`.
 std::optional<Nanoseconds> parse_duration(std::string_view text, Nanoseconds bare = kSecond);
 
-// Bytes per second from "25gbit", "400mbit", "3gb/s", "3gbyte"; letters in either case.
+// Bytes per second from "25gbit", "400mbit", "3gb/s", "3gbyte". Case does not matter.
 std::optional<double> parse_bandwidth(std::string_view text);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 
-// "5.0 us", "1.25 s": three significant figures or so, for people.
+// "5.0 us", "1.25 s": about three significant figures.
 std::string show_duration(Nanoseconds duration);
 std::string show_bytes(double bytes);  // "64 KiB", "1.5 GiB"
 
-// "1", "1 and 4", "0, 2 and 5"; of many the first few, "and 123 more".
+// "1", "1 and 4", "0, 2 and 5". A long list is shortened: its first few, then "and 123 more".
 std::string show_list(const std::vector<int>& numbers);
 
 }  // namespace plait::base

@@ -15,8 +15,9 @@ namespace {
 constexpr unsigned kPowerManagement = 0x80000007;
 constexpr unsigned kInvariantTsc = 1U << 8;
 
-// The kernel watches whether the counters of all cores agree, and strikes "tsc" from this list when
-// they do not (a machine of several boards, a careless hypervisor). No list: nobody has looked.
+// The kernel checks whether the counters of all cores agree, and removes "tsc" from this list if
+// they do not (several boards, a hypervisor that does not keep them in step). Without the list the
+// answer is unknown, so it counts as no.
 bool kernel_trusts_tsc() {
   std::ifstream list("/sys/devices/system/clocksource/clocksource0/available_clocksource");
   for (std::string source; list >> source;) {
@@ -36,7 +37,7 @@ bool ticks_are_steady() {
          kernel_trusts_tsc();
 }
 #elif defined(__aarch64__)
-// The architecture promises a system-wide counter of fixed frequency.
+// The architecture guarantees a system-wide counter of fixed frequency.
 bool ticks_are_steady() { return true; }
 #else
 bool ticks_are_steady() { return false; }

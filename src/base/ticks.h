@@ -1,5 +1,5 @@
-// The processor's own counter of time: read in half the time that base::now() takes, but in a unit
-// that only a comparison with base::now() tells.
+// The processor's own counter. Reading it takes half as long as base::now(), but its unit is known
+// only by comparison with base::now().
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace plait::base {
 
 using Ticks = std::uint64_t;
 
-// Whether ticks() runs at one rate, in step on all cores, and asleep or awake. Costs a file to
-// read: ask once, not per reading.
+// Whether ticks() runs at one rate, in step on all cores, also while a core sleeps. It reads a
+// file, so call it once, not for each reading.
 bool ticks_are_steady();
 
-// Not ordered against neighbouring instructions: a few nanoseconds of their work may be counted on
-// the wrong side, which a fence would cure at the price of the reading.
+// It is not ordered against neighbouring instructions, so a few nanoseconds of their work may count
+// on the wrong side. A fence would prevent that, but costs as much as the reading.
 inline Ticks ticks() {
 #if defined(__x86_64__)
   return __rdtsc();

@@ -1,4 +1,4 @@
-// plait bench: what things cost on this machine, beside what it could do at best.
+// plait bench: measures costs on this machine, next to the best that the machine could reach.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
 
@@ -17,7 +17,7 @@ namespace plait::cli {
 namespace {
 
 struct Measurement {
-  const char* name;  // operators are called as in C++, with hyphens
+  const char* name;  // operators as in C++, with hyphens
   const char* summary;
 };
 
@@ -26,28 +26,28 @@ constexpr const char* kModel = "model";
 
 constexpr std::array<Measurement, 9> kMeasurements = {{
     {"matmul", "a matrix product, without communication"},
-    {"matmul-all-reduce", "a product whose sum over ranks everybody gets"},
-    {"matmul-reduce-scatter", "a product whose sum is cut in shards"},
-    {"matmul-all-gather", "a product of shards that everybody gets"},
-    {"all-gather-matmul", "a product with gathered rows"},
-    {"reduce-scatter-matmul", "a product with rows of a sum"},
-    {"all-reduce-matmul", "a product with a sum"},
+    {"matmul-all-reduce", "a product whose sum over ranks goes to every rank"},
+    {"matmul-reduce-scatter", "a product whose sum over ranks is sharded"},
+    {"matmul-all-gather", "a product of row shards, whose result goes to every rank"},
+    {"all-gather-matmul", "a product of rows gathered from all ranks"},
+    {"reduce-scatter-matmul", "a product of rows summed over ranks and sharded"},
+    {"all-reduce-matmul", "a product of rows summed over ranks"},
     {kLayer, "a linear layer, forward and backward"},
     {kModel, "the linear layers of a model's blocks, forward and backward"},
 }};
 
 void print_help() {
   std::string page =
-      "Measures what something costs on this machine, beside what the machine could do at best.\n\n"
+      "Measures an operation on this machine, and the best that the machine could reach.\n\n"
       "Usage: plait bench WHAT [OPTIONS]\n\n"
-      "What:\n";
+      "WHAT:\n";
   for (const Measurement& one : kMeasurements)
     page += fmt::format("  {:<21}  {}\n", one.name, one.summary);
   page +=
       "\nOptions:\n"
-      "  -h, --help     print this page; after WHAT, its own\n\n"
-      "Exit status: 0; 1 when results differ or a file can't be written; 2 for wrong usage;\n3 "
-      "when a rank was lost.\n\n"
+      "  -h, --help     print this page; after WHAT, its options\n\n"
+      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
+      "3 a rank was lost.\n\n"
       "Examples:\n"
       "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
       "  plait bench model llama2-70b --link share=0.12\n"
@@ -59,7 +59,7 @@ void print_help() {
 }  // namespace
 
 int bench(Words words) {
-  PLAIT_CHECK(!words.empty(), "say what to measure, such as matmul (plait bench --help)");
+  PLAIT_CHECK(!words.empty(), "WHAT is missing, such as matmul (plait bench --help)");
   const std::string& first = words[0];
   if (first == "-h" || first == "--help") {
     print_help();

@@ -1,4 +1,4 @@
-// The command: finds the verb, and turns what it throws into a sentence and an exit status.
+// The command: finds the verb, and turns an exception into a message and an exit status.
 #include <fmt/core.h>
 
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "cli/verbs.h"
 #include "plait/version.h"
 
@@ -23,33 +23,32 @@ struct Verb {
 };
 
 constexpr std::array<Verb, 7> kVerbs = {{
-    {"run", "start ranks on this host and look after them", run},
-    {"bench", "what operators, layers, models and products take here, beside the best possible",
-     bench},
-    {"tune", "which plan is the fastest here; measured, and kept", tune},
-    {"trace", "a timeline of an operator: what each rank does, and what is hidden", trace},
-    {"predict", "what takes how long on devices and networks that are not here", predict},
-    {"verify", "random problems, every schedule, bit for bit against the serial one", verify},
-    {"info", "what plait finds here: processor, memory, transports, backends, and why", info},
+    {"run", "start ranks on this host and supervise them", run},
+    {"bench", "measure operators, layers, models and products on this machine", bench},
+    {"tune", "measure the fastest plans on this machine and store them", tune},
+    {"trace", "draw a timeline of an operator on all ranks", trace},
+    {"predict", "predict times on other devices and networks", predict},
+    {"verify", "check every schedule bit for bit on random problems", verify},
+    {"info", "show processor, memory, settings, transports and backends", info},
 }};
 
 void print_help() {
   std::string page =
-      "Tensor-parallel communication braided into the matrix product.\n\n"
+      "Tensor-parallel communication overlapped with the matrix product.\n\n"
       "Usage: plait VERB [OPTIONS]\n\n"
       "Verbs:\n";
   for (const Verb& verb : kVerbs) page += fmt::format("  {:<10} {}\n", verb.name, verb.summary);
   page +=
       "\nOptions:\n"
-      "  -h, --help     print this page; after a verb, the verb's own\n"
+      "  -h, --help     print this page; after a verb, its options\n"
       "  --version      print the version\n\n"
       "Exit status: 0 done, 1 a check failed, 2 wrong usage, 3 a peer was lost.\n"
-      "plait run answers with the status of the first rank that failed.\n\n"
+      "plait run returns the status of the first rank that failed.\n\n"
       "Examples:\n"
-      "  plait run -n 4 -- python train.py    four ranks of one program\n"
-      "  plait info                           what is here, and what is missing\n"
-      "  plait bench matmul --help            how to measure a product\n"
-      "  plait run --help                     everything about one verb\n";
+      "  plait run -n 4 -- python train.py    start four ranks of one program\n"
+      "  plait info                           show what plait finds here\n"
+      "  plait bench matmul --help            show how to measure a product\n"
+      "  plait run --help                     show the options of one verb\n";
   answer(page);
 }
 
@@ -64,7 +63,7 @@ const Verb& find_verb(const std::string& name) {
 }
 
 int dispatch(Words words, std::string& speaker) {
-  PLAIT_CHECK(!words.empty(), "say what to do, such as plait run or plait info (plait --help)");
+  PLAIT_CHECK(!words.empty(), "a verb is missing, such as plait run or plait info (plait --help)");
   const std::string& first = words[0];
   if (first == "--version") {
     answer(fmt::format("plait {}\n", kVersion));
@@ -75,15 +74,15 @@ int dispatch(Words words, std::string& speaker) {
     return kDone;
   }
   if (first == "help") {
-    // plait help bench matmul
+    // Handles, for example, plait help bench matmul.
     std::vector<std::string> page(words.begin() + 2, words.end());
     page.emplace_back("--help");
     return find_verb(words[1]).run(page);
   }
   const Verb& verb = find_verb(first);
   speaker += " " + first;
-  // What is too long for a limit on files is refused in a sentence then. Whom `run` starts may see
-  // it otherwise.
+  // With SIGXFSZ ignored, exceeding a limit on file sizes becomes an error message. `run` leaves
+  // it, because the ranks that it starts would inherit the setting.
   if (first != "run") std::signal(SIGXFSZ, SIG_IGN);
   return verb.run(words.subspan(1));
 }

@@ -7,12 +7,12 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {
 
-// CLI11 writes "[OPTIONS]" for a usage; a person wants to see what to type.
+// A help page with a usage line that says what to type; CLI11's says only "[OPTIONS]".
 class Page : public CLI::Formatter {
  public:
   explicit Page(std::string usage) : usage_(std::move(usage)) { column_width(30); }
@@ -21,7 +21,7 @@ class Page : public CLI::Formatter {
     return "\nUsage: " + usage_ + "\n";
   }
 
-  // "-n, --ranks", where CLI11 leaves no space.
+  // Writes "-n, --ranks"; CLI11 leaves out the space.
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string names = Formatter::make_option_name(option, is_positional);
     if (const auto comma = names.find(','); comma != std::string::npos)

@@ -1,5 +1,5 @@
-// The options of one verb: CLI11 reads them and prints the help, and what it would refuse in its
-// own words is refused here first, in one sentence that names the word.
+// The options of one verb. CLI11 parses them and prints the help. Errors for which CLI11 has its
+// own text are detected here first, and reported in one sentence that names the word.
 //
 //   Options options({.verb = "run", .usage = "-n N [--] CMD", .purpose = "...", .examples = ""});
 //   options.add("-n,--ranks", "N", ranks, "how many ranks to start");
@@ -14,7 +14,7 @@
 
 #include "cli/verbs.h"
 
-// Seen by options.cc alone: it takes long to compile.
+// Forward declarations, because CLI11's header takes long to compile; only options.cc includes it.
 namespace CLI {  // NOLINT(readability-identifier-naming): theirs
 class App;
 class Option;
@@ -34,19 +34,19 @@ class Options {
   explicit Options(const About& about);
   ~Options();
 
-  // An option with a value, shown as `value` in the help, and kept as it was typed.
+  // Adds an option with a value, shown as `value` in the help. `into` gets the text as typed.
   void add(const std::string& names, const std::string& value, std::string& into,
            const std::string& purpose);
   void add_flag(const std::string& names, bool& into, const std::string& purpose);
 
-  // How many of the words come before the first that is neither an option nor an option's value.
-  // Refuses an option that does not exist or lacks its value.
+  // How many words come before the first that is neither an option nor the value of one. Refuses an
+  // unknown option, and one without its value.
   std::size_t leading(Words words) const;
 
-  // Reads words that are all options. False: help was asked for, and has been printed.
+  // Parses words that are all options. False: help was requested and has been printed.
   bool parse(Words words);
 
-  // The same of words of which some may be none: refuses those.
+  // Parses words like parse(), but first refuses any that is not an option.
   bool parse_all(Words words);
 
  private:

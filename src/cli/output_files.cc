@@ -7,8 +7,8 @@
 
 #include "base/atomic_file.h"
 #include "base/check.h"
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/speech.h"
 
 namespace plait::cli {
 namespace {
@@ -25,11 +25,11 @@ std::array<Named, 4> all_of(const OutputFiles& files) {
            {"--svg", files.svg}}};
 }
 
-// However they are spelt.
+// Compares paths, however they are spelled.
 bool are_same(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty()) return false;
   if (a == b) return true;
-  std::error_code failure;  // what can't be followed is compared as it is written
+  std::error_code failure;  // a path that can't be resolved is compared as typed
   return std::filesystem::weakly_canonical(a, failure) ==
          std::filesystem::weakly_canonical(b, failure);
 }
@@ -55,14 +55,13 @@ void OutputFiles::write_json(const nlohmann::ordered_json& figures) const {
 }
 
 void add_options(Options& options, OutputFiles& files) {
-  options.add("--json", "FILE", files.json, "write the figures as JSON too; - : print only those");
-  options.add("--trace", "FILE", files.trace,
-              "write a timeline of each plan that Perfetto (ui.perfetto.dev) opens");
+  options.add("--json", "FILE", files.json, "also write the results as JSON; -: print only JSON");
+  options.add("--trace", "FILE", files.trace, "write a timeline for Perfetto (ui.perfetto.dev)");
   options.add("--html", "FILE", files.html, "write the timeline as a page for a browser");
   options.add("--svg", "FILE", files.svg, "write the timeline as a picture for a document");
 }
 
-// The last one written would be all that is left.
+// Two equal names would leave only the file written last.
 void check_distinct(const OutputFiles& files, const std::vector<OtherFile>& others) {
   const auto all = all_of(files);
   for (std::size_t i = 0; i < all.size(); ++i) {

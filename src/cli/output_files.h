@@ -1,10 +1,10 @@
-// The files in which a verb leaves what it has found out, besides what it prints.
+// The files that a verb writes, besides its printed output.
 //
 //   OutputFiles files;
 //   add_options(options, files);     // --json, --trace, --html, --svg
 //   ...
-//   check(files);                    // before anything is measured
-//   files.write_json(json);          // in the end
+//   check(files);                    // before measuring
+//   files.write_json(json);          // at the end
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,35 +16,35 @@ namespace plait::cli {
 class Options;
 
 struct OutputFiles {
-  std::string json = {};   // -: printed, and nothing else is
+  std::string json = {};   // -: standard output, with nothing else
   std::string trace = {};  // a timeline for Perfetto
-  std::string html = {};   // the same as a page
-  std::string svg = {};    // and as a picture
+  std::string html = {};   // a timeline as a page
+  std::string svg = {};    // a timeline as a picture
 
   bool draws() const { return !html.empty() || !svg.empty(); }
   bool traces() const { return draws() || !trace.empty(); }
   bool silences() const { return json == "-"; }
 
-  // Where timelines are, a line each.
+  // One line for each timeline that was written.
   std::string show() const;
 
-  // Where it was asked for.
+  // Does nothing if no JSON was requested.
   void write_json(const nlohmann::ordered_json& figures) const;
 };
 
 void add_options(Options& options, OutputFiles& files);
 
-// What a verb reads or keeps, in words for a sentence; an empty path: there is none.
+// Another file that a verb reads or writes, with a description for messages; an empty path: none.
 struct OtherFile {
   const char* what;
   std::string path;
 };
 
-// Refuses files of which one would be written over another, and files that can't be written.
+// Refuses files that would overwrite one another or one of the others.
 void check_distinct(const OutputFiles& files, const std::vector<OtherFile>& others = {});
 void check_writable(const OutputFiles& files);
 
-// Appears complete or not at all.
+// The file appears complete or not at all.
 void write_file(const std::string& path, const std::string& text);
 
 }  // namespace plait::cli

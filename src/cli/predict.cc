@@ -1,4 +1,4 @@
-// plait predict: how long operators and models take on machines that are not here.
+// plait predict: predicts the time of operators and models on other machines.
 #include <fmt/format.h>
 
 #include <string>
@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "cli/console.h"
 #include "cli/predict/predictions.h"
-#include "cli/speech.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "predict/device.h"
@@ -18,9 +18,9 @@ namespace {
 
 void print_help() {
   std::string page =
-      "Predicts what takes how long on devices that are not here. plait's own schedules run on\n"
-      "modelled ranks, each with a clock of its own; the answer is a prediction, and says on what\n"
-      "assumptions.\n\n"
+      "Predicts times of operators and models on other devices and networks. plait's own "
+      "schedules\n"
+      "run on modelled ranks with simulated clocks. The output lists the assumptions.\n\n"
       "Usage: plait predict OPERATOR --m M --n N --k K [OPTIONS]\n"
       "       plait predict MODEL --tp N [OPTIONS]\n"
       "       plait predict --measured FILE\n\n"
@@ -37,8 +37,8 @@ void print_help() {
                         network.summary);
   page +=
       "\nOptions:\n"
-      "  -h, --help     print this page; after OPERATOR, MODEL or --measured, its own\n\n"
-      "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
+      "  -h, --help     print this page; after OPERATOR, MODEL or --measured, its options\n\n"
+      "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
       "Examples:\n"
       "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
       "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
@@ -49,7 +49,9 @@ void print_help() {
 }  // namespace
 
 int predict(Words words) {
-  PLAIT_CHECK(!words.empty(), "say what, such as matmul-all-reduce (plait predict --help)");
+  PLAIT_CHECK(
+      !words.empty(),
+      "an operator or a model is missing, such as matmul-all-reduce (plait predict --help)");
   const std::string& first = words[0];
   if (first == "-h" || first == "--help") {
     print_help();

@@ -2,20 +2,24 @@
 #include <unistd.h>
 
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <fcntl.h>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "cli/console.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
+#include "cli/launch/environment.h"
 #include "cli/launch/find_command.h"
+#include "cli/launch/hosts.h"
 #include "cli/launch/supervisor.h"
 #include "cli/options.h"
-#include "cli/speech.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {
@@ -25,28 +29,30 @@ constexpr std::int64_t kMostRanks = 1024;
 
 constexpr Options::About kAbout = {
     .verb = "run",
-    .usage = "-n N [OPTIONS] [--] CMD [ARGS...]",
+    .usage = "-n N | --hosts HOST:N,... [OPTIONS] [--] CMD [ARGS...]",
     .purpose =
-        "Starts N ranks of a command on this host and looks after them until all have ended.\n\n"
+        "Starts N ranks of a command on this host, or some on each of several hosts, and\n"
+        "supervises them until all have ended.\n\n"
         "Each rank finds its place in PLAIT_RANK, PLAIT_WORLD_SIZE, PLAIT_LOCAL_RANK,\n"
-        "PLAIT_LOCAL_WORLD_SIZE and PLAIT_JOB; the places that other launchers left are removed.\n"
-        "Rank 0 reads standard input, the others read nothing. When a rank fails, the others may\n"
-        "notice it and end by themselves for a while, then they are ended. Ctrl-C and signals "
-        "reach\n"
-        "every rank. No process that a rank has started stays behind.",
+        "PLAIT_LOCAL_WORLD_SIZE and PLAIT_JOB; variables of other launchers are removed. Rank 0\n"
+        "reads standard input; the others get an empty one. When a rank fails, the others may end\n"
+        "by themselves for a while (--linger); then they are ended. Ctrl-C and signals reach "
+        "every\n"
+        "rank. Every process that a rank has started is ended too.",
     .examples =
-        "Exit status: 0 when every rank answered 0; else the status of the first rank that "
-        "failed,\n"
-        "128 + the signal for one that was killed; 130 after Ctrl-C; 124 at the time limit; 127 "
+        "Exit status: 0 when every rank returned 0; otherwise the status of the first rank that\n"
+        "failed, or 128 + the signal that killed it; 130 after Ctrl-C; 124 at the time limit; 127 "
         "for\n"
-        "a command that is not found, 126 for one that cannot be run; 2 for wrong usage.\n\n"
+        "a command that is not found, 126 for one that can't be run; 2 for wrong usage.\n\n"
         "Examples:\n"
-        "  plait run -n 2 ./my_program              two ranks, half of the cores each\n"
-        "  plait run -n 4 -p -- python train.py     each line of output behind its rank, \"[3] \"\n"
-        "  plait run -n 8 --bind numa --timeout 2h -- ./my_program --steps 100"};
+        "  plait run -n 2 ./my_program              two ranks with half of the cores each\n"
+        "  plait run -n 4 -p -- python train.py     each line of output after its rank, \"[3] \"\n"
+        "  plait run -n 8 --bind numa --timeout 2h -- ./my_program --steps 100\n"
+        "  plait run --hosts node1:2,node2:2 -- ./my_program    over ssh, or PLAIT_RSH"};
 
-struct Wishes {
+struct Args {
   std::string ranks;
+  std::string hosts;
   std::string bind;
   std::string limit;
   std::string grace = "5s";
@@ -55,27 +61,34 @@ struct Wishes {
   bool verbose = false;
 };
 
-void add_options(Options& options, Wishes& wishes) {
-  options.add("-n,--ranks", "N", wishes.ranks, "how many ranks to start, 1 to 1024");
-  options.add("-b,--bind", "core|numa|none", wishes.bind,
-              "core: an equal share of whole cores for each rank (the default, where\n"
-              "the cores suffice); numa: a NUMA node for each rank, in turn; none:\n"
-              "wherever the system puts them. OMP_NUM_THREADS is set to the rank's\n"
-              "share of the cores, unless you have set it");
-  options.add_flag("-p,--prefix", wishes.prefix,
-                   "begin every line of output with its rank, and keep lines whole");
-  options.add("-t,--timeout", "DURATION", wishes.limit,
-              "end the run after this long, such as 90s, 30min or 2h (default: never;\n"
-              "how long a rank waits for another is PLAIT_TIMEOUT)");
-  options.add("--linger", "DURATION", wishes.linger,
-              "how long the others may go on when a rank has failed (default: 10s)");
-  options.add("--grace", "DURATION", wishes.grace,
-              "how long a rank that is told to end may take before it is killed\n"
+void add_options(Options& options, Args& args) {
+  options.add("-n,--ranks", "N", args.ranks, "number of ranks to start, 1 to 1024");
+  options.add("--hosts", "HOST:N,...", args.hosts,
+              "start N ranks on each of these hosts, in place of -n. ssh must reach\n"
+              "them without a password, or the command that PLAIT_RSH names, which\n"
+              "is called with a host and a line for its shell. The folder, plait\n"
+              "and CMD must have the same paths there. Variables PLAIT_..., COC_...\n"
+              "and OMP_... are passed on. Ranks meet on the first host, at a port\n"
+              "that is chosen unless PLAIT_RENDEZVOUS=HOST:PORT is set");
+  options.add("-b,--bind", "core|numa|none", args.bind,
+              "core: give each rank an equal share of whole cores (default, if there\n"
+              "are enough cores); numa: give each rank a NUMA node, in turn; none:\n"
+              "leave placement to the system. Sets OMP_NUM_THREADS to the rank's\n"
+              "share of the cores, unless it is set");
+  options.add_flag("-p,--prefix", args.prefix,
+                   "print the rank before every line of output, and keep lines whole");
+  options.add("-t,--timeout", "DURATION", args.limit,
+              "end the run after this time, such as 90s, 30min or 2h (default:\n"
+              "never; PLAIT_TIMEOUT limits how long a rank waits for another)");
+  options.add("--linger", "DURATION", args.linger,
+              "time for the other ranks to end after a rank has failed\n(default: 10s)");
+  options.add("--grace", "DURATION", args.grace,
+              "time for a rank to end after it was told to, before it is killed\n"
               "(default: 5s)");
-  options.add_flag("-v,--verbose", wishes.verbose, "say where each rank was put");
+  options.add_flag("-v,--verbose", args.verbose, "print the processors of each rank");
 }
 
-// Where mpirun would be told -np 2, -n would be told p.
+// Refuses mpirun's -np 2, which would otherwise be read as -n p.
 void check_habits(Words words) {
   for (const std::string& word : words) {
     PLAIT_CHECK(word != "-np", "unknown option ", word,
@@ -84,7 +97,7 @@ void check_habits(Words words) {
 }
 
 int read_ranks(const std::string& text) {
-  PLAIT_CHECK(!text.empty(), "how many ranks? -n N is missing (plait run --help)");
+  PLAIT_CHECK(!text.empty(), "the number of ranks is missing: -n N (plait run --help)");
   const auto ranks = base::parse_int(text);
   PLAIT_CHECK(ranks && *ranks >= 1 && *ranks <= kMostRanks, "-n ", text,
               ": the number of ranks is a whole number from 1 to ", kMostRanks);
@@ -100,20 +113,21 @@ base::Nanoseconds read_duration(const char* option, const std::string& text) {
 Bind read_bind(const std::string& text) {
   if (text == "core") return Bind::core;
   if (text == "numa") return Bind::numa;
-  PLAIT_CHECK(text == "none", "--bind ", text, " is none of core, numa and none");
+  PLAIT_CHECK(text == "none", "--bind ", text, " is none of core, numa, none");
   return Bind::none;
 }
 
-std::vector<Seat> read_seats(const Wishes& wishes) {
-  const int ranks = read_ranks(wishes.ranks);
+std::vector<CpuBinding> read_bindings(const Args& args) {
+  const int ranks = read_ranks(args.ranks);
   const auto cores = read_topology().cores;
   const auto cpus = read_cgroup_limits().cpus;
-  const Bind bind = wishes.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
-                                        : read_bind(wishes.bind);
-  return seats_for(bind, ranks, cores, cpus);
+  const Bind bind = args.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
+                                      : read_bind(args.bind);
+  return bindings_for(bind, ranks, cores, cpus);
 }
 
-// Were one of these closed, the next file that we open would be taken for it.
+// Opens closed standard descriptors, because the next file opened would otherwise get the number of
+// one.
 void open_standard_files() {
   int fd = 0;
   do {
@@ -122,16 +136,66 @@ void open_standard_files() {
   if (fd >= 0) close(fd);
 }
 
-Launch read_launch(const Wishes& wishes) {
+// A port that is free on another host can't be known here; this one probably is.
+std::string choose_rendezvous(const std::string& host) {
+  if (const auto chosen = base::env("PLAIT_RENDEZVOUS")) return *chosen;
+  constexpr unsigned kFirstPort = 29600;
+  constexpr unsigned kPorts = 3000;  // below those that the system gives away itself
+  std::random_device random;
+  return host + ':' + std::to_string(kFirstPort + random() % kPorts);
+}
+
+// What the remote runs get on to their words.
+std::vector<std::string> options_for_hosts(const Args& args) {
+  std::vector<std::string> options = {"--grace", args.grace, "--linger", args.linger};
+  if (!args.bind.empty()) options.insert(options.end(), {"--bind", args.bind});
+  if (args.prefix) options.emplace_back("--prefix");
+  if (args.verbose) options.emplace_back("--verbose");
+  return options;
+}
+
+void share_out(const Args& args, Launch& launch) {
+  PLAIT_CHECK(args.ranks.empty(), "--hosts and -n exclude one another: --hosts node1:2,node2:2");
+  launch.hosts = parse_hosts(args.hosts, static_cast<int>(kMostRanks));
+  Part part = {.first = 0,
+               .world = 0,
+               .job = random_job(),
+               .rendezvous = choose_rendezvous(launch.hosts[0].host)};
+  for (const HostShare& share : launch.hosts) part.world += share.ranks;
+  for (const HostShare& share : launch.hosts) {
+    launch.agents.push_back(agent_words(share, part, options_for_hosts(args), launch.words));
+    part.first += share.ranks;
+  }
+  launch.part.job = part.job;
+}
+
+// Either all ranks, or those of this host where plait run --hosts was called on another.
+void take_part(const Args& args, Launch& launch) {
+  launch.bindings = read_bindings(args);
+  launch.prefix = args.prefix;
+  const auto part = part_from_environment();
+  launch.ends_with_input = part.has_value();
+  launch.part = part ? *part
+                     : Part{.first = 0,
+                            .world = static_cast<int>(launch.bindings.size()),
+                            .job = random_job(),
+                            .rendezvous = ""};
+}
+
+Launch read_launch(const Args& args, Words command) {
   Launch launch;
-  launch.seats = read_seats(wishes);
-  launch.prefix = wishes.prefix;
-  launch.verbose = wishes.verbose;
-  launch.grace = read_duration("--grace", wishes.grace);
-  launch.linger = read_duration("--linger", wishes.linger);
-  if (!wishes.limit.empty()) {
-    launch.limit = read_duration("--timeout", wishes.limit);
-    PLAIT_CHECK(launch.limit > 0, "--timeout ", wishes.limit, " leaves no time to run");
+  launch.words.assign(command.begin(), command.end());
+  if (args.hosts.empty()) {
+    take_part(args, launch);
+  } else {
+    share_out(args, launch);
+  }
+  launch.verbose = args.verbose;
+  launch.grace = read_duration("--grace", args.grace);
+  launch.linger = read_duration("--linger", args.linger);
+  if (!args.limit.empty()) {
+    launch.limit = read_duration("--timeout", args.limit);
+    PLAIT_CHECK(launch.limit > 0, "--timeout ", args.limit, " is not above 0");
   }
   return launch;
 }
@@ -139,19 +203,18 @@ Launch read_launch(const Wishes& wishes) {
 }  // namespace
 
 int run(Words words) {
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   const std::size_t leading = options.leading(words);
   check_habits(words.first(leading));
   if (!options.parse(words.first(leading))) return kDone;
-  Launch launch = read_launch(wishes);
   Words command = words.subspan(leading);
   if (!command.empty() && command[0] == "--") command = command.subspan(1);
-  PLAIT_CHECK(!command.empty(), "which command? Such as plait run -n 2 -- ./my_program");
-  launch.words.assign(command.begin(), command.end());
+  PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
+  Launch launch = read_launch(args, command);
   open_standard_files();
-  const Command found = find_command(command[0]);
+  const Command found = find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
   if (found.status != 0) {
     complain("plait run", found.refusal);
     return found.status;

@@ -1,11 +1,11 @@
-// plait trace: a timeline of an operator, as a page and for Perfetto.
+// plait trace: draws a timeline of an operator, as a page and for Perfetto.
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
@@ -15,16 +15,17 @@ namespace {
 
 void print_help() {
   std::string page =
-      "Draws a timeline of an operator: what every rank does in the serial plan, and below it, on\n"
-      "the same axis, in the others.\n\n"
+      "Draws a timeline of an operator: the work of every rank in the serial plan and, below it "
+      "on\n"
+      "the same axis, in the other plans.\n\n"
       "Usage: plait trace OPERATOR --m M --n N --k K [OPTIONS]\n\n"
       "Operators:\n";
   for (const std::string& word : operator_words()) page += "  " + word + "\n";
   page +=
       "\nOptions:\n"
-      "  -h, --help     print this page; after OPERATOR, its own\n\n"
-      "Exit status: 0; 1 when results differ or a file can't be written; 2 for wrong usage;\n3 "
-      "when a rank was lost.\n\n"
+      "  -h, --help     print this page; after OPERATOR, its options\n\n"
+      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
+      "3 a rank was lost.\n\n"
       "Examples:\n"
       "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n";
   answer(page);
@@ -33,7 +34,8 @@ void print_help() {
 }  // namespace
 
 int trace(Words words) {
-  PLAIT_CHECK(!words.empty(), "say which operator, such as matmul-all-reduce (plait trace --help)");
+  PLAIT_CHECK(!words.empty(),
+              "an operator is missing, such as matmul-all-reduce (plait trace --help)");
   const std::string& first = words[0];
   if (first == "-h" || first == "--help") {
     print_help();

@@ -1,4 +1,4 @@
-// plait tune: which plan is the fastest here, for whatever is asked.
+// plait tune: measures the fastest plans on this machine for the given problems.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 #include "base/function_ref.h"
 #include "base/parallel.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
-#include "cli/launch/words.h"
+#include "cli/console.h"
+#include "cli/launch/format.h"
 #include "cli/output_files.h"
-#include "cli/speech.h"
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"
 #include "cli/verbs.h"
@@ -31,7 +31,7 @@
 namespace plait::cli {
 namespace {
 
-// Of one run, on one rank. Rank 0 reads, writes and speaks.
+// One run on one rank. Rank 0 reads, writes and prints.
 class Tuning {
  public:
   Tuning(const TuneOptions& options, Communicator& comm)
@@ -52,13 +52,13 @@ class Tuning {
   }
 
  private:
-  // What the other ranks throw where rank 0 throws an Error, which says why.
+  // Thrown on the other ranks when rank 0 throws an Error, which has the reason.
   struct FailureOfRank0 : std::exception {
     explicit FailureOfRank0(Code one) : code(one) {}
     Code code;
   };
 
-  // Collective: where rank 0 fails, all do, and nobody waits for it.
+  // Collective: if rank 0 fails, all ranks do, so that none waits for it.
   void on_rank_0(base::FunctionRef<void()> what) const {
     const auto failure = refusal_of_all(comm_, [&] {
       if (comm_.rank() == 0) what();
@@ -79,7 +79,7 @@ class Tuning {
     }
   }
 
-  // Before anybody takes memory, or time.
+  // Check before any rank allocates memory or spends time.
   void check() const {
     if (comm_.rank() == 0) {
       if (options_.profile_only) {
@@ -92,39 +92,43 @@ class Tuning {
     for (PlanKey key : options_.problems) {
       check_hosts(key);
       key.world = comm_.world();
-      check_memory(key, options_.effort.plans + 1);  // serial too
+      check_memory(key, options_.effort.plans + 1);  // and serial
     }
   }
 
-  // What is measured on one host would be kept as a plan of several, or the other way round.
+  // Refuses problems of another number of hosts, because plans measured on one host would be stored
+  // as plans of several, or the reverse.
   void check_hosts(const PlanKey& key) const {
     const int hosts = comm_.state().hosts();
     PLAIT_CHECK(options_.from.empty() || key.hosts == hosts, "--from ", options_.from,
-                " is of ranks on ", show_count(key.hosts, "host"), ", and these are on ", hosts,
-                ": start plait tune where they are");
+                " has problems of ranks on ", show_count(key.hosts, "host"),
+                ", but these ranks run on ", hosts,
+                "; start plait tune on the same number of hosts");
   }
 
-  // Says what would be in the way, and leaves nothing behind: nobody knows yet that it may run.
+  // Reports errors of the cache file early, and leaves nothing behind, since the run may still be
+  // refused.
   void check_cache() const try {
     load_cache(options_.cache, found_.machine());
     check_place(options_.cache);
   } catch (const Error& error) {
     if (error.code() != Code::invalid_argument) throw;
-    base::fail(error.code(), error.what(), "; delete it, or name another one: --cache FILE");
+    base::fail(error.code(), error.what(), "; delete it, or choose another file with --cache FILE");
   }
 
-  // Of the file, where there is one of this machine.
+  // The text of the profile, if the file has one of this machine.
   std::optional<std::string> known_profile(const std::string& path) const try {
     const auto there = load_profile(path, found_.machine());
     return there ? std::optional(text_of(*there)) : std::nullopt;
   } catch (const Error& error) {
-    // Of another machine, or broken. What can't be read can't be replaced either.
+    // A profile of another machine, or a broken one, is replaced. A file that can't be read can't
+    // be replaced either.
     if (error.code() != Code::invalid_argument) throw;
-    fmt::print(stderr, "plait tune: the profile is measured once more: {}\n", error.what());
+    fmt::print(stderr, "plait tune: measuring the profile again: {}\n", error.what());
     return std::nullopt;
   }
 
-  // What is beside the cache; or else what is measured now, and put there.
+  // The stored profile; if there is none, measures one and stores it.
   MachineProfile profile() const {
     const std::string path = profile_path(options_.cache);
     std::optional<std::string> known;
@@ -134,7 +138,8 @@ class Tuning {
     const auto agreed = tune::agree_on("profiles of their machine", known, comm_);
     if (agreed) return parse_profile(*agreed);
     Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
-    Communicator bare = comm_.with_link(std::nullopt);  // the machine's figures are no link's
+    // figures of the machine must not include a link
+    Communicator bare = comm_.with_link(std::nullopt);
     MachineProfile measured = tune::measure_profile(
         bare, {.threads = options_.threads,
                .progress = [&](int done, int total) { progress.show(done, total); }});
@@ -142,7 +147,7 @@ class Tuning {
     return measured;
   }
 
-  // With what ranks know of themselves; without those that are known, where that was asked for.
+  // The problems with the properties of the ranks. With --missing, without those that have plans.
   std::vector<PlanKey> open_problems() const {
     const int threads = tune::least(base::thread_count(options_.threads), comm_);
     std::vector<PlanKey> problems = options_.problems;
@@ -151,7 +156,8 @@ class Tuning {
       key.hosts = comm_.state().hosts();
       key.threads = threads;
       key.transport = comm_.transport();
-      if (!key.link) key.link = comm_.link();  // PLAIT_LINK: programs over it ask with it
+      // programs that run with PLAIT_LINK use it in their keys
+      if (!key.link) key.link = comm_.link();
     }
     if (!options_.missing) return problems;
     std::optional<std::string> known;
@@ -166,7 +172,7 @@ class Tuning {
     return problems;
   }
 
-  // At once: who is interrupted has all but the problem under way.
+  // Stores each plan at once, so that an interruption loses only the current problem.
   void keep(const tune::Tuned& tuned) {
     const PlanCache::Entry entry = {
         .plan = tuned.plan, .nanoseconds = tuned.nanoseconds, .serial = tuned.serial};
@@ -182,8 +188,8 @@ class Tuning {
 
   void report() const {
     if (!options_.files.silences()) {
-      answer(found_.entries().empty() ? "Nothing is missing in " + options_.cache + ".\n"
-                                      : show_plans(found_) + "Kept in " + options_.cache + "\n");
+      answer(found_.entries().empty() ? "All plans are in " + options_.cache + " already.\n"
+                                      : show_plans(found_) + "Stored in " + options_.cache + "\n");
     }
     options_.files.write_json(plans_json(found_, options_.cache));
   }

@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kMostRepetitions = 100000;
 constexpr double kMostSeconds = 3600;
 
-// The one that may have been meant; or, where none is near, all that there are.
+// Suggests the name that was probably meant; without a similar one, lists all names.
 std::string rather(std::string_view text, const std::vector<std::string>& names) {
   const std::string nearest = base::did_you_mean(text, names);
   return nearest.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : nearest;
@@ -47,7 +47,7 @@ int read_threads(const std::string& text) {
 std::vector<std::string> read_list(std::string_view option, const std::string& text) {
   std::vector<std::string> items;
   for (const auto item : base::split(text, ',')) {
-    PLAIT_CHECK(!item.empty(), option, " ", text, " has an empty place between commas");
+    PLAIT_CHECK(!item.empty(), option, " ", text, " has an empty item between commas");
     items.emplace_back(item);
   }
   return items;
@@ -60,19 +60,19 @@ std::ifstream open_input(std::string_view option, const std::string& path) {
   PLAIT_CHECK(!std::filesystem::is_character_file(path, failure), option, " ", path,
               " is a device, not a file");
   std::ifstream file(path);
-  PLAIT_CHECK(file.is_open(), option, " ", path, " can't be read: ", std::strerror(errno));
+  PLAIT_CHECK(file.is_open(), option, " ", path, " cannot be read: ", std::strerror(errno));
   return file;
 }
 
 Dtype read_dtype(std::string_view option, const std::string& text) {
   const auto dtype = parse_dtype(text);
-  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16 and f16");
+  PLAIT_CHECK(dtype && *dtype != Dtype::s8, option, " ", text, " is none of f32, bf16, f16");
   return *dtype;
 }
 
 Dtype read_wire(Operator op, const std::string& text) {
   if (text.empty()) return Dtype::f32;
-  PLAIT_CHECK(ops::makes_partial_sums(op), "--wire ", text, " is about partial sums, and ",
+  PLAIT_CHECK(ops::makes_partial_sums(op), "--wire ", text, " applies to partial sums, and ",
               name(op), " has none");
   return read_dtype("--wire", text);
 }

@@ -1,5 +1,5 @@
-// What the values of options say, where several verbs have the same ones. What can't be read is
-// refused in a sentence that begins with the option.
+// Parses option values that several verbs share. A value that can't be parsed is refused in a
+// sentence that begins with the option.
 #pragma once
 
 #include <cstdint>
@@ -16,49 +16,49 @@
 
 namespace plait::cli {
 
-// Of a matrix's side.
+// The largest size of a matrix.
 inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 
 std::int64_t read_number(std::string_view option, std::string_view text, std::int64_t least,
                          std::int64_t most);
 
-// Of --threads.
+// Parses --threads.
 int read_threads(const std::string& text);
 
-// Items between commas, none of them empty.
+// Splits at commas. Empty items are refused.
 std::vector<std::string> read_list(std::string_view option, const std::string& text);
 
-// A file that an option names, or a pipe.
+// Opens a file, or a pipe, that an option names.
 std::ifstream open_input(std::string_view option, const std::string& path);
 
-// Of what can be multiplied.
+// Parses a dtype that can be multiplied.
 Dtype read_dtype(std::string_view option, const std::string& text);
 
-// Of --wire, which may be empty: partial sums travel in f32 then. Refused where there are none.
+// Parses --wire. Empty: partial sums are sent in f32. Refused if the operator has no partial sums.
 Dtype read_wire(Operator op, const std::string& text);
 
-// Of --layout.
+// Parses --layout.
 WeightLayout read_layout(const std::string& text);
 
-// Whether there are packed weights of that kind: "bf16", "s8:group=128".
+// Whether weights of this kind can be packed: "bf16", "s8:group=128".
 bool is_packed_kind(std::string_view text);
 
-// Who multiplies, best first.
+// The backends of products, best first.
 std::vector<std::string> backend_names();
 
-// Of --backend: one of them; empty: the best, which "auto" is too.
+// Parses --backend: one of backend_names(). Empty or "auto": the best.
 std::string read_backend(const std::string& text);
 
-// Refuses a transport that there isn't; empty is the best.
+// Refuses an unknown transport; empty is the best.
 void check_transport(const std::string& name);
 
-// Of a model that is known.
+// Finds a known model.
 const Model& read_model_name(const std::string& text);
 
-// Of --repeat, which may be empty, and --seconds.
+// Parses --repeat, which may be empty, and --seconds.
 Effort read_effort(const std::string& repeat, const std::string& seconds);
 
-// The operators that communicate, as they are typed: matmul-all-reduce and so on.
+// The operators that communicate, as typed: matmul-all-reduce and so on.
 std::vector<std::string> operator_words();
 
 }  // namespace plait::cli

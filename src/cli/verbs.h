@@ -1,5 +1,5 @@
-// What plait can be told to do: one function and one file per verb. Each takes the words after its
-// name and answers with the exit status; what goes wrong it throws as an Error, and main() says it.
+// The verbs of plait: one function and one file each. A verb takes the words after its name and
+// returns the exit status. It throws an Error, which main() prints.
 #pragma once
 
 #include <span>
@@ -11,13 +11,13 @@ namespace plait::cli {
 
 using Words = std::span<const std::string>;
 
-// The exit statuses of every verb but run, which answers with its ranks' status.
+// The exit statuses of all verbs except run, which returns the status of its ranks.
 inline constexpr int kDone = 0;
 inline constexpr int kCheckFailed = 1;
 inline constexpr int kWrongUsage = 2;
 inline constexpr int kPeerLost = 3;
 
-// Of a verb that threw.
+// The exit status of a verb that threw.
 constexpr int exit_status(Code code) {
   if (code == Code::invalid_argument) return kWrongUsage;
   return code == Code::peer_lost ? kPeerLost : kCheckFailed;

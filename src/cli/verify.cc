@@ -1,4 +1,4 @@
-// plait verify: random problems, every schedule, bit for bit.
+// plait verify: checks every schedule bit for bit on random problems.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -18,15 +18,16 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/progress.h"
+#include "cli/console.h"
 #include "cli/launch/signals.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
-#include "cli/speech.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/verify/rounds.h"
+#include "comm/transports.h"
 #include "plait/ops.h"
 
 namespace plait::cli {
@@ -36,7 +37,7 @@ constexpr std::int64_t kMostCases = 100'000'000;
 constexpr std::int64_t kMostRanks = 64;
 constexpr const char* kDefaultRanks = "1,2,3,4,5,8";
 
-// How a rank that was started for it is told so: see be_rank().
+// The option by which a started rank knows its task: see be_rank().
 constexpr const char* kRankWord = "--as-rank";
 
 constexpr Options::About kAbout = {
@@ -45,25 +46,27 @@ constexpr Options::About kAbout = {
     .purpose =
         "Runs the operators on random problems: odd, tiny and empty sizes, long sums, all dtypes "
         "and\n"
-        "weights, denormals, infinities and NaNs, emulated links, ranks that come late, or whose\n"
-        "threads round otherwise or flush denormals, and a sum of another communicator beside a "
-        "call.\n"
-        "Every plan runs twice, with two x. Its results are compared byte by byte with the serial\n"
-        "ones on every rank; the serial ones byte by byte with what the rank makes alone, step by\n"
-        "step, in the order of the contract, and with sums in f64 within a derived bound. Where 2, "
-        "4 or 8\n"
-        "ranks are to give the bits of one, they are compared byte by byte with one rank that has "
-        "all k;\n"
-        "the last line says in how many problems. Nothing around\n"
-        "the results may have been written. A case that fails is printed with the command that "
-        "runs\n"
-        "it again.\n\n"
-        "With --layers: column- and row-parallel layers, forward and backward, with sequence\n"
-        "parallelism and without, whatever is kept or gathered again: outputs and gradients.",
+        "weights, denormals, infinities and NaNs, emulated links, ranks that come late, ranks "
+        "whose\n"
+        "threads round differently or flush denormals, and sums over another communicator during "
+        "a\n"
+        "call. Many calls have fewer rows than they were prepared for, or than a call before had.\n"
+        "Every plan runs twice, with two different x. On every rank its results are "
+        "compared\n"
+        "byte by byte with those of the serial plan. The serial results are compared byte by byte "
+        "with\n"
+        "those that the rank computes alone, step by step in the same order, and with sums in f64\n"
+        "within a derived bound. Where 2, 4 or 8 ranks must give the bits of one rank, they are "
+        "also\n"
+        "compared byte by byte with those of one rank that has all k; the last line counts these\n"
+        "problems. Memory around the results must be unchanged. A failing case is printed with "
+        "the\n"
+        "command that repeats it.\n\n"
+        "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
+        "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.",
     .examples =
-        "Exit status: 0 when all passed; 1 when one failed or --json can't be written; 2 for "
-        "wrong\n"
-        "usage; 3 when a rank was lost; 130 after Ctrl-C.\n\n"
+        "Exit status: 0 all passed; 1 a case failed or --json can't be written; 2 wrong usage;\n"
+        "3 a rank was lost; 130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait verify\n"
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
@@ -71,7 +74,7 @@ constexpr Options::About kAbout = {
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
-struct Wishes {
+struct Args {
   std::string cases = "200";
   std::string seed = "1";
   std::string ranks;
@@ -82,20 +85,20 @@ struct Wishes {
   bool layers = false;
 };
 
-void add_options(Options& options, Wishes& wishes) {
-  options.add("-c,--cases", "N", wishes.cases, "how many problems (default: 200)");
-  options.add("-s,--seed", "S", wishes.seed, "which problems (default: 1)");
-  options.add("-n,--ranks", "N[,N...]", wishes.ranks,
-              "worlds, which take turns (default: 1,2,3,4,5,8)");
-  options.add("-t,--transport", "NAME[,...]", wishes.transports,
-              "threads and shm, which take turns (default: both); or mpi, whose\n"
-              "ranks mpirun starts");
-  options.add("-o,--op", "OP[,OP...]", wishes.ops, "operators (default: all)");
-  options.add_flag("-l,--layers", wishes.layers,
-                   "the linear layers, forward and backward, in place of operators");
-  options.add("--only", "I[,I...]", wishes.only,
-              "problems of these numbers alone, as a failure says them");
-  options.add("--json", "FILE", wishes.json, "write the counts as JSON too; - : print only those");
+void add_options(Options& options, Args& args) {
+  options.add("-c,--cases", "N", args.cases, "number of problems (default: 200)");
+  options.add("-s,--seed", "S", args.seed, "seed of the problems (default: 1)");
+  options.add("-n,--ranks", "N[,N...]", args.ranks,
+              "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
+  options.add("-t,--transport", "NAME[,...]", args.transports,
+              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
+              "ranks that a launcher has started");
+  options.add("-o,--op", "OP[,OP...]", args.ops, "operators (default: all)");
+  options.add_flag("-l,--layers", args.layers,
+                   "check linear layers, forward and backward, in place of operators");
+  options.add("--only", "I[,I...]", args.only,
+              "run only these problems, by the numbers that a failure prints");
+  options.add("--json", "FILE", args.json, "also write the counts as JSON; -: print only JSON");
 }
 
 struct World {
@@ -117,7 +120,7 @@ struct Verification {
     return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .layers = layers};
   }
 
-  // The cases that fall to a world.
+  // The cases of one world.
   CaseNumbers numbers_of(std::size_t world) const {
     return {.named = only,
             .first = static_cast<std::int64_t>(world),
@@ -134,32 +137,35 @@ std::vector<Operator> read_ops(const std::string& text) {
   }
   for (const std::string_view word : base::split(text, ',')) {
     const auto op = parse_operator(word);
-    PLAIT_CHECK(op, "--op ", word, " is no operator; there are matmul, matmul-all-reduce, ",
+    PLAIT_CHECK(op, "--op ", word, " is not an operator; known are matmul, matmul-all-reduce, ",
                 "matmul-reduce-scatter, matmul-all-gather, all-gather-matmul, ",
-                "reduce-scatter-matmul and all-reduce-matmul");
+                "reduce-scatter-matmul, all-reduce-matmul");
     ops.push_back(*op);
   }
   return ops;
 }
 
-// The ranks that mpirun has started are all that there are.
-World read_started_world(const Wishes& wishes) {
+// The only world consists of the ranks that a launcher has started.
+World read_started_world(const Args& args) {
+  const std::string& transport = args.transports;
   const Place place = place_from_environment();
-  PLAIT_CHECK(!place.launcher.empty(),
-              "ranks of the transport mpi are started by mpirun, as in mpirun -n ",
-              wishes.ranks.empty() ? "3" : wishes.ranks, " plait verify --transport mpi");
-  return {.ranks = read_ranks("--ranks", wishes.ranks, "mpi"), .transport = "mpi"};
+  PLAIT_CHECK(!place.launcher.empty() || transport != "mpi",
+              "mpirun starts ranks of the transport mpi: mpirun -n ",
+              args.ranks.empty() ? "3" : args.ranks, " plait verify --transport mpi");
+  PLAIT_CHECK(!place.launcher.empty(), "a launcher on each host starts ranks of the transport ",
+              transport, ", such as torchrun");
+  return {.ranks = read_ranks("--ranks", args.ranks, transport), .transport = transport};
 }
 
-std::vector<World> read_worlds(const Wishes& wishes) {
-  if (wishes.transports == "mpi") return {read_started_world(wishes)};
+std::vector<World> read_worlds(const Args& args) {
+  if (comm::crosses_hosts(args.transports)) return {read_started_world(args)};
   std::vector<World> worlds;
-  for (const std::string_view transport : base::split(wishes.transports, ',')) {
-    PLAIT_CHECK(transport != "mpi", "--transport ", wishes.transports,
-                ": mpi takes no turns with others, since mpirun starts its ranks");
+  for (const std::string_view transport : base::split(args.transports, ',')) {
+    PLAIT_CHECK(!comm::crosses_hosts(transport), "--transport ", args.transports, ": ", transport,
+                " cannot be combined with others, because a launcher starts its ranks");
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is none of threads, shm and mpi");
-    const std::string ranks = wishes.ranks.empty() ? kDefaultRanks : wishes.ranks;
+                " is none of threads, shm, tcp, mpi");
+    const std::string ranks = args.ranks.empty() ? kDefaultRanks : args.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
       worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
                         .transport = std::string(transport)});
@@ -168,24 +174,24 @@ std::vector<World> read_worlds(const Wishes& wishes) {
   return worlds;
 }
 
-Verification understand(const Wishes& wishes) {
+Verification understand(const Args& args) {
   Verification what;
-  what.seed = static_cast<std::uint64_t>(read_number("--seed", wishes.seed, 0, INT32_MAX));
-  what.cases = read_number("--cases", wishes.cases, 1, kMostCases);
-  if (!wishes.only.empty()) {
-    for (const std::string_view number : base::split(wishes.only, ','))
+  what.seed = static_cast<std::uint64_t>(read_number("--seed", args.seed, 0, INT32_MAX));
+  what.cases = read_number("--cases", args.cases, 1, kMostCases);
+  if (!args.only.empty()) {
+    for (const std::string_view number : base::split(args.only, ','))
       what.only.push_back(read_number("--only", number, 0, kMostCases));
   }
-  what.ops = read_ops(wishes.ops);
-  what.ops_text = wishes.ops;
-  what.layers = wishes.layers;
-  PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op exclude one another");
-  what.json = wishes.json;
-  what.worlds = read_worlds(wishes);
+  what.ops = read_ops(args.ops);
+  what.ops_text = args.ops;
+  what.layers = args.layers;
+  PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
+  what.json = args.json;
+  what.worlds = read_worlds(args);
   return what;
 }
 
-// The command that runs the last of these cases again, after those that shared its mailboxes.
+// The command that repeats the last of these cases, after those that shared its mailboxes.
 std::string again(const Verification& what, const World& world,
                   std::span<const std::int64_t> numbers) {
   std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
@@ -196,7 +202,7 @@ std::string again(const Verification& what, const World& world,
   return text;
 }
 
-// Of how many cases the progress is: `before` are done.
+// The progress counts `total` cases, of which `before` are done.
 struct Count {
   std::int64_t before;
   std::int64_t total;
@@ -214,59 +220,59 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
               }};
 }
 
-// What the ranks of another process tell: what they have counted, and where they are.
-struct News {
+// The report of ranks in other processes: their counts, and their current cases.
+struct RanksReport {
   Tally tally;
-  std::size_t count = 0;  // of the cases that share a group, up to this one
-  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // theirs
+  std::size_t count = 0;  // of the cases in the current group, up to the current one
+  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // of these cases
 
-  std::span<const std::int64_t> company() const { return std::span(numbers).first(count); }
+  std::span<const std::int64_t> numbers_so_far() const { return std::span(numbers).first(count); }
 };
 
-// Memory by which they tell it.
-class Board {
+// Shared memory for the report.
+class SharedReport {
  public:
-  Board() : fd_(memfd_create("plait-verify", 0)) {
-    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(News)) == 0,
-                "no memory for the ranks' counts");
+  SharedReport() : fd_(memfd_create("plait-verify", 0)) {
+    PLAIT_CHECK(fd_.get() >= 0 && ftruncate(fd_.get(), sizeof(RanksReport)) == 0,
+                "cannot create memory for the ranks' counts");
   }
   std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_.get()); }
-  News read() const {
-    News news;
-    PLAIT_CHECK(pread(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
-                "the ranks' counts can't be read");
-    return news;
+  RanksReport read() const {
+    RanksReport report;
+    PLAIT_CHECK(pread(fd_.get(), &report, sizeof(report), 0) == sizeof(report),
+                "cannot read the ranks' counts");
+    return report;
   }
 
  private:
   base::Fd fd_;
 };
 
-// The board as a rank sees it.
-class Pen {
+// A rank's access to the report.
+class ReportWriter {
  public:
-  explicit Pen(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
-  void write(const News& news) const {
-    PLAIT_CHECK(fd_.get() >= 0 && pwrite(fd_.get(), &news, sizeof(news), 0) == sizeof(news),
-                "the counts can't be told to who started the ranks");
+  explicit ReportWriter(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
+  void write(const RanksReport& report) const {
+    PLAIT_CHECK(fd_.get() >= 0 && pwrite(fd_.get(), &report, sizeof(report), 0) == sizeof(report),
+                "cannot write the counts for the process that started the ranks");
   }
 
  private:
   base::Fd fd_;
 };
 
-// What a rank of another process is started with: --as-rank BOARD WORLD and the user's own words.
+// Runs as a rank in another process. Its words are --as-rank BOARD WORLD, then those of the user.
 int be_rank(Words words) {
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   options.parse(words.subspan(3));
-  const Verification what = understand(wishes);
+  const Verification what = understand(args);
   const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
   Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
-  // Of this world's own: the others count theirs in turns.
+  // Counts only the cases of this world; each world has its own progress.
   RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(index).size()});
   if (comm.rank() != 0) {
@@ -274,16 +280,16 @@ int be_rank(Words words) {
     run_rounds(what.rounds_of(index), comm, hooks);
     return kDone;
   }
-  const Pen pen(words[1]);
-  News news;
+  const ReportWriter writer(words[1]);
+  RanksReport report;
   hooks.begin = [&](std::span<const std::int64_t> numbers, const Tally& before) {
-    news.tally = before;
-    news.count = numbers.size();
-    std::copy(numbers.begin(), numbers.end(), news.numbers.begin());
-    pen.write(news);
+    report.tally = before;
+    report.count = numbers.size();
+    std::copy(numbers.begin(), numbers.end(), report.numbers.begin());
+    writer.write(report);
   };
-  news.tally = run_rounds(what.rounds_of(index), comm, hooks);
-  pen.write(news);
+  report.tally = run_rounds(what.rounds_of(index), comm, hooks);
+  writer.write(report);
   return kDone;
 }
 
@@ -293,24 +299,24 @@ struct Outcome {
 };
 
 Outcome run_processes(const Verification& what, std::size_t index, Words words) {
-  const Board board;
-  std::vector<std::string> launch = {"-n",         std::to_string(what.worlds[index].ranks),
-                                     "--bind",     "none",
-                                     "--",         "/proc/self/exe",
-                                     "verify",     kRankWord,
-                                     board.path(), std::to_string(index)};
+  const SharedReport shared;
+  std::vector<std::string> launch = {"-n",          std::to_string(what.worlds[index].ranks),
+                                     "--bind",      "none",
+                                     "--",          "/proc/self/exe",
+                                     "verify",      kRankWord,
+                                     shared.path(), std::to_string(index)};
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
-    const GivenBack given_back;  // to the next world
+    const RestoredSignals restored;  // for the next world
     status = run(launch);
   }
-  News news = board.read();
-  if (status != kDone && news.count > 0 && !news.tally.ended && !was_told_to_end(status)) {
-    news.tally.failed += 1;
-    complain("plait verify", "again: " + again(what, what.worlds[index], news.company()));
+  RanksReport report = shared.read();
+  if (status != kDone && report.count > 0 && !report.tally.ended && !was_told_to_end(status)) {
+    report.tally.failed += 1;
+    complain("plait verify", "again: " + again(what, what.worlds[index], report.numbers_so_far()));
   }
-  return {.tally = news.tally, .status = status_of_ranks(status)};
+  return {.tally = report.tally, .status = status_of_ranks(status)};
 }
 
 Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {
@@ -330,7 +336,7 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
 void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
   const std::string line = fmt::format(
       "{} passed, {} failed{}\n{} had the bits of one rank that has everything\n", tally.passed,
-      tally.failed, was_interrupted ? ", and the others were not tried" : "", tally.as_one);
+      tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
   if (what.json.empty()) return answer(line);
   const nlohmann::ordered_json json = {{"seed", what.seed},
                                        {"passed", tally.passed},
@@ -341,7 +347,7 @@ void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
   answer(line);
 }
 
-// As one of the ranks that a launcher has started: rank 0 tells what all have found.
+// Runs as one of the ranks that a launcher has started. Rank 0 prints the results of all.
 int verify_as_rank(const Verification& what) {
   const World& world = what.worlds.front();
   Communicator comm = Communicator::connect({.transport = world.transport});
@@ -362,12 +368,12 @@ int verify_as_rank(const Verification& what) {
 
 int verify(Words words) {
   if (!words.empty() && words[0] == kRankWord && words.size() >= 3) return be_rank(words);
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   if (!options.parse_all(words)) return kDone;
-  const Verification what = understand(wishes);
-  if (what.worlds.front().transport == "mpi") return verify_as_rank(what);
+  const Verification what = understand(args);
+  if (comm::crosses_hosts(what.worlds.front().transport)) return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;
   int status = kDone;

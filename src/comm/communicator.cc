@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/interruption.h"
 #include "comm/mapped/mapped_transport.h"
 #include "comm/state.h"
 #include "comm/threads/room.h"
@@ -32,7 +33,7 @@ comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
   constexpr comm::Nanoseconds kYear = 365 * 24 * 3600 * base::kSecond;
   policy.timeout = std::min(policy.timeout, kYear);
   policy.connect_timeout = std::min(policy.connect_timeout, kYear);
-  policy.interrupted = options.interrupted;
+  policy.interrupted = comm::Interruption::counted(options.interrupted);
   return policy;
 }
 
@@ -70,9 +71,15 @@ Communicator Communicator::connect(const CommunicatorOptions& options) {
   const std::string wanted =
       options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
   const comm::TransportEntry& transport = comm::select_transport(wanted, site);
-  auto state = std::make_unique<State>(transport.name, transport.create(site), options.trace);
-  state->open(whole_view(link, site.place.world));
-  return Communicator(std::move(state));
+  return Communicator(State::connect({.transport_name = transport.name,
+                                      .policy = site.policy,
+                                      .link = whole_view(link, site.place.world),
+                                      .trace = options.trace},
+                                     [&](const comm::WaitPolicy& connecting) {
+                                       comm::Site here = site;
+                                       here.policy = connecting;
+                                       return transport.create(here);
+                                     }));
 }
 
 Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -131,14 +138,16 @@ Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) con
   PLAIT_CHECK(options.transport.empty() || options.transport == "threads",
               "join: the ranks of a ThreadGroup meet by the threads transport, not \"",
               options.transport, '"');
-  const comm::WaitPolicy policy = wait_policy(options);
   const auto link = wanted_link(options);
-  auto transport =
-      comm::make_mapped_transport(comm::threads::sit_down(room_, rank, policy), policy);
-  auto state =
-      std::make_unique<Communicator::State>("threads", std::move(transport), options.trace);
-  state->open(whole_view(link, room_->world()));
-  return Communicator(std::move(state));
+  return Communicator(Communicator::State::connect(
+      {.transport_name = "threads",
+       .policy = wait_policy(options),
+       .link = whole_view(link, room_->world()),
+       .trace = options.trace},
+      [&](const comm::WaitPolicy& connecting) {
+        return comm::make_mapped_transport(comm::threads::sit_down(room_, rank, connecting.timeout),
+                                           connecting);
+      }));
 }
 
 void run_in_threads(int world, const std::function<void(Communicator&)>& body,

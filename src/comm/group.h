@@ -68,6 +68,9 @@ class Group {
   int world() const { return world_; }
   const WaitPolicy& policy() const { return policy_; }
 
+  // How long this rank waits from now on. While one thread alone knows of the group.
+  void set_timeout(Nanoseconds timeout) { policy_.timeout = timeout; }
+
   // Whether this process was forked from the rank: it must touch nothing that the ranks share.
   bool in_child() const { return fork_guard_.in_child(); }
 
@@ -110,6 +113,11 @@ class Group {
   // Tells the peers which call this rank is in, and that it is in none any more.
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
+
+  // The same of a collective that this rank has started and last asked for at that time, and of a
+  // product beside all calls of the group, which tells it now and then.
+  virtual void show_started(Nanoseconds /*asked_at*/) noexcept {}
+  virtual void show_product() const noexcept {}
 
   // For a call that ends without hearing from its peers: fails the group where one of them has
   // announced another call under this one's number. Of two ranks that disagree and both look at

@@ -117,7 +117,7 @@ constexpr std::array kRanksOfOthers = {"PMIX_RANK", "PALS_RANKID", "MV2_COMM_WOR
 
 using comm::kMostRanks;
 
-// Of ranks whose launcher says neither, the most that they could be on.
+// Where the launcher says neither, the result is the most hosts that its ranks could be on.
 int count_hosts(const Launcher& launcher, int world) {
   if (launcher.hosts != nullptr) {
     if (const auto hosts = base::env_int(launcher.hosts, 1, kMostRanks))
@@ -194,7 +194,7 @@ Place place_from(const Launcher& launcher) {
   return place;
 }
 
-// A process of a launcher's that took itself for a rank alone would work on its part for all.
+// A process of another launcher that counted as a world of one would return its part of a result.
 void refuse_other_launchers() {
   for (const char* variable : kRanksOfOthers) {
     PLAIT_CHECK(!base::env(variable), variable, " is set, by a launcher that plait cannot read: ",

@@ -39,6 +39,7 @@ Communicator::State::~State() {
     // The memory is shared with the ranks, and the locks may be held by threads that this process
     // does not have: a child can only let go of the communicator, not close it.
     for (auto& [desc, mailbox] : cache_) let_go(std::move(mailbox));
+    for (auto& mailbox : operator_mailboxes_) let_go(std::move(mailbox));
     let_go(std::move(collective_mailbox_));
     let_go(std::move(transport_));
     return;
@@ -46,6 +47,7 @@ Communicator::State::~State() {
   kept_.clear();
   // Mailboxes first: they see to it that what was posted goes out.
   cache_.clear();
+  operator_mailboxes_.clear();
   collective_mailbox_.reset();
   leave();
 }
@@ -60,6 +62,16 @@ void Communicator::State::set_trace(Trace* trace) {
   for (const auto& task : queue_) task->stop_recording();
   trace_ = trace;
   group().set_trace(trace);
+}
+
+std::unique_ptr<Communicator::State> Communicator::State::connect(const Connection& wanted,
+                                                                  Create create) {
+  comm::WaitPolicy connecting = wanted.policy;
+  connecting.timeout = connecting.connect_timeout;
+  auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
+  state->open(wanted.link);
+  state->transport_->set_timeout(wanted.policy.timeout);
+  return state;
 }
 
 void Communicator::State::open(std::optional<comm::LinkView> link) {
@@ -108,7 +120,8 @@ std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& de
                              .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
 }
 
-std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc, Tag why) {
+std::unique_ptr<comm::MailboxBase> Communicator::State::make_mailbox(const MailboxDesc& desc,
+                                                                     Tag why) {
   const Use use(*this);
   comm::check_desc(desc, group().world());
   check_usable();
@@ -187,6 +200,7 @@ int Communicator::State::count_hosts() try {
   if (unknown > 0 && shares_clock()) return 1;
   return static_cast<int>(known.size()) + unknown;
 } catch (const Error& error) {
+  if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
 }
 
@@ -205,7 +219,7 @@ std::unique_ptr<Communicator::State> Communicator::State::split(
     std::string bytes(sizeof(mine), '\0');
     std::memcpy(bytes.data(), &mine, sizeof(mine));
     const auto claims = transport_->all_gather(bytes);
-    // Whoever sent anything else is in another call: its announcement says in which.
+    // A rank that sent anything else is in another call: its announcement says in which.
     if (std::any_of(claims.begin(), claims.end(),
                     [](const std::string& claim) { return claim.size() != sizeof(Claim); })) {
       const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};
@@ -259,10 +273,17 @@ Tag Communicator::State::begin_call(Tag tag) {
   return tag;
 }
 
-comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& desc, const Tag& why) {
+comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& least,
+                                                         const MailboxDesc& wanted,
+                                                         const Tag& why) {
   const Use use(*this);
-  if (find_mailbox(desc) == nullptr) cache_.emplace_back(desc, make_mailbox(desc, why));
-  return static_cast<comm::MailboxBase&>(*find_mailbox(desc));  // build_mailbox() makes no others
+  check_usable();
+  for (const auto& made : operator_mailboxes_) {
+    if (made->desc().slots >= least.slots && made->desc().slot_bytes >= least.slot_bytes)
+      return *made;
+  }
+  operator_mailboxes_.push_back(make_mailbox(wanted, why));
+  return *operator_mailboxes_.back();
 }
 
 void Communicator::State::run(Task& task) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,9 +14,11 @@
 #include <vector>
 
 #include "base/default_floats.h"
+#include "base/function_ref.h"
 #include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/interruption.h"
 #include "comm/mailbox_base.h"
 #include "comm/transport.h"
 #include "plait/collectives.h"
@@ -60,6 +63,12 @@ class Pending::Task {
   const Tag& tag() const { return tag_; }
   void set_call(std::uint32_t call) { tag_.call = call; }
 
+  // Whether it is destroyed, and not done, by an exception that the caller's hook has thrown since
+  // it was made: what interrupts a call does not wait for another.
+  bool is_left_by_interruption() const {
+    return fate_ == Fate::under_way && std::uncaught_exceptions() > 0 && interruption_.has_come();
+  }
+
   // Where a Pending stands that outlives what it belongs to.
   enum class Fate { under_way, done, abandoned };
   Fate fate() const { return fate_; }
@@ -75,6 +84,7 @@ class Pending::Task {
 
  private:
   Tag tag_;
+  comm::Interruption interruption_;
   Fate fate_ = Fate::under_way;
 
   Trace* trace_ = nullptr;
@@ -92,6 +102,18 @@ class Communicator::State {
   State& operator=(const State&) = delete;
   ~State();
 
+  // Collective: makes a transport by `create`, and a communicator of it. Every wait until then has
+  // the policy's deadline for connecting.
+  struct Connection {
+    std::string transport_name;
+    comm::WaitPolicy policy;
+    std::optional<comm::LinkView> link = {};
+    Trace* trace = nullptr;
+  };
+  using Create =
+      base::FunctionRef<std::unique_ptr<comm::Transport>(const comm::WaitPolicy& connecting)>;
+  static std::unique_ptr<State> connect(const Connection& wanted, Create create);
+
   // Collective: counts the hosts, and makes the mailbox that the collectives use.
   void open(std::optional<comm::LinkView> link);
 
@@ -108,7 +130,7 @@ class Communicator::State {
   // trace that they began with may end before they do.
   void set_trace(Trace* trace);
 
-  // That its ranks are on, as they have told one another: the same number on all of them.
+  // How many hosts the ranks are on. They have told one another: all have the same number.
   int hosts() const { return hosts_; }
   // What this rank tells in groups that are split off; empty: it doesn't know.
   void set_host(std::string name) { host_ = std::move(name); }
@@ -135,9 +157,9 @@ class Communicator::State {
   // tells the peers what this rank is in.
   Tag begin_call(Tag tag);
 
-  // One thread at a time uses a communicator: its call holds a Use, and refuses to be made where
-  // another thread holds one. Calls within a call of the same thread are allowed: a poll hook makes
-  // them.
+  // A communicator serves one thread at a time: each call holds a Use, whose constructor throws
+  // where another thread holds one. A call within a call of the same thread is allowed, since poll
+  // hooks make such calls.
   class Use {
    public:
     explicit Use(State& state) : state_(state), is_outermost_(state.begin_use()) {}
@@ -157,9 +179,12 @@ class Communicator::State {
   bool is_in_operator() const { return in_operator_; }
   void set_in_operator(bool is_in) { in_operator_ = is_in; }
 
-  // cached_mailbox() as the operators see it. Ranks that disagree are told how their operators
-  // differ (`why`), and not their mailboxes.
-  comm::MailboxBase& operator_mailbox(const MailboxDesc& desc, const Tag& why);
+  // What operators share: the first of their mailboxes, in the order in which they were made, that
+  // is at least as large as `least`; where none is, one as `wanted` says is made, which is
+  // collective. Which one it is follows from what all ranks have made together, and stays the same.
+  // Ranks that disagree are told how their operators differ (`why`), and not their mailboxes.
+  comm::MailboxBase& operator_mailbox(const MailboxDesc& least, const MailboxDesc& wanted,
+                                      const Tag& why);
 
   // Runs a task to its end, after those that were started before.
   void run(Task& task);
@@ -203,10 +228,14 @@ class Communicator::State {
     return true;
   }
   void end_use() {
-    if (!group().in_child()) group().rest();          // the page is the parent's
+    if (!group().in_child()) show_end_of_use();       // the page is the parent's
     user_.store(nullptr, std::memory_order_release);  // pairs with begin_use()
   }
   [[noreturn]] void refuse_two_threads() const;
+  void show_end_of_use() {
+    if (queue_.empty()) return group().rest();
+    group().show_started(polled_at_);
+  }
 
   bool advance(const Task& task);
   void look_around();
@@ -216,7 +245,7 @@ class Communicator::State {
   void drain();
   bool is_queued(const Task& task) const;
   std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
-  std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc, Tag why);
+  std::unique_ptr<comm::MailboxBase> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
@@ -234,6 +263,7 @@ class Communicator::State {
   std::vector<comm::Cursor> cursors_;
   std::uint64_t moves_ = 0;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
+  std::vector<std::unique_ptr<comm::MailboxBase>> operator_mailboxes_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;

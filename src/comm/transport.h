@@ -28,7 +28,7 @@ struct Availability {
 struct Site {
   Place place;
   AllGatherBytes all_gather = {};
-  WaitPolicy policy = {};
+  WaitPolicy policy = {};  // while connecting
 };
 
 class Transport {
@@ -48,6 +48,10 @@ class Transport {
   // with the members of its own new group; a rank that joins none passes none and gets null. Errors
   // name ranks of this group.
   virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& members) = 0;
+
+  // How long this rank waits for another from the next call on: connecting has a deadline of its
+  // own. While one thread alone knows of the transport.
+  virtual void set_timeout(Nanoseconds timeout) { group().set_timeout(timeout); }
 
   // What its chunks travel, where that is known.
   virtual std::optional<Link> link() const { return std::nullopt; }

@@ -1,24 +1,28 @@
 #include "comm/transports.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/check.h"
 #include "comm/mpi/factory.h"
 #include "comm/shm/factory.h"
+#include "comm/tcp/factory.h"
 #include "comm/threads/factory.h"
 
 namespace plait::comm {
 namespace {
 
 // The only place that knows which transports exist. A rank that is alone needs none of the others.
-constexpr std::array<TransportEntry, 3> kTransports = {{
-    {"threads", "ranks that are threads of one process, or a rank alone", threads::available,
+constexpr std::array<TransportEntry, 4> kTransports = {{
+    {"threads", "ranks that are threads of one process, or a rank alone", false, threads::available,
      threads::supports, threads::create},
-    {"shm", "processes of one host, through shared memory", shm::available, shm::supports,
+    {"shm", "processes of one host, through shared memory", false, shm::available, shm::supports,
      shm::create},
-    {"mpi", "processes of any hosts, through an MPI library found at run time", mpi::available,
-     mpi::supports, mpi::create},
+    {"tcp", "processes of any hosts, through a TCP connection between each two", true,
+     tcp::available, tcp::supports, tcp::create},
+    {"mpi", "processes of any hosts, through an MPI library found at run time", true,
+     mpi::available, mpi::supports, mpi::create},
 }};
 
 Availability can_use(const TransportEntry& entry, const Site& site) {
@@ -29,6 +33,12 @@ Availability can_use(const TransportEntry& entry, const Site& site) {
 }  // namespace
 
 std::span<const TransportEntry> transports() { return kTransports; }
+
+bool crosses_hosts(std::string_view name) {
+  return std::any_of(kTransports.begin(), kTransports.end(), [&](const TransportEntry& entry) {
+    return name == entry.name && entry.crosses_hosts;
+  });
+}
 
 std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk) {
   std::vector<Candidate> steps;
@@ -52,7 +62,8 @@ const TransportEntry& select_transport(const std::string& name, const Site& site
     refusals +=
         base::sentence(refusals.empty() ? "" : "; ", step.entry->name, ": ", step.answer.refusal);
   }
-  PLAIT_CHECK(!refusals.empty(), "there is no transport \"", name, "\": it is threads, shm or mpi");
+  PLAIT_CHECK(!refusals.empty(), "there is no transport \"", name,
+              "\": it is threads, shm, tcp or mpi");
   base::fail(Code::invalid_argument, "no transport for rank ", site.place.rank, " of ",
              site.place.world, ": ", refusals);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/transport.h"
@@ -13,12 +14,16 @@ namespace plait::comm {
 struct TransportEntry {
   const char* name;
   const char* summary;
-  Availability (*available)();                             // on this machine at all?
+  bool crosses_hosts;           // its ranks may be on several hosts: a launcher on each starts them
+  Availability (*available)();  // on this machine at all?
   Availability (*supports)(const Site& site);              // for these ranks?
   std::unique_ptr<Transport> (*create)(const Site& site);  // collective
 };
 
 std::span<const TransportEntry> transports();
+
+// False for a name that is no transport's.
+bool crosses_hosts(std::string_view name);
 
 // One step of the choice of a transport.
 struct Candidate {

@@ -23,8 +23,8 @@ struct WaitPolicy {
   base::Nanoseconds spin = 20 * base::kMicrosecond;
   base::Nanoseconds yield = 200 * base::kMicrosecond;
 
-  // How long one rank waits for another in a call, and for ranks to connect; why they differ:
-  // CommunicatorOptions::timeout.
+  // How long one rank waits for another in a call, and in each step of connecting, which has it in
+  // the place of `timeout` then; why they differ: CommunicatorOptions::timeout.
   base::Nanoseconds timeout = 600 * base::kSecond;
   base::Nanoseconds connect_timeout = 60 * base::kSecond;
 

@@ -11,10 +11,10 @@
 
 namespace plait::gemm {
 
-// What is added up by itself begins at a multiple of this.
+// Leaves begin at multiples of this.
 constexpr std::int64_t leaf_unit(std::int64_t group) { return group == 0 ? kKStep : group; }
 
-// So many leaves has a sum over k: a power of two.
+// The number of leaves of a sum over k, a power of two.
 constexpr std::int64_t leaves_of(std::int64_t k, std::int64_t group) {
   constexpr std::int64_t kShortest = 512;
   constexpr std::int64_t kMany = 16384;  // from here on there are 16
@@ -24,8 +24,8 @@ constexpr std::int64_t leaves_of(std::int64_t k, std::int64_t group) {
   return leaves;
 }
 
-// Why equal shares of k, so many of them, are no nodes of the tree; nullptr: they are, and all of
-// them are cut alike.
+// Why `shares` equal shares of k are not nodes of the tree; nullptr: they are nodes, and all are
+// cut alike.
 constexpr const char* refusal_of_nodes(const Depth& share, std::int64_t shares) {
   constexpr std::int64_t kMost = 16;
   if (shares == 1) return nullptr;

@@ -51,7 +51,7 @@ class Cut {
   std::int64_t size() const { return ceil_div(static_cast<std::int64_t>(pieces_.size()), each_); }
   Block block(std::int64_t i) const;
   std::int64_t longest() const;  // of the blocks, with padding
-  // Of a block that has all k, without groups: how long its leaves are, with padding.
+  // The lengths of the leaves, with padding, if a block has all k and there are no groups.
   std::span<const std::int64_t> leaves() const { return leaves_; }
   bool has_whole_groups() const { return whole_groups_; }
 

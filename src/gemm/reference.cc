@@ -78,7 +78,7 @@ float leaf(const Task& task, std::int64_t row, std::int64_t column, Range ks) {
   return total;
 }
 
-// Of these leaves, a power of two.
+// The sum of these leaves, whose number is a power of two.
 float node(const Task& task, std::int64_t row, std::int64_t column, Range leaves) {
   if (size(leaves) == 1) {
     return leaf(task, row, column,
@@ -98,7 +98,8 @@ void run_reference(const Task& task) {
       const float total = task.depth.k == 0 ? 0 : node(task, i, j, {0, task.leaves.count()});
       const Finish how = {.scales = nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
-                          .accumulate = call.accumulate};
+                          .accumulate = call.accumulate,
+                          .grouped = call.weight.scheme().has_value()};
       const std::int64_t row = i - task.rows.begin;
       const std::int64_t column = j - task.columns.begin;
       Places places(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});

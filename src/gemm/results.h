@@ -31,8 +31,8 @@ class Results {
 
  private:
   Places places_of(const Tile& tile) const;
-  // Of a whole sum; nullptr: 1, or its leaves have been scaled. One leaf's scale costs nothing at
-  // the end.
+  // The scales of a whole sum; nullptr: 1, or its leaves have been scaled. A single leaf is scaled
+  // at the end, where it costs nothing.
   const float* scales_of(const Tile& tile) const;
   bool has_scales() const;  // and none per group
   bool scales_leaves() const { return task_.leaves.count() > 1; }

@@ -74,7 +74,8 @@ void Product::run_piece(const Turn& turn, const Piece& piece, const Strip& strip
   end_leaf(turn, piece, rows, memory);
 }
 
-// As many pieces at once as there is room for their sums, which are taken leaf by leaf.
+// Multiplies as many pieces at once as there is room for their sums, and then takes the sums leaf
+// by leaf.
 void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
   std::span<const Piece> pieces = turn.place.block.pieces;
   if (!has_parts(turn.job)) {
@@ -100,7 +101,7 @@ void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
   }
 }
 
-// Of one leaf.
+// Takes the sums of pieces of one leaf.
 void Product::take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
                          Workspace::Thread& memory) {
   const std::int64_t elements = size(parts.rows) * kPanelColumns;
@@ -123,7 +124,7 @@ Nodes Product::nodes_of(const Turn& turn, const Piece& piece, Range rows,
   return nodes;
 }
 
-// If the piece ends one.
+// Ends the piece's leaf if the piece is its last.
 void Product::end_leaf(const Turn& turn, const Piece& piece, Range rows,
                        Workspace::Thread& memory) const {
   if (!piece.ends_leaf) return;

@@ -29,10 +29,17 @@ class Column final : public Linear {
 
   void backward(const LinearBackward& call, const LinearState* state) override {
     const std::int64_t rows = check(call, state);
-    run([&] { run_backward(call, state, rows); });
+    UnderWay under_way;
+    run([&] { run_backward(call, state, rows, under_way); });
   }
 
  private:
+  // What travels beside the products of a backward.
+  struct UnderWay {
+    std::optional<Pending> gathering;
+    std::optional<Pending> summing;
+  };
+
   void forward_sharded(const LinearForward& call, LinearState* state) {
     const bool keeps = state != nullptr && !options().recompute_all_gather && comm().world() > 1;
     const OpDesc desc =
@@ -57,11 +64,13 @@ class Column final : public Linear {
     return options().column_backward || !makes_weight(call) || comm().world() == 1;
   }
 
-  void run_backward(const LinearBackward& call, const LinearState* state, std::int64_t rows) {
+  void run_backward(const LinearBackward& call, const LinearState* state, std::int64_t rows,
+                    UnderWay& under_way) {
+    std::optional<Pending>& gathering = under_way.gathering;
+    std::optional<Pending>& summing = under_way.summing;
     const bool in_operator = reduces_in_operator(call);
     const bool needs_x = makes_weight(call);
     ConstTensorView x = gathered_of(call, state);
-    std::optional<Pending> gathering;
     if (needs_x && !has_gathered(state)) {
       // A collective writes rows without gaps.
       const std::int64_t inputs = desc().inputs;
@@ -78,7 +87,6 @@ class Column final : public Linear {
     if (makes_bias(call)) add_bias_gradient(call, call.grad_out);
     PollHook poll;
     if (gathering) poll = [&gathering] { gathering->progress(); };
-    std::optional<Pending> summing;
     TensorView sum;
     if (makes_x(call, rows) && in_operator) {
       make_grad_x(call, rows, poll);
@@ -112,7 +120,7 @@ class Column final : public Linear {
     const TensorView partial = workspace().partial(options().operators.wire, rows, desc().inputs);
     OpOptions options = product_options();
     options.poll = poll;
-    // As the operators have it whose place this product and its sum take.
+    // This product and its sum must have the bits of the operator that they replace.
     if (options.wire == Dtype::f32) options.shares = comm().world();
     matmul(call.grad_out, backward_weight(call), partial, comm(), options);
     return partial;

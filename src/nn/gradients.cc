@@ -64,13 +64,15 @@ void run(const WeightGradient& gradient, Workspace& workspace, const Setting& se
                    .accumulate = gradient.accumulate};
   struct Watch {
     Look look;
+    const comm::Group& group;
     base::Nanoseconds next = base::now() + kBetweenLooks;
     std::thread::id caller = std::this_thread::get_id();
-  } watch = {.look = look};
+  } watch = {.look = look, .group = setting.group};
   // A hook that holds one pointer needs no memory.
   call.on_tile = [&watch](const Tile& /*tile*/) {
     if (std::this_thread::get_id() != watch.caller || base::now() < watch.next) return;
     watch.look();
+    watch.group.show_product();
     watch.next = base::now() + kBetweenLooks;
   };
   gemm.run(call);

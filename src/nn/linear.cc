@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "comm/interruption.h"
 #include "comm/state.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
@@ -294,6 +295,26 @@ void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall
     options.plan = plan;
     call(options);
   });
+}
+
+void Linear::run(base::FunctionRef<void()> body) const {
+  const comm::Interruption interruption;
+  // A communicator that was split off this one may have been interrupted: this one ends with it.
+  const auto end = [&](auto&& why) {
+    if (!interruption.has_come()) return comm_.abort(why());
+    comm::Group& group = comm_.state().group();
+    group.note_interruption(nullptr);
+    group.abort(group.failure());
+  };
+  try {
+    body();
+  } catch (const std::exception& error) {
+    end([&] { return error.what(); });
+    throw;
+  } catch (...) {
+    end([] { return "something was thrown that is no exception"; });
+    throw;
+  }
 }
 
 void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,

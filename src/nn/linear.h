@@ -1,7 +1,6 @@
 // What both layers have: sizes, ranks to share a weight with, and a plan for each operator.
 #pragma once
 
-#include <exception>
 #include <memory>
 #include <string_view>
 
@@ -81,16 +80,9 @@ class Linear {
   void call_operator(const OpDesc& desc, Direction direction, OperatorCall call) const;
   OpOptions product_options() const;
 
-  // Runs what has been checked: what fails in it on one rank fails on all.
-  template <class Body>
-  void run(Body&& body) {
-    try {
-      body();
-    } catch (const std::exception& error) {
-      comm_.abort(error.what());
-      throw;
-    }
-  }
+  // Runs what has been checked: what fails in it on one rank fails on all. A Pending that `body`
+  // starts outlives it, so that its destructor finds the group ended and doesn't wait.
+  void run(base::FunctionRef<void()> body) const;
 
   void add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,
                            const ConstTensorView& x, nn::Look look) const;

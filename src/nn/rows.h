@@ -12,7 +12,7 @@ Range shard_of(std::int64_t rows, const Communicator& comm);
 
 // How many elements rows of so many are to be apart, in whole cache lines: bf16, 100 → 128. Rows of
 // whole pages get no line more: what a product reads across rows is packed first, and the line was
-// measured to bring a weight's gradient 0.2 % on average (docs/concepts/layers.md).
+// measured to bring a weight's gradient 0.2 % on average (docs/lab/layers.md).
 std::int64_t spaced(Dtype dtype, std::int64_t cols);
 
 // Each rank's shard to `all`, which is contiguous. What is not contiguous itself is copied first.

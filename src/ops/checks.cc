@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "ops/prepared.h"
 #include "ops/shapes.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"
@@ -161,6 +162,14 @@ void check_weight(const OpDesc& desc, const Weight& weight) {
 }
 
 }  // namespace
+
+OpDesc of_as_many_rows(const OpDesc& prepared, const OpCall& call) {
+  OpDesc desc = prepared;
+  desc.m = rows_of(desc.op, call);
+  PLAIT_CHECK(desc.m >= 0 && desc.m <= prepared.m, name(desc.op), ": m=", desc.m,
+              " is not between 0 and ", prepared.m, ", the most that it was prepared for");
+  return desc;
+}
 
 void check(const OpDesc& desc, const OpCall& call, Standing standing) {
   const Operator op = desc.op;

@@ -15,6 +15,9 @@ void check_prepares(std::string_view who, const OpOptions& options);
 // Refuses a weight that nothing could be multiplied by.
 void check_usable(Operator op, const Weight& weight);
 
+// A prepared operator's description with the rows of a call, of which it takes as many or fewer.
+OpDesc of_as_many_rows(const OpDesc& prepared, const OpCall& call);
+
 // Where a rank stands, which says how many rows are its own.
 struct Standing {
   int rank;

@@ -20,11 +20,7 @@ void Kept::run(const OpDesc& desc, Communicator& comm, const OpOptions& options,
                const OpCall& call) {
   const Communicator::State::Use use(comm.state());
   refuse_within_another(comm.state(), desc.op);  // find() might throw out what is running
-  const auto follow = [&](const Plan& plan) {
-    OpOptions settled = options;
-    settled.plan = plan;
-    run(find(desc, comm, settled), call);
-  };
+  const auto follow = [&](const Plan& plan) { run(find(desc, comm, options), call, plan); };
   if (options.plan || options.plans == nullptr) {
     follow(plan_for(desc, comm, options));
   } else {
@@ -42,21 +38,23 @@ void Kept::ask(const PlanSource& plans, const PlanKey& key,
   plans.took(key, plan, last_);
 }
 
-void Kept::run(One& one, const OpCall& call) {
+void Kept::run(One& one, const OpCall& call, const Plan& plan) {
+  const std::int64_t m = rows_of(one.kind.desc.op, call);
+  one.ready->fit(m, plan);
   const base::Nanoseconds begin = base::now();
-  one.prepared->run(call);
+  one.ready->run(call, m, plan);
   last_ = base::now() - begin;
-  // What a product works in comes with its first run.
-  const std::size_t bytes = one.prepared->held_bytes();
+  // What more rows take comes with their first call, and what a product works in with its run.
+  const std::size_t bytes = one.ready->held_bytes();
   if (bytes == one.bytes) return;
   one.bytes = bytes;
   make_room();
 }
 
-Kept::Kind Kept::kind_of(const OpDesc& desc, const OpOptions& options) {
+Kept::Kind Kept::kind_of(OpDesc desc, const OpOptions& options) {
+  desc.m = 0;
   return {.desc = desc,
           .wire = options.wire,
-          .plan = options.plan,
           .shares = options.shares,
           .threads = options.threads,
           .backend = options.backend};
@@ -69,8 +67,8 @@ Kept::One& Kept::find(const OpDesc& desc, Communicator& comm, const OpOptions& o
   if (found != kept_.end()) {
     std::rotate(found, found + 1, kept_.end());
   } else {
-    auto prepared = std::make_unique<Prepared>(desc, comm, options);
-    kept_.push_back({.kind = std::move(kind), .prepared = std::move(prepared)});
+    auto ready = std::make_unique<Ready>(desc, comm, options);
+    kept_.push_back({.kind = std::move(kind), .ready = std::move(ready)});
     make_room();
   }
   return kept_.back();

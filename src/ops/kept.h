@@ -40,11 +40,10 @@ class Kept {
   std::size_t bytes() const;
 
  private:
-  // All that Prepared depends on.
+  // All that Ready depends on. Rows and plan are the call's.
   struct Kind {
     OpDesc desc;
     Dtype wire;
-    std::optional<Plan> plan;
     std::int64_t shares;
     int threads;
     std::string backend;
@@ -53,13 +52,13 @@ class Kept {
   };
   struct One {
     Kind kind;
-    std::unique_ptr<Prepared> prepared;
+    std::unique_ptr<Ready> ready;
     std::size_t bytes = 0;
   };
 
-  void run(One& one, const OpCall& call);
+  void run(One& one, const OpCall& call, const Plan& plan);
 
-  static Kind kind_of(const OpDesc& desc, const OpOptions& options);
+  static Kind kind_of(OpDesc desc, const OpOptions& options);
   One& find(const OpDesc& desc, Communicator& comm, const OpOptions& options);
   void make_room();
 

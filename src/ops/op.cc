@@ -43,9 +43,9 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
-// Of how many equal shares of a sum this rank's product makes one. Ranks' shares may differ: then
-// each is cut as if all were like it, which is an order as good as any other, and needs no exchange
-// when another rank's share changes.
+// The number of equal shares of a sum, of which this rank's product computes one. If the ranks'
+// shares differ, each rank cuts its own as if all were like it. This order is as good as any other,
+// and needs no exchange when another rank's share changes.
 std::int64_t shares_of(Operator op, Dtype wire, int world, std::int64_t asked) {
   if (op == Operator::matmul) return asked;
   return ops::makes_partial_sums(op) && wire == Dtype::f32 ? world : 1;
@@ -129,12 +129,11 @@ View counted(View view) {
 
 }  // namespace
 
-Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options)
+Ready::Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options)
     : desc_(desc),
-      plan_(plan_for(desc, comm, options)),
+      comm_(comm),
       state_(comm.state()),
-      problem_("call " +
-               name(key_of(desc, {.n = desc.n, .k = desc.k}, {.comm = comm, .options = options}))) {
+      options_({.wire = options.wire, .threads = options.threads, .backend = options.backend}) {
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);
   const Rows rows = is_compute_first(desc.op) ? shapes_of(desc.op).x : shapes_of(desc.op).out;
   const bool alone = needs_nobody(desc, wire, comm);
@@ -150,41 +149,68 @@ Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& opti
                           .quant = desc.weight.scheme,
                           .shares = shares_of(desc.op, wire, comm.world(), options.shares)},
                          {.backend = options.backend, .threads = options.threads});
-  overlap::Setting setting = {
-      .problem = {.op = desc.op,
-                  .m = desc.m,
-                  .n = desc.n,
-                  .k = desc.k,
-                  .x = desc.x,
-                  .wire = wire,
-                  .out = desc.out,
-                  .gathered = desc.gathered},
-      // Alone there is nothing that a product could hide.
-      .plan = comm.world() == 1 ? Plan{.schedule = Schedule::serial} : plan_,
-      .threads = base::thread_count(options.threads),
-      .gemm = std::move(gemm),
-      .group = &comm.state().group()};
-  try {
+  overlap::Setting setting = {.problem = {.op = desc.op,
+                                          .m = desc.m,
+                                          .n = desc.n,
+                                          .k = desc.k,
+                                          .x = desc.x,
+                                          .wire = wire,
+                                          .out = desc.out,
+                                          .gathered = desc.gathered},
+                              .threads = base::thread_count(options.threads),
+                              .gemm = std::move(gemm),
+                              .group = &comm.state().group()};
+  make([&] {
     operation_ =
         alone ? overlap::make_plain(std::move(setting)) : make_operation(std::move(setting), comm);
     bias_ = Buffer(static_cast<std::size_t>(desc.n) * sizeof(float));
+  });
+}
+
+// What one rank alone may fail to make, when all the others have.
+template <class Make>
+void Ready::make(Make&& make) {
+  try {
+    make();
   } catch (const Error& error) {
-    tell_shortage(desc.op, error, comm);
-    throw in_words_of(name(desc.op), error);
+    tell_shortage(desc_.op, error, comm_);
+    throw in_words_of(name(desc_.op), error);
   } catch (const std::exception& error) {  // of lists of parts and chunks, as long as a plan says
-    tell_shortage(desc.op, Error(Code::system, error.what()), comm);
+    tell_shortage(desc_.op, Error(Code::system, error.what()), comm_);
     throw;  // never: all hear of it
   }
 }
 
-// A timeline tells by these which operators a program has (plait tune --from), and how long each
-// call took.
-void Prepared::mark_call() {
-  if (Trace* trace = state_.group().trace(); trace != nullptr)
-    trace->mark(Lane::compute, trace->intern(problem_));
+// Alone there is nothing that a product could hide.
+Plan Ready::followed(const Plan& plan) const {
+  return comm_.world() == 1 ? Plan{.schedule = Schedule::serial} : plan;
 }
 
-void Prepared::mark_return() {
+void Ready::make_room(std::int64_t m, const Plan& plan) {
+  make([&] { operation_->make_room(m, followed(plan)); });
+}
+
+void Ready::fit(std::int64_t m, const Plan& plan) {
+  make([&] { operation_->fit(m, followed(plan)); });
+}
+
+// A timeline tells by these which operators a program has (plait tune --from), and how long each
+// call took.
+void Ready::mark_call(std::int64_t m) {
+  Trace* trace = state_.group().trace();
+  if (trace == nullptr) return;
+  if (m != problem_rows_) {
+    OpDesc desc = desc_;
+    desc.m = m;
+    const PlanKey key =
+        key_of(desc, {.n = desc.n, .k = desc.k}, {.comm = comm_, .options = options_});
+    problem_ = "call " + name(key);
+    problem_rows_ = m;
+  }
+  trace->mark(Lane::compute, trace->intern(problem_));
+}
+
+void Ready::mark_return() {
   if (Trace* trace = state_.group().trace(); trace != nullptr) trace->mark(Lane::compute, "return");
 }
 
@@ -203,9 +229,10 @@ void look_after(Operator op, const PollHook& poll) try {
 
 }  // namespace
 
-void Prepared::run(const OpCall& call) try {
+void Ready::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
   const Busy busy(state_, desc_.op);
-  mark_call();
+  fit(m, plan);
+  mark_call(m);
   const float* bias = nullptr;
   if (call.bias.data != nullptr && call.bias.cols > 0) {
     convert(call.bias.data, call.bias.dtype, bias_.data(), Dtype::f32,
@@ -226,37 +253,89 @@ void Prepared::run(const OpCall& call) try {
   throw in_words_of(name(desc_.op), error);
 }
 
+std::int64_t rows_of(Operator op, const OpCall& call) {
+  return shapes_of(op).x == Rows::all ? call.x.rows : call.out.rows;
+}
+
+namespace {
+
+// What the options say, or their source knows of these rows, and of half of them, and so on.
+std::vector<Plan> plans_for(OpDesc desc, Communicator& comm, const OpOptions& options) {
+  if (options.plan || options.plans == nullptr) return {plan_for(desc, comm, options)};
+  PlanKey key = key_of(desc, comm, options);
+  const base::DefaultFloats floats;  // predictions decide it, which ranks must agree upon
+  std::vector<Plan> plans;
+  do {
+    plans.push_back(checked(desc.op, options.plans->find(key)));
+    key.m /= 2;
+  } while (key.m > 0);
+  return plans;
+}
+
+}  // namespace
+
+Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options)
+    : ready_(desc, comm, options), plans_(plans_for(desc, comm, options)) {
+  std::int64_t m = desc.m;
+  for (const Plan& plan : plans_) {
+    ready_.make_room(m, plan);
+    m /= 2;
+  }
+  ready_.fit(desc.m, plans_.front());
+}
+
+const Plan& Prepared::plan_of(std::int64_t m) const {
+  std::size_t halvings = 0;
+  for (std::int64_t most = desc().m; halvings + 1 < plans_.size() && m <= most / 2; most /= 2)
+    ++halvings;
+  return plans_[halvings];
+}
+
+void Prepared::run(const OpCall& call) {
+  const std::int64_t m = rows_of(desc().op, call);
+  ready_.run(call, m, plan_of(m));
+}
+
 }  // namespace ops
 
 class Op::State {
  public:
   State(const OpDesc& desc, Communicator& comm, const OpOptions& options)
       : prepared_(desc, comm, options),
-        tree_(sum_tree_of(desc, comm, options)),
+        comm_(comm),
+        wire_(options.wire),
         standing_{comm.rank(), comm.world()} {}
 
   const ops::Prepared& prepared() const { return prepared_; }
-  SumTree sum_tree() const { return tree_; }
+
+  SumTree sum_tree() const {
+    const OpDesc& desc = prepared_.desc();
+    const SumTree mine = plait::sum_tree(desc, comm_.world(), wire_);
+    const bool shares_k = ops::makes_partial_sums(desc.op) && comm_.world() > 1;
+    if (!shares_k || wire_ != Dtype::f32 || all_have(desc.k)) return mine;
+    return {"the ranks' shares of k differ"};
+  }
 
   void run(const OpCall& call) {
-    ops::check(prepared_.desc(), call, standing_);
+    ops::check(ops::of_as_many_rows(prepared_.desc(), call), call, standing_);
     prepared_.run(call);
   }
 
  private:
-  // Ranks tell each other their shares of k, if there are others: none knows the whole.
-  static SumTree sum_tree_of(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
-    const SumTree mine = plait::sum_tree(desc, comm.world(), options.wire);
-    if (!ops::makes_partial_sums(desc.op) || options.wire != Dtype::f32 || comm.world() == 1)
-      return mine;
-    const std::vector<std::int64_t> shares = shares_of_all(desc.k, comm);
-    const bool are_equal = std::all_of(shares.begin(), shares.end(),
-                                       [&](std::int64_t share) { return share == desc.k; });
-    return are_equal ? mine : SumTree{"the ranks' shares of k differ"};
+  // Whether the shares of k of all ranks are equal. A rank knows only its own.
+  bool all_have(std::int64_t k) const try {
+    const std::vector<std::int64_t> shares = shares_of_all(k, comm_);
+    return std::all_of(shares.begin(), shares.end(),
+                       [&](std::int64_t share) { return share == k; });
+  } catch (const Error& error) {
+    throw ops::in_words_of(
+        base::sentence(name(prepared_.desc().op), ": where ranks compare their shares of k"),
+        error);
   }
 
   ops::Prepared prepared_;
-  SumTree tree_;
+  Communicator& comm_;
+  Dtype wire_;
   ops::Standing standing_;
 };
 

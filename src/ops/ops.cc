@@ -1,7 +1,6 @@
 // The blocking calls: each finds what was prepared for its kind, or prepares it.
 #include "ops/checks.h"
 #include "ops/kept.h"
-#include "ops/shapes.h"
 
 namespace plait {
 namespace {
@@ -14,15 +13,6 @@ struct Operands {
 
 void run(Operator op, const Operands& operands, Communicator& comm, const OpOptions& options) {
   ops::check_usable(op, operands.weight);
-  const bool has_all_rows = ops::shapes_of(op).x == ops::Rows::all;
-  const OpDesc desc = {.op = op,
-                       .m = has_all_rows ? operands.x.rows : operands.out.rows,
-                       .n = operands.weight.n(),
-                       .k = operands.weight.k(),
-                       .x = operands.x.dtype,
-                       .weight = operands.weight.kind(),
-                       .out = operands.out.dtype,
-                       .gathered = options.gathered.data != nullptr || options.gathered.rows > 0};
   const OpCall call = {.x = operands.x,
                        .weight = operands.weight,
                        .out = operands.out,
@@ -30,6 +20,14 @@ void run(Operator op, const Operands& operands, Communicator& comm, const OpOpti
                        .gathered = options.gathered,
                        .stream = options.stream,
                        .poll = options.poll};
+  const OpDesc desc = {.op = op,
+                       .m = ops::rows_of(op, call),
+                       .n = operands.weight.n(),
+                       .k = operands.weight.k(),
+                       .x = operands.x.dtype,
+                       .weight = operands.weight.kind(),
+                       .out = operands.out.dtype,
+                       .gathered = options.gathered.data != nullptr || options.gathered.rows > 0};
   ops::check(desc, options);
   ops::check(desc, call, {comm.rank(), comm.world()});
   ops::Kept::of(comm).run(desc, comm, options, call);

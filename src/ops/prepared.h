@@ -1,9 +1,11 @@
-// What is left to do once for many calls of an operator with the same sizes, whatever the weight.
+// What is left to do once for many calls of an operator with the same n and k, whatever the weight
+// and however many rows.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "overlap/operation.h"
 #include "plait/buffer.h"
@@ -35,27 +37,64 @@ Plan checked(Operator op, const std::optional<Plan>& found);
 // What the options say, or their source knows, or the default. Collective as key_of() is.
 Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
+// An operator of any number of rows, in any plan: its product, and the memory and the mailbox of
+// its calls so far.
+class Ready {
+ public:
+  // Makes nothing that ranks share.
+  Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options);
+
+  const OpDesc& desc() const { return desc_; }
+  std::size_t held_bytes() const { return operation_->held_bytes() + bias_.bytes(); }
+
+  // Collective: no call of at most m rows in this plan will make a mailbox.
+  void make_room(std::int64_t m, const Plan& plan);
+
+  // What the next call has of work to do before it begins. Collective where it has no mailbox that
+  // is large enough.
+  void fit(std::int64_t m, const Plan& plan);
+
+  // The call has been checked, and has m rows.
+  void run(const OpCall& call, std::int64_t m, const Plan& plan);
+
+ private:
+  Plan followed(const Plan& plan) const;
+  template <class Make>
+  void make(Make&& make);
+  void mark_call(std::int64_t m);
+  void mark_return();
+
+  OpDesc desc_;
+  Communicator& comm_;
+  Communicator::State& state_;
+  OpOptions options_;  // without those of a call
+  std::unique_ptr<overlap::Operation> operation_;
+  Buffer bias_;
+  std::string problem_;  // of a call of so many rows, with this rank's share of n or k
+  std::int64_t problem_rows_ = -1;
+};
+
+// The same with its plans and its mailbox, for calls of at most desc.m rows. Collective.
 class Prepared {
  public:
   Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
-  const OpDesc& desc() const { return desc_; }
-  const Plan& plan() const { return plan_; }
-  std::size_t held_bytes() const { return operation_->held_bytes() + bias_.bytes(); }
+  const OpDesc& desc() const { return ready_.desc(); }
+  const Plan& plan() const { return plans_.front(); }  // of desc().m rows
+  std::size_t held_bytes() const { return ready_.held_bytes(); }
 
   // The call has been checked.
   void run(const OpCall& call);
 
  private:
-  void mark_call();
-  void mark_return();
+  const Plan& plan_of(std::int64_t m) const;
 
-  OpDesc desc_;
-  Plan plan_;
-  Communicator::State& state_;
-  std::string problem_;  // with this rank's share of n or k
-  std::unique_ptr<overlap::Operation> operation_;
-  Buffer bias_;
+  Ready ready_;
+  // Of desc.m rows and fewer; the next of at most half of them, and so on. One: of any number.
+  std::vector<Plan> plans_;
 };
+
+// Of all ranks together: as many as the operand has that every rank has whole.
+std::int64_t rows_of(Operator op, const OpCall& call);
 
 }  // namespace plait::ops

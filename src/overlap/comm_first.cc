@@ -9,54 +9,57 @@
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
+#include "tensor/room.h"
 
 namespace plait::overlap {
 namespace {
 
-Cut cut_of(const Problem& problem, const Plan& plan, int world) {
-  const Ownership owners = Ownership::sharded(problem.m, problem.k, world);
-  const auto size = static_cast<std::int64_t>(size_of(problem.x));
-  const int parts = plan.schedule == Schedule::pipelined ? plan.parts : 1;
-  const Plan whole = {.schedule = Schedule::serial};
-  const Cut cut = Cut::by_rows(owners, parts, parts > 1 ? plan : whole);
-  // Whole rows: a part of one can't be multiplied.
+// Elements of a chunk at most. Whole rows: a part of one can't be multiplied.
+std::int64_t chunk_elements(const Problem& problem, const Plan& plan) {
   const std::int64_t row = std::max<std::int64_t>(problem.k, 1);
   if (plan.schedule == Schedule::fused && plan.chunk > 0)
-    return cut.in_chunks_of(std::min(plan.chunk, std::max<std::int64_t>(problem.m, 1)) * row);
-  return cut.in_chunks_of(std::max(row, kCopiedBytes / size));
+    return std::min(plan.chunk, std::max<std::int64_t>(problem.m, 1)) * row;
+  return std::max(row, kCopiedBytes / static_cast<std::int64_t>(size_of(problem.x)));
+}
+
+Cut cut_of(const Problem& problem, const Plan& plan, const Ownership& owners) {
+  const int parts = plan.schedule == Schedule::pipelined ? plan.parts : 1;
+  const Plan whole = {.schedule = Schedule::serial};
+  return Cut::by_rows(owners, parts, parts > 1 ? plan : whole)
+      .in_chunks_of(chunk_elements(problem, plan));
+}
+
+// Elements that no block of cut_of() is larger than, of the problem or one of fewer rows.
+std::int64_t largest_block(const Problem& problem, const Plan& plan, int world) {
+  const std::int64_t own_rows = (problem.m + world - 1) / world;
+  return std::min(chunk_elements(problem, plan), own_rows * problem.k);
 }
 
 class CommFirst final : public Operation {
  public:
-  CommFirst(Setting setting, Cut cut, Communicator& comm)
+  CommFirst(Setting setting, Communicator& comm)
       : problem_(setting.problem),
-        takes_what_is_there_(setting.plan.schedule == Schedule::fused &&
-                             !gathers_all_first({.m = problem_.m, .n = problem_.n}, comm.world(),
-                                                is_over_a_link(comm))),
-        tag_(tag_of(setting.problem, setting.plan)),
         state_(comm.state()),
-        cut_(std::move(cut)),
-        owners_(Ownership::sharded(problem_.m, problem_.k, comm.world())),
-        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
-        exchange_(mailbox(comm), ways()),
+        linked_(is_over_a_link(comm)),
+        threads_(setting.threads),
+        multiplier_(std::move(setting.gemm), setting.group),
+        exchange_(comm.state().group(), ways()),
         flows_(exchange_),
         multiplied_(static_cast<std::size_t>(comm.world())),
-        blocks_(static_cast<std::size_t>(comm.world())) {
-    if (reduces())
-      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, setting.threads);
-    if (spreads())
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.x);
-    if (!problem_.gathered) {
-      const std::int64_t rows = spreads() ? problem_.m : length(own());
-      memory_ = Buffer::for_tensor(problem_.x, rows, problem_.k, {.huge_pages = true});
-    }
+        blocks_(static_cast<std::size_t>(comm.world())) {}
+
+  void make_room(std::int64_t m, const Plan& plan) override {
+    Problem most = problem_;
+    most.m = m;
+    const MailboxDesc desc = mailbox_for(largest_block(most, plan, exchange_.world()));
+    state_.operator_mailbox(desc, desc, tag_of(most, plan));
   }
 
   void run(const Call& call) override {
     Tag tag = tag_;
     if (reduces() && call.bias != nullptr) tag.sizes[2] += kTagBias;  // of all ranks' rows, or none
-    run_call(state_, tag, [&](const Tag& numbered) { run_numbered(call, numbered); });
+    flows_.poll = PollHook(call.poll);
+    run_call(state_, tag, flows_.poll, [&](const Tag& numbered) { run_numbered(call, numbered); });
   }
 
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
@@ -68,15 +71,38 @@ class CommFirst final : public Operation {
   int ways() const { return reduces() && spreads() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
 
-  comm::MailboxBase& mailbox(Communicator& comm) const {
-    const std::size_t bytes = static_cast<std::size_t>(cut_.largest_block()) * size_of(problem_.x);
-    return comm.state().operator_mailbox(Exchange::mailbox_for(ways(), bytes), tag_);
+  MailboxDesc mailbox_for(std::int64_t block) const {
+    return Exchange::mailbox_for(ways(), static_cast<std::size_t>(block) * size_of(problem_.x));
+  }
+
+  void cut(std::int64_t m, const Plan& plan) override {
+    problem_.m = m;
+    tag_ = tag_of(problem_, plan);
+    owners_ = Ownership::sharded(m, problem_.k, exchange_.world());
+    cut_ = cut_of(problem_, plan, owners_);
+    poll_ = plan.poll;
+    takes_what_is_there_ =
+        plan.schedule == Schedule::fused &&
+        !gathers_all_first({.m = m, .n = problem_.n}, exchange_.world(), linked_);
+    exchange_.use(state_.operator_mailbox(
+        mailbox_for(cut_.largest_block()),
+        mailbox_for(largest_block(problem_, plan, exchange_.world())), tag_));
+    flows_.sums.reset();
+    flows_.spread.reset();
+    if (reduces()) flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, threads_);
+    if (spreads())
+      flows_.spread =
+          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.x);
+    if (problem_.gathered) return;
+    const std::int64_t rows = spreads() ? m : length(own());
+    tensor::make_room(memory_, static_cast<std::size_t>(rows * problem_.k) * size_of(problem_.x));
   }
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    flows_.poll = call.poll;
-    multiplier_.begin(call.operands, {.fused = takes_what_is_there_, .rows_in_turns = has_turns()});
+    multiplier_.begin(call.operands, {.poll = poll_,
+                                      .fused_rows = takes_what_is_there_ ? problem_.m : 0,
+                                      .rows_in_turns = has_turns()});
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
     first_row_ = spreads() ? 0 : own().begin;
@@ -202,12 +228,15 @@ class CommFirst final : public Operation {
     return cut_.block(chunks - 1, peer).rows.end;
   }
 
-  Problem problem_;
-  bool takes_what_is_there_;
-  Tag tag_;
+  Problem problem_;  // of the call that it was cut for
   Communicator::State& state_;
-  Cut cut_;
-  Ownership owners_;
+  bool linked_;
+  int threads_;
+  Tag tag_;
+  Ownership owners_ = {};
+  Cut cut_ = Cut::by_columns({}, {});
+  bool takes_what_is_there_ = false;
+  std::int64_t poll_ = 0;
   Multiplier multiplier_;
   Exchange exchange_;
   Flows flows_;
@@ -222,8 +251,7 @@ class CommFirst final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm) {
-  Cut cut = cut_of(setting.problem, setting.plan, comm.world());
-  return std::make_unique<CommFirst>(std::move(setting), std::move(cut), comm);
+  return std::make_unique<CommFirst>(std::move(setting), comm);
 }
 
 }  // namespace plait::overlap

@@ -9,6 +9,7 @@
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
+#include "tensor/room.h"
 
 namespace plait::overlap {
 namespace {
@@ -19,20 +20,28 @@ struct Shape {
   bool direct;    // parts are chunks, written into the slots
 };
 
-std::int64_t chunk_columns(const Problem& problem, const Plan& plan, Communicator& comm) {
-  if (plan.chunk > 0) return plan.chunk;
-  return suitable_chunk({.m = problem.m, .n = problem.n, .dtype = problem.wire}, comm.world(),
-                        is_over_a_link(comm));
+// Who adds up, or gets, what a cut is of.
+struct Peers {
+  int world;
+  bool linked;
+};
+
+PartialSums sums_of(const Problem& problem) {
+  return {.m = problem.m, .n = problem.n, .dtype = problem.wire};
 }
 
-Shape shape_of(const Problem& problem, const Plan& plan, Communicator& comm) {
-  const int world = comm.world();
+std::int64_t copied_elements(const Problem& problem) {
+  return kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
+}
+
+Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
+  const int world = peers.world;
   const bool all_reduce = problem.op == Operator::matmul_all_reduce;
-  const PartialSums sums = {.m = problem.m, .n = problem.n, .dtype = problem.wire};
+  const PartialSums sums = sums_of(problem);
   const bool one_step = all_reduce && is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
-  const std::int64_t copied = kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
+  const std::int64_t copied = copied_elements(problem);
   switch (plan.schedule) {
     case Schedule::serial:
       break;
@@ -45,66 +54,115 @@ Shape shape_of(const Problem& problem, const Plan& plan, Communicator& comm) {
           .cut = Cut::by_columns(owners, ranges_of(problem.n, plan, kPanel)).in_chunks_of(copied),
           .one_step = one_step,
           .direct = false};
-    case Schedule::fused:
-      return {.cut = Cut::by_columns(owners, ramped(problem.n, chunk_columns(problem, plan, comm))),
+    case Schedule::fused: {
+      const std::int64_t width =
+          plan.chunk > 0 ? plan.chunk : suitable_chunk(sums, world, peers.linked);
+      return {.cut = Cut::by_columns(owners, ramped(problem.n, width)),
               .one_step = one_step,
               .direct = !are_copied_at_once(sums)};
+    }
   }
   return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied),
           .one_step = one_step,
           .direct = false};
 }
 
+// Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
+std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
+  const std::int64_t own_rows = (problem.m + peers.world - 1) / peers.world;
+  const std::int64_t one_step =
+      problem.op == Operator::matmul_all_reduce
+          ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
+          : 0;
+  if (plan.schedule != Schedule::fused)
+    return std::min(copied_elements(problem), std::max(own_rows * problem.n, one_step));
+  const std::int64_t own =
+      plan.chunk > 0 ? own_rows * std::min(problem.n, plan.chunk)
+                     : largest_suitable_block(sums_of(problem), peers.world, peers.linked);
+  return std::max(own, one_step);
+}
+
 class ComputeFirst final : public Operation {
  public:
-  ComputeFirst(Setting setting, Shape shape, Communicator& comm)
+  ComputeFirst(Setting setting, Communicator& comm)
       : problem_(setting.problem),
-        tag_(tag_of(setting.problem, setting.plan)),
         state_(comm.state()),
-        cut_(std::move(shape.cut)),
-        fused_(setting.plan.schedule == Schedule::fused),
-        direct_(shape.direct),
-        one_step_(shape.one_step),
-        multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group),
-        exchange_(mailbox(comm), ways()),
+        peers_{.world = comm.world(), .linked = is_over_a_link(comm)},
+        threads_(setting.threads),
+        multiplier_(std::move(setting.gemm), setting.group),
+        exchange_(comm.state().group(), kMostWays),
         flows_(exchange_),
-        own_rows_(Ownership::sharded(problem_.m, problem_.n, comm.world())
-                      .of_rank[static_cast<std::size_t>(comm.rank())]),
         blocks_(static_cast<std::size_t>(comm.world())),
-        sources_(blocks_.size()) {
-    if (reduces())
-      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.wire, setting.threads);
-    if (spreads())
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
-    make_buffers();
+        sources_(blocks_.size()) {}
+
+  void make_room(std::int64_t m, const Plan& plan) override {
+    const Problem most = with_rows(m);
+    const std::int64_t block = largest_block(most, plan, peers_);
+    const MailboxDesc desc = Exchange::mailbox_for(ways(is_one_step(most)), bytes_of(block));
+    state_.operator_mailbox(desc, desc, tag_of(most, plan));
   }
 
   void run(const Call& call) override {
     Tag tag = tag_;
     if (call.bias != nullptr) tag.sizes[2] += kTagBias;  // all ranks' sums have it, or none's
-    run_call(state_, tag, [&](const Tag& numbered) { run_numbered(call, numbered); });
+    flows_.poll = PollHook(call.poll);
+    run_call(state_, tag, flows_.poll, [&](const Tag& numbered) { run_numbered(call, numbered); });
   }
 
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
 
  private:
+  static constexpr int kMostWays = 2;
+
   bool reduces() const { return problem_.op != Operator::matmul_all_gather; }
-  bool spreads() const {
+  bool spreads(bool one_step) const {
     return problem_.op == Operator::matmul_all_gather ||
-           (problem_.op == Operator::matmul_all_reduce && !one_step_);
+           (problem_.op == Operator::matmul_all_reduce && !one_step);
+  }
+  int ways(bool one_step) const { return reduces() && spreads(one_step) ? kMostWays : 1; }
+  bool is_one_step(const Problem& problem) const {
+    return problem.op == Operator::matmul_all_reduce &&
+           plait::is_one_step(sums_of(problem), peers_.world);
   }
 
   bool has_row_parts() const {
     return cut_.parts().size() > 1 && cut_.parts()[0].columns == cut_.parts()[1].columns;
   }
 
-  int ways() const { return reduces() && spreads() ? 2 : 1; }
+  Problem with_rows(std::int64_t m) const {
+    Problem problem = problem_;
+    problem.m = m;
+    return problem;
+  }
 
-  comm::MailboxBase& mailbox(Communicator& comm) const {
-    const std::size_t bytes = static_cast<std::size_t>(cut_.largest_block()) *
-                              std::max(size_of(problem_.wire), size_of(problem_.out));
-    return comm.state().operator_mailbox(Exchange::mailbox_for(ways(), bytes), tag_);
+  std::size_t bytes_of(std::int64_t block) const {
+    return static_cast<std::size_t>(block) *
+           std::max(size_of(problem_.wire), size_of(problem_.out));
+  }
+
+  void cut(std::int64_t m, const Plan& plan) override {
+    problem_.m = m;
+    tag_ = tag_of(problem_, plan);
+    Shape shape = shape_of(problem_, plan, peers_);
+    cut_ = std::move(shape.cut);
+    direct_ = shape.direct;
+    one_step_ = shape.one_step;
+    fused_ = plan.schedule == Schedule::fused;
+    poll_ = plan.poll;
+    const MailboxDesc least =
+        Exchange::mailbox_for(ways(one_step_), bytes_of(cut_.largest_block()));
+    const MailboxDesc wanted =
+        Exchange::mailbox_for(ways(one_step_), bytes_of(largest_block(problem_, plan, peers_)));
+    exchange_.use(state_.operator_mailbox(least, wanted, tag_));
+    own_rows_ = Ownership::sharded(m, problem_.n, peers_.world)
+                    .of_rank[static_cast<std::size_t>(exchange_.rank())];
+    flows_.sums.reset();
+    flows_.spread.reset();
+    if (reduces()) flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.wire, threads_);
+    if (spreads(one_step_))
+      flows_.spread =
+          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
+    make_buffers();
   }
 
   // A partial sum is kept until all its chunks have been sent and summed. Where blocks are written
@@ -119,7 +177,7 @@ class ComputeFirst final : public Operation {
     kept_until_.resize(std::min(parts, fused_ ? kDepth : 2U));
     buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
     buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
-    memory_ = Buffer(buffer_bytes_ * kept_until_.size(), {.huge_pages = true});
+    tensor::make_room(memory_, buffer_bytes_ * kept_until_.size());
   }
 
   std::int64_t kept_rows(const Cut::Part& part) const {
@@ -129,7 +187,6 @@ class ComputeFirst final : public Operation {
 
   void run_numbered(const Call& call, const Tag& tag) {
     exchange_.begin(tag);
-    flows_.poll = call.poll;
     std::fill(kept_until_.begin(), kept_until_.end(), 0U);
     Operands operands = call.operands;
     if (reduces()) {
@@ -138,8 +195,10 @@ class ComputeFirst final : public Operation {
       flows_.sums->begin(
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
-    if (spreads()) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
-    multiplier_.begin(operands, {.fused = fused_, .rows_in_turns = has_row_parts()});
+    if (flows_.spread) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
+    multiplier_.begin(
+        operands,
+        {.poll = poll_, .fused_rows = fused_ ? problem_.m : 0, .rows_in_turns = has_row_parts()});
     if (cut_.parts().size() > 1) multiplier_.pack();
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       if (!reduces()) {
@@ -244,13 +303,16 @@ class ComputeFirst final : public Operation {
     flows_.spread->made(part.end_chunk());
   }
 
-  Problem problem_;
-  Tag tag_;
+  Problem problem_;  // of the call that it was cut for
   Communicator::State& state_;
-  Cut cut_;
-  bool fused_;
-  bool direct_;
-  bool one_step_;
+  Peers peers_;
+  int threads_;
+  Tag tag_;
+  Cut cut_ = Cut::by_columns({}, {});
+  bool fused_ = false;
+  bool direct_ = false;
+  bool one_step_ = false;
+  std::int64_t poll_ = 0;
   Multiplier multiplier_;
   Exchange exchange_;
   Flows flows_;
@@ -266,8 +328,7 @@ class ComputeFirst final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm) {
-  Shape shape = shape_of(setting.problem, setting.plan, comm);
-  return std::make_unique<ComputeFirst>(std::move(setting), std::move(shape), comm);
+  return std::make_unique<ComputeFirst>(std::move(setting), comm);
 }
 
 }  // namespace plait::overlap

@@ -5,8 +5,8 @@
 
 namespace plait::overlap {
 
-Exchange::Exchange(comm::MailboxBase& mailbox, int ways)
-    : mailbox_(&mailbox),
+Exchange::Exchange(comm::Group& group, int ways)
+    : group_(group),
       posted_(static_cast<std::size_t>(ways) * static_cast<std::size_t>(world())),
       taken_(posted_.size()) {
   for (int step = 1; step < world(); ++step) peers_.push_back((rank() + step) % world());
@@ -27,15 +27,14 @@ void Exchange::begin(const Tag& tag) {
 void Exchange::look_after() {
   constexpr base::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
   mailbox_->help();
-  comm::Group& group = mailbox_->group();
-  group.raise_if_failed();
-  if (group.clock() != nullptr) return;  // where nobody can be lost
+  group_.raise_if_failed();
+  if (group_.clock() != nullptr) return;  // where nobody can be lost
   const base::Nanoseconds now = base::now();
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
   if (peers_.empty()) return;
   const comm::Awaited here = {.peer = rank(), .tag = tag_of(out(Way::out, peers_.front()))};
-  group.examine(&here, [] { return true; });
+  group_.examine(&here, [] { return true; });
 }
 
 void Exchange::post(Way way, int peer, std::size_t bytes) {

@@ -26,12 +26,16 @@ inline constexpr std::uint32_t kDepth = 2 * kSlotsPerWay;  // a slot has room fo
 
 class Exchange {
  public:
-  Exchange(comm::MailboxBase& mailbox, int ways);
+  // For at most so many ways. Its chunks go through a mailbox that it is told of before they do.
+  Exchange(comm::Group& group, int ways);
 
   static MailboxDesc mailbox_for(int ways, std::size_t chunk_bytes);
 
-  int rank() const { return mailbox_->group().rank(); }
-  int world() const { return mailbox_->group().world(); }
+  // Between calls. The mailbox has been made for as many ways as the next call has, or more.
+  void use(comm::MailboxBase& mailbox) { mailbox_ = &mailbox; }
+
+  int rank() const { return group_.rank(); }
+  int world() const { return group_.world(); }
 
   // The other ranks, from this one's successor on, so that not all talk to one at once.
   const std::vector<int>& peers() const { return peers_; }
@@ -40,12 +44,12 @@ class Exchange {
 
   // Whether work with bytes is done in name only.
   bool is_played(const comm::Chore& chore) const {
-    comm::VirtualClock* clock = mailbox_->group().clock();
+    comm::VirtualClock* clock = group_.clock();
     return clock != nullptr && clock->plays(chore);
   }
 
   // Where this rank's work on chunks is recorded; null: nowhere.
-  Trace* trace() const { return mailbox_->group().trace(); }
+  Trace* trace() const { return group_.trace(); }
 
   // Of the channel's next chunk.
   bool vacant(Way way, int peer) const { return mailbox_->vacant(peer, slot(way, out(way, peer))); }
@@ -83,7 +87,7 @@ class Exchange {
   template <class Ready, class AwaitedNow>
   void wait(Ready&& ready, AwaitedNow&& awaited) {
     comm::wait_until(
-        mailbox_->group(),
+        group_,
         [&] {
           if (ready()) return true;
           mailbox_->help();
@@ -109,7 +113,8 @@ class Exchange {
   std::uint32_t out(Way way, int peer) const { return posted_[index(way, peer)]; }
   std::uint32_t in(Way way, int peer) const { return taken_[index(way, peer)]; }
 
-  comm::MailboxBase* mailbox_;
+  comm::Group& group_;
+  comm::MailboxBase* mailbox_ = nullptr;
   std::vector<int> peers_;
   std::vector<std::uint32_t> posted_;  // by way and peer
   std::vector<std::uint32_t> taken_;

@@ -5,9 +5,9 @@
 // Where an operator has both, a chunk is spread as soon as it is summed.
 #pragma once
 
-#include <functional>
 #include <memory>
 
+#include "overlap/calls.h"
 #include "overlap/spread.h"
 #include "overlap/sums.h"
 
@@ -20,8 +20,7 @@ class Flows {
   std::unique_ptr<Sums> sums;      // where partial sums travel
   std::unique_ptr<Spread> spread;  // where everybody gets everything
 
-  // The caller's poll hook; null: none.
-  const std::function<void()>* poll = nullptr;
+  PollHook poll;
 
   // Does what can be done now beside the product.
   void step() {
@@ -33,14 +32,14 @@ class Flows {
   // The same in a wait.
   void wait_step() {
     step();
-    if (poll != nullptr) (*poll)();
+    poll();
   }
 
   // The same between two tiles, where the transport may need help and a peer may be lost.
   void look() {
     step();
     exchange_.look_after();
-    if (poll != nullptr) (*poll)();
+    poll();
   }
 
   bool finish() {

@@ -52,9 +52,9 @@ void Multiplier::run(GemmCall& call, Look look) {
                            .weight_bytes = desc.quant ? desc.quant->bits / 8.0
                                                       : static_cast<double>(size_of(desc.weight)),
                            .out_bytes = static_cast<double>(size_of(desc.out)),
-                           .poll = poll_,
-                           .all_rows = manner_.fused ? desc.m : 0,
-                           .all_columns = manner_.fused ? desc.n : 0,
+                           .poll = poll(),
+                           .all_rows = manner_.fused_rows,
+                           .all_columns = manner_.fused_rows > 0 ? desc.n : 0,
                            .first = first},
                           look);
   }
@@ -64,8 +64,8 @@ void Multiplier::run(GemmCall& call, Look look) {
     base::Nanoseconds next;
     std::thread::id caller;
   } watch = {.look = look,
-             .poll = poll_,
-             .next = base::now() + poll_,
+             .poll = poll(),
+             .next = base::now() + poll(),
              .caller = std::this_thread::get_id()};
   // Of the threads that share the product only the caller's owns the lanes.
   call.on_tile = [&watch](const Tile& /*tile*/) {

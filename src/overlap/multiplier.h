@@ -25,8 +25,9 @@ struct Operands {
 
 // How the products of a call come.
 struct Manner {
-  bool fused = false;          // the products that follow belong together, as the tiles of one
-  bool rows_in_turns = false;  // several of them, by the same columns
+  std::int64_t poll = 0;        // between two looks of a product, in microseconds
+  std::int64_t fused_rows = 0;  // of all products that follow together, as the tiles of one; or 0
+  bool rows_in_turns = false;   // several of them, by the same columns
 };
 
 class Multiplier {
@@ -35,13 +36,12 @@ class Multiplier {
   using Look = base::FunctionRef<void()>;
 
   // Null: there is no group that has a trace, or a stand-in.
-  Multiplier(Gemm gemm, std::int64_t poll, const comm::Group* group)
-      : gemm_(std::move(gemm)), poll_(poll * base::kMicrosecond), group_(group) {}
+  Multiplier(Gemm gemm, const comm::Group* group) : gemm_(std::move(gemm)), group_(group) {}
 
   // What it works in, as far as it has come to be.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
-  void begin(const Operands& operands, Manner manner = {});
+  void begin(const Operands& operands, Manner manner);
 
   // After the last product: what belongs to the weight's elements, which may change, is given back.
   void end() { panels_.forget(); }
@@ -65,11 +65,11 @@ class Multiplier {
 
  private:
   void run(GemmCall& call, Look look);
+  base::Nanoseconds poll() const { return manner_.poll * base::kMicrosecond; }
   Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
   comm::StandIn* stand_in() const { return group_ == nullptr ? nullptr : group_->stand_in(); }
 
   Gemm gemm_;
-  base::Nanoseconds poll_;
   const comm::Group* group_;
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;

@@ -1,4 +1,9 @@
-// An operator ready to run: its plan turned into parts and chunks, its memory and its mailbox.
+// An operator ready to run: its plan turned into parts and chunks, its memory and its mailbox. Each
+// call may have another number of rows than the one before, and another plan.
+//
+//   operation->make_room(4096, plan);   // or leave that to fit()
+//   operation->fit(17, plan);
+//   operation->run(call);               // of 17 rows
 #pragma once
 
 #include <functional>
@@ -14,7 +19,7 @@ namespace plait::overlap {
 // What a rank multiplies, and with whom.
 struct Problem {
   Operator op;
-  std::int64_t m;  // rows of all ranks together
+  std::int64_t m;  // rows of all ranks together, of one call
   std::int64_t n;  // columns of this rank's weight
   std::int64_t k;  // of this rank's weight
   Dtype x = Dtype::bf16;
@@ -36,23 +41,41 @@ class Operation {
  public:
   virtual ~Operation() = default;
 
-  // Collective. What fails in it fails on every rank.
+  // Collective: sees to a mailbox that no call of at most m rows in this plan is too large for.
+  virtual void make_room(std::int64_t m, const Plan& plan) = 0;
+
+  // Turns the plan into parts and chunks of m rows, where it is not what it did last. Makes what
+  // they need and is not there: local memory, and a mailbox, which is collective. Which one that is
+  // depends on what all ranks have in common, and not on the calls that this one remembers.
+  void fit(std::int64_t m, const Plan& plan) {
+    if (plan_ && m_ == m && *plan_ == plan) return;
+    plan_.reset();  // until all is there
+    cut(m, plan);
+    m_ = m;
+    plan_ = plan;
+  }
+
+  // Collective. What fails in it fails on every rank. It has been fitted to the call.
   virtual void run(const Call& call) = 0;
 
   // Bytes that the operation keeps for itself from call to call. What its product works in comes
   // with the first.
   virtual std::size_t held_bytes() const = 0;
+
+ private:
+  virtual void cut(std::int64_t m, const Plan& plan) = 0;
+
+  std::int64_t m_ = 0;
+  std::optional<Plan> plan_;
 };
 
 struct Setting {
-  Problem problem;
-  Plan plan;
+  Problem problem;  // whose m nobody looks at
   int threads;
   Gemm gemm;                           // whose output is the wire where partial sums travel from it
   const comm::Group* group = nullptr;  // whose trace and stand-in they are
 };
 
-// Collective: mailboxes are made, where there is none that fits.
 std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm);
 std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm);
 

@@ -8,12 +8,15 @@ namespace {
 class Plain final : public Operation {
  public:
   explicit Plain(Setting setting)
-      : multiplier_(std::move(setting.gemm), setting.plan.poll, setting.group) {}
+      : multiplier_(std::move(setting.gemm), setting.group), group_(setting.group) {}
+
+  void make_room(std::int64_t /*m*/, const Plan& /*plan*/) override {}
 
   void run(const Call& call) override {
-    multiplier_.begin(call.operands);
+    multiplier_.begin(call.operands, {.poll = poll_});
     multiplier_.multiply_rows(call.operands.x, call.out, [&] {
       if (call.poll != nullptr) (*call.poll)();
+      if (group_ != nullptr) group_->show_product();
     });
     if (!multiplier_.is_played()) copy_rows(call.operands.x, call.gathered);
   }
@@ -21,7 +24,11 @@ class Plain final : public Operation {
   std::size_t held_bytes() const override { return multiplier_.held_bytes(); }
 
  private:
+  void cut(std::int64_t /*m*/, const Plan& plan) override { poll_ = plan.poll; }
+
   Multiplier multiplier_;
+  std::int64_t poll_ = 0;
+  const comm::Group* group_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where the plans that were measured are kept.
+// Reads and writes the files of plans and profiles.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -20,11 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reading and writing a cache takes a millisecond. Who holds its folder for longer does something
-// else, and what could be lost is a line that the next run measures again.
+// Reading and writing a cache takes a millisecond. If another process locks the directory for
+// longer, it does something else with it, and saving goes on without the lock: at most some lines
+// are lost, which the next run measures again.
 constexpr base::Nanoseconds kPatience = 2 * base::kSecond;
 
-// A line takes some 200 bytes, and nobody measures a million problems.
+// A line takes some 200 bytes, so this is enough for a million problems.
 constexpr std::size_t kLongestFile = std::size_t{256} << 20;
 
 fs::path folder_of(const std::string& path) {
@@ -34,7 +35,7 @@ fs::path folder_of(const std::string& path) {
 
 void refuse_folder(const fs::path& folder, const std::error_code& failure) {
   if (failure)
-    base::fail(Code::system, "cannot make the folder ", folder.string(), ": ", failure.message());
+    base::fail(Code::system, "cannot create the folder ", folder.string(), ": ", failure.message());
 }
 
 void make_folder(const std::string& path) {
@@ -43,7 +44,7 @@ void make_folder(const std::string& path) {
   refuse_folder(folder_of(path), failure);
 }
 
-// Whether it could be made: in the first folder above it that is there.
+// Checks whether the folder can be created: looks at the nearest parent that exists.
 void check_folder(const fs::path& folder) {
   std::error_code failure;
   fs::path above = fs::absolute(folder);
@@ -56,7 +57,7 @@ void check_folder(const fs::path& folder) {
   refuse_folder(folder, failure);
 }
 
-// One writer at a time; it ends with the descriptor.
+// Holds the lock for one writer at a time, until the descriptor is closed.
 class Turn {
  public:
   explicit Turn(const std::string& path)
@@ -71,10 +72,10 @@ class Turn {
 };
 
 void check_machine(const std::string& theirs, const std::string& ours) {
-  PLAIT_CHECK(theirs == ours, "it is of \"", theirs, "\", and this is \"", ours, '"');
+  PLAIT_CHECK(theirs == ours, "it was measured on \"", theirs, "\", and this is \"", ours, '"');
 }
 
-// What is wrong with the text is said of the file.
+// Errors in the text are reported with the file's name.
 template <class Value, class Parse>
 std::optional<Value> load(const std::string& path, const Parse& parse) {
   const auto text = read_text(path);

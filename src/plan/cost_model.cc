@@ -10,11 +10,11 @@
 namespace plait {
 namespace {
 
-// Plans that differ by less are as good as each other: then the more usual one.
+// Plans whose times differ by less, as a share, count as equally fast; the more usual one wins.
 constexpr double kSame = 0.005;
 
-// Of serial's time: what a plan must gain at least, which is what tuning wants of one that was
-// measured. Runs of one and the same plan differ by as much.
+// The share of serial's time that a plan must gain. Tuning demands the same of measured plans,
+// because runs of one plan differ by as much.
 constexpr double kLeastGain = 0.01;
 
 void add(std::vector<Plan>& plans, const Plan& plan) {

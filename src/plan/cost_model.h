@@ -1,9 +1,9 @@
-// How long a plan would take: the schedules once more, on a clock of their own, with figures in
-// place of work. Pure functions; nothing is measured here.
+// Predicts how long a plan takes: executes the schedules on a simulated clock, with times in place
+// of work. All functions are pure; nothing is measured here.
 //
 //   const CostModel model(profile);
 //   const Prediction fused = model.predict(key, parse_plan("fused"));
-//   const Plan plan = model.choose(key);       // serial, unless another is surely faster
+//   const Plan plan = model.choose(key);       // serial, unless another plan is surely faster
 #pragma once
 
 #include <optional>
@@ -14,22 +14,22 @@
 
 namespace plait {
 
-// Of one call on one rank, in nanoseconds: total = product + work + waited.
+// The times of one call on one rank, in nanoseconds: total = product + work + waited.
 struct Prediction {
   double total = 0;
-  double product = 0;   // cut as the plan cuts it
-  double work = 0;      // copies and sums, which are the processor's too
-  double waited = 0;    // for what is on its way
-  double transfer = 0;  // how long the busiest link is busy, whoever waits for it
-  double kept = 0;      // bytes of partial sums between product and sum, at most
+  double product = 0;   // in the pieces that the plan makes
+  double work = 0;      // copies and sums, by the same processor
+  double waited = 0;    // for chunks that have not arrived
+  double transfer = 0;  // the time that the busiest link is busy, whether or not a rank waits
+  double kept = 0;      // the most bytes of partial sums that wait to be summed
 
-  // Of copies, sums and transfers, what the product does not hide.
+  // Copies, sums and transfers that the product does not hide.
   double exposed() const { return total - product; }
 };
 
-// Plans worth a thought for the problem, the usual ones first: serial, fused, pipelined in few and
-// in many parts, with a short first part (where communication takes longer) and a short last one
-// (where the product does).
+// Plans worth considering for the problem, the usual ones first: serial, fused, pipelined with few
+// and with many parts, with a short first part (good where communication takes longer than the
+// product) and with a short last one (good where the product takes longer).
 std::vector<Plan> candidates(const PlanKey& key);
 
 struct Candidate {
@@ -45,16 +45,15 @@ class CostModel final : public PlanSource {
 
   Prediction predict(const PlanKey& key, const Plan& plan) const;
 
-  // All candidates, the fastest first.
+  // All candidates, fastest first.
   std::vector<Candidate> rank(const PlanKey& key) const;
 
-  // How many nanoseconds `one` must gain on serial to be surely faster. A wrong figure is wrong for
-  // all plans of a problem: what both take for the product is equally wrong, and says nothing of
-  // which is faster. Copies, sums and waiting are in doubt in either, and so is by how much the
-  // product gets longer where it is cut.
+  // The nanoseconds that `one` must gain on serial to be surely faster. The product's error is the
+  // same for both plans and cancels. Errors in copies, sums and waits remain in both, and so does
+  // the error in how much cutting slows the product.
   double doubt(const PlanKey& key, const Prediction& one, const Prediction& serial) const;
 
-  // The fastest of those that gain more than that; serial where none does.
+  // The fastest plan that gains more than doubt(); serial if there is none.
   Plan choose(const PlanKey& key) const;
 
   std::optional<Plan> find(const PlanKey& key) const override { return choose(key); }

@@ -1,4 +1,4 @@
-// What a plan depends on, as text.
+// Reads and writes plan keys as text.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 14> kWords = {
     "op",   "m",     "n",     "k",       "x",       "w",         "out",
     "wire", "ranks", "hosts", "threads", "backend", "transport", "link"};
 
-// The words of a problem, each at most once.
+// The words of a problem's text, each at most once.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {
@@ -28,7 +28,7 @@ class Words {
     }
   }
 
-  // Empty where it isn't there.
+  // Empty if the word is not given.
   std::string_view operator[](std::string_view key) const {
     return values_[static_cast<std::size_t>(index_of(key))];
   }
@@ -44,7 +44,7 @@ class Words {
   }
 
   std::int64_t size(std::string_view key) const {
-    PLAIT_CHECK(!(*this)[key].empty(), "problem: \"", text_, "\" lacks ", key, "=");
+    PLAIT_CHECK(!(*this)[key].empty(), "problem: \"", text_, "\" has no ", key, "=");
     return number(key, 0, kLargest, 0);
   }
 
@@ -54,7 +54,8 @@ class Words {
     return said == kPlain ? plain_weight(x) : said;
   }
 
-  // What others know the meaning of, and a cache keeps: "shm", "s8:group=128".
+  // Returns a name such as "shm" or "s8:group=128". Its meaning is checked elsewhere; only its
+  // letters matter here, since a cache stores it.
   std::string word(std::string_view key) const {
     constexpr std::string_view kSigns = "_-.:=";
     const std::string_view value = (*this)[key];
@@ -62,7 +63,8 @@ class Words {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
              kSigns.find(c) != kSigns.npos;
     });
-    PLAIT_CHECK(is_plain, "problem: what follows ", key, "= is no name");
+    PLAIT_CHECK(is_plain, "problem: ", key,
+                "= is not followed by a name of letters, digits and _-.:=");
     return std::string(value);
   }
 
@@ -71,7 +73,7 @@ class Words {
     if (value.empty()) return otherwise;
     const auto dtype = parse_dtype(value);
     PLAIT_CHECK(dtype && *dtype != Dtype::s8, "problem: ", key, "=", value,
-                " is no dtype that is multiplied: f32, bf16 or f16");
+                " is none of f32, bf16, f16");
     return *dtype;
   }
 
@@ -85,11 +87,10 @@ class Words {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string_view key = word.substr(0, equals);
     const std::ptrdiff_t index = index_of(key);
-    PLAIT_CHECK(index >= 0, "problem: there is nothing called ", key, "; there are ", all_words());
-    PLAIT_CHECK(equals + 1 < word.size(), "problem: ", word, " lacks its value, as in ", key,
-                "=...");
+    PLAIT_CHECK(index >= 0, "problem: unknown word ", key, "; known are ", all_words());
+    PLAIT_CHECK(equals + 1 < word.size(), "problem: ", word, " has no value; write ", key, "=...");
     std::string_view& value = values_[static_cast<std::size_t>(index)];
-    PLAIT_CHECK(value.empty(), "problem: \"", text_, "\" says ", key, " more than once");
+    PLAIT_CHECK(value.empty(), "problem: \"", text_, "\" contains ", key, " more than once");
     value = word.substr(equals + 1);
   }
 
@@ -123,9 +124,11 @@ std::string name(const PlanKey& key) {
 PlanKey parse_plan_key(std::string_view text) {
   const Words words(text);
   const std::string_view spelling = words["op"];
-  PLAIT_CHECK(!spelling.empty(), "problem: \"", text, "\" lacks op=, as in op=matmul_all_reduce");
+  PLAIT_CHECK(!spelling.empty(), "problem: \"", text,
+              "\" has no op=; write, for example, op=matmul_all_reduce");
   const auto op = parse_operator(spelling);
-  PLAIT_CHECK(op, "problem: op=", spelling, " is no operator; matmul_all_reduce is one");
+  PLAIT_CHECK(op, "problem: op=", spelling,
+              " is not an operator; write, for example, op=matmul_all_reduce");
   const Dtype x = words.dtype("x", Dtype::bf16);
   PlanKey key = {.op = *op,
                  .m = words.size("m"),
@@ -140,7 +143,7 @@ PlanKey parse_plan_key(std::string_view text) {
                  .threads = static_cast<int>(words.number("threads", 0, base::kMostThreads, 0)),
                  .backend = words.word("backend"),
                  .transport = words.word("transport")};
-  PLAIT_CHECK(key.hosts <= key.world, "problem: ranks=", key.world, " cannot be on ", key.hosts,
+  PLAIT_CHECK(key.hosts <= key.world, "problem: ranks=", key.world, " cannot run on ", key.hosts,
               " hosts");
   if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;
   if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);

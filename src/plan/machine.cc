@@ -12,7 +12,8 @@ namespace plait {
 
 std::string machine_fingerprint() {
   const base::Processor processor = base::read_processor();
-  // Those of the host, not those that this rank may use: ranks with seats of their own agree.
+  // It counts the host's processors, not those that this rank may use, so ranks that are bound to
+  // different processors agree.
   std::string text = base::sentence("plait ", kVersion, ", ", processor.model, ", ",
                                     sysconf(_SC_NPROCESSORS_CONF), " processors");
   for (const auto& [feature, present] : processor.features) {

@@ -1,12 +1,12 @@
-// Which machine this is, as far as times depend on it.
+// Identifies this machine, as far as times depend on it.
 #pragma once
 
 #include <string>
 
 namespace plait {
 
-// One line: the processor by name and numbers, how many of them, what they can do, and which plait.
-// What was measured where it was another means nothing here.
+// One line with the processor's name and numbers, their count, their features, and the version of
+// plait. Times measured under another fingerprint don't apply here.
 std::string machine_fingerprint();
 
 }  // namespace plait

@@ -69,7 +69,7 @@ BlockWidths widths_of(const Model& model) {
 }
 
 BlockWidths scaled(BlockWidths widths, double scale, int ranks) {
-  // What widths are multiples of in the models, as far as they are.
+  // The widths of most models are multiples of this.
   const std::int64_t unit = std::int64_t{64} * ranks;
   for (std::int64_t* width : {&widths.hidden, &widths.keys, &widths.ffn}) {
     const double exact = static_cast<double>(*width) * scale / static_cast<double>(unit);

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kAxes = {"natural", "rows", "columns"}
 constexpr std::int64_t kMostChunk = std::int64_t{1} << 40;
 constexpr std::int64_t kLongestPoll = 1'000'000;  // a second
 
-// Whose plans have it; nullopt: all plans.
+// The schedule whose plans have this number; nullopt: plans of any schedule have it.
 std::optional<Schedule> owner_of(std::string_view key) {
   if (key == "poll") return std::nullopt;
   return key == "chunk" ? Schedule::fused : Schedule::pipelined;
@@ -27,7 +27,7 @@ bool means_something(std::string_view key, Schedule schedule) {
   return owner_of(key).value_or(schedule) == schedule;
 }
 
-// Who writes a number of a plan as a word, and where it stands.
+// A number of a plan, its name in the text, and how to read and set it.
 struct Number {
   std::string_view word;
   std::int64_t (*get)(const Plan&);
@@ -56,22 +56,23 @@ int index_of(const Names& names, std::string_view word) {
 void read_word(Plan& plan, std::string_view word) {
   const std::size_t equals = word.find('=');
   PLAIT_CHECK(equals != std::string_view::npos, "plan: ", word,
-              " is neither a schedule (serial, pipelined or fused) nor NAME=VALUE");
+              " is neither a schedule (serial, pipelined, fused) nor NAME=VALUE");
   const std::string_view key = word.substr(0, equals);
   const std::string_view value = word.substr(equals + 1);
   if (key == "axis") {
     const int axis = index_of(kAxes, value);
-    PLAIT_CHECK(axis >= 0, "plan: ", word, " is no axis; there are rows, columns and natural");
+    PLAIT_CHECK(axis >= 0, "plan: ", word, " is not an axis; the axes are rows, columns, natural");
     plan.axis = static_cast<Axis>(axis);
     return;
   }
   const auto* const number = std::find_if(kNumbers.begin(), kNumbers.end(),
                                           [&](const Number& one) { return one.word == key; });
-  PLAIT_CHECK(number != kNumbers.end(), "plan: there is nothing called ", key,
-              "; there are parts, axis, first, last, chunk and poll");
+  PLAIT_CHECK(number != kNumbers.end(), "plan: unknown name ", key,
+              "; known are parts, axis, first, last, chunk, poll");
   const auto parsed = base::parse_int(value);
-  PLAIT_CHECK(parsed && *parsed >= 0 && *parsed <= kMostChunk, "plan: ", word, " is no number");
-  // What is too large for an int is far too large for a plan.
+  PLAIT_CHECK(parsed && *parsed >= 0 && *parsed <= kMostChunk, "plan: ", word,
+              " is not a whole number of 0 or more");
+  // Values too large for an int are far out of range, so the limit does not change the result.
   number->set(plan, std::min<std::int64_t>(*parsed, key == "chunk" ? kMostChunk : INT32_MAX));
 }
 
@@ -87,7 +88,7 @@ std::string name(const Plan& plan) {
     text += base::sentence(" axis=", name(plan.axis));
   for (const Number& number : kNumbers) {
     if (!means_something(number.word, plan.schedule)) continue;
-    // How many parts a pipelined plan has is the first thing to know of it.
+    // The number of parts is always written: it is the most important number of a pipelined plan.
     const bool is_asked = number.word == "parts" && plan.schedule == Schedule::pipelined;
     if (is_asked || number.get(plan) != number.get(usual))
       text += base::sentence(' ', number.word, '=', number.get(plan));
@@ -103,19 +104,19 @@ Plan parse_plan(std::string_view text) {
     if (word.empty()) continue;
     const std::string_view key = word.substr(0, word.find('='));
     PLAIT_CHECK(std::find(known.begin(), known.end(), key) == known.end(), "plan: \"", text,
-                "\" says ", key, " more than once");
+                "\" contains ", key, " more than once");
     known.push_back(key);
     const int schedule = index_of(kSchedules, word);
     if (schedule < 0) {
       read_word(plan, word);
       continue;
     }
-    PLAIT_CHECK(!has_schedule, "plan: \"", text, "\" names two schedules");
+    PLAIT_CHECK(!has_schedule, "plan: \"", text, "\" has two schedules; a plan has one");
     has_schedule = true;
     plan.schedule = static_cast<Schedule>(schedule);
   }
   PLAIT_CHECK(has_schedule, "plan: \"", text,
-              "\" names no schedule; there are serial, pipelined and fused");
+              "\" has no schedule; the schedules are serial, pipelined, fused");
   for (const std::string_view key : known) {
     if (index_of(kSchedules, key) >= 0 || means_something(key, plan.schedule)) continue;
     base::fail(Code::invalid_argument, "plan: \"", text, "\": only ",
@@ -130,10 +131,10 @@ void check(const Plan& plan, std::string_view who) {
                                  std::string_view range) {
     PLAIT_CHECK(holds, who, ": ", what, "=", value, " is not ", range);
   };
-  PLAIT_CHECK(plan.schedule <= Schedule::fused, who, ": the plan's schedule ",
-              static_cast<int>(plan.schedule), " is none");
-  PLAIT_CHECK(plan.axis <= Axis::columns, who, ": the plan's axis ", static_cast<int>(plan.axis),
-              " is none");
+  PLAIT_CHECK(plan.schedule <= Schedule::fused, who, ": the plan's schedule has the unknown value ",
+              static_cast<int>(plan.schedule));
+  PLAIT_CHECK(plan.axis <= Axis::columns, who, ": the plan's axis has the unknown value ",
+              static_cast<int>(plan.axis));
   refuse_unless(plan.parts >= 1 && plan.parts <= kMostParts, "parts", plan.parts,
                 "between 1 and 64");
   refuse_unless(plan.first >= 1 && plan.first <= 1000, "first", plan.first,
@@ -156,7 +157,8 @@ std::uint32_t fingerprint(const Plan& plan) {
 
 Plan followed_by(Operator op, Plan plan) {
   if (!has_schedule(op, plan.schedule)) return {.schedule = Schedule::serial};
-  // The columns of X are the k of the product: half of them give no half of the result.
+  // The columns of X are the k of the product, so the product of half of them is not half of the
+  // result.
   const bool cuts_k = plan.axis == Axis::columns && !is_compute_first(op);
   if (plan.schedule == Schedule::pipelined && cuts_k) plan.axis = Axis::natural;
   return plan;

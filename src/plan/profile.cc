@@ -9,7 +9,7 @@
 namespace plait {
 namespace {
 
-// Of a kind that was never measured: as f32, the slowest of the dense ones.
+// Products of a kind that was not measured count as f32, the slowest dense one.
 constexpr std::string_view kFallback = "f32";
 
 struct Point {
@@ -17,15 +17,15 @@ struct Point {
   double value;
 };
 
-// On the straight line of logarithms through two points.
+// Interpolates between two points on a straight line of logarithms.
 double between(const Point& low, const Point& high, double at) {
   if (low.at == high.at) return low.value;
   const double share = std::log(at / low.at) / std::log(high.at / low.at);
   return low.value * std::pow(high.value / low.value, share);
 }
 
-// Between two measured numbers of rows it is as between two points; beyond them, time is in
-// proportion to rows above, and the same however few rows there are below.
+// Interpolates between two measured numbers of rows. With more rows than measured, time is
+// proportional to rows; with fewer, time is the same as with the fewest measured.
 double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std::int64_t rows) {
   const ProductRate* below = nullptr;
   const ProductRate* above = nullptr;
@@ -42,10 +42,11 @@ double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std
                  {static_cast<double>(above->rows), above->flops_per_ns}, at);
 }
 
-// Ten gigabits a second between hosts, and shared memory within one.
+// Assumes ten gigabits a second between hosts, and shared memory within one.
 std::vector<TransportFigures> usual_transports() {
   return {{.name = "mpi", .latency = 20'000, .bytes_per_ns = 1.25},
           {.name = "shm", .latency = 1000, .bytes_per_ns = 0},
+          {.name = "tcp", .latency = 20'000, .bytes_per_ns = 1.25},
           {.name = "threads", .latency = 1000, .bytes_per_ns = 0}};
 }
 
@@ -55,7 +56,7 @@ std::string product_kind(const PlanKey& key) {
   for (const char* scheme : {"s8", "s4"}) {
     if (key.weight.starts_with(scheme)) return scheme;
   }
-  // A plain weight is packed once in a call, whatever the plan: that tells no plan from another.
+  // A plain weight is packed once per call in every plan, so it makes no difference between plans.
   const bool is_bf16 = key.weight == "bf16" || plain_dtype(key.weight) == Dtype::bf16;
   return key.x == Dtype::bf16 && is_bf16 ? "bf16" : "f32";
 }
@@ -64,7 +65,7 @@ double MachineProfile::product(const ProductSize& size, const PlanKey& key) cons
   if (size.rows <= 0 || size.columns <= 0 || size.k <= 0) return start;
   double rate = rate_at(products, product_kind(key), size.rows);
   if (rate <= 0) rate = rate_at(products, kFallback, size.rows);
-  // A panel is multiplied whole, however few of its columns are asked for.
+  // A panel is multiplied whole, even if only some of its columns are needed.
   const std::int64_t panels = (size.columns + kPanel - 1) / kPanel;
   const auto columns = static_cast<double>(panels * kPanel);
   const double flops = 2 * static_cast<double>(size.rows) * columns * static_cast<double>(size.k);
@@ -72,13 +73,14 @@ double MachineProfile::product(const ProductSize& size, const PlanKey& key) cons
   const auto wide = static_cast<double>(kFullSpeed);
   const double most = wide / static_cast<double>(kPanel) - 1;
   const double slower = narrow * std::clamp((wide / columns - 1) / most, 0.0, 1.0);
-  // As if twice as many threads took half as long: those that were asked for are rarely others.
+  // Assumes that twice as many threads take half as long. Requested threads are rarely other than
+  // the measured ones.
   if (key.threads > 0) rate *= static_cast<double>(key.threads) / std::max(threads, 1);
   return start + flops / std::max(rate, 1e-6) * (1 + slower);
 }
 
-// Between two measured sizes it is as between two points; beyond them, as at the nearest: fewer are
-// in the second cache all the same, more come from memory.
+// Interpolates between two measured sizes. Beyond them, the nearest one applies: smaller sums are
+// in the L2 cache anyway, larger ones come from memory.
 double MachineProfile::times_as_long(double kept_bytes) const {
   const KeptSums* below = nullptr;
   const KeptSums* above = nullptr;
@@ -94,8 +96,8 @@ double MachineProfile::times_as_long(double kept_bytes) const {
                  {static_cast<double>(above->bytes), above->times}, kept_bytes);
 }
 
-// Of a transport that was not measured, what is usual is nearer than that it costs nothing; one
-// that nobody knows is taken for the slowest.
+// For a transport that was not measured, the usual figures are better than none. An unknown
+// transport counts as the slowest.
 TransportFigures MachineProfile::transport(const PlanKey& key) const {
   const std::vector<TransportFigures> usual = usual_transports();
   const auto named = [&](const TransportFigures& figures) { return figures.name == key.transport; };

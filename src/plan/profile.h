@@ -1,10 +1,10 @@
-// What a machine can do, in the few figures that a plan's time depends on.
+// The performance of a machine, in the few figures that a plan's time depends on.
 //
-//   MachineProfile profile = parse_profile(text);        // what plait tune has measured
+//   MachineProfile profile = parse_profile(text);        // from plait tune
 //   double ns = profile.product({.rows = 512, .columns = 4096, .k = 4096}, key);
 //
-// Rates are of one rank, while as many others work beside it. Nothing here is precise: a profile
-// says which plans are worth trying, and how far its word goes (`uncertainty`).
+// Rates are those of one rank while the other ranks work too. The figures are approximate: they
+// tell which plans are worth trying, and `uncertainty` tells how far they can be trusted.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace plait {
 
-// How fast a product of so many rows is, by weights that do not fit the caches.
+// The rate of a product with so many rows, and a weight that does not fit into the caches.
 struct ProductRate {
   std::string kind;  // product_kind()
   std::int64_t rows;
@@ -26,18 +26,18 @@ struct ProductRate {
   bool operator==(const ProductRate&) const = default;
 };
 
-// Between two ranks, for bytes that nobody's processor has to move.
+// The transfer between two ranks, for bytes that no processor copies.
 struct TransportFigures {
   std::string name;
-  double latency = 0;       // ns until a chunk that was posted can be seen
-  double bytes_per_ns = 0;  // 0: it is there as soon as it was written
+  double latency = 0;       // ns from posting a chunk until the peer sees it
+  double bytes_per_ns = 0;  // 0: a chunk is there as soon as it is written
 
   bool operator==(const TransportFigures&) const = default;
 };
 
-// Partial sums lie somewhere between the product that makes them and who copies them or adds them
-// up: the more of them there are, the farther from the processor. A rank that keeps so many bytes
-// of them takes so many times as long for both as it does without a product.
+// The effect of caches on partial sums. Sums wait in a cache, or in memory, between the product and
+// the copy or sum that reads them; the more there are, the slower they are to read. A rank that
+// holds `bytes` of them takes `times` as long for copies and sums as without a product.
 struct KeptSums {
   std::int64_t bytes;
   double times;
@@ -45,63 +45,64 @@ struct KeptSums {
   bool operator==(const KeptSums&) const = default;
 };
 
-// Rows by columns of a product.
+// The sizes of a product.
 struct ProductSize {
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t k;
 };
 
-// How far the word of figures goes that are another world's, or nobody's.
+// The uncertainty of figures that were measured with another world, or not at all.
 inline constexpr double kElsewhere = 0.1;
 
 struct MachineProfile {
-  std::string machine;  // machine_fingerprint() of where it was measured; empty: built in
-  int ranks = 2;        // how many worked at once, with so many threads each, on so many hosts
+  std::string machine;  // machine_fingerprint() where it was measured; empty: built in
+  int ranks = 2;        // how many ranks were measured at once, their threads, and their hosts
   int threads = 1;
   int hosts = 1;
-  std::vector<ProductRate> products;  // by kind, then by rows
+  std::vector<ProductRate> products;  // sorted by kind, then by rows
   std::vector<TransportFigures> transports;
-  std::vector<KeptSums> kept;       // by bytes; none: nothing is known of caches
+  std::vector<KeptSums> kept;       // sorted by bytes; empty: the effect of caches is unknown
   double copy = 4;                  // bytes per ns that a rank copies to another
-  double sum = 8;                   // bytes per ns that it reads and writes when it adds up
-  double chunk = 500;               // ns of work that a chunk costs besides
-  double start = 3000;              // ns that a product takes however small it is
-  double narrow = 0.1;              // by how much a product by 64 columns at a time is slower
-  double beside = 1.3;              // how many times as long copies and sums take amid a product
-  double uncertainty = kElsewhere;  // by how much, relatively, predictions may be wrong
+  double sum = 8;                   // bytes per ns that a rank reads and writes while it sums
+  double chunk = 500;               // ns that a chunk costs in addition
+  double start = 3000;              // ns that even the smallest product takes
+  double narrow = 0.1;              // how much slower a product in windows of 64 columns is
+  double beside = 1.3;              // how many times as long copies and sums take within a product
+  double uncertainty = kElsewhere;  // how wrong predictions may be, as a share
 
-  // The same of this problem: what was measured with other ranks, threads or hosts, or with a
-  // backend of its own, tells less of it.
+  // The uncertainty for this problem. It is at least kElsewhere if the ranks, threads or hosts
+  // differ from those measured, or if the problem names a backend.
   double uncertainty_of(const PlanKey& key) const {
-    const bool is_theirs =
+    const bool is_as_measured =
         key.world == ranks && key.threads == threads && key.hosts == hosts && key.backend.empty();
-    return is_theirs ? uncertainty : std::max(uncertainty, kElsewhere);
+    return is_as_measured ? uncertainty : std::max(uncertainty, kElsewhere);
   }
 
   bool is_measured() const { return !machine.empty(); }
   bool operator==(const MachineProfile&) const = default;
 
-  // Nanoseconds, with what the first rows of a call cost.
+  // The nanoseconds of a product, with the cost of the first rows of a call.
   double product(const ProductSize& size, const PlanKey& key) const;
 
-  // How many times as long a rank copies and adds up that keeps so many bytes of partial sums.
+  // How many times as long copies and sums take on a rank that holds so many bytes of partial sums.
   double times_as_long(double kept_bytes) const;
 
-  // Of the problem's transport; the usual ones where that was never measured between so many hosts.
+  // The figures of the problem's transport; the usual ones if it was not measured with so many
+  // hosts.
   TransportFigures transport(const PlanKey& key) const;
 };
 
-// Which of a profile's rates is this problem's: "f32", "bf16", "s8" or "s4".
+// The kind of rate that applies to this problem: "f32", "bf16", "s8" or "s4".
 std::string product_kind(const PlanKey& key);
 
-// Figures of no particular machine, rather slow: where nothing was measured.
+// Rather slow figures of no particular machine, used if nothing was measured.
 MachineProfile built_in_profile();
 
-// "plait profile 2", the machine, then a line for each figure, in one order.
+// "plait profile 2", the machine, then one line per figure, in a fixed order.
 std::string text_of(const MachineProfile& profile);
 
-// The inverse. Error{invalid_argument} says which line can't be read.
+// The inverse of text_of(). Error{invalid_argument} names the line that can't be read.
 MachineProfile parse_profile(std::string_view text);
 
 }  // namespace plait

@@ -1,4 +1,4 @@
-// A profile as text: a line for each figure, so that two of them can be compared by eye.
+// Reads and writes profiles as text, one line per figure, so that two can be compared by eye.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,8 +16,7 @@ namespace {
 constexpr std::string_view kHead = "plait profile 2";
 constexpr std::string_view kEnd = "end";
 
-// Far beyond any machine: what is not between them is no figure of one, and its predictions could
-// not be told.
+// Figures outside of these bounds belong to no machine, and predictions from them might overflow.
 struct Bounds {
   double least, most;
 };
@@ -40,14 +39,14 @@ constexpr std::array<Figure, 7> kFigures = {
      {"beside", &MachineProfile::beside, {.least = 0, .most = 100}},
      {"uncertainty", &MachineProfile::uncertainty, {.least = 0, .most = 1}}}};
 
-// To four digits: more would differ from run to run.
+// Four digits; more would differ from run to run.
 std::string digits(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.4g", value);
   return text.data();
 }
 
-// Reads the words of one line.
+// The words of one line.
 class Line {
  public:
   Line(std::string_view text, int number) : text_(text), number_(number) {
@@ -61,7 +60,7 @@ class Line {
   std::string_view word(std::size_t i) const { return words_[i]; }
 
   void refuse_unless(bool holds) const {
-    PLAIT_CHECK(holds, "profile, line ", number_, ": \"", text_, "\" can't be read");
+    PLAIT_CHECK(holds, "profile, line ", number_, ": \"", text_, "\" cannot be read");
   }
 
   double number(std::size_t i, const Bounds& bounds) const {
@@ -155,10 +154,10 @@ std::string text_of(const MachineProfile& profile) {
 MachineProfile parse_profile(std::string_view text) {
   MachineProfile profile;
   auto lines = base::split(text, '\n');
-  PLAIT_CHECK(lines.front() == kHead, "profile: \"", lines.front().substr(0, 40),
-              "\" is not its first line: \"", kHead, "\" is");
+  PLAIT_CHECK(lines.front() == kHead, "profile: the first line must be \"", kHead, "\", not \"",
+              lines.front().substr(0, 40), '"');
   PLAIT_CHECK(lines.size() > 2 && lines.back().empty() && lines[lines.size() - 2] == kEnd,
-              "profile: it is cut off: its last line is not \"", kEnd, '"');
+              "profile: it is incomplete: the last line must be \"", kEnd, '"');
   lines.resize(lines.size() - 2);
   constexpr std::string_view kMachine = "machine ";
   for (std::size_t i = 1; i < lines.size(); ++i) {
@@ -169,13 +168,13 @@ MachineProfile parse_profile(std::string_view text) {
     const Line line(lines[i], static_cast<int>(i) + 1);
     if (!line.empty()) read_line(line, profile);
   }
-  PLAIT_CHECK(!profile.machine.empty(), "profile: no line says which machine it is of");
-  PLAIT_CHECK(!profile.products.empty(), "profile: no line says how fast a product is");
+  PLAIT_CHECK(!profile.machine.empty(), "profile: the line \"machine ...\" is missing");
+  PLAIT_CHECK(!profile.products.empty(), "profile: a line \"product ...\" is missing");
   for (const Figure& figure : kFigures) {
     const auto times = std::count_if(lines.begin(), lines.end(), [&](std::string_view line) {
       return line.substr(0, line.find(' ')) == figure.name;
     });
-    PLAIT_CHECK(times == 1, "profile: ", times, " lines say its ", figure.name, ", not one");
+    PLAIT_CHECK(times == 1, "profile: ", times, " lines give ", figure.name, "; one must");
   }
   return profile;
 }

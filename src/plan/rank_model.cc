@@ -5,53 +5,53 @@
 namespace plait {
 namespace {
 
-// As many as a mailbox has slots for: two in each of four.
+// A mailbox has slots for this many chunks: two for each of four lanes.
 constexpr std::size_t kInFlight = 8;
 
 }  // namespace
 
 void RankModel::work(double ns) {
-  const double taken = ns * surroundings_.slower;
+  const double taken = ns * link_.slower;
   worked_ += taken;
   now_ += taken;
 }
 
-// Transfers of one direction queue behind each other.
+// Transfers in one direction queue behind one another.
 double RankModel::book(double bytes) {
-  const double taken = bytes * surroundings_.ns_per_byte;
+  const double taken = bytes * link_.ns_per_byte;
   transfer_ += taken;
   link_free_ = std::max(link_free_, now_) + taken;
-  return link_free_ + surroundings_.latency;
+  return link_free_ + link_.latency;
 }
 
-void RankModel::post(const Journey& journey) {
-  journeys_.push_back(journey);
+void RankModel::post(const ChunkCost& chunk) {
+  chunks_.push_back(chunk);
   step();
   send_what_has_room();
 }
 
 void RankModel::send_what_has_room() {
-  while (sent_ < journeys_.size() && sent_ < landed_ + kInFlight) {
+  while (sent_ < chunks_.size() && sent_ < landed_ + kInFlight) {
     const std::size_t chunk = sent_++;
-    work(journeys_[chunk].pack);
-    events_.push({book(journeys_[chunk].bytes), Stage::landed, chunk});
+    work(chunks_[chunk].pack);
+    events_.push({book(chunks_[chunk].bytes), Stage::landed, chunk});
   }
 }
 
 void RankModel::handle_next() {
   const Event event = events_.top();
   events_.pop();
-  const Journey& journey = journeys_[event.chunk];
+  const ChunkCost& chunk_cost = chunks_[event.chunk];
   if (event.stage == Stage::returned) {
-    work(journey.take);
+    work(chunk_cost.take);
     ++finished_;
     return;
   }
-  work(journey.land);
+  work(chunk_cost.land);
   ++landed_;
-  if (journey.returns) {
-    work(journey.back_pack);
-    events_.push({book(journey.back_bytes), Stage::returned, event.chunk});
+  if (chunk_cost.returns) {
+    work(chunk_cost.back_pack);
+    events_.push({book(chunk_cost.back_bytes), Stage::returned, event.chunk});
   } else {
     ++finished_;
   }
@@ -62,11 +62,12 @@ void RankModel::step() {
   while (!events_.empty() && events_.top().time <= now_) handle_next();
 }
 
-// What comes amid a product is seen at the next look: half a look later, on average.
+// A chunk that arrives during a product is noticed at the next poll: half an interval later, on
+// average.
 void RankModel::multiply(double ns) {
   product_ += ns;
   while (!events_.empty()) {
-    const double ahead = std::max(0.0, events_.top().time + surroundings_.look / 2 - now_);
+    const double ahead = std::max(0.0, events_.top().time + link_.poll_interval / 2 - now_);
     if (ahead > ns) break;
     now_ += ahead;
     ns -= ahead;
@@ -93,7 +94,7 @@ void RankModel::wait_for_finished(std::size_t chunks) {
   wait([&] { return finished_ >= chunks; });
 }
 void RankModel::wait_for_room() {
-  wait([&] { return journeys_.size() < landed_ + kInFlight; });
+  wait([&] { return chunks_.size() < landed_ + kInFlight; });
 }
 
 }  // namespace plait

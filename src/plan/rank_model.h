@@ -1,7 +1,8 @@
-// One rank of a schedule on a clock of its own: it multiplies, looks after its chunks now and then,
-// and waits. All ranks do the same at the same time, so what it posts is what reaches it.
+// One rank of a schedule on a simulated clock: it multiplies, polls its chunks now and then, and
+// waits. All ranks do the same at the same time, so the chunks that a rank posts stand for those
+// that reach it.
 //
-//   RankModel rank({.latency = 5000, .ns_per_byte = 0.32, .look = 200'000});
+//   RankModel rank({.latency = 5000, .ns_per_byte = 0.32, .poll_interval = 200'000});
 //   rank.multiply(1e6);
 //   rank.post({.pack = 2e4, .bytes = 262'144, .land = 3e4});
 //   rank.wait_for_all();
@@ -15,12 +16,12 @@
 
 namespace plait {
 
-// What becomes of a chunk: work in ns, and bytes on the busiest link.
-struct Journey {
-  double pack = 0;  // before it leaves
+// The cost of a chunk: work in ns, and bytes on the busiest link.
+struct ChunkCost {
+  double pack = 0;  // before it is sent
   double bytes = 0;
-  double land = 0;  // where it has come, with those of all ranks
-  // What was made of them goes back, or it doesn't.
+  double land = 0;  // after it has arrived, together with the chunks of all ranks
+  // Whether the result of `land` is sent back, and what that costs.
   bool returns = false;
   double back_pack = 0;
   double back_bytes = 0;
@@ -29,27 +30,28 @@ struct Journey {
 
 class RankModel {
  public:
-  struct Surroundings {
+  struct LinkModel {
     double latency = 0;
     double ns_per_byte = 0;
-    double look = 0;    // how long a product goes on before somebody looks after the chunks
-    double slower = 1;  // how many times as long work takes beside a product
+    double poll_interval = 0;  // the interval in which a product polls for chunks
+    double slower = 1;         // how many times as long work takes during a product
   };
-  explicit RankModel(const Surroundings& surroundings) : surroundings_(surroundings) {}
+  explicit RankModel(const LinkModel& link) : link_(link) {}
 
   void multiply(double ns);
   void work(double ns);
 
-  // Leaves as soon as there is room.
-  void post(const Journey& journey);
+  // Sends the chunk as soon as a slot is free.
+  void post(const ChunkCost& chunk);
 
-  // Until so many chunks have come, and gone back where they do; until the next has room.
+  // The first two wait until so many chunks have arrived, or have finished (returned, if they
+  // return); the third until another chunk has a free slot.
   void wait_for_landed(std::size_t chunks);
   void wait_for_finished(std::size_t chunks);
   void wait_for_room();
-  void wait_for_all() { wait_for_finished(journeys_.size()); }
+  void wait_for_all() { wait_for_finished(chunks_.size()); }
 
-  std::size_t posted() const { return journeys_.size(); }
+  std::size_t posted() const { return chunks_.size(); }
   std::size_t finished() const { return finished_; }
 
   double now() const { return now_; }
@@ -75,8 +77,8 @@ class RankModel {
   template <class Ready>
   void wait(Ready ready);
 
-  Surroundings surroundings_;
-  std::vector<Journey> journeys_;
+  LinkModel link_;
+  std::vector<ChunkCost> chunks_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::size_t sent_ = 0;
   std::size_t landed_ = 0;

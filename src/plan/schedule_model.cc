@@ -8,32 +8,33 @@
 namespace plait {
 namespace {
 
-// More chunks of a part are counted as so many larger ones: the sum is the same.
+// If a part has more chunks, they are modelled as this many larger ones. The total stays the same.
 constexpr std::int64_t kMostChunks = 128;
 
-// So are narrower chunks of a product than these: "chunk=1" of a problem that no machine has.
+// Narrower chunks of a product are modelled as this many wider ones, in case a plan asks for
+// "chunk=1" of a huge problem.
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 16;
 
-// Parts whose sums may still be under way while the next is made.
+// The number of parts whose sums may be under way while the next part is multiplied.
 constexpr std::size_t kKeptParts = 2;
 
 std::int64_t share(std::int64_t whole, int world) { return (whole + world - 1) / world; }
 
 double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
 
-RankModel::Surroundings surroundings_of(const MachineProfile& profile, const PlanKey& key,
-                                        const Plan& plan) {
+RankModel::LinkModel link_model_of(const MachineProfile& profile, const PlanKey& key,
+                                   const Plan& plan) {
   const TransportFigures transport = profile.transport(key);
-  RankModel::Surroundings around = {
+  RankModel::LinkModel link = {
       .latency = transport.latency,
       .ns_per_byte = transport.bytes_per_ns > 0 ? 1 / transport.bytes_per_ns : 0,
-      .look = static_cast<double>(plan.poll) * 1000,
+      .poll_interval = static_cast<double>(plan.poll) * 1000,
       .slower = plan.schedule == Schedule::serial ? 1 : profile.beside};
   if (key.link) {
-    around.latency += static_cast<double>(key.link->latency_ns);
-    around.ns_per_byte += 1e9 / key.link->bytes_per_second;
+    link.latency += static_cast<double>(key.link->latency_ns);
+    link.ns_per_byte += 1e9 / key.link->bytes_per_second;
   }
-  return around;
+  return link;
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ ScheduleModel::ScheduleModel(const MachineProfile& profile, const PlanKey& key, 
       one_step_(key.op == Operator::matmul_all_reduce &&
                 is_one_step({.m = key.m, .n = key.n, .dtype = key.wire}, key.world)),
       linked_(key.link || key.hosts > 1),
-      rank_(surroundings_of(profile, key, plan)) {}
+      rank_(link_model_of(profile, key, plan)) {}
 
 Prediction ScheduleModel::run() {
   if (peers_ == 0 || key_.op == Operator::matmul) {
@@ -76,7 +77,7 @@ double ScheduleModel::copies(double bytes) const {
   return static_cast<double>(peers_) * (bytes / profile_.copy + profile_.chunk);
 }
 
-// Of the product's columns; every rank's rows are in each part.
+// Divides the product's columns; each part has the rows of all ranks.
 std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   const std::int64_t multiplied = sums() ? key_.m : shard_;
   std::vector<Range> ranges = {{0, n_}};
@@ -98,7 +99,8 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   return parts;
 }
 
-// Of every rank's rows: each rank's are a product of their own, where there is more than one part.
+// Divides the rows of every rank. Each rank's rows are a product of their own if there are several
+// parts.
 std::vector<ScheduleModel::Part> ScheduleModel::parts_by_rows() const {
   const std::int64_t rows = one_step_ ? key_.m : shard_;
   const std::int64_t runs = one_step_ || !sums() ? 1 : key_.world;
@@ -110,8 +112,8 @@ std::vector<ScheduleModel::Part> ScheduleModel::parts_by_rows() const {
   return parts;
 }
 
-// Bytes that this rank's product has written and that nobody has read yet. Whether they are in its
-// own memory or in its peers' slots is the same to caches.
+// The most bytes that this rank's product has written and that have not been read yet. Caches treat
+// bytes in the rank's own memory and in its peers' slots alike.
 double ScheduleModel::most_kept(const std::vector<Part>& parts) const {
   std::int64_t most = 0;
   for (const Part& part : parts) {
@@ -129,8 +131,8 @@ std::size_t ScheduleModel::chunks_of(const Part& part, Dtype dtype) const {
   return static_cast<std::size_t>(std::clamp<double>(chunks, 1, kMostChunks));
 }
 
-// Of a chunk of so many elements of the product.
-Journey ScheduleModel::journey(double elements) const {
+// The cost of a chunk with so many elements of the product.
+ChunkCost ScheduleModel::chunk_cost(double elements) const {
   const double wire = bytes_of(key_.wire);
   const double out = bytes_of(key_.out);
   if (!sums()) {
@@ -138,11 +140,11 @@ Journey ScheduleModel::journey(double elements) const {
     return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
   }
   const double read = elements * (static_cast<double>(key_.world) * wire + out);
-  // What goes back is read as soon as it was summed, wherever partial sums are.
-  Journey one = {.pack = copies(elements * wire * times_as_long_),
-                 .bytes = elements * wire,
-                 .land = read * times_as_long_ / profile_.sum + profile_.chunk};
-  // Tiles are written into the peers' slots, unless there are few.
+  // Results that go back are read right after they are summed, wherever the partial sums are.
+  ChunkCost one = {.pack = copies(elements * wire * times_as_long_),
+                   .bytes = elements * wire,
+                   .land = read * times_as_long_ / profile_.sum + profile_.chunk};
+  // Tiles are written into the peers' slots directly, unless there are few.
   if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire}))
     one.pack = profile_.chunk;
   if (key_.op == Operator::matmul_all_reduce && !one_step_) {
@@ -161,7 +163,7 @@ void ScheduleModel::compute_first() {
     kept_ = most_kept(parts);
     times_as_long_ = profile_.times_as_long(kept_);
   }
-  std::vector<std::size_t> ends;  // of each part's chunks
+  std::vector<std::size_t> ends;  // the number of chunks up to the end of each part
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
     if (is_fused()) {
@@ -173,17 +175,17 @@ void ScheduleModel::compute_first() {
     const std::size_t chunks = is_fused() ? 1 : chunks_of(part, sums() ? key_.wire : key_.out);
     const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns) /
                             static_cast<double>(chunks);
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(journey(elements));
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(chunk_cost(elements));
     ends.push_back(rank_.posted());
   }
   rank_.wait_for_all();
 }
 
-// Of a chunk of so many elements of X.
-Journey ScheduleModel::journey_of_x(double elements) const {
+// The cost of a chunk with so many elements of X.
+ChunkCost ScheduleModel::cost_of_x_chunk(double elements) const {
   const double bytes = elements * bytes_of(key_.x);
   if (!sums()) return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
-  Journey one = {
+  ChunkCost one = {
       .pack = copies(bytes),
       .bytes = bytes,
       .land = bytes * static_cast<double>(key_.world + 1) / profile_.sum + profile_.chunk};
@@ -196,7 +198,8 @@ Journey ScheduleModel::journey_of_x(double elements) const {
   return one;
 }
 
-// Of X's rows. Alone, a part is one product; otherwise every rank's rows are one.
+// Divides X's rows. A part is one product if there is only one part; otherwise every rank's rows
+// are a product.
 std::vector<ScheduleModel::Part> ScheduleModel::parts_of_x() const {
   const bool own = key_.op == Operator::reduce_scatter_matmul;
   const bool whole = plan_.schedule != Schedule::pipelined || plan_.parts == 1;
@@ -220,11 +223,11 @@ void ScheduleModel::comm_first() {
     const std::size_t chunks = chunks_of(part, key_.x);
     const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns) /
                             static_cast<double>(chunks);
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(journey_of_x(elements));
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) rank_.post(cost_of_x_chunk(elements));
     ends.push_back(rank_.posted());
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    // This rank's rows go where the others' go.
+    // This rank's own rows are copied next to those of the others.
     if (!sums()) {
       rank_.work(static_cast<double>(parts[i].rows) * static_cast<double>(k_) * bytes_of(key_.x) /
                  profile_.copy);
@@ -234,7 +237,7 @@ void ScheduleModel::comm_first() {
   }
 }
 
-// Own rows first; then, again and again, what has come of all peers.
+// Multiplies the rank's own rows first; then, repeatedly, the rows of all peers that have arrived.
 void ScheduleModel::gather_beside_product() {
   const Part all = {.product = 0, .rows = shard_, .columns = k_};
   std::size_t chunks = chunks_of(all, key_.x);
@@ -244,12 +247,13 @@ void ScheduleModel::gather_beside_product() {
   }
   const double rows = static_cast<double>(shard_) / static_cast<double>(chunks);
   for (std::size_t chunk = 0; chunk < chunks; ++chunk)
-    rank_.post(journey_of_x(rows * static_cast<double>(k_)));
+    rank_.post(cost_of_x_chunk(rows * static_cast<double>(k_)));
   rank_.multiply(product(shard_, n_));
   for (std::size_t computed = 0; computed < chunks;) {
     rank_.wait_for_finished(computed + 1);
     const std::size_t come = std::max(rank_.finished(), computed + 1);
-    // A run of each peer's rows; or all of those before this rank's, and all behind.
+    // Each peer's rows are one product; if all have arrived, only two: those before this rank's and
+    // those after.
     const auto new_chunks = static_cast<std::int64_t>(come - computed);
     const std::int64_t runs =
         computed == 0 && come == chunks ? std::min<std::int64_t>(peers_, 2) : peers_;

@@ -1,4 +1,4 @@
-// The three schedules with figures in place of work: what src/overlap does, step by step, on the
+// Models the three schedules with times in place of work: performs the steps of src/overlap on the
 // clock of a RankModel.
 #pragma once
 
@@ -18,11 +18,11 @@ class ScheduleModel {
   Prediction run();
 
  private:
-  // A piece of the product, and what travels because of it.
+  // A piece of the product, with the chunk that is sent for it.
   struct Part {
     double product;        // ns
-    std::int64_t rows;     // of a block: one rank's
-    std::int64_t columns;  // of a block
+    std::int64_t rows;     // of one rank's block
+    std::int64_t columns;  // of one rank's block
   };
 
   void compute_first();
@@ -34,9 +34,9 @@ class ScheduleModel {
   std::vector<Part> parts_of_x() const;
   double most_kept(const std::vector<Part>& parts) const;
   std::size_t chunks_of(const Part& part, Dtype dtype) const;
-  Journey journey(double elements) const;
-  Journey journey_of_x(double elements) const;
-  double copies(double bytes) const;  // ns, to all peers
+  ChunkCost chunk_cost(double elements) const;
+  ChunkCost cost_of_x_chunk(double elements) const;
+  double copies(double bytes) const;  // ns of copying to all peers
   double product(std::int64_t rows, std::int64_t columns, std::int64_t runs = 1) const;
 
   bool sums() const { return sums_over_ranks(key_.op); }
@@ -48,11 +48,11 @@ class ScheduleModel {
   std::int64_t peers_;
   std::int64_t shard_;  // rows of the first rank
   std::int64_t n_;      // columns of a rank's weight
-  std::int64_t k_;      // its rows
+  std::int64_t k_;      // nanoseconds of copying to all peers
   bool one_step_;
   bool linked_;
-  double kept_ = 0;           // bytes of partial sums
-  double times_as_long_ = 1;  // copies and sums take, because of where partial sums are
+  double kept_ = 0;           // bytes of partial sums that wait to be summed
+  double times_as_long_ = 1;  // how many times as long copies and sums take because of kept_
   RankModel rank_;
 };
 

@@ -5,39 +5,43 @@
 namespace plait {
 namespace {
 
-// Where partial sums are few, everybody gets all of them and adds them up alone: one step instead
-// of two. Two ranks send no more that way than they would with f32 in both steps; with every other
-// rank each of them sends, and adds up, as much again.
+// If there are few partial sums, every rank gets all of them and sums them alone: one step instead
+// of two. With two ranks this sends no more than f32 in both steps. With each further rank, every
+// rank sends and sums as much again.
 constexpr std::int64_t kOneStepBytes = 256 * 1024;
 
-// A slot of so few bytes is still in the cache of the peer that has read it. A product that writes
-// it line by line waits for each line to come over; a copy asks for many at once. Over a link it is
-// no slower either.
+// A slot this small is still in the cache of the peer that has read it. A product that writes it
+// line by line waits for each line to be transferred; a copy requests many lines at once. Over a
+// link, copying is no slower either.
 constexpr std::int64_t kCopiedAtOnceBytes = 256 * 1024;
 
-// So little is one chunk: to hand over a second one takes longer than the first is late.
+// A message this small is one chunk: a second chunk would take longer to hand over than it saves.
 constexpr std::int64_t kOneChunkBytes = 64 * 1024;
 
-// Of a fused chunk: so much that handing it over costs nothing beside its product.
+// The elements of a fused chunk. With so many, handing it over takes little time compared with its
+// product.
 constexpr std::int64_t kChunkElements = 64 * 1024;
 
-// Of one block of it, which each peer gets one of: in large worlds blocks are what is small.
+// The elements of each peer's block of a chunk, at least. In large worlds this is the stricter
+// limit.
 constexpr std::int64_t kBlockElements = 16 * 1024;
 
-// Over a link that takes as long as the product, what nothing hides is one chunk, the largest: many
-// small ones, then, down to a panel's width; but where that leaves so many of them, panels go in
-// pairs: a chunk reads all of X, which may not stay in any cache.
+// For a link that takes as long as the product. The time of the largest chunk is not hidden, so
+// there should be many small chunks, down to a panel's width. If that gives more than
+// kChunksOverLink, chunks are pairs of panels, because each chunk reads all of X, which may not fit
+// into a cache.
 constexpr std::int64_t kChunksOverLink = 64;
 constexpr std::int64_t kEnoughOverLink = 32;
 
-// Where ranks read each other's memory there is little to hide. Chunks are as wide as a product
-// needs that reads X from memory, but at least so many: where X stays in a cache, more of them
-// leave more of the sums in one too.
+// If ranks read each other's memory, there is little to hide. Chunks are as wide as a product needs
+// that reads X from memory, but there are at least this many. If X stays in a cache, more chunks
+// keep more of the sums in one too.
 constexpr std::int64_t kEnoughInMemory = 8;
 
-// A rank's rows that are worth reading a weight for. Where they come through memory, they are there
-// long before it is read, and ranks that read theirs at the same time share what memory gives; but
-// a weight of few columns stays in a cache, or takes no longer than the rows do.
+// The least rows of a rank for which reading a weight again is worthwhile. Through shared memory,
+// rows arrive long before the weight is read, and ranks that read their weights at the same time
+// share the bandwidth, so more rows are needed. But a weight with few columns stays in a cache, or
+// takes no longer than the rows.
 constexpr std::int64_t kLeastRows = 32;
 constexpr std::int64_t kLeastRowsInMemory = 256;
 constexpr std::int64_t kColumnsPerRow = 8;
@@ -62,7 +66,7 @@ std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t 
   std::int64_t begin = 0;
   for (int i = 0; i < plan.parts; ++i) {
     so_far += weight(i);
-    // In two steps: sizes may be so large that their product with a percentage can't be counted.
+    // In two steps, because the product of a large size and a percentage might overflow.
     const std::int64_t exact = total / all * so_far + total % all * so_far / all;
     const std::int64_t rounded = std::min((exact + step / 2) / step * step, total);
     const std::int64_t end = i + 1 == plan.parts ? total : std::max(begin, rounded);
@@ -72,8 +76,8 @@ std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t 
   return ranges;
 }
 
-// 1920 in 256: 64 + 128 + six of 256 + 128 + 64: the ends are what nothing hides. They begin with
-// a quarter, because what is much smaller costs more than it hides.
+// 1920 in 256: 64 + 128 + six of 256 + 128 + 64. Nothing hides the ends, so they are small. They
+// begin at a quarter of the width, because still smaller chunks cost more than they save.
 std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   std::vector<std::int64_t> head;
   std::vector<std::int64_t> tail;
@@ -104,17 +108,28 @@ bool is_one_step(const PartialSums& sums, int world) {
   return world > 1 && sums.bytes() <= kOneStepBytes / (world - 1);
 }
 
+std::int64_t most_in_one_step(Dtype dtype, int world) {
+  return world > 1 ? kOneStepBytes / (world - 1) / static_cast<std::int64_t>(size_of(dtype)) : 0;
+}
+
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked) {
   const std::int64_t own = rows.m / world;
   if (own < kLeastRows) return true;
   return !linked && own < kLeastRowsInMemory && rows.m - own <= rows.n / kColumnsPerRow;
 }
 
-// Few rows make few bytes: then chunks are wider, but at least four.
+namespace {
+
+std::int64_t chunk_elements(int world) {
+  return std::max(kChunkElements, kBlockElements * (world - 1));
+}
+
+}  // namespace
+
+// Few rows make small chunks, so chunks get wider, but there are at least four.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   const std::int64_t rows = std::max<std::int64_t>(sums.m, 1);
-  const std::int64_t elements = std::max(kChunkElements, kBlockElements * (world - 1));
-  const std::int64_t least = round_up(elements / rows, kPanel);
+  const std::int64_t least = round_up(chunk_elements(world) / rows, kPanel);
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
   const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
   if (linked) {
@@ -123,6 +138,20 @@ std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   }
   const std::int64_t wide = std::min(kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
   return std::min(std::max(wide, least), most);
+}
+
+// From so many rows on that a panel has elements enough, a chunk's width depends on n alone.
+std::int64_t largest_suitable_block(const PartialSums& most, int world, bool linked) {
+  std::int64_t largest = 0;
+  const auto add = [&](std::int64_t rows) {
+    const PartialSums sums = {.m = rows, .n = most.n, .dtype = most.dtype};
+    const std::int64_t own = (rows + world - 1) / world;
+    largest = std::max(largest, own * std::min(most.n, suitable_chunk(sums, world, linked)));
+  };
+  const std::int64_t varied = std::min(most.m, chunk_elements(world) / kPanel);
+  for (std::int64_t rows = 1; rows <= varied; ++rows) add(rows);
+  add(most.m);
+  return largest;
 }
 
 }  // namespace plait

@@ -1,5 +1,4 @@
-// How large the parts and chunks of a plan are: what the schedules cut by, and the cost model
-// counts with.
+// The sizes of a plan's parts and chunks, for the schedules and for the cost model.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +12,24 @@ namespace plait {
 
 inline std::int64_t length(Range range) { return range.end - range.begin; }
 
-// [0, total) in `parts` ranges, the first and the last so many percent of the others; borders are
-// multiples of `unit`, where there is enough for each part to have one. Some may be empty.
+// Divides [0, total) into `parts` ranges. The first and the last have so many percent of the size
+// of the others. Borders are multiples of `unit` if every part can have at least one unit. Some
+// ranges may be empty.
 std::vector<Range> ranges_of(std::int64_t total, const Plan& plan, std::int64_t unit);
 
-// [0, columns) in chunks of `width`, with smaller ones at both ends.
+// Divides [0, columns) into chunks of `width`, with smaller ones at both ends.
 std::vector<Range> ramped(std::int64_t columns, std::int64_t width);
 
-// What a product is best cut at: the width of a weight's panel.
+// The width of a weight's panel. Products are divided at its multiples.
 inline constexpr std::int64_t kPanel = 64;
 
-// In narrower windows a product whose X no cache holds is some percent slower.
+// In narrower windows a product whose X fits no cache is several percent slower.
 inline constexpr std::int64_t kFullSpeed = 256;
 
-// A chunk that is copied into its slot: enough to hide what it costs to hand one over.
+// The size of a chunk that is copied into its slot: enough to hide the cost of handing it over.
 inline constexpr std::int64_t kCopiedBytes = 256 * 1024;
 
-// Partial sums of all ranks' rows, as they travel.
+// Partial sums of the rows of all ranks, as they are sent.
 struct PartialSums {
   std::int64_t m;
   std::int64_t n;
@@ -38,27 +38,34 @@ struct PartialSums {
   std::int64_t bytes() const { return m * n * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
-// Whether they are so few that a fused plan makes them in a rank's own memory, and copies them into
-// a slot at once.
+// Whether there are so few partial sums that a fused plan computes them in the rank's own memory,
+// and copies each slot at once.
 bool are_copied_at_once(const PartialSums& sums);
 
-// Whether an all-reduce gives all of them to everybody, who adds them up alone.
+// Whether an all-reduce sends all partial sums to every rank, which sums them alone.
 bool is_one_step(const PartialSums& sums, int world);
 
-// Rows that all ranks gather, and how many columns a rank's weight has that they are for.
+// The number of elements of the largest partial sums that are sent to every rank; 0: none are.
+std::int64_t most_in_one_step(Dtype dtype, int world);
+
+// The rows that all ranks gather, and the columns of a rank's weight.
 struct GatheredRows {
   std::int64_t m;
   std::int64_t n;
 };
 
-// What follows depends on whether ranks read each other's memory, or send over a link: an emulated
-// one, or what there is between hosts.
-
-// Whether a fused plan multiplies no row before all are there: few take as long as reading the
-// weight does, which is read once then.
+// In what follows, `linked` means that ranks send over a link, emulated or between hosts, and don't
+// read each other's memory.
+//
+// Whether a fused plan multiplies only after all rows have arrived. Few rows take no longer than
+// reading the weight, which is then read once.
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked);
 
-// How wide the chunks of a fused plan are that doesn't say it.
+// The width of a fused plan's chunks if the plan does not set it.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
+
+// Elements of the largest block of such chunks, each a rank's rows by a chunk's columns, of sums of
+// so many rows or fewer: fewer rows may have the larger blocks.
+std::int64_t largest_suitable_block(const PartialSums& most, int world, bool linked);
 
 }  // namespace plait

@@ -1,4 +1,4 @@
-// Which of a weight's sizes an operator cuts: the table in plait/ops.h, for machines.
+// The size of a weight that an operator shards, as in the table in plait/ops.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plait::plan {
 
-// Each rank has its share of that size, as large as it likes.
+// Each rank has its share of that size; shares may differ.
 enum class Split : std::uint8_t { nothing, n, k };
 
 constexpr Split split_of(Operator op) {

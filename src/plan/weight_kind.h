@@ -1,5 +1,5 @@
-// What a PlanKey says of a weight: "bf16" and "s8:group=128" were packed before; "bf16:plain" is
-// packed anew by every call, as those of layers in training are.
+// The kinds of weights in a PlanKey. "bf16" and "s8:group=128" were packed before the call.
+// "bf16:plain" is packed again by every call, as weights in training are.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ inline std::string plain_weight(Dtype dtype) {
   return std::string(name(dtype)) + ':' + std::string(kPlain);
 }
 
-// Of such a weight; nullopt: it is of another kind, or of none.
+// The dtype of a plain weight; nullopt for weights of other kinds.
 inline std::optional<Dtype> plain_dtype(std::string_view weight) {
   const std::size_t colon = weight.rfind(':');
   if (colon == std::string_view::npos || weight.substr(colon + 1) != kPlain) return std::nullopt;

@@ -13,7 +13,7 @@ namespace {
 
 using Tiles = std::vector<Device::Tile>;
 
-// Smaller ones reuse less of what they read.
+// Smaller tiles reuse less of what they read.
 const Tiles& gpu_tiles() {
   static const Tiles tiles = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.92},
                               {64, 128, 0.8},  {128, 64, 0.8},  {64, 64, 0.65}};
@@ -22,8 +22,9 @@ const Tiles& gpu_tiles() {
 
 constexpr base::Nanoseconds kMicrosecond = base::kMicrosecond;
 
-// Peaks of GPUs: data sheets, dense; SXM, the A100 with 80 GB. Attained: what vendors' libraries
-// reach on large products. Lost: 15 of 132 units keep such a link busy (ParallelKittens).
+// Peaks of GPUs are those of data sheets: dense, SXM, the A100 with 80 GB. `attained` is what
+// vendors' libraries reach on large products. `lost`: 15 of 132 units keep such a link busy
+// (ParallelKittens).
 Device h100() {
   return {.name = "h100",
           .peak_flops = 989e12,
@@ -61,7 +62,7 @@ Device a100() {
           .poll = kMicrosecond};
 }
 
-// 364 TFLOP/s, of which 0.8, as ATB's tiling reckons with, and chores by vector cores.
+// 364 TFLOP/s, of which a product attains 0.8, as ATB's tiling assumes; vector cores copy and sum.
 Device ascend_910b() {
   return {.name = "ascend-910b",
           .peak_flops = 364e12,
@@ -77,7 +78,7 @@ Device ascend_910b() {
           .poll = 2 * kMicrosecond};
 }
 
-// Two cores of a 2025 server, to be replaced by what was measured.
+// Two cores of a server of 2025; measured figures replace them.
 Device cpu() {
   return {.name = "cpu",
           .peak_flops = 1e12,
@@ -109,7 +110,7 @@ double tiles_of(const ProductSize& size, const Device::Tile& tile) {
   return count(size.rows, tile.rows) * count(size.columns, tile.columns);
 }
 
-// Nanoseconds of a round: of a tile by each unit.
+// The nanoseconds of a round, in which each unit multiplies one tile.
 double round_of(const Device& device, const Device::Tile& tile, std::int64_t k) {
   const double multiplied = 2.0 * static_cast<double>(tile.rows) *
                             static_cast<double>(tile.columns) * static_cast<double>(k);
@@ -133,8 +134,8 @@ double product_time(const Device& device, const ProductSize& size, const Product
   return part_time(device, size, size, bytes);
 }
 
-// The tile that suits the part best: its rows and columns fill whole tiles. Parts share the rounds
-// that the kernel needs, the last of which may not be full.
+// Takes the tile with which the part is fastest, such as one that its rows and columns fill. Parts
+// share the rounds of the kernel, whose last round may not be full.
 double part_time(const Device& device, const ProductSize& part, const ProductSize& kernel,
                  const ProductBytes& bytes) {
   if (is_empty(part)) return 0;
@@ -159,13 +160,13 @@ std::string describe(const Device& device) {
       "device ", device.name, ": ", device.flops() / 1e12, " TFLOP/s (", 100 * device.attained,
       " % of ", device.peak_flops / 1e12, "), memory ", device.memory() / 1e9, " GB/s (",
       100 * device.memory_share, " % of ", device.peak_memory / 1e9, ")");
-  text += base::sentence("\na product begins after ", base::show_duration(device.launch));
-  if (device.units > 1) text += base::sentence(" and goes in rounds of ", device.units, " tiles");
+  text += base::sentence("\na product starts after ", base::show_duration(device.launch));
+  if (device.units > 1) text += base::sentence(" and takes rounds of ", device.units, " tiles");
   text += base::sentence("\ncopies and sums: ", base::show_duration(device.chore), " each and ",
                          device.memory() / 1e9, " GB/s, ",
-                         device.beside ? "beside the product" : "by who multiplies");
+                         device.beside ? "during the product" : "by the units that multiply");
   if (device.lost > 0)
-    text += base::sentence("\na product loses ", 100 * device.lost, " % while chunks travel");
+    text += base::sentence("\na product loses ", 100 * device.lost, " % while chunks are sent");
   return text;
 }
 

@@ -1,5 +1,5 @@
-// What a rank's device can do, as far as a prediction needs it. Peaks are what data sheets say;
-// what of them is attained is an assumption, which every prediction prints.
+// A rank's device, as far as a prediction needs it. Peaks are taken from data sheets. The attained
+// shares are assumptions, which every prediction prints.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,37 @@
 namespace plait::predict {
 
 struct Device {
-  // What is multiplied at once by one of the device's units, and how much of its rate that attains.
+  // What one unit of the device multiplies at once, and the share of the attained rate that it
+  // reaches.
   struct Tile {
     std::int64_t rows, columns;
     double share;
   };
 
   std::string name;
-  double peak_flops;    // bf16 or f16, a second
-  double attained;      // of it, by a product with tiles for all units
-  double peak_memory;   // bytes a second, read or written
-  double memory_share;  // of it, attained
-  int units;            // which multiply a tile each
+  double peak_flops;    // bf16 or f16, per second
+  double attained;      // share of the peak, for a product with tiles for all units
+  double peak_memory;   // bytes per second, read or written
+  double memory_share;  // share of it that is attained
+  int units;            // each multiplies one tile at a time
   std::vector<Tile> tiles;
-  base::Nanoseconds launch;  // before a product begins
-  base::Nanoseconds chore;   // before bytes are copied or added up
-  bool beside;               // which others than the units do, meanwhile
-  double lost;               // of the rate, while chunks travel
-  base::Nanoseconds poll;    // how soon it notices a chunk beside a product; 0: as the plan says
+  base::Nanoseconds launch;  // until a product starts
+  base::Nanoseconds chore;   // until a copy or a sum starts
+  bool beside;               // copies and sums run on other parts of the device, during the product
+  double lost;               // share of the rate lost while chunks are sent
+  base::Nanoseconds poll;    // how soon a chunk is noticed during a product; 0: as the plan says
 
   double flops() const { return peak_flops * attained; }
   double memory() const { return peak_memory * memory_share; }
 };
 
-// All that have a name.
+// All named devices.
 std::span<const Device> devices();
 
-// Error{invalid_argument} for a name that there is not.
+// Error{invalid_argument} for an unknown name.
 Device find_device(std::string_view name);
 
-// A product of a rank, in bytes for each element of what it reads and writes.
+// The bytes per element that a rank's product reads and writes.
 struct ProductBytes {
   double x, weight, out;
 };
@@ -50,16 +51,16 @@ struct ProductSize {
   std::int64_t rows, columns, k;
 };
 
-// How long a product takes by itself: as many rounds of tiles as its units need, or as long as its
-// operands take to be read.
+// The time of a product by itself: the rounds of tiles that its units need, or the time to read its
+// operands if that is longer.
 double product_time(const Device& device, const ProductSize& size, const ProductBytes& bytes);
 
-// Of a kernel of that size, which has begun and goes on: a part of its rounds, and of what it
-// reads, which other parts read too.
+// The time of a part of a kernel that is already running: its share of the kernel's rounds, and of
+// the operands, which other parts read too.
 double part_time(const Device& device, const ProductSize& part, const ProductSize& kernel,
                  const ProductBytes& bytes);
 
-// One assumption a line.
+// The assumptions about a device, one per line.
 std::string describe(const Device& device);
 
 }  // namespace plait::predict

@@ -8,21 +8,21 @@
 #include "ops/shapes.h"
 #include "plait/linear.h"
 #include "predict/modelled_product.h"
-#include "predict/nowhere.h"
+#include "predict/reserved_memory.h"
 
 namespace plait::predict {
 namespace {
 
-// When the last rank was at it.
+// The times at which the last rank reached each point.
 struct Moments {
   base::Nanoseconds begin = 0;
   base::Nanoseconds forward = 0;
   base::Nanoseconds backward = 0;
 };
 
-// The matrices of a step, each somewhere else.
+// The matrices of a step. Each has an address range of its own.
 struct Matrices {
-  Nowhere x, weight, out, grad_x, grad_weight, grad_out;
+  ReservedMemory x, weight, out, grad_x, grad_weight, grad_out;
 
   Matrices(std::size_t input_bytes, std::size_t weight_bytes, std::size_t output_bytes)
       : x(input_bytes),
@@ -33,9 +33,9 @@ struct Matrices {
         grad_out(output_bytes) {}
 };
 
-class LayerPlay {
+class LayerRun {
  public:
-  LayerPlay(const Machine& machine, const LayerProblem& problem, const Plan& plan)
+  LayerRun(const Machine& machine, const LayerProblem& problem, const Plan& plan)
       : machine_(machine),
         problem_(problem),
         options_({.sequence_parallel = problem.sequence_parallel,
@@ -45,7 +45,7 @@ class LayerPlay {
         matrices_(bytes(problem.rows, problem.inputs), bytes(problem.outputs, problem.inputs),
                   bytes(problem.rows, problem.outputs)) {}
 
-  // As one rank.
+  // Runs as one rank.
   void run(Communicator& comm, Moments& moments) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     ModelledProduct product(clock, machine_.device);
@@ -74,7 +74,7 @@ class LayerPlay {
     const std::int64_t own_rows = ops::share_of(problem_.rows, comm.rank(), comm.world());
     const std::int64_t rows_in = sharded && column ? own_rows : problem_.rows;
     const std::int64_t rows_out = sharded && !column ? own_rows : problem_.rows;
-    const auto view = [&](const Nowhere& of, std::int64_t rows, std::int64_t cols) {
+    const auto view = [&](const ReservedMemory& of, std::int64_t rows, std::int64_t cols) {
       return of.view(problem_.dtype, rows, cols);
     };
     const WeightView weight = {.view = view(matrices_.weight, outputs, inputs),
@@ -112,10 +112,10 @@ class LayerPlay {
 }  // namespace
 
 LayerTimes predict(const Machine& machine, const LayerProblem& problem, const Plan& plan) {
-  const LayerPlay play(machine, problem, plan);
+  const LayerRun layer(machine, problem, plan);
   comm::modelled::World world(world_of(machine, /*records=*/false));
   Moments moments;
-  world.run([&](Communicator& comm) { play.run(comm, moments); });
+  world.run([&](Communicator& comm) { layer.run(comm, moments); });
   return {.forward = moments.forward - moments.begin,
           .backward = moments.backward - moments.forward};
 }

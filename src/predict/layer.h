@@ -1,5 +1,5 @@
-// How long a parallel linear layer takes on a machine that is not here, forward and backward: the
-// layers of plait/linear.h, played by modelled ranks as operators are (predict/operator.h).
+// Predicts how long a parallel linear layer takes on another machine, forward and backward.
+// Modelled ranks run the layers of plait/linear.h, as they run operators (predict/operator.h).
 #pragma once
 
 #include <cstdint>

@@ -7,13 +7,13 @@
 namespace plait::predict {
 namespace {
 
-// Forward, and backward that does everything again and two and a half times as much.
+// Forward once, and backward, which repeats forward and does two and a half times as much.
 constexpr double kAttentionTimes = 3.5;
 constexpr double kAttentionShare = 0.5;  // of a product's rate
 
-// Reads and writes, forward and backward together.
-constexpr double kRowPasses = 24;   // of a block's rows, of which each rank has its shard
-constexpr double kInnerPasses = 8;  // of what is between up and down
+// How often activations are read or written, forward and backward together.
+constexpr double kRowPasses = 24;   // a block's rows; each rank has its shard
+constexpr double kInnerPasses = 8;  // the inner rows, between up and down
 
 base::Nanoseconds nanoseconds(double seconds) {
   return static_cast<base::Nanoseconds>(std::llround(seconds * 1e9));
@@ -49,10 +49,10 @@ Rest rest_of(const Machine& machine, const Step& step) {
   const auto inner = static_cast<double>(widths.ffn * (widths.gated ? 2 : 1));
   const auto size = static_cast<double>(size_of(step.layers.dtype));
   const double rate = machine.device.flops();
-  // Two products with half of the sequence each, because nobody attends to what comes later.
+  // Two products, each with half of the sequence, because a token attends only to earlier ones.
   const double attention =
       2 * 2 * tokens * static_cast<double>(step.sequence) / 2 * hidden / ranks * kAttentionTimes;
-  // Where rows are not shared out between layers, every rank passes over all of them.
+  // If rows are not sharded between layers, every rank reads and writes all of them.
   const double row_ranks = step.layers.sequence_parallel ? ranks : 1;
   const double passes =
       tokens * size * (kRowPasses * hidden / row_ranks + kInnerPasses * inner / ranks);
@@ -63,10 +63,11 @@ Rest rest_of(const Machine& machine, const Step& step) {
 }
 
 std::string describe_rest() {
-  return base::sentence(
-      "the rest of a step: attention at ", 100 * kAttentionShare, " % of a product's rate, ",
-      kRowPasses, " reads or writes of a block's rows\nand ", kInnerPasses,
-      " of what is between up and down, the head's products; no optimizer, no other parallelism");
+  return base::sentence("the rest of a step: attention at ", 100 * kAttentionShare,
+                        " % of a product's rate, ", kRowPasses,
+                        " reads or writes of a block's rows\nand ", kInnerPasses,
+                        " of the rows between up and down, and the head's products; no optimizer, "
+                        "no other parallelism");
 }
 
 }  // namespace plait::predict

@@ -1,5 +1,5 @@
-// How long a training step of a transformer takes on a machine that is not here: its four parallel
-// layers, played (predict/layer.h), and all else by sums that one can do by hand.
+// Predicts how long a training step of a transformer takes on another machine. Modelled ranks run
+// its four parallel layers (predict/layer.h); simple formulas give everything else.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace plait::predict {
 struct Step {
   const Model* model;
   std::int64_t tokens;       // of a micro-batch
-  std::int64_t sequence;     // of which each attends to those before it
-  LayerProblem layers = {};  // but for kind and sizes
-  double scale = 1;          // of the model's widths, for a smaller one like it
+  std::int64_t sequence;     // each token attends to the earlier ones of its sequence
+  LayerProblem layers = {};  // except for kind and sizes
+  double scale = 1;          // of the model's widths, for a smaller model like it
 };
 
-// Those of the step's model, as its ranks have them.
+// The widths of the step's model, as its ranks have them.
 BlockWidths widths_of(const Step& step, int ranks);
 
 // One of the four layers of a block.
@@ -28,20 +28,21 @@ struct BlockLayer {
   LayerTimes times;
 };
 
-// The layers of a block, in one plan.
+// The layers of a block, all with one plan.
 std::vector<BlockLayer> predict_block(const Machine& machine, const Step& step, const Plan& plan);
 
-// What else a step does, on each rank, whatever the plan: the rest of all blocks, and the head.
+// The rest of a step on each rank, independent of the plan: attention and other work of all blocks,
+// and the head.
 struct Rest {
   base::Nanoseconds attention;
-  base::Nanoseconds passes;  // over activations: norms, residuals, what is between up and down
+  base::Nanoseconds passes;  // over activations: norms, residuals, the rows between up and down
   base::Nanoseconds head;
 
   base::Nanoseconds all() const { return attention + passes + head; }
 };
 Rest rest_of(const Machine& machine, const Step& step);
 
-// How rest_of() reckons, an assumption a line.
+// The assumptions of rest_of(), one per line.
 std::string describe_rest();
 
 }  // namespace plait::predict

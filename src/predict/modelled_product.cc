@@ -6,10 +6,10 @@ namespace plait::predict {
 
 void ModelledProduct::product(const Product& product, Look look) {
   if (left_out_) return;
-  // What it reads is there when the chores that bring it are done.
+  // The operands have arrived when the copies and sums that bring them are done.
   clock_.settle();
   const base::Nanoseconds begin = clock_.now();
-  // What is fused is one kernel, launched once.
+  // A fused product is one kernel, launched once.
   if (product.first || !product.fused()) clock_.spend(device_.launch);
   const ProductSize size = {product.rows, product.columns, product.k};
   const ProductSize kernel = {product.all_rows, product.all_columns, product.k};

@@ -1,4 +1,4 @@
-// A product that takes the time that a modelled device would.
+// A product that takes the time that the modelled device would take.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ namespace plait::predict {
 
 class ModelledProduct final : public comm::StandIn {
  public:
-  // `weight_bytes`: of an element, where that is not what the product says.
+  // `weight_bytes`: per element, if the product's own value does not apply.
   ModelledProduct(comm::VirtualClock& clock, const Device& device,
                   std::optional<double> weight_bytes = {})
       : clock_(clock), device_(device), weight_bytes_(weight_bytes) {}
 
-  // Where the collective is looked at alone: products are there at once.
+  // Makes products take no time, to look at the collective alone.
   void leave_out() { left_out_ = true; }
 
   void product(const Product& product, Look look) override;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-// Peaks: data sheets, one direction. Attained: three quarters of what NVLink could is what kernels
-// and copy engines get out of it (ParallelKittens: 74 to 81 %).
+// Peaks are those of data sheets, in one direction. `attained` for NVLink is three quarters:
+// kernels and copy engines reach that much (ParallelKittens: 74 to 81 %).
 constexpr std::array<NamedNetwork, 8> kNetworks = {{
     {.name = "nvlink4",
      .summary = "NVLink 4 through NVSwitch: H100, H200",
@@ -26,37 +26,37 @@ constexpr std::array<NamedNetwork, 8> kNetworks = {{
      .latency_ns = 2000,
      .wiring = Wiring::ports},
     {.name = "hccs",
-     .summary = "HCCS, every two of eight devices: Ascend 910B",
+     .summary = "HCCS, one link between every two of eight devices: Ascend 910B",
      .peak = 28 * kGiga,
      .attained = 0.75,
      .latency_ns = 5000,
      .wiring = Wiring::pairs},
     {.name = "pcie5",
-     .summary = "PCI Express 5, 16 lanes of each device",
+     .summary = "PCI Express 5, 16 lanes per device",
      .peak = 64 * kGiga,
      .attained = 0.8,
      .latency_ns = 3000,
      .wiring = Wiring::ports},
     {.name = "pcie4",
-     .summary = "PCI Express 4, 16 lanes of each device",
+     .summary = "PCI Express 4, 16 lanes per device",
      .peak = 32 * kGiga,
      .attained = 0.8,
      .latency_ns = 3000,
      .wiring = Wiring::ports},
     {.name = "400gbit",
-     .summary = "a network card of each device's own",
+     .summary = "one network card per device",
      .peak = 50 * kGiga,
      .attained = 0.9,
      .latency_ns = 10000,
      .wiring = Wiring::ports},
     {.name = "100gbit",
-     .summary = "a network card of each device's own",
+     .summary = "one network card per device",
      .peak = 12.5 * kGiga,
      .attained = 0.9,
      .latency_ns = 10000,
      .wiring = Wiring::ports},
     {.name = "25gbit",
-     .summary = "a network card of each device's own",
+     .summary = "one network card per device",
      .peak = 3.125 * kGiga,
      .attained = 0.9,
      .latency_ns = 20000,
@@ -88,7 +88,7 @@ Network find_network(std::string_view text) {
   try {
     return {.link = parse_link(text), .wiring = Wiring::ports};
   } catch (const Error& error) {
-    base::fail(error.code(), error.what(), ", nor one of ", names);
+    base::fail(error.code(), error.what(), ", and not one of ", names);
   }
 }
 

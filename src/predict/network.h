@@ -1,4 +1,4 @@
-// The networks that have a name, and what of their wires is attained.
+// The named networks, with the attained share of their peak.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ using comm::modelled::Wiring;
 struct NamedNetwork {
   std::string_view name;
   std::string_view summary;
-  double peak;      // bytes a second, in one direction
-  double attained;  // of it
+  double peak;      // bytes per second, in one direction
+  double attained;  // share of the peak
   std::int64_t latency_ns;
   Wiring wiring;
 
@@ -28,8 +28,8 @@ struct NamedNetwork {
 
 std::span<const NamedNetwork> networks();
 
-// By name, or a link such as "100gbit,5us": a port of each rank's own, attained in full.
-// Error{invalid_argument} for any other text.
+// Finds a network by name, or parses a link such as "100gbit,5us": one port per rank, attained in
+// full. Error{invalid_argument} for any other text.
 Network find_network(std::string_view text);
 
 std::string describe(const Network& network);

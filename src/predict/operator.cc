@@ -10,15 +10,15 @@
 #include "ops/prepared.h"
 #include "ops/shapes.h"
 #include "predict/modelled_product.h"
-#include "predict/nowhere.h"
+#include "predict/reserved_memory.h"
 
 namespace plait::predict {
 namespace {
 
-// A rank that waits looks at one peer after another.
+// The nanoseconds in which a waiting rank polls one peer, one after another.
 constexpr base::Nanoseconds kLook = 10;
 
-// Of one rank.
+// One rank's share of n and k.
 struct Shares {
   std::int64_t n, k;
 
@@ -29,7 +29,7 @@ struct Shares {
   }
 };
 
-// What leaves a product: partial sums, as they travel, or the result.
+// The dtype of a product's result: partial sums as they are sent, or the output.
 Dtype product_out(const Problem& problem) {
   return ops::makes_partial_sums(problem.op) ? problem.wire : problem.out;
 }
@@ -40,9 +40,9 @@ ProductBytes bytes_of(const Problem& problem) {
           .out = static_cast<double>(size_of(product_out(problem)))};
 }
 
-// In bytes, whatever the dtype.
+// The bytes of the largest matrix, as if it were f32.
 std::size_t largest_matrix(const Problem& problem) {
-  constexpr double kMost = 1ULL << 46;  // what a process can address, twice over
+  constexpr double kMost = 1ULL << 46;  // half of the address space of a process
   const auto elements = [](std::int64_t rows, std::int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
@@ -50,12 +50,12 @@ std::size_t largest_matrix(const Problem& problem) {
       sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
                                 elements(problem.m, problem.n)});
   PLAIT_CHECK(bytes <= kMost, "m=", problem.m, " n=", problem.n, " k=", problem.k,
-              " is more than can be played");
+              " is too large to be simulated");
   return static_cast<std::size_t>(bytes);
 }
 
-// Of rank 0's product, in nanoseconds. Nobody waits for years, of which the clock counts some
-// hundreds.
+// The nanoseconds of rank 0's product. Refuses products that would take years, because the clock
+// can count only some hundreds of years.
 double time_of_product(const Machine& machine, const Problem& problem) {
   constexpr double kLongest = 1e17;
   const Shares shares(problem, 0, machine.ranks);
@@ -64,16 +64,16 @@ double time_of_product(const Machine& machine, const Problem& problem) {
       ops::count(is_compute_first(problem.op) ? shapes.x : shapes.out, problem.m, 0, machine.ranks);
   const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
   PLAIT_CHECK(takes <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
-              " would take years");
+              " would take more than three years");
   return takes;
 }
 
-class RankPlay {
+class RankRun {
  public:
-  RankPlay(const Machine& machine, const Problem& problem, const Nowhere& nowhere)
-      : machine_(machine), problem_(problem), nowhere_(nowhere) {}
+  RankRun(const Machine& machine, const Problem& problem, const ReservedMemory& memory)
+      : machine_(machine), problem_(problem), memory_(memory) {}
 
-  void run(const Plan& plan, const Play& play, Communicator& comm) const {
+  void run(const Plan& plan, const PredictOptions& options, Communicator& comm) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     const Shares shares(problem_, comm.rank(), comm.world());
     ops::Prepared prepared({.op = problem_.op,
@@ -86,7 +86,7 @@ class RankPlay {
                             .gathered = problem_.gathered},
                            comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
     ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
-    if (!play.product) product.leave_out();
+    if (!options.product) product.leave_out();
     const comm::StoodInFor stood_in(comm.state().group(), product);
     prepared.run(call(shares, comm));
     clock.settle();
@@ -98,17 +98,17 @@ class RankPlay {
     const auto rows = [&](ops::Rows which) {
       return ops::count(which, problem_.m, comm.rank(), comm.world());
     };
-    OpCall call = {.x = nowhere_.view(problem_.x, rows(shapes.x), shares.k),
-                   .weight = WeightView{.view = nowhere_.view(problem_.x, shares.n, shares.k),
+    OpCall call = {.x = memory_.view(problem_.x, rows(shapes.x), shares.k),
+                   .weight = WeightView{.view = memory_.view(problem_.x, shares.n, shares.k),
                                         .layout = WeightLayout::out_in},
-                   .out = nowhere_.view(problem_.out, rows(shapes.out), shares.n)};
-    if (problem_.gathered) call.gathered = nowhere_.view(problem_.x, problem_.m, shares.k);
+                   .out = memory_.view(problem_.out, rows(shapes.out), shares.n)};
+    if (problem_.gathered) call.gathered = memory_.view(problem_.x, problem_.m, shares.k);
     return call;
   }
 
   const Machine& machine_;
   const Problem& problem_;
-  const Nowhere& nowhere_;
+  const ReservedMemory& memory_;
 };
 
 }  // namespace
@@ -125,14 +125,14 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
 }
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
-                const Play& play) {
-  const Nowhere nowhere(largest_matrix(problem));
-  time_of_product(machine, problem);  // or a refusal
-  const RankPlay rank(machine, problem, nowhere);
-  comm::modelled::World world(world_of(machine, play.records));
-  world.run([&](Communicator& comm) { rank.run(plan, play, comm); });
+                const PredictOptions& options) {
+  const ReservedMemory memory(largest_matrix(problem));
+  time_of_product(machine, problem);  // throws if the product takes too long
+  const RankRun rank(machine, problem, memory);
+  comm::modelled::World world(world_of(machine, options.records));
+  world.run([&](Communicator& comm) { rank.run(plan, options, comm); });
   Outcome outcome = {.time = world.end(), .records = {}};
-  if (play.records) outcome.records = world.take_records();
+  if (options.records) outcome.records = world.take_records();
   return outcome;
 }
 

@@ -1,5 +1,5 @@
-// How long an operator takes on a machine that is not here: its own schedule, played by modelled
-// ranks (comm/modelled/world.h) whose products, copies and sums take a modelled device's time.
+// Predicts how long an operator takes on another machine. Modelled ranks (comm/modelled/world.h)
+// run its real schedule; their products, copies and sums take the time of a modelled device.
 //
 //   const Machine machine = {.device = find_device("h100"), .network = find_network("nvlink4"),
 //                            .ranks = 8};
@@ -25,35 +25,35 @@ struct Machine {
   int ranks = 1;
 };
 
-// Where the machine's ranks are played.
+// The options of the simulation that runs the machine's ranks.
 comm::modelled::WorldOptions world_of(const Machine& machine, bool records);
 
-// Sizes of the whole problem: each rank has its share.
+// The sizes of the whole problem, of which each rank has its share.
 struct Problem {
   Operator op = Operator::matmul;
   std::int64_t m, n, k;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;
-  double weight_bytes = 2;  // an element
-  bool gathered = false;    // all rows of x are asked for too
+  double weight_bytes = 2;  // per element
+  bool gathered = false;    // also returns all gathered rows of x
 };
 
-// What is played: all of it, or less.
-struct Play {
+// What to simulate.
+struct PredictOptions {
   bool product = true;
   bool records = false;
 };
 
 struct Outcome {
   base::Nanoseconds time;                   // until the last rank is done
-  std::vector<trace::RankRecords> records;  // by rank, where they were asked for
+  std::vector<trace::RankRecords> records;  // by rank, if requested
 };
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,
-                const Play& play = {});
+                const PredictOptions& options = {});
 
-// The product that a rank has in the operator, by itself and in one piece.
+// The time of a rank's product in this operator, by itself and in one piece.
 base::Nanoseconds product_alone(const Machine& machine, const Problem& problem);
 
 }  // namespace plait::predict

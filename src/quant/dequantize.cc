@@ -20,7 +20,7 @@ void check_out(const QuantizedWeight& weight, const WeightView& out) {
               out_in ? weight.n() : weight.k(), " x ", out_in ? weight.k() : weight.n());
 }
 
-// One row of a tile.
+// One row of a tile, to be dequantised.
 struct Row {
   std::int64_t column;
   std::int64_t k, k_count;

@@ -1,8 +1,8 @@
-// How a weight's values are kept in bytes: one format a file, and one table that knows them all.
+// Storage formats for a weight's values: one file per format, and one table of all formats.
 //
 //   const Format& format = format_of(scheme.bits);
-//   format.pack(values, count, row);          // a row of values, one s8 each, into the format
-//   format.unpack(row, count, values);        // and back
+//   format.pack(values, count, row);          // packs a row of values, one s8 each
+//   format.unpack(row, count, values);        // unpacks them
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace plait::quant {
 
-// Values begin at a byte: a part of a row that starts at a multiple of kAligned values can be
-// packed and unpacked alone.
+// Packed values at multiples of kAligned start at a byte, so a part of a row that starts there can
+// be packed and unpacked alone.
 inline constexpr std::int64_t kAligned = 2;
 
 struct Format {
-  std::string_view name;  // begins a scheme's name
+  std::string_view name;  // the start of a scheme's name
   int bits;
   int lowest;
   int highest;
 
-  // Of `count` values along a row.
+  // The bytes of `count` values along a row.
   std::int64_t (*row_bytes)(std::int64_t count);
 
-  // Values are within lowest..highest; bits that they leave over in the last byte become 0.
+  // Values must be within lowest..highest. Unused bits of the last byte become 0.
   void (*pack)(const std::int8_t* values, std::int64_t count, std::int8_t* row);
   void (*unpack)(const std::int8_t* row, std::int64_t count, std::int8_t* values);
 
@@ -35,10 +35,10 @@ struct Format {
 
 std::span<const Format* const> formats();
 
-// nullptr for bits that no format has.
+// nullptr if no format has so many bits.
 const Format* find_format(int bits);
 
-// Of a scheme that was checked.
+// The scheme must have been checked: see check_scheme().
 const Format& format_of(int bits);
 
 extern const Format kS8;

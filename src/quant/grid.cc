@@ -11,13 +11,14 @@ namespace {
 constexpr std::int32_t kMagnitude = 0x7fffffff;
 constexpr std::int32_t kInfinity = 0x7f800000;
 
-// -1 → the bits of -0, 0 → those of 0, 1 → those of the smallest denormal; its own inverse.
+// Maps -1 to the bits of -0, 0 to those of 0, 1 to those of the smallest denormal. It is its own
+// inverse.
 std::int32_t ordered(std::int32_t bits) { return bits ^ ((bits >> 31) & kMagnitude); }
 
 float number_of(std::int32_t order) { return std::bit_cast<float>(ordered(order)); }
 
-// To the nearest f32, but up among denormals: they lie so far apart that the nearest may be 0, or
-// too small for the largest weight by many steps.
+// Rounds to the nearest f32, but up among denormals. They are so far apart that the nearest might
+// be 0, or many steps too small for the largest weight.
 float scale_of(double step) {
   const auto scale = static_cast<float>(step);
   const bool too_small = static_cast<double>(scale) < step;
@@ -55,13 +56,14 @@ float Range::greatest() const { return number_of(greatest_); }
 Grid Grid::centred(const Range& range, const Format& format) {
   const double largest = std::max(range.greatest(), -range.least());
   float scale = scale_of(largest / format.highest);
-  // The largest f32 divided by 127, rounded, times 127 may be an infinity.
+  // The largest f32 divided by 127, rounded, times 127 may be infinite.
   if (overflows(format.highest, scale)) scale = std::nextafter(scale, 0.0F);
   return {.scale = scale};
 }
 
-// With offsets of the values' own range, 8 bits reach from -255..0 to -1..254, always over 0. The
-// second bound of the scale is for the latter: 254 steps are left for what is above 0.
+// Offsets have the range of values, so with 8 bits the grid can start from -255..0 up to -1..254;
+// it always includes 0. The second bound of the scale is for the latter case: only 254 steps remain
+// above 0.
 Grid Grid::shifted(const Range& range, const Format& format) {
   const double least = range.least();
   const double greatest = range.greatest();
@@ -70,13 +72,14 @@ Grid Grid::shifted(const Range& range, const Format& format) {
   if (scale == 0) return centred(range, format);
   const double nearest = std::nearbyint(least / static_cast<double>(scale));
   const int first = std::clamp(static_cast<int>(nearest), -steps, -1);
-  // Beside the largest f32 the ends may stand for infinities; those of the centred grid don't.
+  // Near the largest f32 the ends of the grid may be infinite; those of the centred grid never are.
   if (overflows(first, scale) || overflows(first + steps, scale)) return centred(range, format);
   return {.scale = scale, .offset = first - format.lowest};
 }
 
 void Grid::round(float* numbers, std::int64_t count, const Format& format) const {
-  // Adding it leaves no bits for a fraction, for numbers up to 2^22; here they are up to 256.
+  // Adding this constant leaves no bits for a fraction, for numbers up to 2^22. Here they are at
+  // most 256.
   constexpr float kNoFraction = 0x1.8p23F;
   const float divisor = scale == 0 ? 1.0F : scale;
   const auto shift = static_cast<float>(offset);

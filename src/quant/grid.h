@@ -1,11 +1,11 @@
-// The whole numbers that a part of a weight is rounded to: which scale, which offset.
+// Grids of whole numbers to which a part of a weight is rounded, with scale and offset.
 //
 //   Range range;
 //   range.include(weights, count);
 //   const Grid grid = Grid::centred(range, format);     // or Grid::shifted: with an offset
-//   grid.round(weights, count, format);                         // now the values, as f32
+//   grid.round(weights, count, format);                 // weights now holds the values, as f32
 //
-// All of it computes with the thread's rounding mode and denormal flags: see DefaultFloats.
+// The thread's rounding mode and denormal flags apply: see DefaultFloats.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plait::quant {
 
-// The least and the greatest of some numbers and 0.
+// The minimum and the maximum of 0 and some numbers.
 class Range {
  public:
   void include(const float* numbers, std::int64_t count);
@@ -25,8 +25,8 @@ class Range {
   float greatest() const;
 
  private:
-  // As whole numbers that are ordered as the numbers are: integers have a maximum that vectorises,
-  // and NaNs come to lie beyond the infinities.
+  // Stored as integers with the order of the numbers: integer maxima vectorise, and NaNs sort
+  // beyond the infinities.
   std::int32_t least_ = 0;
   std::int32_t greatest_ = 0;
 };
@@ -35,14 +35,14 @@ struct Grid {
   float scale = 0;
   int offset = 0;
 
-  // 0 in the middle: the scale takes the largest magnitude to format.highest.
+  // A grid with 0 in the middle: the scale maps the largest magnitude to format.highest.
   static Grid centred(const Range& range, const Format& format);
 
-  // The offset moves the values' range to where the numbers are.
+  // A grid with an offset, which moves the values to the range of the numbers.
   static Grid shifted(const Range& range, const Format& format);
 
-  // Every number to the value whose (value + offset) · scale is nearest; of two, that whose
-  // value + offset is even.
+  // Replaces every number by the value for which (value + offset) · scale is nearest. Of two, it
+  // takes the one whose value + offset is even.
   void round(float* numbers, std::int64_t count, const Format& format) const;
 };
 

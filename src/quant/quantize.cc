@@ -20,14 +20,14 @@ void check_weight(const WeightView& weight) {
   quant::check_layout(weight.layout, "quantize: the weight");
   tensor::validate_on_cpu(weight.view, "quantize: the weight");
   PLAIT_CHECK(weight.view.dtype != Dtype::s8,
-              "quantize: the weight is s8; f32, bf16 and f16 can be quantised");
+              "quantize: the weight is s8; it must be f32, bf16 or f16");
 }
 
-// A weight on its way: where it comes from, and where its parts are.
+// A weight to be quantised, with its scheme.
 struct Job {
   WeightView weight;
   QuantScheme scheme;
-  std::int64_t group;  // consecutive k of a part
+  std::int64_t group;  // consecutive k that share a scale
   const quant::Format& format;
   int threads;
 
@@ -51,7 +51,7 @@ struct Job {
   refuse(job, column, k + i, weights[i]);
 }
 
-// One range for every part, [groups, n]; refuses what is not finite.
+// Finds the range of every part, [groups, n]. Refuses weights that are not finite.
 void find_ranges(const Job& job, Range* ranges) {
   quant::for_each_tile(job.tiling(), [&](const Tile& tile) {
     quant::Block<float> block;
@@ -75,7 +75,7 @@ void share_one_range(Range* ranges, std::int64_t count) {
   std::fill_n(ranges, count, whole);
 }
 
-// Scales and, where the scheme has them, offsets of all parts, [groups, n].
+// The scales of all parts, [groups, n], and their offsets if the scheme has any.
 struct Parts {
   float* scales;
   std::int8_t* offsets;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kWho = "quantized weight";
 
-// What from_parts() was told about.
+// The arguments of from_parts() that the parts must match.
 struct Wanted {
   const QuantScheme& scheme;
   std::int64_t n, k;
@@ -30,7 +30,7 @@ void check_values(const Wanted& wanted, const QuantizedParts& parts) {
   const std::int64_t cols = wanted.format.row_bytes(out_in ? wanted.k : wanted.n);
   PLAIT_CHECK(values.rows == rows && values.cols == cols, kWho, ": values are ", values.rows, " x ",
               values.cols, " but n = ", wanted.n, " and k = ", wanted.k, " in ", name(parts.layout),
-              " with ", wanted.scheme.bits, " bits need ", rows, " x ", cols);
+              " with ", wanted.scheme.bits, " bits needs ", rows, " x ", cols);
 }
 
 // "32 groups of 128 in k = 4096 need 32 x 4096"
@@ -93,7 +93,7 @@ void check_finite(const ConstTensorView& scales, const float* row, std::int64_t 
   }
 }
 
-// `from` to f32 [groups, n]; one column becomes n equal ones where the scheme is per tensor.
+// Converts `from` to f32 [groups, n]. For a scheme per tensor, one column becomes n equal ones.
 void copy_scales(const ConstTensorView& from, const TensorView& to) {
   for (std::int64_t g = 0; g < to.rows && to.cols > 0; ++g) {
     auto* row = static_cast<float*>(to.row(g));
@@ -111,7 +111,7 @@ void copy_offsets(const ConstTensorView& from, const TensorView& to) {
   }
 }
 
-// Any layout to [n, row_bytes(k)].
+// Copies values from any layout to [n, row_bytes(k)].
 void copy_values(const Wanted& wanted, const WeightView& from, int threads, std::int8_t* to) {
   const std::int64_t row_bytes = wanted.format.row_bytes(wanted.k);
   const quant::Tiling tiling = {.n = wanted.n, .k = wanted.k, .threads = threads};

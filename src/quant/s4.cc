@@ -1,10 +1,10 @@
-// Two values a byte, the first in the low half: 3, -2 → 0xe3.
+// Two values per byte, the first in the low half: 3, -2 → 0xe3.
 #include "quant/format.h"
 
 namespace plait::quant {
 namespace {
 
-// Of a byte's low half, as two's complement: 0xe → -2.
+// Reads the low half of a byte as two's complement: 0xe → -2.
 std::int8_t low(int byte) { return static_cast<std::int8_t>(((byte & 15) ^ 8) - 8); }
 std::int8_t high(int byte) { return static_cast<std::int8_t>(byte >> 4); }
 

@@ -1,4 +1,4 @@
-// A value a byte.
+// One value per byte.
 #include <algorithm>
 
 #include "quant/format.h"

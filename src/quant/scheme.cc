@@ -22,7 +22,7 @@ std::string per_name(const QuantScheme& scheme) {
   return "unknown";
 }
 
-// "group=128" → 128. As name() writes it: no sign, and no zeros in front.
+// "group=128" → 128. Only what name() writes is accepted: no sign, no leading zeros.
 std::optional<std::int64_t> parse_group(std::string_view word) {
   if (!word.starts_with(kGroup)) return std::nullopt;
   word.remove_prefix(kGroup.size());
@@ -74,7 +74,7 @@ namespace quant {
 
 void check_scheme(const QuantScheme& scheme, std::string_view who) {
   PLAIT_CHECK(find_format(scheme.bits) != nullptr, who, ": the scheme has ", scheme.bits,
-              " bits; 8 and 4 are known");
+              " bits; 8 or 4 are possible");
   PLAIT_CHECK(scheme.per <= QuantPer::group, who, ": the scheme shares scales in the unknown way ",
               static_cast<int>(scheme.per));
   if (scheme.per == QuantPer::group) {

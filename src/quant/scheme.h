@@ -1,4 +1,4 @@
-// What a scheme means for a weight of a given size, and whether it is one at all.
+// The meaning of a scheme for a weight of a given size, and checks of schemes.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,17 @@
 
 namespace plait::quant {
 
-// Refuses bits that no format has, and a group where there can't be one; `who` starts the sentence.
+// Refuses bits that no format has, and a wrong group size. `who` starts the sentence.
 void check_scheme(const QuantScheme& scheme, std::string_view who);
 
 void check_layout(WeightLayout layout, std::string_view who);
 
-// How many consecutive k share a scale: at least 1, and more than k where k is short.
+// The number of consecutive k that share a scale: at least 1, and more than k if k is small.
 std::int64_t group_size(const QuantScheme& scheme, std::int64_t k);
 
 std::int64_t group_count(const QuantScheme& scheme, std::int64_t k);
 
-// Calls body(group, from, to) for what [begin, end) has in each group of `size` k.
+// Calls body(group, from, to) for the part of [begin, end) in each group of `size` k.
 // size 4, [3, 9) → (0, 3, 4), (1, 4, 8), (2, 8, 9)
 template <class Body>
 void for_each_group(std::int64_t size, std::int64_t begin, std::int64_t end, const Body& body) {

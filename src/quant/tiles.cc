@@ -8,7 +8,7 @@
 namespace plait::quant {
 namespace {
 
-// Where a row of the layout goes on at `col`.
+// The address of element `col` in a row.
 template <class View>
 auto at(const View& view, std::int64_t row, std::int64_t col) {
   return view.column_range(col, col).row(row);
@@ -26,10 +26,11 @@ void gather(const T* column, std::int64_t columns, T* values) {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Fewer weights take less time than a thread to wake.
+// Fewer weights take less time than waking a thread.
 constexpr std::int64_t kLeastWeights = 32768;
 
-// Columns that a thread takes at a time: so few that a thread which comes late has less to do.
+// The columns that a thread takes at a time. Strips are small, so that threads which start late
+// take fewer.
 std::int64_t strip_columns(const Tiling& tiling, int threads) {
   const std::int64_t strips = threads == 1 ? 1 : std::int64_t{4} * threads;
   const std::int64_t columns =
@@ -45,7 +46,7 @@ void for_each_tile(const Tiling& tiling, base::FunctionRef<void(const Tile&)> bo
   const std::int64_t step = strip_columns(tiling, threads);
   base::parallel_for(ceil_div(tiling.n, step), threads, [&](std::int64_t strip) {
     const std::int64_t end = std::min((strip + 1) * step, tiling.n);
-    // Columns advance first: of a weight in in_out, neighbours share what a cache line holds.
+    // Columns advance first: in layout in_out, neighbouring columns share cache lines.
     for (std::int64_t k = 0; k < tiling.k; k += kTileK) {
       for (std::int64_t column = strip * step; column < end; column += kTileColumns) {
         body({.column = column,

@@ -1,9 +1,10 @@
-// A weight by tiles that stay in the first cache, columns along the rows whatever the layout.
+// Splits a weight into tiles that fit the L1 cache. A tile's rows are columns of the weight,
+// whatever the layout.
 //
 //   for_each_tile({.n = n, .k = k, .threads = 0}, [&](const Tile& tile) {
 //     Block<float> block;
-//     read_tile(weight, tile, block);   // block.row(c)[i] is the weight of column tile.column + c,
-//   });                                 // k tile.k + i
+//     read_tile(weight, tile, block);   // block.row(c)[i] is the weight of column
+//   });                                 // tile.column + c, k = tile.k + i
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ struct Tile {
 template <class T>
 class Block {
  public:
-  // 16 elements longer than a row, so that a column's elements lie in different sets of the cache.
+  // A stride of 16 extra elements puts the elements of a column into different cache sets.
   static constexpr std::int64_t kStride = kTileK + 16;
 
   T* row(std::int64_t column) { return elements_.data() + column * kStride; }
@@ -38,19 +39,19 @@ class Block {
 
 struct Tiling {
   std::int64_t n, k;
-  int threads;  // 0: as many as OpenMP would use
+  int threads;  // 0: OpenMP's default
 };
 
-// All tiles of a column are one thread's, in the order of k: a column's own needs no lock.
+// One thread processes all tiles of a column, in the order of k, so data of a column needs no lock.
 void for_each_tile(const Tiling& tiling, base::FunctionRef<void(const Tile&)> body);
 
-// Weights in f32.
+// Reads the weights of a tile as f32.
 void read_tile(const WeightView& weight, const Tile& tile, Block<float>& block);
 
-// Weights in f32 to `out`, converted to its dtype. The layout is that of `out`.
+// Writes f32 weights to `out`, converted to its dtype. `layout` is that of `out`.
 void write_tile(Block<float>& block, const Tile& tile, const TensorView& out, WeightLayout layout);
 
-// Packed values, one s8 each.
+// Unpacks the values of a tile, one s8 each.
 void read_values(const WeightView& packed, const Format& format, const Tile& tile,
                  Block<std::int8_t>& block);
 

@@ -17,7 +17,7 @@ struct Call {
   Interval time;
 };
 
-// Disjoint, by their begin.
+// Disjoint, sorted by their begin.
 using Times = std::vector<Interval>;
 
 Times merged(Times times) {
@@ -48,7 +48,7 @@ Times common(const Times& a, const Times& b) {
   return both;
 }
 
-// What of the first times none of the others are.
+// Removes the other times from the first ones.
 Times without(const Times& times, const Times& others) {
   Times left;
   auto other = others.begin();
@@ -63,7 +63,7 @@ Times without(const Times& times, const Times& others) {
   return left;
 }
 
-// Those that lie within one of the others, which are disjoint.
+// The times that lie within one of the others, which are disjoint.
 Times those_within(const Times& times, const Times& others) {
   Times within;
   for (const Interval& one : times) {
@@ -74,7 +74,7 @@ Times those_within(const Times& times, const Times& others) {
   return within;
 }
 
-// How much of an interval these times are.
+// How long these times are within an interval.
 std::int64_t length_within(const Times& times, const Interval& interval) {
   std::int64_t sum = 0;
   auto one = std::partition_point(times.begin(), times.end(),
@@ -84,8 +84,8 @@ std::int64_t length_within(const Times& times, const Interval& interval) {
   return sum;
 }
 
-// Marks are pairs on a thread: a call that raised an error has no end, and is left out when the
-// next one begins.
+// A pair of marks on a thread is a call. A call that raised an error has no end, and is dropped
+// when the next one begins.
 std::vector<Call> finished_calls(const trace::RankRecords& rank) {
   std::vector<const trace::Record*> marks;
   for (const trace::Record& record : rank.records) {
@@ -110,7 +110,7 @@ std::vector<Call> finished_calls(const trace::RankRecords& rank) {
   return calls;
 }
 
-// The name of what is no part of an operator's call.
+// The name of a record that is not part of an operator's call.
 std::optional<std::string> name_of_other(const trace::Record& record, const std::string& label) {
   const bool is_span = record.kind == trace::Kind::span;
   if (is_span && record.lane == Lane::compute && label == "weight gradient") return label;
@@ -134,7 +134,7 @@ Interval whole(std::span<const trace::RankRecords> ranks) {
   return all;
 }
 
-// What a rank did at any time of its own records, by the rows of a run.
+// What a rank did at any time of its records, by the rows of a run.
 class Activity {
  public:
   explicit Activity(const trace::RankRecords& rank) {
@@ -153,8 +153,8 @@ class Activity {
     }
     communication.insert(communication.end(), waiting_.begin(), waiting_.end());
     multiplying_ = merged(std::move(multiplying_));
-    // Collectives wait in their midst, and waits are interrupted by sums and copies: a moment
-    // belongs to the innermost of them.
+    // Collectives contain waits, and waits are interrupted by sums and copies. Each moment belongs
+    // to the innermost of them.
     waiting_ = merged(std::move(waiting_));
     waiting_ = without(waiting_, merged(those_within(communicating_, waiting_)));
     communicating_ = without(merged(std::move(communicating_)), waiting_);

@@ -15,7 +15,7 @@ constexpr const char* kHead = R"html(<!doctype html>
 <link rel="icon" href="data:,">
 )html";
 
-// What is printed is always dark on white.
+// Printed pages are always dark on white.
 constexpr const char* kStyle = R"html(<style>
   :root { --paper: #ffffff; --ink: #1b1f24; --edge: #d0d7de; }
   @media screen and (prefers-color-scheme: dark) {
@@ -48,7 +48,7 @@ Ctrl or Shift with the wheel zooms, dragging moves, a double click
 shows all; point at a bar for its details.</p>
 )html";
 
-// The bars are stretched along x alone; the axis is written anew.
+// Bars are stretched along x only; the axis is drawn again.
 constexpr const char* kScript = R"html(<script>
   const timeline = document.querySelector(".timeline");
   const zoomed = timeline.querySelectorAll(".zoomed"), grids = timeline.querySelectorAll(".grid");
@@ -100,7 +100,8 @@ constexpr const char* kScript = R"html(<script>
     const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
     return from + (x - left) / plot * (to - from);
   }
-  // The wheel alone scrolls a page that is taller than the window; with Shift it turns sideways.
+  // The wheel alone must scroll a page that is taller than the window. With Shift the browser
+  // reports sideways scrolling.
   timeline.addEventListener("wheel", event => {
     if (!event.ctrlKey && !event.shiftKey) return;
     event.preventDefault();

@@ -1,4 +1,4 @@
-// A timeline as one HTML page that needs nothing else: no network, no other file.
+// Renders a timeline as one HTML page that needs no other file and no network.
 #pragma once
 
 #include <string>

@@ -12,23 +12,23 @@
 namespace plait::report {
 namespace {
 
-// In pixels.
-constexpr double kLeft = 140;  // for the rows' names
+// All sizes are in pixels.
+constexpr double kLeft = 140;  // for the names of rows
 constexpr double kRight = 24;
 constexpr double kLegend = 26;
-constexpr double kHead = 34;  // of a run: its title
+constexpr double kHead = 34;  // for the title of a run
 constexpr double kRowHeight = 14;
 constexpr double kBar = 11;
 constexpr double kBetweenRanks = 8;
-constexpr double kTicks = 18;  // below a run: its times
+constexpr double kTicks = 18;  // for the times below a run
 constexpr double kRemark = 26;
-constexpr double kLetter = 6.3;  // about as wide, so that words don't run into one another
+constexpr double kLetter = 6.3;  // the approximate width of a letter, so that texts don't overlap
 
-// Where a picture stands.
+// The layout of a picture.
 struct Frame {
   double width;
-  double heading;  // room for the title; 0: who embeds it has said it
-  bool details;    // of each bar, for whoever points at it
+  double heading;  // room for the title; 0: the embedding page shows it
+  bool details;    // a description of each bar, shown under the pointer
 };
 constexpr Frame kInPage = {.width = 1200, .heading = 0, .details = true};
 constexpr Frame kInFile = {.width = 900, .heading = 44, .details = false};
@@ -38,7 +38,7 @@ constexpr std::array<const char*, kRows> kMeanings = {
     "product", "communication: own copies and sums", "link: chunks on their way",
     "exposed: not multiplying"};
 
-// For a screen as light or dark as its reader wants it, and for paper.
+// Follows the light or dark scheme of the reader's screen; prints dark on white.
 constexpr const char* kStyle = R"svg(<style>
 .timeline { fill: #1b1f24; font-family: sans-serif; font-size: 11px; }
 .timeline .title { font-size: 13px; font-weight: bold; }
@@ -69,7 +69,7 @@ std::string show_time(double nanoseconds) {
   return base::show_duration(static_cast<base::Nanoseconds>(nanoseconds));
 }
 
-// 1, 2 or 5 times a power of ten: about eight steps in the whole.
+// A step of 1, 2 or 5 times a power of ten that divides the whole into about eight.
 double step_for(double whole) {
   const double rough = std::max(whole, 1.0) / 8;
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -79,11 +79,12 @@ double step_for(double whole) {
   return 10 * power;
 }
 
-// A browser has trouble with more. But two ranks are always drawn: something passes between them.
+// A browser is slow with more bars. But at least two ranks are drawn, to show what passes between
+// them.
 constexpr std::size_t kMostBars = 60'000;
 constexpr int kFewestRanks = 2;
 
-// So many of the first ranks that their bars can be drawn.
+// How many of the first ranks can be drawn with at most kMostBars bars.
 int drawable_ranks(const Timeline& timeline) {
   std::vector<std::size_t> bars(static_cast<std::size_t>(timeline.ranks()));
   for (const Run& run : timeline.runs) {
@@ -99,7 +100,7 @@ int drawable_ranks(const Timeline& timeline) {
   return ranks;
 }
 
-// What is known of a bar, for whoever points at it.
+// The description of a bar, shown under the pointer.
 std::string describe(const Bar& bar) {
   std::string text = fmt::format("rank {}, {}: {}, {} from {}", bar.rank, name(bar.row), bar.name,
                                  show_time(static_cast<double>(bar.end - bar.begin)),
@@ -139,7 +140,7 @@ class Picture {
   }
 
  private:
-  // What stays together where a page ends.
+  // A part of the picture that is not split between two pages.
   struct Band {
     double top;
     std::string words;
@@ -147,8 +148,8 @@ class Picture {
     bool ends_run = false;
   };
 
-  // A picture of its own for each band, as paper can't be turned over within one; a run that fits
-  // on a sheet is not torn either.
+  // Each band is an SVG of its own, because printing can't break a page inside an SVG. A run that
+  // fits on a page is not split either.
   std::string in_page() const {
     std::string text = fmt::format(
         "<div class=\"timeline\" role=\"img\" aria-label=\"{}\" data-left=\"{:.0f}\" "
@@ -188,7 +189,7 @@ class Picture {
         kLeft, plot_, height_);
   }
 
-  // What a script stretches.
+  // The bars, which the script stretches.
   std::string zoomed(std::string_view bars) const {
     const auto ideal = static_cast<double>(timeline_.ideal());
     if (ideal == 0) {
@@ -233,7 +234,7 @@ class Picture {
     return title + fmt::format("; exposed {}", show_time(run.exposed()));
   }
 
-  // The title stays with the first rank, and the times with the last.
+  // The title is drawn with the first rank, and the times with the last.
   double draw_run(const Run& run, double y) {
     bands_.push_back(
         {.top = y, .words = text_at(12, y + 22, " class=\"title\"", title_of(run)), .bars = {}});
@@ -250,7 +251,7 @@ class Picture {
     }
     runs_.emplace_back(begin - 4, y - kBetweenRanks);
     bands_.back().ends_run = true;
-    // Runs that fill a window or a sheet each have their own.
+    // In an HTML page a run may fill a window or a sheet, so each has its own times.
     if (!frame_.details && &run != &timeline_.runs.back()) return y;
     bands_.back().words += ticks(y);
     return y + kTicks;
@@ -266,7 +267,7 @@ class Picture {
     for (const Bar* bar : bars) draw_bar(band.bars, *bar, y);
   }
 
-  // Beside bars alone, as a title may be long.
+  // A vertical line across the bars only, because a title may be long.
   std::string line(double x) const {
     std::string path;
     for (const auto& [begin, end] : runs_)
@@ -274,7 +275,7 @@ class Picture {
     return path;
   }
 
-  // The same for who draws lines himself: "begin end begin end".
+  // The vertical extents of line(), for the script: "begin end begin end".
   std::string beside() const {
     std::string text;
     for (const auto& [begin, end] : runs_) text += fmt::format("{:.0f} {:.0f} ", begin, end);
@@ -312,8 +313,8 @@ class Picture {
     return text + "</g>\n";
   }
 
-  // Of a step the products alone are known, with whatever communication they have beside them; of a
-  // program that was recorded, nothing.
+  // For a step only the products alone are known, including communication that overlaps with them.
+  // For a recorded program, nothing is known.
   std::string ideal_text() const {
     if (timeline_.ideal() == 0) return {};
     const std::string product = show_time(static_cast<double>(timeline_.product));
@@ -327,17 +328,17 @@ class Picture {
   std::string ranks_text() const {
     const int all = timeline_.ranks();
     return ranks_ == all ? std::string()
-                         : fmt::format("; {} of {} ranks are drawn, the first ones", ranks_, all);
+                         : fmt::format("; only the first {} of {} ranks are drawn", ranks_, all);
   }
 
   const Timeline& timeline_;
   const Frame& frame_;
   int ranks_;
-  double plot_;   // pixels of the longest run
-  double scale_;  // pixels for a nanosecond
+  double plot_;   // width of the longest run in pixels
+  double scale_;  // pixels per nanosecond
   double height_ = 0;
-  std::vector<Band> bands_;                      // from the top on
-  std::vector<std::pair<double, double>> runs_;  // from where to where their bars are
+  std::vector<Band> bands_;                      // from top to bottom
+  std::vector<std::pair<double, double>> runs_;  // the top and bottom of each run's bars
 };
 
 }  // namespace

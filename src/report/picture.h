@@ -1,4 +1,5 @@
-// A timeline as a picture (SVG): run below run on one time axis, a row per rank and kind.
+// Renders a timeline as a picture (SVG): runs below one another on one time axis, with a row per
+// rank and kind.
 #pragma once
 
 #include <string>
@@ -7,14 +8,13 @@
 
 namespace plait::report {
 
-// Part of a page that has a heading of its own. Brings its colours, for light and for dark.
+// For a page that has a heading of its own. Includes styles for light and dark.
 std::string picture(const Timeline& timeline);
 
-// The same as a file of its own, for documents: with a heading, narrower, and without the details
-// of each bar.
+// A stand-alone file for documents: with a heading, narrower, and without descriptions of bars.
 std::string picture_file(const Timeline& timeline);
 
-// For text inside of XML or HTML.
+// Escapes text for XML or HTML.
 std::string escaped(std::string_view text);
 
 }  // namespace plait::report

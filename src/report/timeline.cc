@@ -13,8 +13,9 @@ namespace {
 constexpr std::array<std::string_view, kRows> kNames = {"product", "communication", "link",
                                                         "exposed"};
 
-// What the schedules record, by lane and kind. Waits are seen as what is left between products; a
-// span around a whole run is none of its parts, and neither is a collective before or after it.
+// Classifies what schedules record, by lane and kind. Waits are not drawn: they are the gaps
+// between products. A span around a whole run is not a part of it, and neither is a collective
+// before or after it.
 std::optional<Row> row_of(const trace::Record& record, std::string_view label) {
   if (record.kind == trace::Kind::flight && record.lane == Lane::comm) return Row::link;
   if (record.kind != trace::Kind::span) return std::nullopt;
@@ -27,7 +28,7 @@ std::optional<Row> row_of(const trace::Record& record, std::string_view label) {
   return of_a_schedule ? std::optional(Row::communication) : std::nullopt;
 }
 
-// What a rank copied and summed itself, thread by thread, by the ends.
+// The copies and sums of a rank itself, sorted by thread and then by end.
 class OwnWork {
  public:
   explicit OwnWork(const trace::RankRecords& rank) {
@@ -40,8 +41,8 @@ class OwnWork {
     });
   }
 
-  // A product looks after its chunks now and then, by the thread that runs it: while that copies
-  // and sums, it does not multiply.
+  // Returns the times in which the product multiplies. A product polls its chunks now and then on
+  // its own thread; while it copies and sums, it does not multiply.
   std::vector<Interval> multiplying(const trace::Record& product) const {
     std::vector<Interval> parts;
     std::int64_t from = product.begin;
@@ -70,14 +71,14 @@ class OwnWork {
 
 std::int64_t length(const Interval& time) { return time.end - time.begin; }
 
-// Where both are; of no length where they don't meet.
+// The intersection; of length 0 if they don't meet.
 Interval common(const Interval& a, const Interval& b) {
   const std::int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-// What a product does in `seen` of the time in which it multiplies: as much of it as of the time,
-// as nobody knows when it was faster.
+// The share of a product's work that falls into `seen`. It is assumed to be proportional to time,
+// since the rate within a product is not recorded.
 SpanArgs part_of(SpanArgs args, std::int64_t seen, std::int64_t whole) {
   if (args.flops > 0 && whole > 0) {
     args.flops = std::llround(static_cast<double>(args.flops) * static_cast<double>(seen) /
@@ -86,7 +87,7 @@ SpanArgs part_of(SpanArgs args, std::int64_t seen, std::int64_t whole) {
   return args;
 }
 
-// The bars of one record within the run, in the run's time.
+// Adds the bars of one record, clipped to the run, in the run's time.
 void add_bars(Run& run, const Bar& bar, const std::vector<Interval>& parts,
               const Interval& interval) {
   std::int64_t whole = 0;
@@ -103,7 +104,7 @@ void add_bars(Run& run, const Bar& bar, const std::vector<Interval>& parts,
   }
 }
 
-// Where the rank does not multiply.
+// Adds bars for the times in which the rank does not multiply.
 void add_exposed(Run& run, int rank) {
   std::vector<Interval> products;
   for (const Bar& bar : run.bars) {

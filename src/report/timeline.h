@@ -1,4 +1,4 @@
-// What happened in a run of an operator, rank by rank, as a reader wants to see it.
+// The bars of a run of an operator, rank by rank.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 
 namespace plait::report {
 
-// What a rank does, and what is done for it; each has a row of its own.
+// The rows of a rank.
 enum class Row : std::uint8_t {
   product,
-  communication,  // copying and summing, by the rank itself
-  link,           // chunks on their way to others
-  exposed,        // when the rank does not multiply: what overlap is to remove
+  communication,  // the rank itself copies and sums
+  link,           // chunks being sent to other ranks
+  exposed,        // the rank does not multiply: the time that overlap is to remove
 };
 inline constexpr int kRows = 4;
 std::string_view name(Row row);
 
-// In nanoseconds from the run's begin on.
+// Times are nanoseconds since the run's begin.
 struct Bar {
   int rank;
   Row row;
   std::string name;
   std::int64_t begin;
   std::int64_t end;
-  SpanArgs args = {};  // flops: of this bar, where a product has several
+  SpanArgs args = {};  // flops: those of this bar, if the product has several bars
 };
 
 struct Run {
   std::string title;
   std::int64_t length = 0;                // nanoseconds
-  std::optional<double> efficiency = {};  // where it means something
+  std::optional<double> efficiency = {};  // only for runs that have one
   std::vector<Bar> bars = {};
 
   // How long a rank did not multiply, on average.
   double exposed() const;
 };
 
-// What the ranks have recorded from `begin` to `end`.
+// The records of the ranks from the interval's begin to its end.
 Run run_of(std::string title, std::span<const trace::RankRecords> ranks, Interval interval);
 
 struct Timeline {

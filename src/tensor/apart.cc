@@ -9,7 +9,7 @@
 namespace plait::tensor {
 namespace {
 
-// From the first element's first byte to the last one's end.
+// The bytes from the first element to the end of the last one.
 struct Span {
   const std::byte* begin;
   const std::byte* end;
@@ -21,7 +21,7 @@ Span span_of(const ConstTensorView& view) {
   return {begin, static_cast<const std::byte*>(view.row(view.rows - 1)) + view.row_bytes()};
 }
 
-// Columns of one matrix, some of them here and others there.
+// True for two sets of columns of one matrix that have no column in common.
 bool are_columns_apart(const ConstTensorView& one, const ConstTensorView& other) {
   const auto bytes = [](const ConstTensorView& view, std::int64_t elements) {
     return elements * static_cast<std::int64_t>(size_of(view.dtype));
@@ -33,7 +33,8 @@ bool are_columns_apart(const ConstTensorView& one, const ConstTensorView& other)
   if (stride == 0) return false;
   const std::int64_t between =
       static_cast<const std::byte*>(other.data) - static_cast<const std::byte*>(one.data);
-  const std::int64_t begin = (between % stride + stride) % stride;  // of the other, in a row of one
+  // of the other, within a row of the first
+  const std::int64_t begin = (between % stride + stride) % stride;
   return bytes(one, one.cols) <= begin && begin + bytes(other, other.cols) <= stride;
 }
 

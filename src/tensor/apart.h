@@ -1,12 +1,13 @@
-// Whether what is written to one view leaves another as it is.
+// Whether writing to one view leaves another unchanged.
 #pragma once
 
 #include "plait/tensor_view.h"
 
 namespace plait::tensor {
 
-// No element of one is in memory that the other has too. Columns of one matrix are apart, though
-// their rows alternate. Of views of different strides that alternate, nobody looks closer: no.
+// True if the views share no element. Column ranges of one matrix can be apart even though their
+// rows alternate in memory. Views with different strides that alternate are not examined, and count
+// as overlapping.
 bool are_apart(const ConstTensorView& one, const ConstTensorView& other);
 
 }  // namespace plait::tensor

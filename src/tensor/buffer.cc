@@ -14,7 +14,7 @@
 namespace plait {
 
 Buffer::Buffer(std::size_t bytes, BufferOptions options) : bytes_(bytes), device_(options.device) {
-  PLAIT_CHECK(device_ == kCpu, "Buffer: memory on ", name(device_), ", where this build has none");
+  PLAIT_CHECK(device_ == kCpu, "Buffer: this build cannot allocate memory on ", name(device_));
   if (bytes == 0) return;
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - tensor::kHugePage;
   PLAIT_CHECK(bytes <= kMost, "Buffer: ", bytes, " bytes are more than memory can hold");

@@ -36,7 +36,7 @@ double distance(double got, double want) {
   return std::isnan(difference) ? kInfinity : difference;
 }
 
-// Never a NaN: an infinite difference is never allowed, and a tolerance that is not a number allows
+// Never a NaN: an infinite difference is never allowed, and a tolerance that is a NaN allows
 // nothing.
 double ratio_of(double difference, double allowed) {
   if (difference == 0) return 0;

@@ -1,10 +1,10 @@
-// What differs between two matrices, in words that help to find out why.
+// Differences between two matrices, described so that the cause can be found.
 //
 //   const auto result = compare(got, want, [&](auto row, auto) { return allowed[row]; });
 //   EXPECT_TRUE(result.ok()) << result.describe();
 //   // 2 of 4096 elements are off by more than allowed; worst at [3, 17]: got 1.5, want 1.25, ...
 //
-//   EXPECT_TRUE(same_bits(got, want));   // where the numerics contract says so
+//   EXPECT_TRUE(same_bits(got, want));   // where the numerics contract promises equal bits
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace plait::tensor {
 
-// How far the element at (row, col) may be off; tolerance.h derives it.
+// The tolerance for the element at (row, col); see tolerance.h.
 using Allowed = std::function<double(std::int64_t row, std::int64_t col)>;
 
 struct Comparison {
@@ -24,7 +24,7 @@ struct Comparison {
   std::int64_t differing = 0;  // not equal
   std::int64_t beyond = 0;     // off by more than allowed
 
-  // The worst element: the one that is off by most, as a multiple of what is allowed there.
+  // The worst element has the largest difference, as a multiple of the tolerance there.
   std::int64_t row = 0;
   std::int64_t col = 0;
   double got = 0;
@@ -37,8 +37,8 @@ struct Comparison {
   std::string describe() const;
 };
 
-// The matrices have the same shape, and may have different dtypes. Two NaNs are equal, whatever
-// their payloads; a NaN beside a number, and unequal infinities, are off by infinitely much.
+// The matrices must have the same shape, and may have different dtypes. Two NaNs are equal,
+// whatever their payloads. A NaN and a number, and unequal infinities, differ by infinitely much.
 Comparison compare(const ConstTensorView& got, const ConstTensorView& want, const Allowed& allowed);
 
 struct BitComparison {
@@ -57,7 +57,7 @@ struct BitComparison {
 
 std::ostream& operator<<(std::ostream& out, const BitComparison& result);
 
-// As memcmp row by row: -0 and 0 differ, and so do NaNs with different payloads.
+// Compares like memcmp, row by row: -0 and 0 differ, and so do NaNs with different payloads.
 BitComparison same_bits(const ConstTensorView& got, const ConstTensorView& want);
 
 }  // namespace plait::tensor

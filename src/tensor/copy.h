@@ -1,20 +1,20 @@
-// Copies of what is larger than the caches, where memcpy does not know what lies ahead.
+// Copies of data larger than the caches, in pieces: memcpy does not know that more pieces follow.
 //
-//   copy_ahead(slot, piece, bytes);  // piece by piece: what follows the piece is on its way
-//   stream_copy(out, slot, bytes);   // `out` is not read first, and drives nothing out of a cache
-//   stream_fence();                  // after the last one
+//   copy_ahead(slot, piece, bytes);  // also fetches what follows the piece
+//   stream_copy(out, slot, bytes);   // does not read `out`, and evicts nothing from the caches
+//   stream_fence();                  // after the last piece
 #pragma once
 
 #include <cstddef>
 
 namespace plait::tensor {
 
-// Fetches what lies behind `from` too, as if it were to be copied next. Addresses that do not exist
-// are harmless.
+// Also fetches the bytes after `from`, which are assumed to be copied next. Prefetching addresses
+// that do not exist is harmless.
 void copy_ahead(void* to, const void* from, std::size_t bytes);
 
-// Writes past the caches. Memory ordering: other threads see the bytes after a release store of
-// this thread only if stream_fence() came before it; this thread sees them at once.
+// Writes past the caches. Memory ordering: this thread sees the bytes at once. Other threads see
+// them after a release store of this thread, if stream_fence() came before the store.
 void stream_copy(void* to, const void* from, std::size_t bytes);
 void stream_fence();
 

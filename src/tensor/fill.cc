@@ -7,7 +7,7 @@
 namespace plait::tensor {
 namespace {
 
-// The finaliser of SplitMix64: every bit of the input changes about half of the output's.
+// The finaliser of SplitMix64: every input bit flips about half of the output bits.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -20,7 +20,7 @@ std::uint64_t mixed(std::uint64_t x) {
 void fill_random(const TensorView& view, std::uint64_t seed, Origin origin) {
   validate_on_cpu(view, "fill_random: the view");
   if (view.bytes() == 0) return;
-  // 24 random bits are exact in f32, and spread over [-1, 1) or, 8 of them, over [-128, 127].
+  // 24 random bits are exact in f32, and cover [-1, 1). For s8, 8 of them cover [-128, 127].
   const bool whole = view.dtype == Dtype::s8;
   const float step = whole ? 1.0F : 0x1p-23F;
   const float low = whole ? -128.0F : -1.0F;

@@ -12,8 +12,8 @@
 namespace plait::tensor {
 
 std::byte* map_huge_pages(std::size_t bytes) {
-  // mmap aligns to small pages only, so one huge page more is mapped, and what lies before and
-  // behind the aligned part is given back.
+  // mmap aligns to small pages only, so one huge page more is mapped, and the parts before and
+  // after the aligned part are unmapped.
   const std::size_t mapped = bytes + kHugePage;
   void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) return nullptr;
@@ -35,14 +35,15 @@ std::size_t huge_page_bytes(const std::byte* data, std::size_t bytes) {
     std::uintptr_t low = 0;
     std::uintptr_t high = 0;
     std::size_t kib = 0;
-    // "7f2a00000000-7f2a00400000 rw-p ..." starts a mapping, "AnonHugePages:   4096 kB" is of it.
+    // "7f2a00000000-7f2a00400000 rw-p ..." starts a mapping; "AnonHugePages:   4096 kB" belongs to
+    // it.
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &low, &high) == 2) {
       ours = low < begin + bytes && begin < high;
     } else if (ours && std::sscanf(line.c_str(), "AnonHugePages: %zu", &kib) == 1) {
       found += kib * 1024;
     }
   }
-  // The kernel may count a neighbour in the same mapping.
+  // The mapping may include memory of others.
   return std::min(found, bytes);
 }
 

@@ -7,9 +7,7 @@
 namespace plait::tensor {
 namespace {
 
-constexpr std::uint32_t kNan = 0xffc00000U;
-
-// memcpy, because the pointers need no alignment.
+// The pointers need no alignment, so memcpy reads the value.
 template <Element T>
 float load(const void* source, std::size_t i) {
   T value;
@@ -22,7 +20,7 @@ T rounded(float value) {
   return T(value);
 }
 
-// By comparisons, because lrint() and its like obey the thread's rounding mode.
+// Comparisons are used, because lrint() and similar functions obey the thread's rounding mode.
 template <>
 std::int8_t rounded(float value) {
   if (!(value == value)) return 0;
@@ -39,7 +37,7 @@ std::int8_t rounded(float value) {
 constexpr std::size_t kBlock = 256;
 using Block = std::array<float, kBlock>;
 
-// Plain loops, which the compiler makes vectors of.
+// Plain loops, which the compiler vectorises.
 template <Element In>
 void add_up(Block& total, const void* const* sources, int count, std::size_t begin, std::size_t n) {
   if (count == 1) {
@@ -53,7 +51,7 @@ void add_up(Block& total, const void* const* sources, int count, std::size_t beg
   for (std::size_t i = 0; i < n; ++i) total[i] += others[i];
 }
 
-// By blocks in f32 that stay in the first cache.
+// Sums blocks in f32 that stay in the L1 cache.
 template <Element In, Element Out>
 void sum(void* out, const void* const* sources, int count, std::size_t n) {
   Block total;  // NOLINT(*-member-init): written before it is read

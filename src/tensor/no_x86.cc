@@ -1,4 +1,4 @@
-// For processors that have no set of their own.
+// Processors without a set of their own use the portable one.
 #include <cstring>
 
 #include "tensor/copy.h"

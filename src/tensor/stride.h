@@ -1,4 +1,4 @@
-// How far a view's rows are apart, in bytes.
+// The distance between a view's rows, in bytes.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plait::tensor {
 
-// Of at most one row nobody has to say it: what such a view has there may be beyond all numbers.
+// 0 for at most one row: the stride of such a view is unused, and may be too large to convert.
 inline std::int64_t stride_bytes(const ConstTensorView& view) {
   return view.rows > 1 ? view.row_stride * static_cast<std::int64_t>(size_of(view.dtype)) : 0;
 }

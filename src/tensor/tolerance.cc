@@ -23,22 +23,22 @@ double gamma(std::int64_t n, double u) {
   return nu < 1 ? nu / (1 - nu) : std::numeric_limits<double>::infinity();
 }
 
-// Follow one product a·b on its way into y. It is rounded once as a product, then once by each
+// Consider one product a·b on its way into y. It is rounded once as a product, then once by each
 // addition that follows: at most `terms - 1` in its partial sum. The partial sum is rounded to
 // `wire`, which multiplies all products in it by the same (1 + d), |d| <= u(wire). At most `world`
-// additions put the partial sums and the bias together, and one rounding makes `out`. So the
+// additions combine the partial sums and the bias, and one rounding makes `out`. Therefore the
 // product arrives multiplied by
 //
 //   (1 + d_1)···(1 + d_{terms + world}) · (1 + d_wire) · (1 + d_out),
 //
-// which is off from 1 by at most (1 + gamma_{terms + world})(1 + u(wire))(1 + u(out)) - 1 =: b; the
-// sum over all products is off by at most b · Σ|a||b|. u(wire) counts once, not `world` times:
-// every product travels once, in its own rank's partial sum. The reference's rounding to f32 adds
-// one (1 + u(f32)).
+// which differs from 1 by at most (1 + gamma_{terms + world})(1 + u(wire))(1 + u(out)) - 1 =: b.
+// The sum over all products is off by at most b · Σ|a||b|. u(wire) counts once, not `world` times,
+// because every product travels once, in its own rank's partial sum. The reference's rounding to
+// f32 adds one (1 + u(f32)).
 //
-// What is rounded near 0 is off by a fixed amount instead: a half of the smallest distance, once
-// for each product, for each partial sum on the wire, and for `out`. The factors that these errors
-// still pass through are below 1 + b.
+// Rounding near 0 has a fixed error instead: half of the smallest distance, once for each product,
+// for each partial sum on the wire, and for `out`. These errors are multiplied by factors below 1 +
+// b on their way.
 double tolerance(const Roundings& way, double magnitude) {
   const double u = unit_roundoff(Dtype::f32);
   const double factor = (1 + gamma(way.terms + way.world, u)) * (1 + unit_roundoff(way.wire)) *

@@ -1,5 +1,4 @@
-// How far a result that follows the numerics contract may be from the exact one: derived, never
-// typed by hand.
+// The largest error that the numerics contract allows, derived from the roundings.
 //
 //   const Roundings way = {.terms = k, .world = 4, .wire = Dtype::bf16, .out = Dtype::bf16};
 //   compare(got, want, [&](auto i, auto j) { return tolerance(way, sum_abs(i, j)); });
@@ -18,7 +17,7 @@ double smallest_roundoff(Dtype dtype);
 // n·u / (1 - n·u): bounds |(1 + d_1)···(1 + d_n) - 1| for |d_i| <= u. Infinite where n·u >= 1.
 double gamma(std::int64_t n, double u);
 
-// The way of one element y = Σ a·b (+ bias) from the operands to the caller.
+// The roundings of one element y = Σ a·b (+ bias), from the operands to the caller.
 struct Roundings {
   std::int64_t terms;  // products in the longest partial sum: the largest K of a rank
   int world = 1;
@@ -26,8 +25,8 @@ struct Roundings {
   Dtype out = Dtype::f32;
 };
 
-// The bound, where `magnitude` is Σ |a|·|b| over all ranks, plus |bias|, and the element is
-// compared with a reference that was computed exactly and then stored in f32.
+// The bound for an element that is compared with a reference computed exactly and then stored in
+// f32. `magnitude` is Σ |a|·|b| over all ranks, plus |bias|.
 double tolerance(const Roundings& way, double magnitude);
 
 }  // namespace plait::tensor

@@ -7,7 +7,7 @@
 namespace plait::tensor {
 namespace {
 
-// Whether `rows` rows that start `stride` elements apart end below 2^63 bytes.
+// Whether `rows` rows that start `stride` elements apart take less than 2^63 bytes.
 bool addressable(std::int64_t rows, std::int64_t stride, Dtype dtype) {
   std::int64_t elements = 0;
   std::int64_t bytes = 0;
@@ -21,7 +21,7 @@ std::size_t checked_bytes(const ConstTensorView& shape, std::string_view who) {
   PLAIT_CHECK(shape.dtype <= Dtype::s8 || shape.dtype == kNoDtype, who, " has the unknown dtype ",
               static_cast<int>(shape.dtype));
   PLAIT_CHECK(shape.rows >= 0 && shape.cols >= 0, who, " is ", shape.rows, " x ", shape.cols,
-              ": sizes must not be negative");
+              ": sizes must be 0 or more");
   PLAIT_CHECK(shape.dtype != kNoDtype || shape.rows == 0 || shape.cols == 0, who, " is ",
               shape.rows, " x ", shape.cols, " and has no dtype");
   PLAIT_CHECK(addressable(shape.rows, shape.cols, shape.dtype), who, " is ", shape.rows, " x ",

@@ -7,7 +7,7 @@
 namespace plait::trace {
 namespace {
 
-// By text, not by pointer: a literal may have one address in each file that writes it.
+// Labels are compared by text, not by pointer: one literal may have an address in each source file.
 class LabelNumbers {
  public:
   explicit LabelNumbers(std::vector<std::string>& labels) : labels_(labels) {}
@@ -37,7 +37,7 @@ RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& sca
     all.dropped += static_cast<std::int64_t>(contents[thread].dropped);
     for (const Entry& entry : contents[thread].entries) {
       const auto time = [&](std::uint64_t stamp) {
-        // The caller of flight() gave nanoseconds, and perhaps nonsense.
+        // The times of a flight come from the caller, in nanoseconds, and may be nonsense.
         const bool given = entry.kind == Kind::flight;
         return within_reach(given ? static_cast<base::Nanoseconds>(stamp) : scale.time(stamp));
       };

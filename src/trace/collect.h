@@ -1,5 +1,5 @@
-// From what threads left in their rings to what a timeline needs: times on the common clock, and
-// labels by number.
+// Turns the contents of the threads' rings into the records of a timeline: times on the common
+// clock, and numbered labels.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace plait::trace {
 
-// Thread i's records come from contents[i]. The rank is left to the caller.
+// Thread i's records come from contents[i]. The caller sets the rank.
 RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& scale,
                     base::Nanoseconds clock_offset);
 

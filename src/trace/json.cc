@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
-// From 1 on: readers take thread 0 of process 0 for an idle processor.
+// Tracks start at 1, because readers take thread 0 of process 0 for an idle processor.
 int track_of(const Record& record) {
   return static_cast<int>(record.thread) * kLanes + static_cast<int>(record.lane) + 1;
 }
@@ -34,7 +34,7 @@ std::string microseconds(base::Nanoseconds time) {
   return base::sentence(time / 1000, '.', std::string_view(rest).substr(1));
 }
 
-// Parents before their children, though children end and so are recorded first.
+// Sorts parents before their children. Children are recorded first, because they end first.
 std::vector<const Record*> in_order(const RankRecords& all) {
   std::vector<const Record*> records(all.records.size());
   std::ranges::transform(all.records, records.begin(),

@@ -1,5 +1,5 @@
-// The timeline as Chrome's trace event format, which Perfetto reads too. A rank is a process, a
-// lane of a thread is a thread:
+// Writes the timeline in Chrome's trace event format, which Perfetto reads too. A rank is a
+// process, and a lane of a thread is a thread:
 //
 //   span    "X"         one per record; nested or disjoint within a track
 //   flight  "b", "e"    an asynchronous pair, since flights of a lane may overlap; its id is the

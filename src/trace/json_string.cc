@@ -8,8 +8,8 @@
 namespace plait::trace {
 namespace {
 
-// The lead bytes of sequences of one length, and what their second byte may be: that alone excludes
-// overlong forms, surrogates and all beyond U+10FFFF (Unicode standard, table 3-7).
+// The lead bytes of sequences of one length, with the range of the second byte. That range excludes
+// overlong forms, surrogates and everything beyond U+10FFFF (Unicode standard, table 3-7).
 struct Form {
   std::uint8_t lead_low, lead_high, second_low, second_high;
   std::size_t length;
@@ -28,7 +28,7 @@ bool within(char byte, std::uint8_t low, std::uint8_t high) {
   return value >= low && value <= high;
 }
 
-// Bytes of the well-formed sequence at the front of a text that begins beyond ASCII; 0 for none.
+// The bytes of the well-formed multi-byte sequence at the start of `text`; 0 if it is malformed.
 std::size_t sequence_length(std::string_view text) {
   for (const Form& form : kForms) {
     if (!within(text[0], form.lead_low, form.lead_high)) continue;

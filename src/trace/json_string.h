@@ -5,8 +5,8 @@
 
 namespace plait::trace {
 
-// Appends text as a JSON string, quotes included. What is not UTF-8 becomes U+FFFD, a byte at a
-// time: a bad name must not make a whole timeline unreadable.
+// Appends text as a JSON string, with quotes. Each byte that is not UTF-8 becomes U+FFFD, because a
+// bad name must not make a whole timeline unreadable.
 void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace plait::trace

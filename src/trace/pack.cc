@@ -9,12 +9,12 @@
 namespace plait::trace {
 namespace {
 
-// "plaittr1" where the least significant byte comes first; a host of the other byte order finds
-// something else and refuses. The digit is the format's version.
+// "plaittr1" in little-endian order. A host of the other byte order reads another number and
+// refuses the pack. The digit is the version of the format.
 constexpr std::uint64_t kMagic = 0x3172747469616c70;
 constexpr std::size_t kChecksumBytes = sizeof(std::uint64_t);
 
-// As it travels, without padding that would hold stale memory.
+// A record as it is sent. It has no padding, which would contain stale memory.
 struct PackedRecord {
   std::int64_t begin, end, bytes, flops;
   std::int32_t peer, chunk;
@@ -29,7 +29,7 @@ struct Header {
 };
 static_assert(std::has_unique_object_representations_v<Header>);
 
-// FNV-1a. Against damage, not against malice: unpack() trusts nothing it reads anyway.
+// FNV-1a, which detects damage, not malice. unpack() checks all values anyway.
 std::uint64_t checksum(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0xcbf29ce484222325;
   for (const std::byte byte : bytes) {
@@ -93,8 +93,8 @@ PackedRecord to_packed(const Record& record) {
 Record to_record(const PackedRecord& packed, std::size_t labels) {
   const std::uint32_t kind = packed.place & 0xf;
   const std::uint32_t lane = packed.place >> 4 & 0xf;
-  require(kind < kKinds, "a record of no known kind");
-  require(lane < kLanes, "a record in no known lane");
+  require(kind < kKinds, "a record of an unknown kind");
+  require(lane < kLanes, "a record in an unknown lane");
   require(packed.label < labels, "a record without a label");
   require(packed.begin >= -kFarthest && packed.begin <= packed.end && packed.end <= kFarthest,
           "a record that ends before it begins");
@@ -137,7 +137,7 @@ RankRecords unpack(std::span<const std::byte> bytes) {
   Reader reader(bytes.first(bytes.size() - kChecksumBytes));
   const auto header = reader.get<Header>();
   PLAIT_CHECK(header.magic == kMagic,
-              "trace: these bytes are no pack, or another version of plait made them");
+              "trace: these bytes are not a pack, or another version of plait made them");
   require(sum.get<std::uint64_t>() == checksum(bytes.first(bytes.size() - kChecksumBytes)),
           "its checksum is wrong");
   require(header.rank <= std::numeric_limits<int>::max(), "a negative rank");

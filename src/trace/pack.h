@@ -1,4 +1,4 @@
-// A rank's records as bytes that travel to another rank, and back. Hosts of one byte order only.
+// Converts a rank's records to bytes and back. All hosts must have the same byte order.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ namespace plait::trace {
 
 std::vector<std::byte> pack(const RankRecords& all);
 
-// Throws Error{invalid_argument} for anything but the very bytes that pack() made.
+// Throws Error{invalid_argument} for bytes that pack() did not make.
 RankRecords unpack(std::span<const std::byte> bytes);
 
-// Puts the checksum of all bytes before them into the last eight.
+// Writes the checksum of all bytes except the last eight into those eight.
 void seal(std::span<std::byte> bytes);
 
 }  // namespace plait::trace

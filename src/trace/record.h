@@ -1,4 +1,4 @@
-// What a timeline is made of, as the writer and the report read it.
+// The records of a timeline, for the writer and the report.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ enum class Kind : std::uint8_t {
 };
 inline constexpr int kKinds = 4;
 
-// Times and clock offsets beyond 36 years are nobody's; up to here, sums can't overflow.
+// The largest time or clock offset, 36 years. Sums of two can't overflow.
 inline constexpr base::Nanoseconds kFarthest = base::Nanoseconds{1} << 60;
 
 struct Record {
   Kind kind;
   Lane lane;
-  std::uint32_t thread;  // in the order in which threads first recorded
+  std::uint32_t thread;  // numbered in the order in which threads first recorded
   std::uint32_t label;   // index into RankRecords::labels
   base::Nanoseconds begin;
   base::Nanoseconds end;

@@ -37,16 +37,18 @@ Entry to_entry(const Words& words) {
 
 }  // namespace
 
-// One slot more than are kept: the one that may be half overwritten.
+// One slot more than `capacity`, because one may be half overwritten.
 Ring::Ring(std::size_t capacity, Stopwatch stopwatch)
     : mask_(std::bit_ceil(capacity + 1) - 1),
       slots_(std::make_unique<Slot[]>(mask_ + 1)),
       stopwatch_(stopwatch) {}
 
-// Memory ordering: a reader that finds one word of record i finds pushed_ >= i, as every word is
-// released after pushed_ was set to i; and one that finds pushed_ > i finds all words of record i.
+// Memory ordering: every word of record i is released after pushed_ was set to i, and pushed_ is
+// set to i + 1 after all its words. A reader that finds one word of record i therefore finds
+// pushed_ >= i; a reader that finds pushed_ > i finds all its words.
 void Ring::push(const Entry& entry) noexcept {
-  const std::uint64_t index = pushed_.load(std::memory_order_relaxed);  // only this thread writes
+  // only this thread writes it
+  const std::uint64_t index = pushed_.load(std::memory_order_relaxed);
   const Words words = to_words(entry);
   Slot& to = slot(index);
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -55,7 +57,7 @@ void Ring::push(const Entry& entry) noexcept {
   pushed_.store(index + 1, std::memory_order_release);  // pairs with read()
 }
 
-// A read-modify-write, since that alone is sure to find the last value the former owner wrote.
+// Only a read-modify-write is sure to read the last value that the former owner wrote.
 void Ring::adopt() noexcept { pushed_.fetch_add(0, std::memory_order_acq_rel); }
 
 Ring::Content Ring::read() const {
@@ -71,8 +73,8 @@ Ring::Content Ring::read() const {
     entries.push_back(to_entry(words));
   }
 
-  // The writer went on meanwhile: it is at record `now`, in the slot that held now - mask_ - 1, so
-  // that what is older than the newest mask_ records may be torn.
+  // The writer may have continued meanwhile. It writes record `now` into the slot that held record
+  // now - mask_ - 1, so any record older than the newest mask_ may be torn.
   const std::uint64_t now = pushed_.load(std::memory_order_acquire);  // pairs with push()
   const std::uint64_t whole = std::clamp(now > mask_ ? now - mask_ : 0, begin, end);
   entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(whole - begin));

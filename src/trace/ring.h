@@ -1,4 +1,5 @@
-// The newest records of one thread: one writer, any number of readers, neither of which ever waits.
+// The newest records of one thread. It has one writer and any number of readers, and none of them
+// ever waits.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 namespace plait::trace {
 
-// As a thread leaves it: the label still a pointer, times of spans still in ticks.
+// A record as its thread writes it: the label is a pointer, and times of spans are ticks.
 struct Entry {
   Kind kind;
   Lane lane;
@@ -23,17 +24,18 @@ struct Entry {
   SpanArgs args;
 };
 
-// Lines of its own: the rings of two threads must not share pushed_'s.
+// Aligned so that the pushed_ of two threads' rings are never in one cache line.
 class alignas(64) Ring {
  public:
   Ring(std::size_t capacity, Stopwatch stopwatch);
 
   base::Ticks tick() const { return stopwatch_.read(); }
 
-  // By the owning thread only. A second writer would garble records, and nothing worse.
+  // Call it from the owning thread only. A second writer would garble records, but do no other
+  // harm.
   void push(const Entry& entry) noexcept;
 
-  // The owner is gone, and the calling thread takes its place.
+  // Makes the calling thread the owner, after the former owner has ended.
   void adopt() noexcept;
 
   struct Content {
@@ -44,8 +46,8 @@ class alignas(64) Ring {
   std::uint64_t dropped() const;
 
  private:
-  // Words, not members, since a reader may look at a slot while it is written, which is defined
-  // for atomics only. A slot is a cache line, so that a record touches one.
+  // Words instead of members, because a reader may read a slot while it is written, which is
+  // defined for atomics only. A slot is one cache line.
   struct alignas(64) Slot {
     std::array<std::atomic<std::uint64_t>, 7> words;
   };
@@ -55,7 +57,7 @@ class alignas(64) Ring {
   std::uint64_t mask_;
   std::unique_ptr<Slot[]> slots_;
   Stopwatch stopwatch_;
-  std::atomic<std::uint64_t> pushed_{0};  // record i lies in slot i & mask_
+  std::atomic<std::uint64_t> pushed_{0};  // record i is in slot i & mask_
 };
 
 }  // namespace plait::trace

@@ -6,8 +6,8 @@
 namespace plait::trace {
 
 Anchor drop_anchor(const Stopwatch& stopwatch) {
-  // The clock's reading lies between two of the counter. The narrowest of a few brackets was not
-  // interrupted; any other may have been.
+  // The clock is read between two readings of the counter. An interrupt between them widens the
+  // bracket, so the narrowest of several brackets is the best one.
   constexpr int kTries = 8;
   Anchor best{.ticks = 0, .time = 0, .width = std::numeric_limits<base::Ticks>::max()};
   for (int i = 0; i < kTries; ++i) {

@@ -1,4 +1,4 @@
-// Two ways to take the time of a span, and the way from either back to base::now().
+// Two ways to measure a span, and the conversion of either to base::now().
 #pragma once
 
 #include "base/clock.h"
@@ -6,7 +6,7 @@
 
 namespace plait::trace {
 
-// Reads the processor's counter where that may be trusted, base::now() elsewhere.
+// Reads the processor's counter where it is steady, otherwise base::now().
 class Stopwatch {
  public:
   Stopwatch() : counter_(base::ticks_are_steady()) {}
@@ -20,7 +20,7 @@ class Stopwatch {
   bool counter_;
 };
 
-// One instant on both clocks, `width` ticks being the doubt.
+// One instant on both clocks. `width` is the uncertainty in ticks.
 struct Anchor {
   base::Ticks ticks;
   base::Nanoseconds time;
@@ -28,9 +28,9 @@ struct Anchor {
 };
 Anchor drop_anchor(const Stopwatch& stopwatch);
 
-// The line through two anchors. A record lies between its trace's beginning and its reading, so
-// that the line's error is nowhere larger than the anchors' own, and no time is spent on measuring
-// the counter's rate beforehand.
+// The line through two anchors. Every record lies between the trace's start and its reading, so the
+// line's error never exceeds that of the anchors. The counter's rate need not be measured
+// beforehand.
 class Scale {
  public:
   Scale(const Anchor& from, const Anchor& to);

@@ -17,24 +17,24 @@
 namespace plait {
 namespace {
 
-constexpr std::size_t kMaxCapacity = (std::size_t{1} << 26) - 1;  // 4 GiB a thread
+constexpr std::size_t kMaxCapacity = (std::size_t{1} << 26) - 1;  // 4 GiB per thread
 
-// A number that no other trace of this process ever has, so that what a thread remembers of a trace
-// that is gone can't be taken for a newer one at the same address.
+// Returns a number that no other trace of this process has. A thread's cached ring of a destroyed
+// trace can't be mistaken for one of a new trace at the same address.
 std::uint64_t unused_id() {
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Where a thread finds its ring without a lock. A thread seldom serves more than one rank, so that
-// few seats suffice; a thread that finds another trace in its seat asks under the lock and sits
-// down there.
-struct Seat {
+// A cached ring, which a thread finds without a lock. A thread seldom serves more than one rank, so
+// a few entries suffice. A thread that finds another trace in its entry gets its ring under the
+// lock, and replaces the entry.
+struct RingCache {
   std::uint64_t trace_id = 0;
   trace::Ring* ring = nullptr;
 };
-constexpr std::size_t kSeats = 4;
-constinit thread_local std::array<Seat, kSeats> seats{};
+constexpr std::size_t kCachedRings = 4;
+constinit thread_local std::array<RingCache, kCachedRings> cached_rings{};
 
 }  // namespace
 
@@ -49,16 +49,17 @@ struct Trace::Impl {
   const trace::Stopwatch stopwatch;
   const trace::Anchor start = trace::drop_anchor(stopwatch);
   std::atomic<std::int64_t> clock_offset{0};
-  std::atomic<std::int64_t> refused{0};  // records for whose thread there was no memory
+  // records lost because there was no memory for their thread's ring
+  std::atomic<std::int64_t> refused{0};
 
-  mutable std::mutex mutex;  // guards what follows, but not what is in the rings
+  mutable std::mutex mutex;  // guards the members below, but not the contents of rings
   std::vector<std::unique_ptr<trace::Ring>> rings;
   std::unordered_map<std::thread::id, trace::Ring*> ring_of;
   std::unordered_set<std::string> names;
 };
 
-// The system gives a thread's id to another when the thread is over, which then goes on in its
-// ring: threads that come and go don't pile up.
+// When a thread ends, the system may give its id to a new thread, which then continues in the same
+// ring. Threads that come and go therefore don't accumulate rings.
 trace::Ring* Trace::Impl::enrol() {
   const std::scoped_lock lock(mutex);
   trace::Ring*& ring = ring_of[std::this_thread::get_id()];
@@ -74,7 +75,7 @@ Trace::Trace(int rank, std::size_t capacity_per_thread) {
   PLAIT_CHECK(rank >= 0, "trace: rank ", rank, " is negative");
   PLAIT_CHECK(capacity_per_thread >= 1 && capacity_per_thread <= kMaxCapacity,
               "trace: ", capacity_per_thread, " records per thread, but 1 to ", kMaxCapacity,
-              " are possible");
+              " are allowed");
   impl_ = std::make_unique<Impl>(rank, capacity_per_thread);
 }
 
@@ -83,12 +84,12 @@ Trace::~Trace() = default;
 int Trace::rank() const { return impl_->rank; }
 
 trace::Ring* Trace::ring() noexcept {
-  Seat& seat = seats[impl_->id % kSeats];
-  if (seat.trace_id == impl_->id) [[likely]]
-    return seat.ring;
+  RingCache& cached = cached_rings[impl_->id % kCachedRings];
+  if (cached.trace_id == impl_->id) [[likely]]
+    return cached.ring;
   try {
-    seat = {.trace_id = impl_->id, .ring = impl_->enrol()};
-    return seat.ring;
+    cached = {.trace_id = impl_->id, .ring = impl_->enrol()};
+    return cached.ring;
   } catch (const std::exception&) {
     impl_->refused.fetch_add(1, std::memory_order_relaxed);  // a count; orders nothing
     return nullptr;
@@ -152,7 +153,7 @@ std::vector<std::byte> Trace::pack() const {
   const std::scoped_lock lock(impl_->mutex);
   std::vector<trace::Ring::Content> contents;
   for (const auto& ring : impl_->rings) contents.push_back(ring->read());
-  // After the reading, so that every record lies between the anchors.
+  // The second anchor is taken after reading, so that every record lies between the anchors.
   const trace::Scale scale(impl_->start, trace::drop_anchor(impl_->stopwatch));
   auto all = trace::collect(contents, scale, impl_->clock_offset.load(std::memory_order_relaxed));
   all.rank = impl_->rank;
@@ -167,7 +168,8 @@ void Trace::write_json(const std::string& path) const {
 
 void Span::open(Trace& trace) noexcept {
   ring_ = trace.ring();
-  if (ring_ != nullptr) begin_ = ring_->tick();  // last, so that the search is not in the span
+  // last, so that finding the ring is not part of the span
+  if (ring_ != nullptr) begin_ = ring_->tick();
 }
 
 void Span::close() noexcept {

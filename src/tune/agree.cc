@@ -11,13 +11,13 @@
 namespace plait::tune {
 namespace {
 
-// "of 17 lines", or the text where it is a word or two: what can be said of it in a sentence.
+// "of 17 lines", or the text itself if it is short enough for a sentence.
 std::string described(std::string_view text) {
   const auto lines = std::count(text.begin(), text.end(), '\n');
   return lines > 0 ? base::sentence("of ", lines, " lines") : base::sentence('"', text, '"');
 }
 
-// ", the first different line being 3", where there are several.
+// ", the first different line being 3", for texts of several lines.
 std::string first_difference(std::string_view a, std::string_view b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
   if (std::count(a.begin(), a.end(), '\n') == 0) return "";
@@ -59,7 +59,7 @@ int least(int mine, Communicator& comm) {
 
 std::optional<std::string> agree_on(std::string_view what, const std::optional<std::string>& mine,
                                     Communicator& comm) {
-  // The first letter says whether there is one: it may be empty.
+  // The prefix marks that there is a text, because a text may be empty.
   const std::vector<std::string> all = gather_text(mine ? "=" + *mine : "", comm);
   int first = -1;
   for (int rank = 0; rank < comm.world(); ++rank) {
@@ -70,7 +70,7 @@ std::optional<std::string> agree_on(std::string_view what, const std::optional<s
     if (theirs == ours) continue;
     base::fail(Code::mismatch, "automatic_plans: ranks ", first, " and ", rank, " have different ",
                what, ", ", described(ours), " and ", described(theirs),
-               first_difference(ours, theirs), ": all ranks need the same, or none");
+               first_difference(ours, theirs), ": all ranks need the same one, or none");
   }
   if (first < 0) return std::nullopt;
   return all[static_cast<std::size_t>(first)].substr(1);

@@ -1,4 +1,5 @@
-// What ranks tell each other so that all come to the same decisions. Everything here is collective.
+// Exchanges between ranks, so that all of them make the same decisions. Every function is
+// collective.
 #pragma once
 
 #include <optional>
@@ -10,17 +11,17 @@
 
 namespace plait::tune {
 
-// The largest of what the ranks have: their clocks differ, their durations don't.
+// The largest of the ranks' values. Clocks of ranks differ, but durations can be compared.
 double slowest(double nanoseconds, Communicator& comm);
 
-// Everybody's text, by rank.
+// The texts of all ranks, by rank.
 std::vector<std::string> gather_text(const std::string& mine, Communicator& comm);
 
-// The least that any rank has.
+// The smallest of the ranks' values.
 int least(int mine, Communicator& comm);
 
-// The text that all ranks go by: what those have that have one. Error{mismatch} names two ranks
-// whose `what` differ.
+// The text that all ranks use: the one of those ranks that have one. Error{mismatch} names two
+// ranks whose `what` differ.
 std::optional<std::string> agree_on(std::string_view what, const std::optional<std::string>& mine,
                                     Communicator& comm);
 

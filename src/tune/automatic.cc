@@ -1,5 +1,5 @@
-// The sources of automatic plans in their order: what was measured, what is being measured, what
-// the model thinks.
+// The sources of automatic plans, in their order: measured plans, plans being measured, and the
+// cost model.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -30,7 +30,7 @@ class Automatic final : public PlanSource {
     PlanCache cache;
     MachineProfile profile;
     int threads;
-    std::string path;  // empty: what is found out is not kept by this rank
+    std::string path;  // empty: this rank does not store new plans
   };
 
   Automatic(Parts parts, bool online, Communicator& comm)
@@ -64,10 +64,10 @@ class Automatic final : public PlanSource {
   }
 
  private:
-  // What a call is answered at once: to ask the model takes longer than a small product.
+  // A cached answer, because asking the model takes longer than a small product.
   struct Known {
     Plan plan;
-    bool decided;  // or to be found out
+    bool decided;  // false: trials will decide
   };
   struct Hash {
     std::size_t operator()(const PlanKey& key) const {
@@ -79,8 +79,7 @@ class Automatic final : public PlanSource {
   };
   static constexpr std::size_t kMostKnown = 8192;
 
-  // Where there are too many, all are asked for again: only a program whose problems are all
-  // different has so many.
+  // A full cache is emptied. Only a program in which every problem is different fills it.
   const Known& known_of(const PlanKey& key) const {
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
@@ -91,15 +90,15 @@ class Automatic final : public PlanSource {
     return known_.emplace(key, Known{.plan = plan, .decided = decided}).first->second;
   }
 
-  // All ranks have so many threads, whatever a single one may have.
+  // All ranks use the same number of threads, even if one of them has another.
   PlanKey settled(PlanKey key) const {
     if (key.threads == 0) key.threads = threads_;
     return key;
   }
 
-  // With all that the ranks have agreed on: where another host's file was the only one, this one's
-  // would otherwise differ from it. But what somebody else has written there meanwhile stays. A
-  // file that can't be written costs what was found out, and nobody's call.
+  // Stores a new plan, and adds the plans that the ranks have agreed on: if only another host had a
+  // file, this host's file would otherwise lack them. Entries that another process has written
+  // meanwhile are kept. If the file can't be written, only the result is lost; the call succeeds.
   void keep(const PlanKey& key, const PlanCache::Entry& entry) noexcept try {
     if (path_.empty()) return;
     PlanCache found(cache_.machine());
@@ -107,7 +106,7 @@ class Automatic final : public PlanSource {
     save_cache(path_, found, cache_);
     cache_.add(key, entry);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "automatic_plans: what is found out is not kept: %s\n", error.what());
+    std::fprintf(stderr, "automatic_plans: new plans are not stored: %s\n", error.what());
     path_.clear();
   }
 
@@ -115,7 +114,7 @@ class Automatic final : public PlanSource {
   CostModel model_;
   int threads_;
   std::string path_;
-  std::unique_ptr<tune::Online> online_;  // null: nothing is tried
+  std::unique_ptr<tune::Online> online_;  // null: plans are not tried
   mutable std::unordered_map<PlanKey, Known, Hash> known_;
 };
 
@@ -124,8 +123,8 @@ bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
   return std::all_of(all.begin(), all.end(), [&](const auto& one) { return one == all.front(); });
 }
 
-// Who tunes beside this program may have replaced a file between two ranks' looks at it: then all
-// look again, before they are said to have different ones.
+// Another process that tunes may have replaced a file while ranks were reading it. Therefore all
+// ranks read again before they are said to have different files.
 tune::Files read_alike(const AutomaticOptions& options, const std::string& machine,
                        Communicator& comm) {
   constexpr int kLooks = 3;
@@ -133,7 +132,7 @@ tune::Files read_alike(const AutomaticOptions& options, const std::string& machi
     tune::Files files = tune::read_files(options, machine);
     if (!files.left_alone.empty() && comm.rank() == 0 && look == 1) {
       const std::string remark = base::sentence(
-          "automatic_plans: plans are neither read nor kept: ", files.left_alone, '\n');
+          "automatic_plans: plans are neither read nor stored: ", files.left_alone, '\n');
       std::fputs(remark.c_str(), stderr);
     }
     const bool same = are_same(files.cache, comm) && are_same(files.profile, comm);
@@ -148,7 +147,7 @@ void check_refusals(const std::string& mine, Communicator& comm) {
   }
 }
 
-// The path, on the first rank of those that have the same file; on others empty.
+// Returns the path on the first of the ranks that share this file, and an empty text on the others.
 std::string kept_here(const std::string& path, Communicator& comm) {
   const std::string file =
       base::sentence(base::host_id(), ' ', base::namespace_id("mnt"), ' ', path);
@@ -164,7 +163,7 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
   const tune::Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
-  tune::agree_on("wishes to tune online", files.online ? "yes" : "no", comm);
+  tune::agree_on("settings of tune_online", files.online ? "yes" : "no", comm);
   const auto cache = tune::agree_on("plan caches", files.cache, comm);
   const auto profile = tune::agree_on("profiles of their machine", files.profile, comm);
   const int threads = tune::least(base::thread_count(0), comm);

@@ -1,4 +1,4 @@
-// The plan cache and the profile beside it, as automatic_plans() takes them.
+// The plan cache and its profile, as automatic_plans() reads them.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 namespace plait::tune {
 
 struct Files {
-  std::string path;                  // of the cache; empty: none is kept
-  std::optional<std::string> cache;  // their texts, where there are any
+  std::string path;                  // of the cache; empty: there is none
+  std::optional<std::string> cache;  // the texts of the files, if they exist
   std::optional<std::string> profile;
   bool online = false;
-  std::string refusal;     // automatic_plans() raises this
-  std::string left_alone;  // why a cache that nobody has named is neither read nor kept
+  std::string refusal;     // automatic_plans() throws this
+  std::string left_alone;  // why the default cache is neither read nor written
 };
 
-// What is wrong with them is returned, and not thrown: all ranks are told before anybody throws. A
-// cache that nobody has named, which may be of another release or of another machine with the same
-// home, is left alone.
+// Errors are returned, not thrown, so that all ranks learn of them before any rank throws. A
+// default cache that can't be used is ignored: it may belong to another release, or to another
+// machine with the same home directory.
 Files read_files(const AutomaticOptions& options, const std::string& machine);
 
 }  // namespace plait::tune

@@ -7,7 +7,7 @@ namespace plait::tune {
 namespace {
 
 constexpr int kFewestTurns = 3;
-constexpr int kFewestLastTurns = 7;  // when it is decided
+constexpr int kFewestLastTurns = 7;  // of the last round
 constexpr int kMostTurns = 200;
 
 constexpr double kClearly = 0.99;
@@ -24,11 +24,12 @@ class Halving {
   Halving(std::size_t contenders, const TimeOnce& time) : time_(time), times_(contenders) {
     alive_.resize(contenders);
     std::iota(alive_.begin(), alive_.end(), std::size_t{0});
-    // Cold caches, and memory that was never touched: nobody's fault.
+    // The first run of each contender is not counted: caches are cold, and memory was never
+    // touched.
     for (const std::size_t one : alive_) turn_ += time_(one);
   }
 
-  // All that are alive, in alternating order, as often as there is time for.
+  // Runs the remaining contenders in alternating order, as often as the budget allows.
   void round(double budget, const std::function<void(double)>& progress) {
     const int turns = static_cast<int>(
         std::clamp<double>(budget / std::max(turn_, 1.0),
@@ -47,11 +48,11 @@ class Halving {
                      [&](std::size_t a, std::size_t b) { return ratio(a) < ratio(b); });
   }
 
-  // The faster half, and contender 0.
+  // Contender 0 and the faster half of the others.
   static std::size_t half(std::size_t alive) { return 1 + alive / 2; }
   void drop_half() { alive_.resize(half(alive_.size())); }
 
-  // Until two are left, and with them.
+  // The number of rounds until two are left, including the round between these two.
   static int rounds(std::size_t contenders) {
     int rounds = 1;
     for (; contenders > 2; contenders = half(contenders)) ++rounds;
@@ -70,7 +71,7 @@ class Halving {
   double ratio(std::size_t one) const { return compare(times_[one], times_[0]); }
 
   const TimeOnce& time_;
-  std::vector<std::size_t> alive_;          // contender 0 first, then the faster ones first
+  std::vector<std::size_t> alive_;          // contender 0 first, then the others, fastest first
   std::vector<std::vector<double>> times_;  // of the last round
   double turn_ = 0;                         // how long the last turn took
 };

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "comm/state.h"
+#include "comm/transports.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
 #include "plan/cost_model.h"
@@ -22,16 +23,16 @@
 namespace plait::tune {
 namespace {
 
-// How deep other products are, and how wide what travels.
+// The depth of the other products, and the width of the chunks that are sent.
 constexpr std::int64_t kSide = 4096;
 constexpr std::array<std::int64_t, 6> kRows = {1, 4, 16, 64, 256, 768};
 constexpr std::array<const char*, 4> kWeights = {"bf16", "f32", "s4:group=128", "s8:channel"};
 
-// Plans that keep many sums, and ever fewer: from far beyond the last cache, which cores share, to
-// what is well within a core's second one.
+// Plans that hold ever fewer partial sums: from far more than the last-level cache, which cores
+// share, to well below a core's L2 cache.
 struct Keeping {
   std::int64_t n;
-  std::int64_t chunk;  // 0: all, serially
+  std::int64_t chunk;  // 0: all, in a serial plan
 };
 constexpr std::array<Keeping, 5> kKeeping = {{{.n = 4 * kSide, .chunk = 0},
                                               {.n = 2 * kSide, .chunk = 0},
@@ -40,10 +41,10 @@ constexpr std::array<Keeping, 5> kKeeping = {{{.n = 4 * kSide, .chunk = 0},
                                               {.n = 2 * kSide, .chunk = 128}}};
 constexpr int kFigures = static_cast<int>(kRows.size() * kWeights.size() + kKeeping.size()) + 6;
 
-// What is never believed, however it was measured: a profile is divided by its rates.
+// Slower rates are never stored, because predictions divide by them.
 constexpr double kLeastRate = 1e-3;
 
-// However still a machine is, a model is a model.
+// A model is never more certain than this, however little the times scatter.
 constexpr double kLeastUncertainty = 0.03;
 
 class Measuring {
@@ -88,9 +89,9 @@ class Measuring {
     if (options_.progress) options_.progress(std::min(++done_, kFigures), kFigures);
   }
 
-  // Of the slowest rank, the fastest of some calls: figures are compared with each other, so all
-  // are of quiet moments. A neighbour who comes between two of them would look like a property of
-  // the machine.
+  // The shortest of several calls, each timed by its slowest rank. Figures are compared with one
+  // another, so all must come from undisturbed moments. Otherwise another process that disturbs one
+  // of them would look like a property of the machine.
   double time(const std::function<void()>& call, int calls = 7) {
     std::vector<double> times;
     for (int i = 0; i <= calls; ++i) {
@@ -105,7 +106,7 @@ class Measuring {
     return std::max(*std::min_element(times.begin(), times.end()), 1.0);
   }
 
-  // How far from the median half of the times are.
+  // Half of the times are within this distance of the median.
   static double spread_of(const std::vector<double>& times, double middle) {
     std::vector<double> distances;
     distances.reserve(times.size());
@@ -123,7 +124,8 @@ class Measuring {
       const OpCase one({.key = problem}, comm_);
       const auto product = one.product(comm_);
       const double taken = time([&] { product->run(); }, rows < 64 ? 15 : 5);
-      // Many rows are never slower than few: who sees that sees noise, and would cut to gain by it.
+      // More rows are never slower than fewer, so a lower rate is noise, and the model would choose
+      // plans to avoid it.
       rate = std::max(rate, one.flops() / taken);
       profile_.products.push_back(
           {.kind = product_kind(problem), .rows = rows, .flops_per_ns = rate});
@@ -138,7 +140,7 @@ class Measuring {
     done();
   }
 
-  // A product by a panel at a time, beside one in a piece.
+  // Compares a product of one panel at a time with a product in one piece.
   void measure_narrow() {
     constexpr std::int64_t kM = 512;
     constexpr std::int64_t kN = 1024;
@@ -167,14 +169,14 @@ class Measuring {
     done();
   }
 
-  // What the smallest message takes. What memory that is shared carries, processors copy; for the
-  // rest, so many bytes are sent that nothing else counts.
+  // Measures the smallest message. Processors copy what shared memory transfers; for other
+  // transports, a message is sent that is so large that nothing else counts.
   void measure_transport() {
     TransportFigures figures = {.name = std::string(comm_.transport())};
     std::vector<float> all(static_cast<std::size_t>(comm_.world()));
     const float mine = 1;
     figures.latency = time([&] { all_gather({&mine, 1}, {all.data(), all.size()}, comm_); }, 101);
-    if (figures.name == "mpi" && comm_.world() > 1) {
+    if (comm::crosses_hosts(figures.name) && comm_.world() > 1) {
       constexpr std::size_t kFloats = std::size_t{1} << 21;
       const std::vector<float> much(kFloats, 1.0F);
       std::vector<float> back(kFloats * all.size());
@@ -192,11 +194,12 @@ class Measuring {
     return time([&] { runner->communicate(); });
   }
 
-  // Operators without their products: what is left is copies, or copies and sums.
+  // Operators without their products leave copies, or copies and sums.
   void measure_work() {
     const auto peers = static_cast<double>(comm_.world() - 1);
     const std::int64_t rows = std::int64_t{256} * comm_.world();
-    // Each rank copies its rows to every peer, takes theirs, and puts its own beside them.
+    // Each rank copies its rows to every peer, copies the peers' rows out, and copies its own next
+    // to them.
     const double gather = communicate(key(Operator::all_gather_matmul, rows, 64, kSide), "serial");
     const double shard = 256.0 * kSide;
     profile_.copy = std::max((2 * peers + 1) * shard * 2 / gather, kLeastRate);
@@ -208,9 +211,9 @@ class Measuring {
     done();
   }
 
-  // How many times as long as predicted copies and sums take with the product that they belong to.
-  // That sums are rounded and written later than the product would have written them is in it. The
-  // two take turns: what tells them apart is a small part of either.
+  // How many times as long as predicted copies and sums take together with their product. It
+  // includes that sums are rounded and written later than the product would have written them. The
+  // two are measured in turns, because their difference is a small part of either.
   double times_as_long(const PlanKey& problem, const Plan& plan) {
     constexpr int kTurns = 5;
     const OpCase one({.key = problem}, comm_);
@@ -225,14 +228,14 @@ class Measuring {
     return (both - alone) / CostModel(profile_).predict(problem, plan).work;
   }
 
-  // So few rows and so little depth that copies and sums are not lost in the product's noise.
+  // The sizes are so small that the product's noise does not hide copies and sums.
   PlanKey scatter(std::int64_t n) const {
     constexpr std::int64_t kM = 512;
     constexpr std::int64_t kDepth = 512;
     return key(Operator::matmul_reduce_scatter, kM, n, kDepth * comm_.world());
   }
 
-  // Fused where they are few, as they are in practice, and serial where they are many.
+  // Measures fused plans for few partial sums, as in practice, and serial ones for many.
   void measure_kept() {
     profile_.beside = 1;
     constexpr double kLeast = 0.1;
@@ -243,7 +246,7 @@ class Measuring {
       const PlanKey problem = scatter(some.n);
       const Plan plan = some.chunk > 0 ? Plan{.schedule = Schedule::fused, .chunk = some.chunk}
                                        : Plan{.schedule = Schedule::serial};
-      // Fewer of them are never farther: who sees that was disturbed.
+      // Fewer partial sums are never slower to read, so a higher value is noise.
       times = std::clamp(times_as_long(problem, plan), kLeast, times);
       const double bytes = CostModel(profile_).predict(problem, plan).kept;
       kept.push_back({.bytes = static_cast<std::int64_t>(bytes), .times = times});
@@ -252,7 +255,7 @@ class Measuring {
     profile_.kept.assign(kept.rbegin(), kept.rend());
   }
 
-  // Amid a product that is cut where it costs nothing to cut.
+  // Uses a product that is divided where dividing costs nothing.
   void measure_beside() {
     const double times = times_as_long(scatter(2 * kSide), parse_plan("pipelined parts=8"));
     profile_.beside = std::clamp(times, 1.0, 3.0);
@@ -261,13 +264,13 @@ class Measuring {
     done();
   }
 
-  // Many small chunks beside a few: what each costs, however small.
+  // Compares many small chunks with few, to find the cost of a chunk of any size.
   void measure_chunk() {
     const PlanKey small =
         key(Operator::matmul_reduce_scatter, std::int64_t{4} * comm_.world(), kSide, 64);
     const double many = communicate(small, "pipelined parts=64");
     const double few = communicate(small, "pipelined parts=1");
-    // Each is handed to every peer, and summed.
+    // Each chunk is handed to every peer, and summed.
     profile_.chunk = std::clamp((many - few) / 63 / comm_.world(), 20.0, 20'000.0);
     done();
   }

@@ -1,4 +1,5 @@
-// Measures what a profile holds: some seconds of products, copies and sums, on all ranks at once.
+// Measures the figures of a profile: some seconds of products, copies and sums on all ranks at
+// once.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,17 @@
 namespace plait::tune {
 
 struct ProfileOptions {
-  int threads = 0;  // of each rank; 0: as many as OpenMP would use
+  int threads = 0;  // of each rank; 0: OpenMP's default
 
-  // Of the weights whose products are measured, square ones: those of a middling layer, too large
-  // for the caches that a core has to itself.
+  // The side of the weights in measured products: those of a layer of medium size, too large for
+  // the caches of one core.
   std::int64_t side = 4096;
 
-  // Told how many of how many figures are there.
+  // Called with the number of figures measured so far, and of all figures.
   std::function<void(int done, int total)> progress = {};
 };
 
-// Collective; the same on all ranks.
+// Collective; the result is the same on all ranks.
 MachineProfile measure_profile(Communicator& comm, const ProfileOptions& options);
 
 }  // namespace plait::tune

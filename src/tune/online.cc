@@ -11,16 +11,16 @@
 namespace plait::tune {
 namespace {
 
-// Beside serial. Each of them costs somebody's time.
+// The number of plans tried besides serial. Each trial slows down the program.
 constexpr std::size_t kPlans = 4;
 
-// Turns that count; the one before them finds cold caches and prepares what is run.
+// Turns that count. The turn before them warms up caches and prepares operators.
 constexpr std::size_t kTurns = 5;
 
-// Of the runoff.
+// The number of plans in the second round.
 constexpr std::size_t kFinalists = 2;
 
-// Somebody whose problems are all different would never come to an end.
+// A limit for programs whose problems all differ, which would never finish their trials.
 constexpr std::size_t kMostTrials = 1024;
 
 }  // namespace
@@ -46,10 +46,10 @@ std::optional<Plan> Online::find(const PlanKey& key) const {
 }
 
 std::optional<Plan> Online::next(const PlanKey& key) const {
-  // Of other ranks only some would come to where trials are compared.
-  PLAIT_CHECK(key.world == comm_.world(), "automatic_plans: the plans of ", comm_.world(),
-              " ranks can't be tried by ", key.world,
-              ": ask for some over the communicator of the call");
+  // Only some ranks of another communicator would reach the comparison of trials.
+  PLAIT_CHECK(key.world == comm_.world(), "automatic_plans: these plans are for ", comm_.world(),
+              " ranks, and a call over ", key.world,
+              " cannot try them: make automatic plans over the communicator of the call");
   const Trial* trial = trial_of(key);
   if (trial == nullptr) return model_.choose(key);
   if (trial->decision) return trial->decision;
@@ -59,14 +59,14 @@ std::optional<Plan> Online::next(const PlanKey& key) const {
 void Online::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const {
   Trial* trial = trial_of(key);
   if (trial == nullptr || trial->decision) return;
-  // Somebody else's word came before this one's: nothing was tried.
+  // Another source has supplied this plan, so nothing was tried.
   if (plan != trial->plans[trial->times.size() % trial->plans.size()]) return;
   trial->times.push_back(static_cast<float>(nanoseconds));
   if (trial->times.size() == trial->plans.size() * (1 + kTurns)) decide(key, *trial);
 }
 
-// By plan, what the slowest rank took in each turn that counts. Collective: where only some of the
-// ranks have come here, it is because they call over another communicator.
+// By plan: the time of the slowest rank in each turn that counts. Collective: if only some ranks
+// reach it, the program calls operators over another communicator.
 std::vector<std::vector<double>> Online::everybodys_times(const PlanKey& key,
                                                           const Trial& trial) const try {
   const std::size_t count = trial.times.size();
@@ -83,10 +83,9 @@ std::vector<std::vector<double>> Online::everybodys_times(const PlanKey& key,
 } catch (const Error& error) {
   if (error.code() != Code::peer_lost && error.code() != Code::timeout) throw;
   throw Error(error.code(),
-              base::sentence("automatic_plans: where the trials of ", name(key),
-                             " are compared, by all ranks of the communicator that the plans are "
-                             "of: ",
-                             error.what()),
+              base::sentence("automatic_plans: all ranks of the plans' communicator must take "
+                             "part in comparing the trials of ",
+                             name(key), ": ", error.what()),
               error.culprit());
 }
 
@@ -99,9 +98,9 @@ void Online::decide(const PlanKey& key, Trial& trial) const {
       best = i;
   }
   trial.times.clear();
-  if (best != 0 && !trial.is_runoff) {
+  if (best != 0 && !trial.is_second_round) {
     trial.plans = {trial.plans[0], trial.plans[best]};
-    trial.is_runoff = true;
+    trial.is_second_round = true;
     return;
   }
   trial.decision = trial.plans[best];

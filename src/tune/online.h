@@ -1,9 +1,9 @@
-// Measures while a program works: the first calls of a problem follow one plan after the other, and
-// from then on all follow the fastest.
+// Measures plans while a program works. The first calls of a problem try one plan after the other;
+// from then on, all calls follow the fastest.
 //
-// Every rank counts the calls of a problem, and all make the same calls in the same order, so all
-// follow the same plan. When the last trial is over they tell each other their times: what the
-// slowest rank took decides, on every rank alike.
+// All ranks make the same calls in the same order, so every rank counts the calls of a problem
+// alike, and all follow the same plan. After the last trial they exchange their times, and every
+// rank decides by the times of the slowest.
 #pragma once
 
 #include <functional>
@@ -23,32 +23,33 @@ class Online final : public PlanSource {
  public:
   using Settled = std::function<void(const PlanKey& key, const PlanCache::Entry& entry)>;
 
-  // Of the ranks of this communicator, which must outlive it, as the model must. `settled` is told
-  // what has been decided.
+  // Tries plans on the ranks of this communicator. The communicator and the model must outlive this
+  // object. `settled` is called with each decision.
   Online(Communicator& comm, const CostModel& model, Settled settled = {})
       : comm_(comm), model_(model), settled_(std::move(settled)) {}
 
-  // What is decided; before that, what the model would choose.
+  // The decided plan; before the decision, the model's choice.
   std::optional<Plan> find(const PlanKey& key) const override;
 
   std::optional<Plan> next(const PlanKey& key) const override;
 
-  // Collective with the last call of a trial.
+  // The last call of a trial is collective.
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
 
-  // Whether this problem has, or can have, a trial: there is room for so many.
+  // Whether this problem has a trial, or may start one (their number is limited).
   bool tries(const PlanKey& key) const { return trial_of(key) != nullptr; }
 
-  // Calls that a problem's trials take at most, of so many plans.
+  // The most calls that the trials of so many plans take.
   static std::size_t calls(std::size_t plans);
 
  private:
-  // All plans take turns; then the best of them alone beside serial, whose times are not those that
-  // it was chosen by: of many that are equally fast, one always was lucky.
+  // All plans take turns in the first round. In the second, only the best of them competes with
+  // serial, with new times: of many equally fast plans, the best one of the first round was partly
+  // lucky.
   struct Trial {
     std::vector<Plan> plans;
-    std::vector<float> times;  // by call
-    bool is_runoff = false;
+    std::vector<float> times;  // in the order of calls
+    bool is_second_round = false;
     std::optional<Plan> decision;
   };
 

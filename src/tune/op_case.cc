@@ -15,7 +15,7 @@ constexpr std::uint64_t kSeedOfWeight = 2;
 
 std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) * 16; }
 
-// What a quantised weight is made of has the dtype of x.
+// A quantised weight is made from values with the dtype of x.
 Dtype dtype_of(const PlanKey& key) {
   if (const auto plain = plain_dtype(key.weight)) return *plain;
   return parse_quant_scheme(key.weight) ? key.x : parse_dtype(key.weight).value_or(key.x);
@@ -67,7 +67,7 @@ Weight OpCase::weight() const {
   return as_it_lies();
 }
 
-// Of an operator's parts, a rank sends each peer the peer's shard, or its own, or both.
+// For an operator in parts, a rank sends each peer the peer's shard, its own shard, or both.
 double OpCase::bytes_on_link() const {
   const auto shard = static_cast<double>(ops::share_of(key_.m, 0, world_));
   const auto n = static_cast<double>(key_.n);
@@ -95,7 +95,7 @@ double OpCase::bytes_on_link() const {
 
 double OpCase::flops() const { return 2.0 * static_cast<double>(multiplied_rows() * n_ * k_); }
 
-// Rows that this rank's product has.
+// The rows of this rank's product.
 std::int64_t OpCase::multiplied_rows() const {
   const ops::Shapes shapes = ops::shapes_of(key_.op);
   return ops::count(is_compute_first(key_.op) ? shapes.x : shapes.out, key_.m, rank_, world_);

@@ -1,4 +1,4 @@
-// One operator on one rank, ready to be measured: its operands, and whoever runs it.
+// One operator on one rank, ready to be measured, with its operands.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@
 
 namespace plait::tune {
 
-// A problem: what its plan depends on, and how its weight lies.
+// A problem: the key of its plan, and the layout of its weight.
 struct Problem {
-  PlanKey key;  // a weight that it calls plain is multiplied as it lies
+  PlanKey key;  // a plain weight is multiplied without packing it beforehand
   WeightLayout layout = WeightLayout::out_in;
 };
 
@@ -25,15 +25,15 @@ class OpCase {
  public:
   OpCase(const Problem& problem, const Communicator& comm);
 
-  // Bytes that the busiest link carries in one direction.
+  // The bytes that the busiest link carries in one direction.
   double bytes_on_link() const;
 
-  // The operator in one plan, over one communicator. Collective; must not outlive the case.
+  // Runs the operator with one plan over one communicator. Collective; must not outlive the case.
   class Runner {
    public:
     Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm);
     void run(comm::Pace pace = {});
-    void communicate() { run(0.0); }  // all but the product
+    void communicate() { run(0.0); }  // everything but the product
 
    private:
     comm::Group& group_;
@@ -41,14 +41,14 @@ class OpCase {
     ops::Prepared prepared_;
   };
 
-  // The product that a rank does in this operator, by itself and in one piece.
+  // The product of a rank in this operator, by itself and in one piece.
   std::unique_ptr<Runner> product(Communicator& comm) const;
   std::unique_ptr<Runner> runner(const Plan& plan, Communicator& comm) const;
 
   // Multiplications and additions of a rank's product.
   double flops() const;
 
-  // This rank's x; its weight of n by k, as it came, made anew; and what the last run has written.
+  // This rank's x; a new copy of its n by k weight before packing; and the result of the last run.
   ConstTensorView x() const { return x_of(key_.op); }
   Buffer random_weight(Dtype dtype) const;
   ConstTensorView out() const;
@@ -65,7 +65,7 @@ class OpCase {
 
   PlanKey key_;
   WeightLayout layout_;
-  Dtype dtype_;  // of the weight, as it came
+  Dtype dtype_;  // of the weight before packing
   int rank_;
   int world_;
   std::int64_t n_;  // of this rank's weight

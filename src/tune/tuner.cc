@@ -19,7 +19,8 @@ std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::siz
       plans.push_back(plan);
   };
   if (key.world == 1 || key.op == Operator::matmul) return plans;
-  // A model that is wrong is wrong about all that it proposes: these are tried whatever it says.
+  // These plans are tried whatever the model says, since a wrong model is wrong about all its
+  // proposals.
   add({.schedule = Schedule::fused});
   add({.schedule = Schedule::pipelined, .parts = 4});
   add({.schedule = Schedule::pipelined, .parts = 8});
@@ -30,7 +31,7 @@ std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::siz
 Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort& effort,
                    Communicator& comm) {
   const OpCase one({.key = key}, comm);
-  // Over what the key says, whatever link the ranks were started over.
+  // Uses the link of the key, whatever link the ranks were started with.
   Communicator over = comm.with_link(key.link);
 
   const std::vector<Plan> plans = shortlist(model, key, effort.plans);

@@ -1,5 +1,5 @@
-// Measures plans for a problem, and says which is best. Everything here is collective, and comes to
-// the same on all ranks.
+// Measures plans for a problem and returns the best. Every function is collective, and returns the
+// same on all ranks.
 //
 //   const CostModel model(profile);
 //   const Tuned tuned = tune_problem(key, model, {}, comm);
@@ -17,10 +17,10 @@
 namespace plait::tune {
 
 struct TuneEffort {
-  base::Nanoseconds each = 2 * base::kSecond;  // for all plans of a problem; more where a call
-                                               // takes long
-  std::size_t plans = 10;                      // beside serial
-  std::function<void(double)> progress = {};   // of a problem, from 0 to 1
+  // for all plans of a problem; more if a call takes long
+  base::Nanoseconds each = 2 * base::kSecond;
+  std::size_t plans = 10;                     // besides serial
+  std::function<void(double)> progress = {};  // of a problem, from 0 to 1
 };
 
 struct Tuned {
@@ -28,13 +28,14 @@ struct Tuned {
   Plan plan;
   std::int64_t nanoseconds;
   std::int64_t serial;
-  int tried;  // plans, serial among them
+  int tried;  // the number of plans tried, including serial
 };
 
-// Serial, the usual plans, and those that the model thinks fastest.
+// Serial, the usual plans, and those that the model predicts to be fastest.
 std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::size_t most);
 
-// Over the key's link, where it has one. The communicator has the key's world and transport.
+// Measures over the key's link if it has one. The communicator must have the key's world and
+// transport.
 Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort& effort,
                    Communicator& comm);
 

@@ -24,7 +24,8 @@
 namespace plait::base {
 namespace {
 
-// What a child of this process finds: it may do only what is safe beside other threads.
+// Checks a condition in a forked child, which may only do what is safe while the parent has other
+// threads.
 bool in_a_child(const std::function<bool()>& holds) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(holds() ? 0 : 1);
@@ -94,7 +95,7 @@ TEST(CloseOnFork, AWorkerHoldsNoListenersName) {
   auto listener = listen_at(name);
   const Worker worker;
   listener.reset();
-  // The worker lets go of it as soon as it runs.
+  // The worker closes it as soon as it runs.
   for (int tries = 0; tries < 20'000 && connect_to(name); ++tries) ::usleep(1000);
   EXPECT_FALSE(connect_to(name).has_value());
   EXPECT_TRUE(listen_at(name).has_value());
@@ -106,13 +107,13 @@ TEST(CloseOnFork, AWorkerHoldsNoSharedMemory) {
   EXPECT_TRUE(has_descriptor_of("/memfd:fork-test"));
   EXPECT_TRUE(in_a_child([] { return !has_descriptor_of("/memfd:fork-test"); }));
   EXPECT_TRUE(in_a_child([&] {
-    // The kernel answers for a page that is mapped, and refuses one that isn't.
+    // mincore() succeeds for mapped pages and fails for others.
     unsigned char resident = 0;
     return ::mincore(region.data(), 4096, &resident) != 0;
   }));
 }
 
-// Wherever another thread is at, between a system call and the note of it too.
+// The other thread may be at any point, for example between a system call and recording its result.
 TEST(CloseOnFork, HoldsAtEveryMoment) {
   std::atomic<bool> over = false;
   std::jthread busy([&] {
@@ -141,7 +142,8 @@ TEST(CloseOnFork, HoldsAtEveryMoment) {
   EXPECT_EQ(wrong, 0);
 }
 
-// An address that a child uses anew is not taken from it with the region that it has inherited.
+// Memory that a child maps at the same address must survive the destruction of the inherited
+// region.
 TEST(Region, AChildThatDropsItUnmapsNothingOfItsOwn) {
   Region region = Region::allocate(1 << 20);
   EXPECT_TRUE(in_a_child([&] {

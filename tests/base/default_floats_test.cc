@@ -7,7 +7,7 @@
 namespace plait::base {
 namespace {
 
-// What the thread's mode makes of these; volatile, so that the compiler does not compute it.
+// Results that depend on the thread's mode; volatile, so that the compiler does not compute them.
 struct Observed {
   float third;
   float minus_third;

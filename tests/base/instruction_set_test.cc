@@ -27,7 +27,7 @@ TEST(InstructionSet, AnUnknownOneIsRefusedWithThoseThereAre) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::invalid_argument);
       EXPECT_EQ(error.what(), "PLAIT_ISA=" + std::string(text) +
-                                  " is none of sse2, avx2, avx512, avx512-bf16 and amx");
+                                  " is none of sse2, avx2, avx512, avx512-bf16, amx");
     }
   }
 }
@@ -44,7 +44,7 @@ TEST(InstructionSet, MayBeUsedUpToTheProcessorsAndTheLimit) {
   }
 }
 
-// In a process of its own: the variable is read once.
+// Each case runs in its own process, because the variable is read once.
 class InstructionSetDeathTest : public testing::TestWithParam<InstructionSet> {};
 
 TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItLeavesSomethingOut) {

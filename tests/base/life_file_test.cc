@@ -1,13 +1,16 @@
 #include "base/life_file.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
+#include <optional>
 #include <utility>
 
+#include "base/region.h"
 #include "plait/error.h"
 
 namespace plait::base {
@@ -22,16 +25,20 @@ bool becomes(const Condition& condition) {
   return false;
 }
 
-// Another process that has locked a place, and perhaps a worker of its own.
+// A descriptor of the same file that forked children keep: what another process gets by a message.
+Fd pass(const Fd& file) { return Fd(::dup(file.get())); }
+
+// Another process that has locked a place, and does something afterwards.
 class Other {
  public:
-  explicit Other(int place, bool has_worker = false)
-      : file_(::memfd_create("life-test", MFD_CLOEXEC)), pid_(::fork()) {
+  Other(const Fd& file, int place, const std::function<void()>& then = [] {}) {
+    Fd passed = pass(file);
+    pid_ = ::fork();
     if (pid_ != 0) return;
     ::setpgid(0, 0);
-    const LifeFile mine(std::move(file_));
+    LifeFile mine(std::move(passed));
     mine.lock(place);
-    if (has_worker) static_cast<void>(::fork());
+    then();
     for (;;) ::pause();
   }
   Other(const Other&) = delete;
@@ -41,44 +48,100 @@ class Other {
     ::waitpid(pid_, nullptr, 0);
   }
 
-  Fd take_file() { return std::move(file_); }
   void kill() const { ::kill(pid_, SIGKILL); }
 
  private:
-  Fd file_;
   pid_t pid_;
 };
 
-TEST(LifeFile, APlaceIsLockedUntilItsProcessEnds) {
-  Other other(3);
-  const LifeFile file(other.take_file());
-  EXPECT_TRUE(becomes([&] { return file.is_locked(3); }));
-  EXPECT_FALSE(file.is_locked(2));
-  EXPECT_FALSE(file.is_locked(4));
-  other.kill();
-  // Ended, though its parent has not waited for it yet.
-  EXPECT_TRUE(becomes([&] { return !file.is_locked(3); }));
+void close_all_descriptors() {
+  for (int fd = 3; fd < 1024; ++fd) ::close(fd);
 }
 
-TEST(LifeFile, AWorkerThatItForkedDoesNotKeepItsPlace) {
-  Other other(0, true);
-  const LifeFile file(other.take_file());
-  EXPECT_TRUE(becomes([&] { return file.is_locked(0); }));
+class LifeFileTest : public testing::Test {
+ protected:
+  // Until another process has locked it, or until that has ended.
+  bool becomes_locked(int place) const {
+    return becomes([&] { return file_.is_locked(place) == true; });
+  }
+  bool becomes_free(int place) const {
+    return becomes([&] { return file_.is_locked(place) == false; });
+  }
+
+  const Fd named_ = make_anonymous_file("life-test", 8);
+  const LifeFile file_{pass(named_)};
+};
+
+TEST_F(LifeFileTest, APlaceIsLockedUntilItsProcessEnds) {
+  const Other other(named_, 3);
+  EXPECT_TRUE(becomes_locked(3));
+  EXPECT_EQ(file_.is_locked(2), false);
+  EXPECT_EQ(file_.is_locked(4), false);
+  other.kill();
+  // The process has ended, but its parent has not waited for it yet.
+  EXPECT_TRUE(becomes_free(3));
+}
+
+TEST_F(LifeFileTest, AWorkerThatItForkedDoesNotKeepItsPlace) {
+  const Other other(named_, 0, [] { static_cast<void>(::fork()); });
+  EXPECT_TRUE(becomes_locked(0));
   ::usleep(50'000);  // until there is a worker
   other.kill();
-  EXPECT_TRUE(becomes([&] { return !file.is_locked(0); }));
+  EXPECT_TRUE(becomes_free(0));
 }
 
-TEST(LifeFile, ItsOwnPlaceIsNotLockedByAnother) {
-  const LifeFile file(Fd(::memfd_create("life-test", MFD_CLOEXEC)));
-  file.lock(1);
-  EXPECT_FALSE(file.is_locked(1));
+// A child of which no handler of fork() hears.
+TEST_F(LifeFileTest, AClonedChildDoesNotKeepItsPlaceEither) {
+  const Other other(named_, 0, [] {
+    static_cast<void>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  });
+  EXPECT_TRUE(becomes_locked(0));
+  ::usleep(50'000);
+  other.kill();
+  EXPECT_TRUE(becomes_free(0));
 }
 
-TEST(LifeFile, WhatTheKernelDoesNotSayIsNoDeath) {
-  const LifeFile none{Fd()};
-  EXPECT_TRUE(none.is_locked(0));
+// What programs do that become daemons, and os.closerange().
+TEST_F(LifeFileTest, AProcessThatClosesAllDescriptorsKeepsItsPlace) {
+  const Other closes(named_, 1, close_all_descriptors);
+  const Other next(named_, 2, close_all_descriptors);
+  EXPECT_TRUE(becomes_locked(1));
+  EXPECT_TRUE(becomes_locked(2));
+  ::usleep(50'000);  // until they have closed all
+  EXPECT_EQ(file_.is_locked(1), true);
+  closes.kill();
+  EXPECT_TRUE(becomes_free(1));
+  EXPECT_EQ(file_.is_locked(2), true);
+}
+
+TEST_F(LifeFileTest, AProcessMayBeSeveral) {
+  std::optional<LifeFile> one(pass(named_));
+  LifeFile two(pass(named_));
+  one->lock(1);
+  two.lock(2);
+  EXPECT_EQ(file_.is_locked(1), true);
+  EXPECT_EQ(two.is_locked(1), true);
+  one.reset();
+  EXPECT_EQ(file_.is_locked(1), false);
+  EXPECT_EQ(file_.is_locked(2), true);
+}
+
+TEST_F(LifeFileTest, WhatTheKernelDoesNotSayIsNoDeath) {
+  LifeFile none{Fd()};
+  EXPECT_EQ(none.is_locked(0), std::nullopt);
   EXPECT_THROW(none.lock(0), Error);
+}
+
+// Closed by the host program, which then opens another file.
+TEST_F(LifeFileTest, AnotherFileOfThisNumberSaysNothing) {
+  Fd number = pass(named_);
+  const int fd = number.get();
+  const LifeFile life(std::move(number));
+  EXPECT_EQ(life.is_locked(0), false);
+  ASSERT_EQ(::dup2(make_anonymous_file("another", 8).get(), fd), fd);
+  EXPECT_EQ(life.is_locked(0), std::nullopt);
+  ASSERT_EQ(::close(fd), 0);
+  EXPECT_EQ(life.is_locked(0), std::nullopt);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(Parallel, ThreadsThatNobodyCanMeanAreRefused) {
   check_threads(1024, "weaver");
 }
 
-// OpenMP's pool stays with the parent; a child that asked for it would wait for ever.
+// OpenMP's threads exist only in the parent; a child that asked for them would wait for ever.
 TEST(Parallel, ThreadsAreOneInAForkedChild) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer ends a child that is forked from several threads";
@@ -64,7 +64,7 @@ TEST(Parallel, ThreadsAreOneInAForkedChild) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(20);
-    int seen = 0;  // by one thread alone
+    int seen = 0;  // one thread, so no atomic
     parallel_for(40, 2, [&](std::int64_t) { ++seen; });
     _exit(seen == 40 && thread_count(2) == 1 ? 0 : 3);
   }

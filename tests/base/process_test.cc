@@ -1,6 +1,8 @@
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,13 +10,14 @@
 #include <csignal>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "base/socket.h"
 
 namespace plait::base {
 namespace {
 
-// A child that sends its own pidfd, and waits to be killed.
+// A child that sends its own pidfd and waits to be killed.
 class Child {
  public:
   Child() {
@@ -56,7 +59,7 @@ class Child {
   Fd pidfd_;
 };
 
-// States change a moment after the signal.
+// States change shortly after the signal.
 void expect_state(pid_t pid, const std::string& state) {
   for (int tries = 0; tries < 2000 && state != state_of(pid); ++tries) ::usleep(1000);
   EXPECT_EQ(state, state_of(pid));
@@ -65,24 +68,61 @@ void expect_state(pid_t pid, const std::string& state) {
 TEST(Process, PidfdNamesTheOneWhoMadeIt) {
   Child child;
   ASSERT_TRUE(child.pidfd());
-  EXPECT_FALSE(has_ended(child.pidfd(), child.pid()));
   const pid_t pid = child.pid();
+  const std::uint64_t start = start_of(pid);
+  EXPECT_FALSE(has_ended(child.pidfd(), pid, start));
   child.signal(SIGKILL);
   wait_readable({&child.pidfd()}, 20 * kSecond);
-  // Ended, though nobody has waited for it yet.
-  EXPECT_TRUE(has_ended(child.pidfd(), pid));
+  // The process has ended, but its parent has not waited for it yet.
+  EXPECT_TRUE(has_ended(child.pidfd(), pid, start));
   expect_state(pid, "dead");
   child.reap();
-  EXPECT_TRUE(has_ended(child.pidfd(), pid));
+  EXPECT_TRUE(has_ended(child.pidfd(), pid, start));
   EXPECT_EQ(std::string(state_of(pid)), "");
 }
 
 TEST(Process, KnowsAPidWithoutPidfd) {
   Child child;
   const pid_t pid = child.pid();
-  EXPECT_FALSE(has_ended(Fd(), pid));
+  const std::uint64_t start = start_of(pid);
+  EXPECT_FALSE(has_ended(Fd(), pid, start));
+  EXPECT_TRUE(has_ended(Fd(), pid, start - 1)) << "another process of this pid";
+  child.signal(SIGKILL);
+  expect_state(pid, "dead");
+  EXPECT_TRUE(has_ended(Fd(), pid, start));
+  child.reap();
+  EXPECT_TRUE(has_ended(Fd(), pid, start));
+}
+
+// The number that a pidfd had, after the host program has closed it and opened something else.
+TEST(Process, AnotherFileUnderThePidfdsNumberIsNoDeath) {
+  Child child;
+  const std::uint64_t start = start_of(child.pid());
+  const Fd always_readable(::open("/dev/zero", O_RDONLY));
+  ASSERT_TRUE(always_readable);
+  EXPECT_FALSE(has_ended(always_readable, child.pid(), start));
+  const int closed = ::dup(always_readable.get());
+  ::close(closed);
+  EXPECT_FALSE(has_ended(Fd(closed), child.pid(), start));
+  const pid_t pid = child.pid();
   child.end();
-  EXPECT_TRUE(has_ended(Fd(), pid));
+  EXPECT_TRUE(has_ended(always_readable, pid, start));
+  EXPECT_TRUE(has_ended(Fd(closed), pid, start));
+}
+
+// The kernel calls it dead as soon as its first thread has ended.
+TEST(Process, OneWithoutItsFirstThreadHasNotEnded) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::thread([] { ::sleep(60); }).detach();
+    ::syscall(SYS_exit, 0);
+  }
+  const std::uint64_t start = start_of(pid);
+  expect_state(pid, "dead");
+  EXPECT_FALSE(has_ended(Fd(), pid, start));
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  EXPECT_TRUE(has_ended(Fd(), pid, start));
 }
 
 TEST(Process, AStoppedOneHasNotEnded) {
@@ -90,7 +130,7 @@ TEST(Process, AStoppedOneHasNotEnded) {
   expect_state(child.pid(), "sleeping");
   child.signal(SIGSTOP);
   expect_state(child.pid(), "stopped");
-  EXPECT_FALSE(has_ended(child.pidfd(), child.pid()));
+  EXPECT_FALSE(has_ended(child.pidfd(), child.pid(), start_of(child.pid())));
   EXPECT_EQ(std::string(state_of(::getpid())), "running");
 }
 

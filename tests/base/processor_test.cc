@@ -21,12 +21,12 @@ TEST(Processor, X86) {
   auto found = features(processor);
   EXPECT_TRUE(found.at("avx2"));
   EXPECT_TRUE(found.at("avx512f"));
-  // A name that only begins like one that is there.
+  // A feature's name may begin like that of another one.
   EXPECT_FALSE(found.at("avx512_bf16"));
   EXPECT_FALSE(found.at("amx_tile"));
 }
 
-// What a virtual machine calls its processor says too little.
+// Names of virtual machines' processors are not specific enough.
 TEST(Processor, IsNumberedWhereItsNameIsAnothersToo) {
   const auto model = [](const std::string& numbers) {
     return parse_processor("vendor_id\t: AuthenticAMD\n" + numbers + "model name\t: AMD EPYC\n",

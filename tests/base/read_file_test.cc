@@ -12,7 +12,7 @@
 namespace plait::base {
 namespace {
 
-// A folder of its own for each test.
+// A test in a folder of its own.
 class ReadFile : public testing::Test {
  protected:
   ReadFile() {
@@ -49,7 +49,7 @@ TEST_F(ReadFile, DoesNotWaitForWhatIsNoFile) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   for (const std::string& other : {path("pipe"), path("."), std::string("/dev/zero")}) {
     EXPECT_EQ(sentence_of([&] { read_file(other, 1024); }),
-              "cannot read " + other + ": it is no regular file");
+              "cannot read " + other + ": it is not a regular file");
   }
 }
 

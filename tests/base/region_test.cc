@@ -77,7 +77,7 @@ TEST(Region, RefusesMemoryThatCouldShrink) {
   EXPECT_EQ(
       refusal(fd, 8192),
       "the memory that rank 3 offers has 8192 bytes, not sealed; 8192 sealed ones were agreed on");
-  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW), 0);  // not the seal that matters
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW), 0);  // not the required seal
   EXPECT_NE(refusal(fd, 8192), "mapped");
   ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(refusal(fd, 8192), "mapped");
@@ -97,7 +97,7 @@ TEST(Region, FilesCanNeitherShrinkNorGrow) {
   EXPECT_EQ(errno, EPERM);
   EXPECT_EQ(::ftruncate(fd.get(), 4097), -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);  // nor be made read-only
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);  // and it can't be made read-only
 }
 
 }  // namespace

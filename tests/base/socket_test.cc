@@ -116,7 +116,7 @@ TEST(Socket, CarriesADescriptor) {
   EXPECT_EQ(ours.st_ino, theirs.st_ino);
 }
 
-// A message with `count` descriptors, as plait never sends it.
+// Sends a message with `count` descriptors, which plait never does.
 void send_descriptors(const Fd& socket, int count) {
   std::vector<int> fds(count, socket.get());
   std::vector<char> control(CMSG_SPACE(count * sizeof(int)));
@@ -175,7 +175,8 @@ TEST(Socket, WaitsAreBounded) {
   wait_readable({&line.here, &line.there}, kMillisecond);
   wait_readable({&line.here}, -kSecond);
   send_message(line.here, "x", Fd());
-  wait_readable({&line.there}, 20 * kSecond);  // returns at once, or the test's deadline passes
+  // returns at once; otherwise the test's deadline passes
+  wait_readable({&line.there}, 20 * kSecond);
   wait_writable(line.here, 20 * kSecond);
 }
 

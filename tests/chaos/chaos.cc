@@ -1,11 +1,11 @@
-// Kills, stops and loses ranks at random moments, in collectives and in operators, and checks what
-// the others make of it: each gets its Error in time, with the right rank in it and, in an
-// operator, its name and the chunk; and nothing is left on the host.
+// Kills, stops and loses ranks at random moments, in collectives and in operators, and checks the
+// others. Each must get its Error in time, with the right rank in it and, in an operator, the
+// operator's name and the chunk. Nothing may be left on the host.
 //
 //   plait_chaos                      200 kills
 //   plait_chaos --rounds 1 --seed 7  one round again
 //
-// Only SIGKILL and SIGSTOP count as kills. Ranks that exit or throw come on top.
+// Only SIGKILL and SIGSTOP count as kills; ranks that exit or throw are additional.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "chaos/leftovers.h"
 #include "chaos/round.h"
-#include "chaos/surroundings.h"
 
 namespace plait::chaos {
 namespace {
@@ -76,13 +76,13 @@ Options read_options(const std::vector<std::string>& words) {
 
 struct Totals {
   int kills = 0;
-  int in_operators = 0;  // of them
-  int farewells = 0;     // by themselves: exits and exceptions
+  int in_operators = 0;  // of the kills
+  int farewells = 0;     // ranks that ended by themselves: exits and exceptions
   int hangs = 0;
   int left_over = 0;
   int wrong = 0;
-  int workers = 0;  // forked ones that lived when their ranks had ended
-  // How soon it was noticed that a rank had died, stood still, or did not come.
+  int workers = 0;  // forked workers that were alive when their ranks had ended
+  // The time until the death, the stop or the absence of a rank was noticed.
   std::vector<base::Nanoseconds> deaths = {};
   std::vector<base::Nanoseconds> stops = {};
   std::vector<base::Nanoseconds> absences = {};
@@ -93,7 +93,7 @@ std::string line(const Totals& totals) {
                         " leftovers, ", totals.wrong, " wrong");
 }
 
-// Of a sorted list.
+// `times` must be sorted.
 base::Nanoseconds quantile(const std::vector<base::Nanoseconds>& times, double share) {
   if (times.empty()) return 0;
   const auto index = static_cast<std::size_t>(share * static_cast<double>(times.size() - 1));
@@ -150,7 +150,7 @@ void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
 }
 
 int run(const Options& options) {
-  // Opened first: afterwards /tmp may be another one.
+  // Opened first, because isolation may replace /tmp.
   std::ofstream json;
   if (!options.json.empty()) {
     json.open(options.json);
@@ -158,7 +158,7 @@ int run(const Options& options) {
   }
   const bool isolated = isolate();
   if (!isolated) std::cout << "not isolated: files are recognised by their names\n" << std::flush;
-  // In a folder that others can see, ranks would not meet.
+  // Ranks refuse to meet in a folder that others can access.
   std::string folder = "/tmp/plait-chaos-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) base::fail_errno("cannot make a folder in /tmp");
   ::setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
@@ -166,7 +166,7 @@ int run(const Options& options) {
   Totals totals;
   for (int round = 0; totals.kills < options.kills && round < options.rounds; ++round) {
     const Scene scene = make_scene(options.seed + round, options.world, options.timeout);
-    const Outcome outcome = play(scene, isolated);
+    const Outcome outcome = run_round(scene, isolated);
     count(scene, outcome, totals);
     if (!outcome.wrong.empty() || !outcome.left_over.empty()) tell(scene, outcome, options);
     if (terminal) std::cerr << '\r' << line(totals) << " of " << options.kills << std::flush;

@@ -12,10 +12,11 @@ using base::Nanoseconds;
 
 constexpr Nanoseconds kPromise = 2 * base::kSecond;
 
-// A rank that stands still in one group, or leaves it, makes those who wait for it there late in,
-// or leave, other groups, in which nobody can know the reason: they are blamed for it there.
+// A rank that stops in one group, or leaves it, delays the ranks that wait for it there. In other
+// groups these ranks are then late or leave too, and are blamed, because the reason is not known
+// there.
 bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>& all) {
-  // One that is killed is missed in all groups at once; the others leave them, or wait in them.
+  // A killed rank is missed in all groups at once; the others leave the groups, or wait in them.
   return scene.manner != Manner::kill &&
          std::any_of(all.begin(), all.end(), [&](const Report& one) {
            const bool before = report.code == Code::timeout || one.at <= report.at;
@@ -23,8 +24,8 @@ bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>
          });
 }
 
-// A group's ranks all say what the first of them has noticed, in the call that it was in. Where all
-// were in an operator, so was the first.
+// All ranks of a group report what the first one noticed, in the call in which it was. If all were
+// in an operator, so was the first.
 bool says_where(const Report& report, const std::vector<Report>& all) {
   const std::string_view sentence = report.sentence.data();
   bool named = false;
@@ -37,7 +38,7 @@ bool says_where(const Report& report, const std::vector<Report>& all) {
 }
 
 bool fits(const Scene& scene, const Ending& ending, Code code) {
-  // Nobody can tell a rank that died before it came from one that is late.
+  // A rank that died before it arrived looks like one that is late.
   if (!ending.connected) return code == Code::timeout || code == Code::peer_lost;
   return code == (scene.manner == Manner::stop ? Code::timeout : Code::peer_lost);
 }

@@ -1,4 +1,4 @@
-// Whether what a survivor said is what the reliability contract promises.
+// Checks whether a survivor's report conforms to the reliability contract.
 #pragma once
 
 #include "chaos/round.h"
@@ -6,15 +6,15 @@
 namespace plait::chaos {
 
 struct Ending {
-  base::Nanoseconds gone;  // when the victim went
-  bool connected;          // whether it had joined the group by then
-  bool multiplied;         // whether it was in an operator then
+  base::Nanoseconds gone;  // when the victim ended
+  bool connected;          // whether the victim had joined the group
+  bool multiplied;         // whether the victim was in an operator
 };
 
-// How long after the victim's end a survivor may take.
+// The longest time that a survivor may take after the victim's end.
 base::Nanoseconds patience(const Scene& scene, const Ending& ending);
 
-// What is wrong with a report; empty: nothing. `all` are the survivors' reports.
+// The error in a report; empty: none. `all` are the survivors' reports.
 std::string complaint(const Scene& scene, const Ending& ending, const Report& report,
                       const std::vector<Report>& all);
 

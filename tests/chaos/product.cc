@@ -52,7 +52,7 @@ Product::Problem Product::make_problem(Random& shared) {
 
 Product::Product(Communicator& comm, Random& shared) : Product(comm, make_problem(shared)) {}
 
-// One thread: more ranks than processors, each with a team that spins, would be late by themselves.
+// One thread: with more ranks than processors, spinning teams of threads would make ranks late.
 Product::Product(Communicator& comm, const Problem& problem)
     : rank_(comm.rank()),
       world_(comm.world()),

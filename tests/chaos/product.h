@@ -1,5 +1,5 @@
-// An operator of a random kind, size and plan, whose result is known without a reference: x is the
-// rank's number plus one everywhere, and the weight is one.
+// A random operator, with random sizes and plan, whose result is known without a reference: all
+// elements of x are the rank's number plus one, and all elements of the weight are one.
 #pragma once
 
 #include "chaos/random.h"
@@ -11,12 +11,12 @@ namespace plait::chaos {
 
 class Product {
  public:
-  // Collective. `shared` is at the same place on all ranks.
+  // Collective. `shared` has the same state on all ranks.
   Product(Communicator& comm, Random& shared);
 
   Operator op() const { return op_.desc().op; }
 
-  // Collective. Throws std::runtime_error where the result is another.
+  // Collective. Throws std::runtime_error if the result is wrong.
   void run();
 
  private:
@@ -30,7 +30,7 @@ class Product {
 
   std::int64_t count(ops::Rows rows) const;
 
-  // In every column of a row of the result.
+  // The value in every column of a row of the result.
   float expected(std::int64_t row) const;
 
   int rank_, world_;

@@ -22,24 +22,24 @@ namespace {
 
 using base::now;
 
-// An Error, seen from the world: sub-groups count their ranks anew.
+// An Error in terms of the world's ranks, because sub-groups number their ranks from 0.
 struct Blamed {
   Report report;
 };
 
-// What belongs to one rank, in whichever group it plays.
+// The state of one rank, in all of its groups.
 struct Self {
   const Scene& scene;
   int rank;
-  Seat& seat;
-  Random own;  // for what may differ between the ranks: when
+  RankState& state;
+  Random own;  // for decisions that may differ between ranks, such as times
 };
 
 void write_sentence(Report& report, const char* text) {
   std::strncpy(report.sentence.data(), text, report.sentence.size() - 1);
 }
 
-// `ranks`: the group's, in the world.
+// `ranks`: the world ranks of the group's members.
 Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t group, int rank,
               std::optional<Operator> op = std::nullopt) {
   const int culprit = error.culprit();
@@ -58,38 +58,38 @@ Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t g
   return blame;
 }
 
-// Plays a random program in one group, and in groups split off it.
-class Player {
+// Runs a random program in one group, and in groups split off it.
+class ProgramRun {
  public:
-  // `ranks`: the members' ranks in the world.
-  Player(Communicator& comm, std::vector<int> ranks, std::uint64_t seed, Self& self)
+  // `ranks`: the world ranks of the members.
+  ProgramRun(Communicator& comm, std::vector<int> ranks, std::uint64_t seed, Self& self)
       : comm_(comm), ranks_(std::move(ranks)), group_(seed), shared_(seed), self_(self) {}
 
-  void play(int steps) {
+  void run(int steps) {
     try {
-      for (int step = 0; step < steps; ++step) play_step();
+      for (int step = 0; step < steps; ++step) run_step();
     } catch (const Error& error) {
       throw blamed(error, ranks_, group_, self_.rank, multiplying_);
     }
   }
 
  private:
-  // While it lives, the parent sees what this rank is doing.
+  // Tells the parent what this rank is doing, while it lives.
   class Doing {
    public:
-    Doing(Seat& seat, Stage stage) : seat_(seat) { seat_.stage = stage; }
+    Doing(RankState& state, Stage stage) : state_(state) { state_.stage = stage; }
     Doing(const Doing&) = delete;
     Doing& operator=(const Doing&) = delete;
-    ~Doing() { seat_.stage = Stage::working; }
+    ~Doing() { state_.stage = Stage::working; }
 
    private:
-    Seat& seat_;
+    RankState& state_;
   };
 
-  void play_step() {
+  void run_step() {
     go_if_told();
     loiter();
-    ++self_.seat.calls;
+    ++self_.state.calls;
     if (self_.scene.work == Work::operators) return shared_.one_in(12) ? split() : multiply();
     switch (shared_.below(12)) {
       case 0:
@@ -117,12 +117,12 @@ class Player {
     }
   }
 
-  // The victim's own ways to go.
+  // The ways in which a victim ends by itself.
   void go_if_told() {
-    const bool mine = self_.rank == self_.scene.victim && self_.seat.calls >= self_.scene.calls;
+    const bool mine = self_.rank == self_.scene.victim && self_.state.calls >= self_.scene.calls;
     if (!mine || (self_.scene.manner != Manner::leave && self_.scene.manner != Manner::raise))
       return;
-    self_.seat.gone = now();
+    self_.state.gone = now();
     if (self_.scene.manner == Manner::leave) std::exit(0);
     throw std::runtime_error("this rank throws");
   }
@@ -193,7 +193,7 @@ class Player {
       expect(in[rank * each], static_cast<float>(rank), "all_to_all");
   }
 
-  // A few chunks around a ring.
+  // Sends a few chunks around a ring.
   void pass_on(Mailbox& mailbox) {
     const int next = (comm_.rank() + 1) % comm_.world();
     const int previous = (comm_.rank() + comm_.world() - 1) % comm_.world();
@@ -216,7 +216,7 @@ class Player {
   void use_fresh_mailbox() {
     std::unique_ptr<Mailbox> mailbox;
     {
-      const Doing doing(self_.seat, Stage::making_mailbox);
+      const Doing doing(self_.state, Stage::making_mailbox);
       mailbox =
           comm_.make_mailbox({.slots = 1 + shared_.below(4),
                               .slot_bytes = static_cast<std::size_t>(64 + shared_.below(5000))});
@@ -224,14 +224,14 @@ class Player {
     pass_on(*mailbox);
   }
 
-  // A new operator now and then, and otherwise the last one again.
+  // Sometimes prepares a new operator, otherwise runs the last one again.
   void multiply() {
     if (!product_ || shared_.one_in(4)) {
-      const Doing doing(self_.seat, Stage::preparing);
+      const Doing doing(self_.state, Stage::preparing);
       product_.reset();
       product_.emplace(comm_, shared_);
     }
-    const Doing doing(self_.seat, Stage::multiplying);
+    const Doing doing(self_.state, Stage::multiplying);
     multiplying_ = product_->op();
     for (int runs = 1 + shared_.below(10); runs > 0; --runs) product_->run();
     multiplying_.reset();
@@ -248,10 +248,10 @@ class Player {
     }
     std::optional<Communicator> part;
     {
-      const Doing doing(self_.seat, Stage::splitting);
+      const Doing doing(self_.state, Stage::splitting);
       part = comm_.split(mine, 0);
     }
-    if (part) Player(*part, members, seed + static_cast<std::uint64_t>(mine), self_).play(4);
+    if (part) ProgramRun(*part, members, seed + static_cast<std::uint64_t>(mine), self_).run(4);
   }
 
   Communicator& comm_;
@@ -261,18 +261,18 @@ class Player {
   Self& self_;
   std::uint32_t passed_ = 0;
   std::optional<Product> product_;
-  std::optional<Operator> multiplying_;  // while it runs, and when that fails
+  std::optional<Operator> multiplying_;  // set while the operator runs, and after it has failed
 };
 
 Communicator connect(Self& self, const std::vector<int>& ranks) {
-  self.seat.stage = Stage::connecting;
+  self.state.stage = Stage::connecting;
   try {
     Communicator comm = Communicator::connect(
         {.transport = "shm",
          .place = Place{.rank = self.rank, .world = self.scene.world, .job = self.scene.job},
          .timeout = std::chrono::nanoseconds(self.scene.timeout)});
-    self.seat.connected = true;
-    self.seat.stage = Stage::working;
+    self.state.connected = true;
+    self.state.stage = Stage::working;
     return comm;
   } catch (const Error& error) {
     throw blamed(error, ranks, self.scene.seed, self.rank);
@@ -284,36 +284,36 @@ void work(Self& self) {
   std::iota(ranks.begin(), ranks.end(), 0);
   if (self.own.below(2) == 0) ::usleep(static_cast<unsigned>(self.own.below(3000)));
   Communicator comm = connect(self, ranks);
-  // For ever: it ends when a rank goes.
-  Player(comm, ranks, self.scene.seed, self).play(INT32_MAX);
+  // Runs until a rank ends.
+  ProgramRun(comm, ranks, self.scene.seed, self).run(INT32_MAX);
 }
 
 }  // namespace
 
 namespace {
 
-// As a data loader does, whatever the rank is doing at the time.
-void fork_a_worker_soon(Seat& seat, int pipe, int delay) {
-  std::thread([&seat, pipe, delay] {
+// Forks like a data loader, whatever the rank is doing at the time.
+void fork_a_worker_soon(RankState& state, int pipe, int delay) {
+  std::thread([&state, pipe, delay] {
     ::usleep(static_cast<unsigned>(delay));
     if (::fork() != 0) return;
-    seat.worker = ::getpid();
+    state.worker = ::getpid();
     ::close(pipe);
-    constexpr int kMostTurns = 3000;  // 60 s, should the parent die
-    for (int turn = 0; turn < kMostTurns && !seat.over; ++turn) ::usleep(20'000);
+    constexpr int kMostTurns = 3000;  // 60 s, in case the parent dies
+    for (int turn = 0; turn < kMostTurns && !state.over; ++turn) ::usleep(20'000);
     ::_exit(0);
   }).detach();
 }
 
 }  // namespace
 
-void be_rank(const Scene& scene, int rank, Seat& seat, int pipe) {
+void be_rank(const Scene& scene, int rank, RankState& state, int pipe) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Self self = {.scene = scene, .rank = rank, .seat = seat, .own = Random(scene.seed * 31 + rank)};
+  Self self = {.scene = scene, .rank = rank, .state = state, .own = Random(scene.seed * 31 + rank)};
   if (!scene.has_folder) ::unsetenv("XDG_RUNTIME_DIR");
   if (scene.has_workers) {
     Random when(scene.seed * 57 + rank);
-    fork_a_worker_soon(seat, pipe, when.below(8000));
+    fork_a_worker_soon(state, pipe, when.below(8000));
   }
   Report report = {.rank = rank,
                    .code = Code::system,
@@ -332,7 +332,7 @@ void be_rank(const Scene& scene, int rank, Seat& seat, int pipe) {
     report.at = now();
     write_sentence(report, error.what());
   }
-  // At most PIPE_BUF bytes: reports of several ranks do not mix.
+  // At most PIPE_BUF bytes, so that reports of several ranks do not mix.
   const bool told = ::write(pipe, &report, sizeof(report)) == sizeof(report);
   ::_exit(told ? 0 : 1);
 }

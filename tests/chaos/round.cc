@@ -15,8 +15,8 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "chaos/judge.h"
+#include "chaos/leftovers.h"
 #include "chaos/program.h"
-#include "chaos/surroundings.h"
 #include "comm/shm/meeting_place.h"
 
 namespace plait::chaos {
@@ -27,7 +27,7 @@ using base::Nanoseconds;
 using base::now;
 using base::sentence;
 
-// How much longer than promised the parent watches before it calls a survivor hung.
+// How much longer than the contract the parent waits before a survivor counts as hung.
 constexpr Nanoseconds kWatchdog = 8 * base::kSecond;
 
 struct Pipe {
@@ -40,29 +40,29 @@ Pipe make_pipe() {
   return {.out = Fd(ends[0]), .in = Fd(ends[1])};
 }
 
-// One page of seats, which the ranks share with their parent.
-class Seats {
+// One page of states, which the ranks share with their parent.
+class SharedStates {
  public:
-  explicit Seats(int world) : bytes_(sizeof(Seat) * world) {
+  explicit SharedStates(int world) : bytes_(sizeof(RankState) * world) {
     void* memory =
         ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) base::fail_errno("cannot map a page");
-    seats_ = static_cast<Seat*>(memory);
+    states_ = static_cast<RankState*>(memory);
   }
-  Seats(const Seats&) = delete;
-  Seats& operator=(const Seats&) = delete;
-  ~Seats() { ::munmap(seats_, bytes_); }
+  SharedStates(const SharedStates&) = delete;
+  SharedStates& operator=(const SharedStates&) = delete;
+  ~SharedStates() { ::munmap(states_, bytes_); }
 
-  Seat& operator[](int rank) { return seats_[rank]; }
+  RankState& operator[](int rank) { return states_[rank]; }
 
  private:
   std::size_t bytes_;
-  Seat* seats_;
+  RankState* states_;
 };
 
 class Round {
  public:
-  explicit Round(const Scene& scene) : scene_(scene), seats_(scene.world) {}
+  explicit Round(const Scene& scene) : scene_(scene), states_(scene.world) {}
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
   ~Round() {
@@ -70,8 +70,8 @@ class Round {
       if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
     }
     for (int rank = 0; rank < scene_.world; ++rank) {
-      seats_[rank].over = true;
-      if (const pid_t worker = seats_[rank].worker; worker > 0) ::kill(worker, SIGKILL);
+      states_[rank].over = true;
+      if (const pid_t worker = states_[rank].worker; worker > 0) ::kill(worker, SIGKILL);
     }
   }
 
@@ -85,16 +85,17 @@ class Round {
     return std::move(outcome_);
   }
 
-  // How many forked workers live, and what they hold that their ranks have shared.
+  // The number of forked workers that are alive; checks what they still hold of the ranks' shared
+  // memory.
   int workers() {
     int count = 0;
-    for (int rank = 0; rank < scene_.world; ++rank) count += seats_[rank].worker > 0 ? 1 : 0;
+    for (int rank = 0; rank < scene_.world; ++rank) count += states_[rank].worker > 0 ? 1 : 0;
     return count;
   }
   std::vector<std::string> held_by_workers() {
     std::vector<std::string> held;
     for (int rank = 0; rank < scene_.world; ++rank) {
-      const pid_t worker = seats_[rank].worker;
+      const pid_t worker = states_[rank].worker;
       if (worker == 0) continue;
       for (const std::string& thing : shared_things_of(worker))
         held.push_back(sentence("of rank ", rank, "'s worker: ", thing));
@@ -107,25 +108,25 @@ class Round {
     for (int rank = 0; rank < scene_.world; ++rank) {
       const pid_t pid = ::fork();
       if (pid < 0) base::fail_errno("cannot fork");
-      if (pid == 0) be_rank(scene_, rank, seats_[rank], pipe_.in.get());
+      if (pid == 0) be_rank(scene_, rank, states_[rank], pipe_.in.get());
       pids_.push_back(pid);
     }
     pipe_.in.reset();
   }
 
   bool victim_is_there() {
-    const Seat& seat = seats_[scene_.victim];
-    const Stage stage = seat.stage;
+    const RankState& state = states_[scene_.victim];
+    const Stage stage = state.stage;
     if (scene_.stage <= Stage::connecting) return stage >= scene_.stage;
-    return seat.calls >= scene_.calls && (stage == scene_.stage || scene_.stage == Stage::working);
+    return state.calls >= scene_.calls && (stage == scene_.stage || scene_.stage == Stage::working);
   }
 
-  // Waits for the moment, and lets the victim go. A victim that goes by itself is only awaited.
+  // Waits for the moment, then ends the victim. If the victim ends by itself, only waits for that.
   void strike() {
     const Nanoseconds give_up = now() + kWatchdog;
     const bool by_itself = !is_kill(scene_.manner);
-    const Seat& seat = seats_[scene_.victim];
-    while (by_itself ? seat.gone == 0 : !victim_is_there()) {
+    const RankState& state = states_[scene_.victim];
+    while (by_itself ? state.gone == 0 : !victim_is_there()) {
       if (now() > give_up || !pending_reports().empty()) break;
       ::sched_yield();
     }
@@ -133,15 +134,15 @@ class Round {
       const Nanoseconds until = now() + scene_.delay;
       while (now() < until) ::sched_yield();
     }
-    ending_.gone = by_itself && seat.gone > 0 ? seat.gone.load() : now();
+    ending_.gone = by_itself && state.gone > 0 ? state.gone.load() : now();
     if (scene_.manner == Manner::kill) ::kill(pids_[scene_.victim], SIGKILL);
     if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGSTOP);
-    ::usleep(200);  // until it does not move any more
-    ending_.connected = seat.connected;
-    ending_.multiplied = seat.stage == Stage::multiplying;
+    ::usleep(200);  // until it has stopped
+    ending_.connected = state.connected;
+    ending_.multiplied = state.stage == Stage::multiplying;
   }
 
-  // Reads what has been reported since the last time.
+  // Reads the reports that have arrived since the last call.
   const std::vector<Report>& pending_reports() {
     Report report;
     while (::read(pipe_.out.get(), &report, sizeof(report)) == sizeof(report)) {
@@ -167,13 +168,13 @@ class Round {
     const Nanoseconds end = ending_.gone + patience(scene_, ending_) + kWatchdog;
     while (!everybody_spoke() && now() < end) {
       pollfd watched = {.fd = pipe_.out.get(), .events = POLLIN, .revents = 0};
-      // Also when the last writer has gone without a word.
+      // Stops also when the last writer has ended without a report.
       if (::poll(&watched, 1, 20) == 1 && watched.revents == POLLHUP) break;
     }
     if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGKILL);
   }
 
-  // Every process ends by itself, and at once; the others are hung.
+  // Reaps the processes, which must all end by themselves, at once; the others are hung.
   void bury() {
     const Nanoseconds end = now() + kWatchdog;
     for (int rank = 0; rank < scene_.world; ++rank) {
@@ -183,8 +184,8 @@ class Round {
         if (silent || now() > end) {
           ++outcome_.hangs;
           outcome_.wrong.push_back(sentence("rank ", rank, " hangs while it is ",
-                                            kStages[static_cast<int>(seats_[rank].stage.load())],
-                                            ", in call ", seats_[rank].calls.load()));
+                                            kStages[static_cast<int>(states_[rank].stage.load())],
+                                            ", in call ", states_[rank].calls.load()));
           ::kill(pids_[rank], SIGKILL);
           ::waitpid(pids_[rank], &status, 0);
           break;
@@ -213,7 +214,7 @@ class Round {
   }
 
   const Scene& scene_;
-  Seats seats_;
+  SharedStates states_;
   Pipe pipe_ = make_pipe();
   std::vector<pid_t> pids_;
   std::vector<Report> reports_;
@@ -245,7 +246,7 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
   scene.stage = scene.work == Work::operators ? kOfOperators[below(kOfOperators.size())]
                                               : kOfCollectives[below(kOfCollectives.size())];
   scene.calls = 1 + below(40);
-  // Most of set-up is over within a millisecond or two.
+  // Most of the set-up takes a millisecond or two.
   scene.delay = below(2) == 0 ? below(300) * base::kMicrosecond : below(3000) * base::kMicrosecond;
   scene.job = sentence("chaos-", ::getpid(), '-', seed);
   scene.has_workers = below(3) == 0;
@@ -265,12 +266,12 @@ std::string describe(const Scene& scene) {
       ')');
 }
 
-Outcome play(const Scene& scene, bool isolated) {
-  const Surroundings before(isolated);
+Outcome run_round(const Scene& scene, bool isolated) {
+  const Leftovers before(isolated);
   Round round(scene);
   Outcome outcome = round.run();
   outcome.workers = round.workers();
-  // A rank 0 that was killed last has left its file to the next job of this user.
+  // A rank 0 that was killed last leaves its file to the next job of this user.
   if (scene.has_folder && scene.manner == Manner::stop && scene.victim == 0) {
     ::usleep(150'000);
     const comm::shm::MeetingPlace next(comm::shm::name_of_job(scene.job + "-next"), now());

@@ -1,4 +1,4 @@
-"""plait bench OPERATOR: every operator and schedule runs, and its figures agree."""
+"""plait bench OPERATOR: every operator runs with every schedule, and its figures are consistent."""
 
 import json
 import os
@@ -71,7 +71,8 @@ class OperatorTest(CommandTest):
         found = self.json("matmul-all-reduce", *self.SIZE, "--schedule", "serial", "--transport", "threads")
         self.check(found, "matmul-all-reduce")
         self.assertIn("0.001 Gbit/s", found["link"])
-        self.assertLess(found["t_comm_cpu_ms"], 0.5 * found["t_comm_ms"])  # 256 kbit, but not over it
+        # the link has 256 kbit/s, but this time is without it
+        self.assertLess(found["t_comm_cpu_ms"], 0.5 * found["t_comm_ms"])
         found = self.json("matmul-all-reduce", *self.SIZE, "--schedule", "serial", "--transport", "threads", "--link",
                           "10gbit,5us")
         self.assertIn("10 Gbit/s", found["link"])
@@ -99,7 +100,7 @@ class OperatorTest(CommandTest):
     def test_what_was_measured_outlives_an_interruption(self):
         with tempfile.TemporaryDirectory() as folder:
             figures = Path(folder) / "figures.json"
-            # The second size is on its way for many seconds.
+            # The second size takes many seconds.
             words = ["matmul-all-reduce", "--m", "1,4096", "--n", "64", "--k", "64", "--repeat", "1", "--schedule",
                      "serial", "--transport", "threads", "--link", "1mbit", "--json", str(figures)]
             bench = subprocess.Popen([PLAIT, "bench", *words], env=self.environment, stdout=subprocess.DEVNULL)
@@ -115,7 +116,7 @@ class OperatorTest(CommandTest):
         found = self.json("matmul-all-reduce", "--m", 64, "--n", 256, "--k", 1024, "--link", "ratio=20",
                           "--schedule", "fused", "--repeat", 3)
         self.assertIsNotNone(found["link"])
-        # What it measured to choose by and what it reports are moments of a machine that others use.
+        # The measurements for the search and for the report come from different moments of a shared machine.
         self.assertGreater(found["t_comm_ms"], 20 / 3 * found["t_gemm_ms"])
 
     def test_text_says_it(self):
@@ -128,7 +129,7 @@ class OperatorTest(CommandTest):
         cores = json.loads(self.plait("info", "--json").stdout)["processor"]["cores"]
         words = ("matmul-all-reduce", *self.SIZE, "--threads", cores)
         text = self.bench(*words)
-        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: they wait for one another's turn")
+        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: the ranks are oversubscribed")
         self.assertNotRegex(text, "(The|No) plan")
         self.assertRegex(self.bench(*words, "--timed-product"), "\n(The|No) plan")
 
@@ -169,7 +170,7 @@ class OperatorTest(CommandTest):
 
     def test_all_ranks_refuse_what_memory_cannot_hold(self):
         problem = ["matmul-all-reduce", "--m", 1 << 24, "--n", 1 << 24, "--k", 8]
-        sentence = r"plait bench: m=16777216 n=16777216 k=8 may take .* for 3 ranks and \d plans, and there are .*"
+        sentence = r"plait bench: m=16777216 n=16777216 k=8 may take .* for 3 ranks and \d plans; available are .*"
         for words in (["bench", *problem, "--ranks", 3, "--transport", "threads"],
                       ["bench", *problem, "--ranks", 3],
                       ["run", "-n", 3, "--", PLAIT, "bench", *problem]):
@@ -183,7 +184,7 @@ class OperatorTest(CommandTest):
     def test_files_that_cannot_be_written_are_refused_before(self):
         for option in ("--json", "--html", "--svg", "--trace"):
             for words in (["--transport", "threads"], []):
-                # So long that the test would not wait for it.
+                # The measurement would take too long for the test.
                 result = self.plait("bench", "matmul-all-reduce", "--m", 512, "--n", 512, "--k", 512, *words,
                                     "--seconds", 3600, option, "/nowhere/file")
                 self.assert_says(result, 1, "plait bench: cannot write /nowhere/file: No such file or directory")
@@ -194,11 +195,11 @@ class OperatorTest(CommandTest):
 
     def test_trace_refuses(self):
         for words, sentence in [
-            ([], "say which operator, such as matmul-all-reduce (plait trace --help)"),
+            ([], "an operator is missing, such as matmul-all-reduce (plait trace --help)"),
             (["matmul"], "cannot trace matmul; did you mean matmul-all-reduce? (plait trace --help)"),
             (["matmul-all-reduse"],
              "cannot trace matmul-all-reduse; did you mean matmul-all-reduce? (plait trace --help)"),
-            (["matmul-all-reduce", "--m", "8,9", "--n", "8", "--k", "8"], "a timeline is of one size, not of 2"),
+            (["matmul-all-reduce", "--m", "8,9", "--n", "8", "--k", "8"], "a timeline needs exactly one size, not 2"),
             (["matmul-all-reduce", *self.SIZE, "--html", "file", "--svg", "file"],
              "--html and --svg both name file"),
         ]:
@@ -208,31 +209,31 @@ class OperatorTest(CommandTest):
 
     def test_refusals(self):
         for words, sentence in [
-            ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
+            ([], "--m is missing; give --m, --n and --k, or --shapes FILE"),
             (["--m", "8,9", "--n", "8,9,10", "--k", "8"],
-             "--m, --n and --k have 2, 3 and 1 sizes: give each as many, or one"),
+             "--m, --n and --k have 2, 3 and 1 sizes; give each of them the same number, or one"),
             ([*self.SIZE, "--plan", "fused", "--schedule", "serial"],
-             "--plan says itself what --schedule serial would say"),
-            ([*self.SIZE, "--plan", "fused", "--parts", 3], "--plan says itself what --parts 3 would say"),
+             "--plan cannot be combined with --schedule serial"),
+            ([*self.SIZE, "--plan", "fused", "--parts", 3], "--plan cannot be combined with --parts 3"),
             ([*self.SIZE, "--link", "ratio=1", "--ranks", 1, "-t", "threads"],
              "--link ratio=1: one rank has nothing to communicate"),
             ([*self.SIZE, "--transport", "shn"],
              "there is no transport shn; did you mean shm?"),
             ([*self.SIZE, "--transport", "mpi"],
-             "ranks of the transport mpi are started by mpirun, as in mpirun -n 2 plait bench ..."),
+             "mpirun starts ranks of the transport mpi: mpirun -n 2 plait bench ..."),
             ([*self.SIZE, "--link", "share=0.1"],
-             "--link share=0.1: a share is of a training step; an operator takes ratio=1, of its product"),
-            ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: a ratio is a number above 0 and up to 1000"),
+             "--link share=0.1: share= applies to training steps; operators take ratio=, as in ratio=1"),
+            ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: the ratio must be a number above 0 and up to 1000"),
             ([*self.SIZE, "--schedule", "fast"],
-             "--schedule fast is none of serial, pipelined, fused and all"),
-            ([*self.SIZE, "--plan", "fused chunk=x"], "plan: chunk=x is no number"),
+             "--schedule fast is none of serial, pipelined, fused, all"),
+            ([*self.SIZE, "--plan", "fused chunk=x"], "plan: chunk=x is not a whole number of 0 or more"),
             ([*self.SIZE, "--weight", "s9"],
-             "--weight s9 is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
+             "--weight s9 is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "
              "s4:group=64"),
-            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all can't be read: No such file or directory"),
+            (["--shapes", "/nowhere/at/all"], "--shapes /nowhere/at/all cannot be read: No such file or directory"),
             (["--shapes", "/dev/zero"], "--shapes /dev/zero is a device, not a file"),
             ([*self.SIZE, "--shapes", "/nowhere/at/all"],
-             "--shapes /nowhere/at/all says itself what --m, --n and --k would say"),
+             "--shapes /nowhere/at/all cannot be combined with --m, --n or --k"),
         ]:
             result = self.plait("bench", "matmul-all-reduce", *words)
             self.assertEqual((result.returncode, result.stdout, result.stderr),
@@ -241,10 +242,11 @@ class OperatorTest(CommandTest):
         self.assert_says(result, 2, "plait bench: all_gather_matmul: axis=columns would cut the k of a product; what "
                                     "comes first here is cut in rows")
         self.assert_says(self.plait("bench", "all-gather-matmul", *self.SIZE, "--wire", "bf16"), 2,
-                         "plait bench: --wire bf16 is about partial sums, and all_gather_matmul has none")
+                         "plait bench: --wire bf16 applies to partial sums, and all_gather_matmul has none")
         result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE, "-t", "threads")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("--transport threads: plait run has started 2 processes, whose ranks are no threads of one",
+        self.assertIn("--transport threads: plait run has started 2 processes, but ranks of "
+                      "this transport are threads of one process",
                       result.stderr)
         result = self.plait("run", "-n", 2, "--", PLAIT, "bench", "all-gather-matmul", *self.SIZE, "--ranks", 3)
         self.assertEqual(result.returncode, 2)

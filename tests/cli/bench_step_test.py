@@ -1,4 +1,4 @@
-"""plait bench layer and plait bench model: every plan runs, and its figures agree."""
+"""plait bench layer and plait bench model: every plan runs, and its figures are consistent."""
 
 import json
 import re
@@ -22,7 +22,7 @@ class StepTest(CommandTest):
 
     def bench(self, *words):
         result = self.plait("bench", *words)
-        # Steps of some microseconds, beside other tests, may be too noisy for any link to be the one looked for.
+        # Next to other tests, steps of microseconds may be too noisy to find the requested link.
         said = [line for line in result.stderr.splitlines() if NO_LINK not in line]
         self.assertEqual((result.returncode, said), (0, []), words)
         return result.stdout
@@ -63,7 +63,7 @@ class StepTest(CommandTest):
                 self.assertEqual({key: found[key] for key in ("threads", *USUAL)}, {"threads": 2, **USUAL, **said})
         found = self.json("model", "bloom-7b", *self.SMALL, "--layers", 2, "--stand-in", 0.5, "--plan", "fused")
         self.assertEqual((found["layers"], found["stand_in"]), (2, 0.5))
-        # It is part of what the products alone take.
+        # The pauses are part of the time of the products alone.
         products = found["schedules"][0]["step_ms"] * (1 - found["comm_share"])
         self.assertTrue(0 < found["stand_in_ms"] < products, found)
 
@@ -72,7 +72,7 @@ class StepTest(CommandTest):
             found = self.json("model", "bloom-7b", *self.SMALL, "--link", f"share={share}", "--plan", "fused")
             return float(re.fullmatch(r"emulated link, (\S+) Gbit/s, 5 us", found["link"])[1])
 
-        # The one takes 81 times as long beside the products as the other: more than any noise.
+        # One takes 81 times as long relative to the products as the other: more than any noise.
         self.assertGreater(rate(0.1), rate(0.9))
 
     def test_layers(self):
@@ -87,7 +87,7 @@ class StepTest(CommandTest):
     def test_ranks_that_share_cores_measure_turns(self):
         cores = json.loads(self.plait("info", "--json").stdout)["processor"]["cores"]
         text = self.bench("layer", "row", "--m", 20, "--n", 64, "--k", 96, "--repeat", 2, "--threads", cores)
-        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: they wait for one another's turn")
+        self.assertRegex(text, rf"\n2 ranks of {cores} threads? share {cores} cores?: the ranks are oversubscribed")
         self.assertIn("plait predict", text)
 
     def test_timelines(self):
@@ -112,27 +112,28 @@ class StepTest(CommandTest):
 
     def test_refusals(self):
         for words, sentence in (
-                (["model"], "say which model: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
+                (["model"], "the model is missing: bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
                 (["model", "llama2-7"], "plait bench: there is no model llama2-7; did you mean llama2-7b?\n"),
                 (["model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
-                (["model", "bloom-7b", "--scale", "0"], "--scale 0 leaves nothing of the model"),
+                (["model", "bloom-7b", "--scale", "0"], "--scale 0 is not above 0"),
                 (["model", "bloom-7b", "--scale", "2"], "--scale 2 is not between 0 and 1"),
-                (["model", "bloom-7b", "--link", "share=1"], "--link share=1: a share is a number between 0 and 1"),
+                (["model", "bloom-7b", "--link", "share=1"],
+                 "--link share=1: the share must be a number between 0 and 1"),
                 (["model", "bloom-7b", "--link", "ratio=1"],
-                 "--link ratio=1: a ratio is of an operator; a training step takes share=0.12, of the whole"),
-                # Nothing is filled before: that it would not fit is not found out.
+                 "--link ratio=1: ratio= applies to operators; training steps take share=, as in share=0.12"),
+                # The error must be found before memory is filled.
                 (["model", "bloom-176b", "--scale", "1", "--layers", "70", "--seq", 1 << 20, "--tp", 1, "--transport",
                   "threads", "--link", "share=0.5"], "--link share=0.5: one rank has nothing to communicate"),
-                (["layer"], "say which layer: column or row"),
-                (["layer", "column"], "which layer? --n and --k say how many outputs and inputs it has"),
+                (["layer"], "the kind of layer is missing: column or row"),
+                (["layer", "column"], "--n and --k, the layer's outputs and inputs, are required"),
                 (["layer", "row", "--n", "8", "--k", "8", "--keep-gathered"],
-                 "--keep-gathered is about column layers, and this is a row layer"),
+                 "--keep-gathered applies to column layers, and this is a row layer"),
                 (["layer", "row", "--n", "8", "--k", "8", "--column-backward"],
-                 "--column-backward is about column layers, and this is a row layer"),
+                 "--column-backward applies to column layers, and this is a row layer"),
                 (["layer", "column", "--n", "8", "--k", "8", "--keep-gathered", "--no-sequence-parallel"],
-                 "--keep-gathered keeps what --no-sequence-parallel does not gather"),
+                 "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing"),
                 (["model", "bloom-7b", "--keep-gathered", "--no-sequence-parallel"],
-                 "--keep-gathered keeps what --no-sequence-parallel does not gather"),
+                 "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing"),
                 (["layer", "row", "--n", "8", "--k", "8", "--json", "a", "--html", "a"],
                  "--json and --html both name a")):
             with self.subTest(words):

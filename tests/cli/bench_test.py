@@ -1,4 +1,4 @@
-"""plait bench matmul: every product that can be asked for runs, and its figures agree."""
+"""plait bench matmul: every supported product runs, and its figures are consistent."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ class MatmulTest(CommandTest):
                                    one["flops_per_second"], delta=1)
 
     def test_a_file_that_cannot_be_written_is_refused_before(self):
-        # So long that the test would not wait for it.
+        # The measurement would take too long for the test.
         result = self.plait("bench", "matmul", "-m", 8, "--n", 64, "--k", 64, "--seconds", 3600,
                             "--json", "/nowhere/file")
         self.assert_says(result, 1, "plait bench: cannot write /nowhere/file: No such file or directory")
@@ -69,7 +69,7 @@ class MatmulTest(CommandTest):
                 self.assertEqual(found["accumulate"], "--accumulate" in more)
 
     def test_quantised_weights(self):
-        # Four panels of 64 columns, and k in steps of 32 in every group.
+        # There are four panels of 64 columns, and k advances in steps of 32 in every group.
         schemes = {"s8": 256 * 96 + 4 * 256, "s8:tensor": 256 * 96 + 4 * 256,
                    "s8:group=32:offsets": 256 * 96 + 3 * 256 * 5,
                    "s8:group=7": 256 * 320 + 10 * 256 * 4,
@@ -82,8 +82,8 @@ class MatmulTest(CommandTest):
         self.assertEqual(refused.returncode, 2)
         self.assertTrue(refused.stderr.startswith("plait bench: matmul: w=s5 is no weight"))
         refused = self.plait("bench", "matmul", "-m", 3, *self.SIZE, "--weight", "bf16 m=1")
-        self.assertEqual(refused.stderr, "plait bench: --weight bf16 m=1 is no kind of weight: "
-                                         "there is a space in it\n")
+        self.assertEqual(refused.stderr, "plait bench: --weight bf16 m=1 is not a kind of weight: "
+                                         "it contains a space\n")
 
     def test_all_backends_are_those_that_can(self):
         walk = json.loads(self.plait("info", "--json", "--why", "m=4 n=200 k=70 x=f32 w=f32").stdout)
@@ -129,7 +129,7 @@ class MatmulTest(CommandTest):
         try:
             while piece := os.read(ours, 4096):
                 seen += piece
-        except OSError:  # how a terminal says that nobody is left on it
+        except OSError:  # the terminal's other end is closed
             pass
         self.assertRegex(seen.decode(), r"^\r\x1b\[Kmeasuring, repetition: \d+ of \d+, [^\r]+ left\r")
         self.assertTrue(seen.endswith(b"\r\x1b[K"), "the line is removed at the end")

@@ -1,4 +1,4 @@
-"""The plait command under test, and what tests of processes need."""
+"""The plait command under test, and helpers for tests of processes."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 PLAIT = os.environ["PLAIT_COMMAND"]
 FULL = "/dev/full"  # every write to it fails: no space left on device
-PATIENCE = 180  # seconds after which something is taken to hang: an instrumented command on a busy core is slow
+PATIENCE = 180  # seconds until a process counts as hung; an instrumented command on a busy core is slow
 
 
 def plait(*words, **options):
@@ -20,7 +20,7 @@ def plait(*words, **options):
 
 
 def is_alive(pid):
-    """Whether the process runs; one that only waits to be reaped does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -29,7 +29,7 @@ def is_alive(pid):
 
 
 def name_of(pid):
-    """Of the process's program; None where the process has gone since it was listed."""
+    """The environment of the process; None if the process has ended since it was listed."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
     except (FileNotFoundError, ProcessLookupError):
@@ -45,7 +45,7 @@ def wait_until(condition, what):
 
 
 class CommandTest(unittest.TestCase):
-    """Every process that a test starts carries a mark in its environment, by which it is found."""
+    """Marks the environment of every process that a test starts, so that it can be found."""
 
     def setUp(self):
         self.mark = f"PLAIT_TEST_MARK={uuid.uuid4()}"
@@ -70,7 +70,7 @@ class CommandTest(unittest.TestCase):
         return plait(*words, **{"env": self.environment, **options})
 
     def assert_all_ranks_fail_where_rank_0_cannot_write(self, *words):
-        """Of two ranks that somebody else has started: one says why, and both end with the same status."""
+        """For two ranks started by another launcher: one reports the error, and both have the same status."""
         result = self.plait("run", "-n", 2, "--", "sh", "-c", f'"$@" > {FULL}; echo "status $?"', "-", PLAIT, *words)
         self.assertEqual(sorted(re.findall(r"status \d+", result.stdout)), ["status 1"] * 2, result.stderr)
         self.assertEqual(result.stderr.count("cannot write to standard output"), 1, result.stderr)

@@ -1,4 +1,4 @@
-"""plait info --settings: what is set, and who said it; and the variables that nobody reads."""
+"""plait info --settings: settings and their origins, and variables that plait does not read."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class SettingsCase(CommandTest):
         return json.loads(result.stdout)
 
     def found(self):
-        """What is set, by name: its value, and from where."""
+        """The settings by name: value and origin."""
         settings = self.json("--settings")["settings"]
         return {one["name"]: (one["value"], one["from"]) for one in settings}
 
@@ -50,14 +50,16 @@ class SettingsTest(SettingsCase):
             "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
             "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
-            "wait": "spin=20us,yield=200us", "plugin_path": "auto", "isa": "auto"})
+            "wait": "spin=20us,yield=200us", "rendezvous": "auto", "interface": "all",
+            "plugin_path": "auto", "isa": "auto"})
 
     def test_every_variable_sets_its_setting(self):
         values = {"plan": "pipelined parts=3", "customized": "[1,2,3]=serial",
                   "column_backward": "true", "recompute_all_gather": "false",
                   "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
                   "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
-                  "link": "1gbit", "timeout": "5s", "wait": "spin=1us", "plugin_path": "/plugins", "isa": "sse2"}
+                  "link": "1gbit", "timeout": "5s", "wait": "spin=1us",
+                  "rendezvous": "node1:29600", "interface": "eth0", "plugin_path": "/plugins", "isa": "sse2"}
         for one in self.json("--settings")["settings"]:
             self.environment[one["variable"]] = values[one["name"]]
         self.assertEqual(self.found(), {name: (value, f"PLAIT_{name.upper()}")
@@ -90,8 +92,8 @@ class SettingsTest(SettingsCase):
         self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
                                r" +\[16384,5120,1920\]=pipelined parts=8\n")
         self.assertIn("\ntimeout           600s ", page)
-        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max means nothing here: packed weights "
-                                      "are padded whatever their k\n"))
+        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max has no effect: plait pads packed weights "
+                                      "for every k\n"))
 
     def test_what_cannot_be_read(self):
         self.write("\nplam = 'fused'\n")
@@ -104,7 +106,7 @@ class SettingsTest(SettingsCase):
         self.assert_says(self.plait("info", "--settings"), 1, "plait info: PLAIT_CONFIG: cannot "
                          f"read {self.file}: No such file or directory")
         self.assert_says(self.plait("info", "--settings", "--why"), 2,
-                         "plait info: --settings and --why ask for different things")
+                         "plait info: --settings and --why cannot be combined")
 
 
 class DocumentsTest(SettingsCase):
@@ -121,7 +123,8 @@ class DocumentsTest(SettingsCase):
         page = (ROOT / "docs/concepts/settings.md").read_text()
         rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
         settings = {one["name"]: one["variable"] for one in self.json("--settings")["settings"]}
-        of_environment = {"transport", "link", "timeout", "wait", "plugin_path", "isa"}
+        of_environment = {"transport", "link", "timeout", "wait", "rendezvous", "interface", "plugin_path",
+                          "isa"}
         self.assertEqual(rows, {name: variable for name, variable in settings.items()
                                 if name not in of_environment})
 

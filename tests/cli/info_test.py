@@ -1,4 +1,4 @@
-"""plait info: what it says is true of this machine, for people and for programs."""
+"""plait info: its output is true for this machine, as text and as JSON."""
 
 import json
 import os
@@ -8,16 +8,16 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from command import CommandTest
+from command import PATIENCE, CommandTest
 
 
-SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # of instructions; each has those before it
+SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
 
 
 class InfoCase(CommandTest):
     def setUp(self):
         super().setUp()
-        # Whoever runs this test may have been given a place himself.
+        # The test itself may run under a launcher.
         for name in ("PLAIT_RANK PLAIT_WORLD_SIZE RANK WORLD_SIZE LOCAL_WORLD_SIZE SLURM_PROCID "
                      "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PLAIT_TRANSPORT").split():
             self.environment.pop(name, None)
@@ -80,7 +80,7 @@ class InfoTest(InfoCase):
         by_path = self.json()["transports"]
         self.environment["PATH"] = f"{command.parent}:{os.environ['PATH']}"
         by_name = subprocess.run([command.name, "info", "--json"], env=self.environment, cwd="/",
-                                 capture_output=True, text=True, timeout=60, check=True)
+                                 capture_output=True, text=True, timeout=PATIENCE, check=True)
         self.assertEqual(json.loads(by_name.stdout)["transports"], by_path)
 
     def test_its_place(self):
@@ -98,10 +98,10 @@ class InfoTest(InfoCase):
         self.assertIn("\nSettings    no variable PLAIT_... is set\n", self.plait("info").stdout)
         for name, value, sentence in [
             ("PLAIT_PLAN", "fuzed", "PLAIT_PLAN=fuzed: fuzed is neither a schedule"),
-            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, mpi"),
+            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi"),
             ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
             ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
-            ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"),
+            ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"),
         ]:
             self.environment[name] = value
             self.assertIn(f"{name}={value}\n              refused: {sentence}", self.plait("info").stdout)
@@ -138,7 +138,7 @@ class InfoTest(InfoCase):
         self.environment["PLAIT_ISA"] = "avx"
         self.assertIsNone(self.json()["processor"]["instruction_set"])
         result = self.plait("bench", "matmul", "--m", 1, "--n", 64, "--k", 64, "--repeat", 1)
-        sentence = "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16 and amx"
+        sentence = "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"
         self.assert_says(result, 2, f"plait bench: {sentence}")
 
     def test_people_get_lines_that_fit_and_no_colours(self):
@@ -189,15 +189,15 @@ class WhyTest(InfoCase):
         self.assertIsNone(found["chosen"])
         self.assertFalse(any(step["can"] for step in found["walk"]))
         page = self.plait("info", "--why", "ranks=4,hosts=2").stdout
-        # plait run, which is taken for ranks of one host, can't have started them.
+        # plait run starts ranks on one host only, so it is not assumed.
         self.assertIn("The transport for 4 ranks on 2 hosts, started by Open MPI", page)
         self.assertIn("  shm      no   shares the memory of one host; these ranks are on 2\n", page)
-        self.assertTrue(page.endswith("None can be used: connect() will refuse.\n"))
+        self.assertTrue(page.endswith("None can be used, so connect() will fail.\n"))
 
     def test_people_get_the_same_walk(self):
         page = self.plait("info", "--why", "transport=shm", "ranks=2").stdout
-        self.assertIn("The transport for 2 ranks on 1 host, started by plait run, where shm", page)
-        self.assertIn("\n  shm      yes  chosen: it was asked for\n", page)
+        self.assertIn("The transport for 2 ranks on 1 host, started by plait run, requested: shm", page)
+        self.assertIn("\n  shm      yes  chosen: requested\n", page)
         self.assertTrue(page.endswith("\nIt is shm.\n"))
 
     def test_the_backends_of_a_product(self):
@@ -211,16 +211,16 @@ class WhyTest(InfoCase):
         self.assertFalse(walk[0]["can"])
         able = [step for step in walk if step["can"]]
         self.assertEqual((able[0]["name"], found["chosen"]), ("vector", "vector"))
-        self.assertEqual(able[0]["answer"], "chosen: the first that can")
+        self.assertEqual(able[0]["answer"], "chosen: the first usable one")
         self.assertEqual({step["answer"] for step in able[1:]},
-                         {"could, but vector (f32) comes first"})
+                         {"usable, but vector (f32) comes first"})
 
     def test_a_backend_that_was_asked_for(self):
         product = ["m=8,n=4", "k=4", "x=f32"]
         page = self.plait("info", "--why", *product, "backend=vector").stdout
-        self.assertTrue(page.startswith("The backend for m=8 n=4 k=4 x=f32 w=bf16 out=bf16, where "
-                                        "vector is asked for\n\n  amx (bf16)       no   "))
-        self.assertIn("\n  reference (f32)  yes  could, but vector was asked for\n", page)
+        self.assertTrue(page.startswith("The backend for m=8 n=4 k=4 x=f32 w=bf16 out=bf16, requested: "
+                                        "vector\n\n  amx (bf16)       no   "))
+        self.assertIn("\n  reference (f32)  yes  usable, but vector was requested\n", page)
         self.assertTrue(page.endswith("\nIt is vector.\n"))
         self.assertIsNone(self.json("--why", *product, "backend=amx", status=1)["chosen"])
 
@@ -244,21 +244,21 @@ class WhyTest(InfoCase):
             "m=8 n=4 k=4 x=f64": "matmul: x=f64 is no dtype; there are f32, bf16 and f16",
             "m=8 n=4 k=4 w=f64": "matmul: w=f64 is no weight; there are f32, bf16, f16, and schemes "
                                  "such as s8:channel or s4:group=64:offsets",
-            "m=8 ranks=4": "--why ranks=4: a product is made of m=, n=, k=, x=, w= and out=, and "
-                           "perhaps backend=NAME",
+            "m=8 ranks=4": "--why ranks=4: a product consists of m=, n=, k=, x=, w= and out=, and "
+                           "optionally backend=NAME",
             "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",
-            "m=8 backend=": "--why backend= lacks its value, as in backend=...",
+            "m=8 backend=": "--why backend= has no value; write backend=...",
             "schedule=fused":
-                "--why schedule=fused: which plan an operator gets is asked by op=NAME m=M n=N k=K, such as "
+                "--why schedule=fused: to ask for the plan of an operator, write op=NAME m=M n=N k=K, such as "
                 "op=matmul-all-reduce",
-            "rnks=3": "--why rnks=3: a problem is made of ranks=N, hosts=N, launcher=NAME and "
+            "rnks=3": "--why rnks=3: a problem consists of ranks=N, hosts=N, launcher=NAME and "
                       "transport=NAME, or of a product's m=, n= and k=; did you mean ranks?",
             "ranks=0": "--why ranks=0 is not a whole number from 1 to 65536",
-            "ranks": "--why ranks lacks its value, as in ranks=...",
-            "hosts=3": "--why: 1 rank cannot be on 3 hosts",
+            "ranks": "--why ranks has no value; write ranks=...",
+            "hosts=3": "--why: 1 rank cannot run on 3 hosts",
             "transport=shn": "there is no transport shn; did you mean shm?",
-            "launcher=foo": "--why launcher=foo is no launcher that plait knows: run, torchrun, "
-                            "mpirun, srun or hydra",
+            "launcher=foo": "--why launcher=foo is none of run, torchrun, "
+                            "mpirun, srun, hydra",
         }
         for word, sentence in cases.items():
             with self.subTest(word):

@@ -1,4 +1,4 @@
-"""plait predict: every operator and schedule is played, called a prediction, or refused."""
+"""plait predict: every operator and schedule is predicted, marked as a prediction, or refused."""
 
 import json
 import re
@@ -72,7 +72,7 @@ class PredictTest(CommandTest):
         self.assertGreater(times[-1], 100 * times[0])
 
     def test_few_sums_over_a_long_link_are_not_waited_for_one_by_one(self):
-        # 16 rows have 256 KiB of sums, which are copied into slots; 17 are written there straight.
+        # 16 rows have 256 KiB of sums, which are copied into slots; 17 rows are written there directly.
         for op in FUSED[:2]:
             found = self.json(op, "--m", "16,17", "--n", 4096, "--k", 4096, "--ranks", 2, "--device", "cpu",
                               "--rate", 0.4, "--memory", 20, "--link", "10gbit,200us",
@@ -97,7 +97,7 @@ class PredictTest(CommandTest):
     def test_a_long_thin_problem_is_no_large_one(self):
         found = self.json("matmul-all-reduce", "--m", 1 << 24, "--n", 64, "--k", 64, "--schedule", "serial")
         self.assertGreater(found["t_gemm_ms"], 0)
-        self.assertIn("is more than can be played",
+        self.assertIn("is too large to be simulated",
                       self.refusal("matmul-all-reduce", "--m", 1 << 24, "--n", 1 << 24, "--k", 64))
 
     def test_several_sizes_are_a_list(self):
@@ -125,21 +125,21 @@ class PredictTest(CommandTest):
             result = self.plait("bench", "matmul-all-reduce", "--m", 8, "--n", 64, "--k", 64, "--transport", "threads",
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("had no link", self.refusal("--measured", measured))
-            for key, value, sentence in (("link", "", '"" is no link'), ("ranks", 0, "ranks is 0, which is not "),
+            self.assertIn("has no link; only", self.refusal("--measured", measured))
+            for key, value, sentence in (("link", "", '"" is not a link'), ("ranks", 0, "ranks is 0, which is not "),
                                          ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
                 measured.write_text(json.dumps({**bench, key: value}))
                 refusal = self.refusal("--measured", measured)
                 self.assertIn(f"--measured {measured}: ", refusal)
                 self.assertIn(sentence, refusal)
             measured.write_text("{}")
-            self.assertIn("is not what plait bench OPERATOR --json writes", self.refusal("--measured", measured))
-            self.assertIn("can't be read", self.refusal("--measured", Path(folder) / "nothing.json"))
+            self.assertIn("was not written by plait bench OPERATOR --json", self.refusal("--measured", measured))
+            self.assertIn("cannot be read", self.refusal("--measured", Path(folder) / "nothing.json"))
 
     def test_a_measurement_whose_serial_time_can_be_computed(self):
         measured = {"op": "matmul_all_reduce", "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16",
                     "ranks": 2, "t_gemm_ms": 100, "schedules": [{"plan": "serial", "median_ms": 125}]}
-        # To its only peer each rank sends half of the partial sums in f32, and its half of the result in bf16.
+        # Each rank sends its only peer half of the partial sums in f32, and its half of the result in bf16.
         transfer = 1e3 * 8 * (512 * 1024 * (4 + 2)) / 1e9
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "bench.json"
@@ -151,8 +151,8 @@ class PredictTest(CommandTest):
                 self.assertAlmostEqual(found["error"], found["predicted_ms"] / 125 - 1)
 
     def test_measurements_whose_overlap_can_be_computed(self):
-        # The one peer is sent half of the partial sums in f32 and half of the result in bf16; or the sums alone; or
-        # half of X. Over a link on which that takes less time than the product, all is hidden but one part, or chunk.
+        # The peer gets half of the partial sums in f32 and half of the result in bf16, or only the sums, or half of X.
+        # Over a link on which that takes less time than the product, all but one part, or chunk, is hidden.
         product, transfer = 100, 60
         plans = {"serial": product + transfer, "pipelined parts=4": product + transfer / 4,
                  "pipelined parts=8": product + transfer / 8, "fused chunk=64": product + transfer / 16}
@@ -211,14 +211,14 @@ class PredictTest(CommandTest):
         found = self.json("bloom-7b", *words, "--tp", 4, "--wire", "f32", "--keep-gathered", "--column-backward")
         self.assertEqual([found[key] for key in ("wire", "column_backward", "recompute_all_gather")],
                          ["f32", True, False])
-        self.assertIsNone(found["published_gain"])  # of other ranks than were published
+        self.assertIsNone(found["published_gain"])  # published for another number of ranks
 
     def test_one_rank_gains_nothing(self):
         found = self.json("llama2-7b", "--tp", 1, "--tokens", 1024)
         self.assertEqual({one["gain"] for one in found["plans"]}, {0})
 
     def test_the_page_has_the_gains_that_are_predicted(self):
-        page = (Path(__file__).parents[2] / "docs/concepts/prediction.md").read_text()
+        page = (Path(__file__).parents[2] / "docs/lab/prediction.md").read_text()
         rows = re.findall(r"^\| ([a-z]+2?-\d+b) \| .* % \| (.+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
         self.assertEqual(len(rows), 3)
         for model, parts, fused, best in rows:
@@ -228,7 +228,7 @@ class PredictTest(CommandTest):
 
     def test_a_plain_weight_has_the_dtype_of_x(self):
         page = self.predict("matmul-all-reduce", "--help")
-        self.assertRegex(page, r"--weight KIND .*\bplain: x's dtype \(the default\)")
+        self.assertRegex(page, r"--weight KIND .*\bplain: x's dtype \(default\)")
         plain = self.json("matmul-all-reduce", *self.SIZE, "--weight", "plain")
         self.assertEqual(plain["schedules"], self.json("matmul-all-reduce", *self.SIZE)["schedules"])
 
@@ -239,38 +239,39 @@ class PredictTest(CommandTest):
             self.assertIn("cannot write /nowhere/file", result.stderr)
         for words in ([], ["matmul-all-reduce"], ["llama2-70b"], ["--measured", "file"]):
             with self.subTest(words):
-                self.assertIn("1 when a file can't be written;", self.predict(*words, "--help"))
+                self.assertIn("1 a file can't be written;", self.predict(*words, "--help"))
 
     def test_refusals(self):
         op = ("matmul-all-reduce", *self.SIZE)
         for words, sentence in (
-                ((), "say what, such as matmul-all-reduce"),
+                ((), "an operator or a model is missing, such as matmul-all-reduce"),
                 (("matmul-all-reduse",), "did you mean matmul-all-reduce"),
                 (("matmul",), "cannot predict matmul"),
                 (("matmul-all-reduce", "--m", 8), "--n is missing"),
                 (("lama2-70b",), "did you mean llama2-70b"),
-                (("llama2-70b", "--tp", 300), "no more than 256 ranks share a layer here"),
+                (("llama2-70b", "--tp", 300), "at most 256 ranks can be predicted"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
                 (("llama2-70b", "--scale", "1.5"), "--scale 1.5 is not above 0 and up to 1"),
                 (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
-                ((*op, "--dtype", "f32"), "--dtype f32: what is known of h100 is how fast it multiplies bf16 and f16"),
+                ((*op, "--dtype", "f32"),
+                 "--dtype f32: only the rate of bf16 and f16 is known for h100; give the rate of f32 with --rate"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
-                ((*op, "--link", "rope"), "nor one of nvlink4"),
-                ((*op, "--device", "cpu"), "a processor has no usual network"),
-                ((*op, "--wiring", "round"), "none of pairs, ports and shared"),
-                ((*op, "--rate", "0"), "--rate 0 is no number from 0.001 to 1e+06"),
-                ((*op, "--memory", "1e-300"), "--memory 1e-300 is no number from 0.001 to 1e+06"),
+                ((*op, "--link", "rope"), "and not one of nvlink4"),
+                ((*op, "--device", "cpu"), "the device cpu has no usual network"),
+                ((*op, "--wiring", "round"), "none of pairs, ports, shared"),
+                ((*op, "--rate", "0"), "--rate 0 is not a number from 0.001 to 1e+06"),
+                ((*op, "--memory", "1e-300"), "--memory 1e-300 is not a number from 0.001 to 1e+06"),
                 (("matmul-all-reduce", *["--m", 1 << 22, "--n", 1 << 22, "--k", 1 << 22], "--rate", "0.001"),
-                 "m=4194304 n=4194304 k=4194304 would take years"),
+                 "m=4194304 n=4194304 k=4194304 would take more than three years"),
                 ((*op, "--lost", "100"), "--lost"),
                 ((*op, "--ranks", "0"), "--ranks"),
-                ((*op, "--ranks", "65", "--html", "page.html"), "a timeline is of 64 ranks at most, not of 65"),
+                ((*op, "--ranks", "65", "--html", "page.html"), "a timeline shows at most 64 ranks, not 65"),
                 (("all-gather-matmul", *self.SIZE, "--wire", "bf16"),
-                 "--wire bf16 is about partial sums, and all_gather_matmul has none"),
+                 "--wire bf16 applies to partial sums, and all_gather_matmul has none"),
                 (("llama2-70b", "--whole-rows", "--keep-gathered"),
-                 "--keep-gathered keeps what --whole-rows does not gather"),
-                ((*op, "--weight", "s3"), "--weight s3 is no weight"),
+                 "--keep-gathered cannot be combined with --whole-rows, which gathers nothing"),
+                ((*op, "--weight", "s3"), "--weight s3 is not a weight"),
                 ((*op, "--json", "a", "--html", "a"), "--json and --html both name a"),
                 (("--measured",), "--measured needs a value")):
             with self.subTest(words):

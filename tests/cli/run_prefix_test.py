@@ -1,4 +1,4 @@
-"""plait run --prefix: whole lines, each behind its rank."""
+"""plait run --prefix: whole lines, each after its rank."""
 
 import collections
 import re
@@ -8,7 +8,7 @@ import unittest
 
 from command import PATIENCE, CommandTest, name_of, wait_until
 
-# Writes numbered lines of many lengths in pieces that have nothing to do with lines.
+# Writes numbered lines of many lengths, in pieces that don't end at line ends.
 FLOOD = """
 import os, sys
 rank = os.environ["PLAIT_RANK"]
@@ -84,7 +84,7 @@ class PrefixTest(CommandTest):
         process = self.start("run", "-n", 2, "-p", "yes", stderr=subprocess.DEVNULL)
         self.assertIn("] y\n", process.stdout.readline())
         process.terminate()
-        # The ranks go although nobody takes their output, which plait run keeps for the reader.
+        # The ranks end although their output is not read; plait run keeps it for the reader.
         wait_until(lambda: not self.running("yes"), "the ranks end")
         process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + 15)

@@ -1,4 +1,4 @@
-"""plait run and signals: they reach every rank, and nothing outlives it."""
+"""plait run and signals: they reach every rank, and no process outlives it."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from command import PATIENCE, CommandTest, name_of, wait_until
 
-# Says that it is ready, then what it got.
+# Prints that it is ready, then the signals that it gets.
 LISTENER = """
 import os, signal, sys, time
 def got(number, frame):
@@ -72,7 +72,7 @@ class SignalsTest(CommandTest):
         process.terminate()
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
-        self.assertIn("plait run: killing ranks 0 and 1, still there after SIGTERM", err)
+        self.assertIn("plait run: killing ranks 0 and 1, still running after SIGTERM", err)
         self.assertEqual(self.marked(), [])
 
     def test_a_second_signal_kills_at_once(self):
@@ -98,7 +98,7 @@ class SignalsTest(CommandTest):
         self.assertEqual(sorted(out.splitlines()), ["0 got SIGTERM", "1 got SIGTERM"], err)
 
     def test_stopping_it_stops_the_ranks_and_continuing_continues_them(self):
-        # In a group of its own, as a shell starts it: whoever has no such parent cannot be stopped.
+        # It runs in a group of its own, as a shell starts it; an orphaned group cannot be stopped.
         process = self.start_listeners(2, preexec_fn=os.setpgrp)
 
         def states():
@@ -115,7 +115,7 @@ class SignalsTest(CommandTest):
         self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGTERM)
 
     def test_a_signal_that_was_ignored_stays_ignored(self):
-        # As nohup does it.
+        # nohup ignores SIGHUP like this.
         process = self.start(
             "run", "-n", 1, "sh", "-c", "echo ready; kill -HUP $$; echo alive; read line; exit 5",
             stdin=-1, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
@@ -127,7 +127,7 @@ class SignalsTest(CommandTest):
         self.assertEqual(process.returncode, 5)
 
     def test_nothing_outlives_a_launcher_that_was_killed(self):
-        # The shell stays the rank and has a child; another has left the rank's group.
+        # The shell is the rank and has a child; another child has left the rank's group.
         code = "setsid sleep 60 & echo ready; sleep 60; true"
         for options in ([], ["-p"]):
             with self.subTest(options):

@@ -28,11 +28,11 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def finish(self):
-        """The exit status, once all has been written."""
+        """The exit status, after all output has been written."""
         try:
             while piece := os.read(self.fd, 4096):
                 self.seen += piece.decode()
-        except OSError:  # how a terminal says that nobody is left on it
+        except OSError:  # the terminal's other end is closed
             pass
         os.close(self.fd)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

@@ -1,4 +1,4 @@
-"""plait run: what ranks are given, and what becomes of their statuses."""
+"""plait run: the environment of ranks, and their exit statuses."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from command import PATIENCE, CommandTest
 
 PRINT_ENVIRONMENT = "import os, json; print(json.dumps(dict(os.environ)))"
-# The descriptor by which the list is read is in it, and closed by the time it is printed.
+# The list contains the descriptor by which it is read, which is closed before printing.
 PRINT_OPEN_FILES = """
 import os
 found = sorted(map(int, os.listdir("/proc/self/fd")))
@@ -23,7 +23,7 @@ PRINT_CPUS = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_
 
 class RunTest(CommandTest):
     def environments(self, ranks):
-        # Prefixed, since long lines of several ranks run into each other otherwise.
+        # --prefix keeps long lines of several ranks apart.
         result = self.plait("run", "-n", ranks, "-p", sys.executable, "-c", PRINT_ENVIRONMENT)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return [json.loads(line.partition(" ")[2]) for line in sorted(result.stdout.splitlines())]
@@ -192,7 +192,7 @@ class RunTest(CommandTest):
             1,
             "plait run: rank 1 exited with status 1; waiting up to 100 ms for rank 0 to end too",
             "plait run: ending rank 0, 100 ms after rank 1 failed",
-            "plait run: killing rank 0, still there after SIGTERM",
+            "plait run: killing rank 0, still running after SIGTERM",
         )
         self.assert_nothing_left()
 
@@ -212,7 +212,7 @@ class RunTest(CommandTest):
         self.assertEqual(self.marked(), [])
 
     def test_orphans_are_reaped_while_ranks_run(self):
-        # The orphan of a rank becomes a child of plait run, which must not leave it a zombie.
+        # The orphan of a rank becomes a child of plait run, which must reap it.
         code = "(sh -c 'echo $$' &); sleep 0.3; true"
         result = self.plait("run", "-n", 1, "sh", "-c", code + "; ps -o stat= --ppid $PPID")
         self.assertNotIn("Z", result.stdout)

@@ -1,4 +1,4 @@
-"""What tests of plait tune have in common: a folder for its cache, and a profile that nobody has to measure."""
+"""Shared by tests of plait tune: a folder for its cache, and a profile, so that none is measured."""
 
 import re
 import tempfile
@@ -9,7 +9,7 @@ from command import CommandTest
 HEAD = "plait plans 2\n"
 SMALL = ("--m", 32, "--n", 128, "--k", 64, "--seconds", 0.05, "--plans", 3)
 
-# What a machine can do matters to no test here: none of them waits for it to be measured.
+# The machine's figures do not matter in these tests, so none of them measures a profile.
 FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.05\nbeside 1.1\nuncertainty 0.03\n"
            "product bf16 64 90\nproduct f32 64 70\nproduct s8 64 80\ntransport shm 500 0\nend\n")
 
@@ -24,7 +24,7 @@ class TuneCase(CommandTest):
         self.environment["PLAIT_PLAN_CACHE"] = str(self.cache)
 
     def machine(self):
-        """As this build names it: in what it says of a cache that is another's."""
+        """The machine's name in this build, for messages about caches of other machines."""
         self.cache.parent.mkdir(exist_ok=True)
         self.cache.write_text(HEAD + "machine nowhere\n")
         said = self.plait("tune", "--show").stderr

@@ -15,9 +15,9 @@ class ProfileTest(CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder) / "plans"
             self.environment["PLAIT_PLAN_CACHE"] = str(cache)
-            self.environment["PLAIT_LINK"] = "1gbit,20ms"  # no property of the machine
+            self.environment["PLAIT_LINK"] = "1gbit,20ms"  # not a property of the machine
             alone = ["--transport", "threads", "--threads", 1, "--ranks", 2]
-            result = self.plait("tune", "--profile", *alone, timeout=280)
+            result = self.plait("tune", "--profile", *alone, timeout=800)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("\nbf16 ", result.stdout)
             self.assertIn("\nthreads: ", result.stdout)

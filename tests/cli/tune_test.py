@@ -1,4 +1,4 @@
-"""plait tune: what is measured is kept, shown, asked for again, and never trusted elsewhere."""
+"""plait tune: plans are measured, stored and shown, and are refused on other machines."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from command import PLAIT, wait_until
+from command import PATIENCE, PLAIT, wait_until
 from run_terminal_test import Terminal
 from tune_case import HEAD, SMALL, TuneCase
 
@@ -18,7 +18,7 @@ class TuneTest(TuneCase):
         machine = self.give_profile()
         page = self.tune("--op", "matmul-all-reduce,all-gather-matmul", *SMALL, "--link", "10gbit,20us")
         self.assertRegex(page, r"^problem +plan +time +serial +speed-up\n")
-        self.assertTrue(page.endswith(f"Kept in {self.cache}\n"))
+        self.assertTrue(page.endswith(f"Stored in {self.cache}\n"))
         self.assertTrue(self.cache.read_text().startswith(f"{HEAD}machine {machine}\nop="))
         found = self.entries()
         self.assertEqual([key.split()[0] for key, *_ in found], ["op=all_gather_matmul", "op=matmul_all_reduce"])
@@ -45,7 +45,8 @@ class TuneTest(TuneCase):
         self.assertEqual(shown[:10], [plan["plan"] for plan in plans[:10]])
         self.assertLessEqual({"serial", "fused"}, set(shown))
         self.assertLessEqual(len(shown), 13)
-        self.assertEqual(table.splitlines()[-1], f"{len(plans) - len(shown)} more are left out; --json has them all.")
+        self.assertEqual(table.splitlines()[-1],
+                         f"{len(plans) - len(shown)} more plans are not shown; --json lists all.")
         self.assertTrue(rest.startswith("It is "))
 
     def test_weights_that_every_call_packs_are_problems_of_their_own(self):
@@ -62,7 +63,7 @@ class TuneTest(TuneCase):
         self.give_profile()
         self.tune(*SMALL, "--transport", "threads")
         before = self.cache.read_text()
-        self.assertTrue(self.tune(*SMALL, "--transport", "threads", "--missing").startswith("Nothing is missing in "))
+        self.assertTrue(self.tune(*SMALL, "--transport", "threads", "--missing").startswith("All plans are in "))
         self.assertEqual(self.cache.read_text(), before)
         self.tune("--m", "32,48", *SMALL[2:], "--transport", "threads", "--missing")
         self.assertEqual(len(self.entries()), 2)
@@ -90,7 +91,7 @@ class TuneTest(TuneCase):
         self.cache.parent.mkdir(exist_ok=True)
         os.mkfifo(self.cache)
         self.assert_says(self.plait("tune", "--show"), 2,
-                         f"plait tune: cannot read {self.cache}: it is no regular file")
+                         f"plait tune: cannot read {self.cache}: it is not a regular file")
 
     def test_over_the_link_that_programs_would_find(self):
         self.environment["PLAIT_LINK"] = "1gbit,5us"
@@ -138,12 +139,12 @@ class TuneTest(TuneCase):
 
     def test_what_a_source_says_itself(self):
         for words, sentence in [
-            (("--from", "x", "--m", 8), "--from says itself what --m 8 would say"),
-            (("--from", "x", "--ranks", 8), "--from says itself what --ranks 8 would say"),
-            (("--from", "x", "--dtype", "bf16"), "--from says itself what --dtype bf16 would say"),
+            (("--from", "x", "--m", 8), "--from cannot be combined with --m 8"),
+            (("--from", "x", "--ranks", 8), "--from cannot be combined with --ranks 8"),
+            (("--from", "x", "--dtype", "bf16"), "--from cannot be combined with --dtype bf16"),
             (("--model", "llama2-7b", "--op", "matmul-all-gather"),
-             "--model says itself what --op matmul-all-gather would say"),
-            (("--no-sequence-parallel", *SMALL), "--no-sequence-parallel is said of a --model"),
+             "--model cannot be combined with --op matmul-all-gather"),
+            (("--no-sequence-parallel", *SMALL), "--no-sequence-parallel requires --model"),
         ]:
             self.assert_says(self.plait("tune", *words), 2, f"plait tune: {sentence}")
 
@@ -160,14 +161,14 @@ class TuneTest(TuneCase):
         self.assertEqual(self.tune("--show"), f"There are no plans in {self.cache} yet.\n")
         config.write_text("plan_cache = 'none'\n")
         self.assert_says(self.plait("tune", "--show"), 2,
-                         "plait tune: nothing says where plans are kept: --cache FILE does")
+                         "plait tune: there is no file for plans; give one with --cache FILE")
 
     def test_a_plan_that_is_set_comes_before_what_was_measured(self):
         self.give_profile()
         problem = "op=matmul-all-reduce m=32 n=128 k=64"
         self.environment["PLAIT_PLAN"] = "pipelined parts=3"
         page = self.plait("info", "--why", problem).stdout
-        self.assertIn('\nIt is "pipelined parts=3", as set: plan (PLAIT_PLAN).\n', page)
+        self.assertIn('\nIt is "pipelined parts=3", set by plan (PLAIT_PLAN).\n', page)
         self.environment["PLAIT_CUSTOMIZED"] = "[32,32,128]=serial"
         why = json.loads(self.plait("info", "--json", "--why", problem).stdout)
         self.assertEqual((why["source"], why["setting"], why["chosen"]),
@@ -180,7 +181,7 @@ class TuneTest(TuneCase):
         said = process.stderr.readline()
         process.kill()
         process.communicate()
-        self.assertIn("plait tune: the profile is measured once more: ", said)
+        self.assertIn("plait tune: measuring the profile again: ", said)
 
     def test_an_interrupted_run_keeps_what_it_has(self):
         self.give_profile()
@@ -196,23 +197,23 @@ class TuneTest(TuneCase):
     def test_what_cannot_be_trusted_is_refused_and_left_alone(self):
         machine = self.give_profile()
         for text, reason in [
-            (HEAD + "machine nowhere\n", f'it is of "nowhere", and this is "{machine}"'),
-            ("plans\n", 'plans: "plans" is not their first line: "plait plans 2" is'),
-            (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it has not 4 columns"),
+            (HEAD + "machine nowhere\n", f'it was measured on "nowhere", and this is "{machine}"'),
+            ("plans\n", 'plans: the first line must be "plait plans 2", not "plans"'),
+            (f"{HEAD}machine {machine}\nop=matmul | serial\n", "plans, line 3: it does not have 4 columns"),
             (f"{HEAD}machine {machine}\nop=all_gather_matmul m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2"
              " | pipelined axis=columns parts=7 | 1 | 2\n",
-             "plans, line 3: all_gather_matmul can't follow the plan \"pipelined axis=columns parts=7\""),
+             "plans, line 3: all_gather_matmul cannot run the plan \"pipelined axis=columns parts=7\""),
         ]:
             self.cache.write_text(text)
             self.assert_says(self.plait("tune", "--show"), 2, f"plait tune: {self.cache}: {reason}")
             self.assert_says(self.plait("tune", *SMALL, "--transport", "threads"), 2,
-                             f"plait tune: {self.cache}: {reason}; delete it, or name another one: --cache FILE")
+                             f"plait tune: {self.cache}: {reason}; delete it, or choose another file with --cache FILE")
             self.assertEqual(self.cache.read_text(), text)
             page = self.plait("info", "--why", "op=matmul-all-reduce m=32 n=2048 k=64").stdout
-            # What somebody has named is refused to a program too.
+            # A cache that the user has named is refused in programs too.
             self.assertIn(f"automatic_plans() refuses: {self.cache}: {reason}.\n"
-                          'Who asks no source of plans has "fused".\n', page)
-            self.assertIn("no particular machine: this one's is not read either.\n", page)
+                          'Without automatic plans it is "fused".\n', page)
+            self.assertIn("no particular machine; this machine's is not read either.\n", page)
 
     def test_a_refused_profile_is_refused_with_its_cache(self):
         self.give_profile()
@@ -231,7 +232,8 @@ class TuneTest(TuneCase):
         self.assertEqual(json.loads(self.plait(*asked, "--json").stdout)["profile"], "measured")
         self.cache.write_text(HEAD + "machine nowhere\n")
         page = self.plait(*asked).stdout
-        self.assertIn(f'Plans are neither read nor kept: {self.cache}: it is of "nowhere", and this is ', page)
+        self.assertIn(
+            f'Plans are neither read nor stored: {self.cache}: it was measured on "nowhere", and this is ', page)
         self.assertIn("by the cost model", page)
         self.assertNotIn("refuses", page)
         found = json.loads(self.plait(*asked, "--json").stdout)
@@ -239,30 +241,32 @@ class TuneTest(TuneCase):
 
     def test_refusals(self):
         for words, sentence in [
-            ([], "which problem? --m is missing; --m, --n and --k say it, or --shapes FILE"),
-            (["--op", "matmul", *SMALL], "--op matmul is no operator that has plans, such as matmul-all-reduce"),
+            ([], "--m is missing; give --m, --n and --k, or --shapes FILE"),
+            (["--op", "matmul", *SMALL], "--op matmul is not an operator with plans, such as matmul-all-reduce"),
             (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),
-            (["--model", "llama2-7b", "--n", 8], "--model llama2-7b says n and k itself"),
-            (["--from", "/nowhere"], "--from /nowhere can't be read: No such file or directory"),
+            (["--model", "llama2-7b", "--n", 8], "--model llama2-7b cannot be combined with --n, --k or --shapes"),
+            (["--from", "/nowhere"], "--from /nowhere cannot be read: No such file or directory"),
             (["--model", "llama2-7b", "--scale", "2"], "--scale 2 is not above 0 and up to 1"),
-            (["--scale", "0.5", *SMALL], "--scale is said of a --model"),
-            (["--show", "--scale", "0.5"], "--show is about no problem, and --scale 0.5 is of one"),
-            (["--show", "--profile"], "--show and --profile are two wishes"),
-            (["--profile", "--m", 64], "--profile is about no problem, and --m 64 is of one"),
-            (["--show", "--model", "llama2-7b"], "--show is about no problem, and --model llama2-7b is of one"),
-            (["--profile", "--link", "25gbit"], "--profile is about no problem, and --link 25gbit is of one"),
-            (["--profile", "--plans", 3], "--profile is about no problem, and --plans 3 is of one"),
-            (["--show", "--seconds", 5], "--show is about no problem, and --seconds 5 is of one"),
-            (["--show", "--missing"], "--show is about no problem, and --missing is of one"),
+            (["--scale", "0.5", *SMALL], "--scale requires --model"),
+            (["--show", "--scale", "0.5"], "--show concerns no problem, so it cannot be combined with --scale 0.5"),
+            (["--show", "--profile"], "--show and --profile cannot be combined"),
+            (["--profile", "--m", 64], "--profile concerns no problem, so it cannot be combined with --m 64"),
+            (["--show", "--model", "llama2-7b"],
+             "--show concerns no problem, so it cannot be combined with --model llama2-7b"),
+            (["--profile", "--link", "25gbit"],
+             "--profile concerns no problem, so it cannot be combined with --link 25gbit"),
+            (["--profile", "--plans", 3], "--profile concerns no problem, so it cannot be combined with --plans 3"),
+            (["--show", "--seconds", 5], "--show concerns no problem, so it cannot be combined with --seconds 5"),
+            (["--show", "--missing"], "--show concerns no problem, so it cannot be combined with --missing"),
             (["--profile", "--no-sequence-parallel"],
-             "--profile is about no problem, and --no-sequence-parallel is of one"),
+             "--profile concerns no problem, so it cannot be combined with --no-sequence-parallel"),
             (["--profile", "--backend", "reference"],
-             "--profile measures whoever multiplies best, and --backend reference names one"),
+             "--profile measures the best backend, so it cannot be combined with --backend reference"),
             (["--op", "matmul-all-gather,all-gather-matmul", *SMALL, "--wire", "bf16"],
-             "--wire bf16 is about partial sums, and there are none in --op matmul-all-gather,all-gather-matmul"),
-            (["--show", "--ranks", "5"], "--show measures nothing, and --ranks 5 is about who measures"),
-            (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp are the same: say one"),
+             "--wire bf16 applies to partial sums, and there are none in --op matmul-all-gather,all-gather-matmul"),
+            (["--show", "--ranks", "5"], "--show measures nothing, so it cannot be combined with --ranks 5"),
+            (["--ranks", 2, "--tp", 2, *SMALL], "--ranks and --tp mean the same; give only one of them"),
             (["--model", "llama2-7b", "--tp", 2, "--link", "fast"],
              'the link "fast" is not like "25gbit,5us": a bandwidth, a latency, or both'),
             (["all"], "unexpected word all (plait tune --help)"),
@@ -275,7 +279,7 @@ class TuneTest(TuneCase):
                          f"plait tune: --from {empty} has no call of an operator")
         empty.write_text("[")
         self.assert_says(self.plait("tune", "--from", empty), 2,
-                         f"plait tune: --from {empty} is no timeline that plait wrote")
+                         f"plait tune: --from {empty} is not a timeline written by plait")
 
     def test_nothing_is_written_over_what_is_read_or_kept(self):
         self.give_profile()
@@ -304,7 +308,7 @@ class TuneTest(TuneCase):
         self.give_profile()
         self.cache.parent.mkdir(exist_ok=True)
         limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", PLAIT, "tune", *map(str, SMALL), "-t", "threads"]
-        result = subprocess.run(limited, env=self.environment, capture_output=True, text=True, timeout=60)
+        result = subprocess.run(limited, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 1)
         self.assertIn("File too large", result.stderr)
         self.assertEqual([path.name for path in self.cache.parent.glob("*.tmp")], [])
@@ -346,7 +350,7 @@ class TuneTest(TuneCase):
         self.assertEqual(list(self.folder.iterdir()), [])
         for words in ([*SMALL], ["--profile"]):
             self.assert_says(self.plait("tune", *words, "--transport", "threads", "--cache", "/dev/null/sub/plans"), 1,
-                             "plait tune: cannot make the folder /dev/null/sub: Not a directory")
+                             "plait tune: cannot create the folder /dev/null/sub: Not a directory")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""plait tune --from: the problems of a timeline, of the ranks that it was of."""
+"""plait tune --from: the problems of a timeline, for the ranks of the timeline."""
 
 import json
 import re
@@ -41,8 +41,8 @@ class TuneTimelineTest(TuneCase):
         call = "call op=all_gather_matmul m=32 n=64 k=64 ranks=2 threads=1 hosts=2 transport=threads"
         timeline.write_text(json.dumps({"traceEvents": [{"pid": rank, "name": call} for rank in (0, 1)]}))
         self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of ranks on 2 hosts, and these are on 1: start plait tune "
-                         "where they are")
+                         f"plait tune: --from {timeline} has problems of ranks on 2 hosts, but these ranks run on 1; "
+                         "start plait tune on the same number of hosts")
 
     def test_the_link_of_a_timeline(self):
         self.give_profile()
@@ -59,11 +59,11 @@ class TuneTimelineTest(TuneCase):
         write(" link=10gbit,20us")
         self.assert_says(self.plait("tune", "--from", timeline, "--link", "1gbit,5us", *effort), 2,
                          f"plait tune: --from {timeline}: all_gather_matmul was called over an emulated link, 10 "
-                         "Gbit/s, 20 us, and --link says an emulated link, 1 Gbit/s, 5 us")
+                         "Gbit/s, 20 us, but --link is an emulated link, 1 Gbit/s, 5 us")
         self.assertFalse(self.cache.exists())
         self.tune("--from", timeline, "--link", "10gbit,20us", *effort)
         self.assertEqual(links(), ["link=10gbit,20us"])
-        # One over shared memory alone may be tuned over any.
+        # A timeline without a link may be tuned over any link.
         write("")
         self.tune("--from", timeline, "--link", "1gbit,5us", *effort)
         self.assertEqual(sorted(links()), ["link=10gbit,20us", "link=1gbit,5us"])
@@ -77,7 +77,7 @@ class TuneTimelineTest(TuneCase):
                 {"pid": rank, "name": f"call op=all_gather_matmul m={m} n={n} k=64 ranks=2"}
                 for rank, calls in enumerate(ranks) for m, n in calls]}))
 
-        # Shares of 5, 6 and 7 columns: the first rank's calls differ where the other's don't.
+        # Shares of 5, 6 and 7 columns: one call differs on the first rank, another one on the others.
         write([(32, 3), (32, 3), (32, 4)], [(32, 2), (32, 3), (32, 3)])
         self.tune("--from", timeline, *SMALL[6:], "--transport", "threads")
         self.assertEqual([re.search(r"n=(\d+)", key)[1] for key, *_ in self.entries()], ["5", "6", "7"])
@@ -97,7 +97,7 @@ class TuneTimelineTest(TuneCase):
 
         def write(*shares):
             events = [{"name": call.format(k), "pid": rank} for rank, k in enumerate(shares)]
-            # A layer's own product, of which there is nothing to tune.
+            # A layer's own product, which has nothing to tune.
             events += [{"name": "call op=matmul m=8 n=8 k=" + str(rank + 1) + " ranks=2", "pid": rank}
                        for rank, _ in enumerate(shares)]
             timeline.write_text(json.dumps({"traceEvents": events}))
@@ -107,10 +107,10 @@ class TuneTimelineTest(TuneCase):
         write(48, 40, 48, 40)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
                          f"plait tune: --from {timeline}: groups of 2 ranks call matmul_all_reduce with uneven shares, "
-                         "which can't be told apart")
+                         "which cannot be assigned to groups")
         write(48, 48, 48)
         self.assert_says(self.plait("tune", "--from", timeline), 2,
-                         f"plait tune: --from {timeline} is of 3 ranks, and matmul_all_reduce was called by 2")
+                         f"plait tune: --from {timeline} has 3 ranks, and matmul_all_reduce was called by 2")
 
     def test_timelines_of_strange_calls(self):
         call = "call op=matmul_all_reduce m=32 n=64 k=64 x=bf16 w={} out=bf16 wire=f32 ranks=2 transport={}"
@@ -121,8 +121,9 @@ class TuneTimelineTest(TuneCase):
             result = self.plait("tune", "--from", file)
             self.assertEqual(result.returncode, 2)
             return result.stderr.replace(str(file), "FILE")
-        self.assertIn("--from FILE: w=banana is no weight", refusal(("banana", "threads")))
-        self.assertIn("--from FILE: problem: what follows w= is no name", refusal(("bf16\nevil", "threads")))
+        self.assertIn("--from FILE: w=banana is not a weight", refusal(("banana", "threads")))
+        self.assertIn("--from FILE: problem: w= is not followed by a name of letters, digits and _-.:=",
+                      refusal(("bf16\nevil", "threads")))
         self.assertIn("--from FILE has calls of different ranks: op=", refusal(("bf16", "threads"), ("f32", "shm")))
         self.assertFalse(self.cache.exists())
 

@@ -1,4 +1,4 @@
-"""plait info --why: what every plan is predicted to take, and where the choice comes from."""
+"""plait info --why: the predicted times of all plans, and the origin of the choice."""
 
 import json
 import unittest
@@ -28,16 +28,16 @@ class WhyTest(TuneCase):
     def test_the_page_says_why(self):
         page = self.plait("info", "--why", *self.WHY.split()).stdout
         self.assertIn(" *", page)
-        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial; it gains '
-                               r"\d+\.\d %, of which up to \d+\.\d % may be an error\.\n")
-        self.assertIn(f"No measured plan for it is in {self.cache}.\n", page)
-        self.assertTrue(page.endswith("The profile is built in, of no particular machine; plait tune --profile "
-                                      "measures this one.\n"), page)
+        self.assertRegex(page, r'It is "fused.*", by the cost model: \d\.\d+ times as fast as serial\. It gains '
+                               r"\d+\.\d %; the model's error may be up to \d+\.\d %\.\n")
+        self.assertIn(f"It has no measured plan in {self.cache}.\n", page)
+        self.assertTrue(page.endswith("The profile is built in, for no particular machine; plait tune --profile "
+                                      "measures this machine.\n"), page)
         page = self.plait("info", "--why", "matmul-all-gather m=8 n=8 k=8").stdout
-        self.assertIn('It is "serial", by the cost model: none is faster.\n', page)
+        self.assertIn('It is "serial", by the cost model; no plan is faster.\n', page)
         page = self.plait("info", "--why", "matmul-reduce-scatter m=64 n=4096 k=65536").stdout
-        self.assertIn('It is "serial", by the cost model: "fused', page)
-        self.assertRegex(page, r'" would gain 0\.\d %, and up to 1\.0 % may be an error\.\n')
+        self.assertIn('It is "serial", by the cost model; "fused', page)
+        self.assertRegex(page, r'" would gain 0\.\d %, and the model\'s error may be up to 1\.0 %\.\n')
 
     def test_what_is_not_said_is_as_a_program_finds_it(self):
         self.environment.update(OMP_NUM_THREADS="3", PLAIT_TRANSPORT="threads", PLAIT_LINK="1gbit,5us")
@@ -76,14 +76,14 @@ class WhyTest(TuneCase):
 
     def test_what_it_cannot_explain(self):
         for words, sentence in [
-            ("op=foo m=8 n=8 k=8", "problem: op=foo is no operator; matmul_all_reduce is one"),
+            ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
-             "w=s9 is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some"),
-            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" lacks n='),
+             "w=s9 is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128"),
+            ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
-             "problem: there is nothing called racks; there are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
+             "problem: unknown word racks; known are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
              "backend, transport and link"),
-            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot be on 3 hosts"),
+            ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot run on 3 hosts"),
             ("op=matmul-all-reduce m=8 n=8 k=8 link=1e300gbit",
              'the link "1e300gbit" has a bandwidth of more than 1e15 bytes/s'),
             ("op=matmul-all-reduce m=8 n=8 k=8 link=1gbit,2h",

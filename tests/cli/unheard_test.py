@@ -1,4 +1,4 @@
-"""What plait does where nobody takes what it writes: readers that are stuck, gone, or full."""
+"""What plait does when its output is not read: readers that are stuck, gone, or full."""
 
 import os
 import pty
@@ -95,7 +95,7 @@ class BrokenTest(CommandTest):
             self.assertEqual(result.returncode, status)
 
     def test_a_terminal_that_hangs_up_lets_the_ranks_end_in_order(self):
-        # What it writes to the terminal that has gone is lost, and does it no harm.
+        # Output to the terminal that is gone is lost, but does no harm.
         save = "echo saving; sleep 0.3; echo saving >&2; echo saved >&3; exit 7"
         rank = f"trap '{save}' HUP; echo ready >&3; while :; do sleep 0.05; done"
         for options in ([], ["-p"]):
@@ -103,7 +103,7 @@ class BrokenTest(CommandTest):
                 hear, tell = os.pipe()
                 pid, terminal = pty.fork()
                 if pid == 0:
-                    # Leads the session and lives on, or the kernel would hang up on the ranks too.
+                    # It leads the session and lives on; otherwise the kernel would send the ranks SIGHUP too.
                     os.dup2(tell, 3)
                     run = subprocess.Popen([PLAIT, "run", "-n", "2", *options, "sh", "-c", rank],
                                            env=self.environment, pass_fds=[3])
@@ -121,7 +121,7 @@ class BrokenTest(CommandTest):
 
 
 class AnswerTest(unittest.TestCase):
-    """An answer that does not arrive is none."""
+    """An answer that can't be written is an error."""
 
     def test_standard_output_that_is_full(self):
         for words in (["info"], ["info", "--json"], ["info", "--why", "ranks=2"], ["--version"],

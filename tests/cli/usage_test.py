@@ -44,7 +44,7 @@ class UsageTest(CommandTest):
         self.assertNotIn("did you mean", self.refuses("xylophone"))
 
     def test_no_verb(self):
-        self.assertIn("say what to do", self.refuses())
+        self.assertIn("a verb is missing", self.refuses())
 
     def test_help_of_one_measurement(self):
         page = plait("help", "bench", "matmul")
@@ -56,16 +56,16 @@ class UsageTest(CommandTest):
     def test_bench_refuses(self):
         product = ["-m", "1", "-n", "2", "-k", "3"]
         cases = [
-            ((), "say what to measure, such as matmul (plait bench --help)"),
+            ((), "WHAT is missing, such as matmul (plait bench --help)"),
             (("mamul",), "cannot measure mamul; did you mean matmul? (plait bench --help)"),
-            (("matmul",), "which product? --m is missing (plait bench matmul --help)"),
+            (("matmul",), "--m is missing (plait bench matmul --help)"),
             (("matmul", "--m", "1"),
-             "which product? --n is missing (plait bench matmul --help)"),
+             "--n is missing (plait bench matmul --help)"),
             (("matmul", "--m", "1,,2", "-n", "1", "-k", "1"),
-             "--m 1,,2 has an empty place between commas"),
+             "--m 1,,2 has an empty item between commas"),
             (("matmul", "--m", "0", "-n", "1", "-k", "1"),
              "--m 0 is not a whole number from 1 to 16777216"),
-            (("matmul", *product, "--dtype", "s8"), "--dtype s8 is none of f32, bf16 and f16"),
+            (("matmul", *product, "--dtype", "s8"), "--dtype s8 is none of f32, bf16, f16"),
             (("matmul", *product, "--layout", "on"), "--layout on is neither out_in nor in_out"),
             (("matmul", *product, "--columns", "3"),
              "--columns 3 is not a whole number from 1 to 2"),
@@ -76,7 +76,7 @@ class UsageTest(CommandTest):
             (("matmul", *product, "--backend", "foo"),
              "matmul: there is no backend foo; there are amx, vector, xsmm, reference"),
             (("matmul-all-reduce", "--m", "1,,2", "-n", "1", "-k", "1"),
-             "--m 1,,2 has an empty place between commas"),
+             "--m 1,,2 has an empty item between commas"),
             (("matmul-all-reduce", *product, "--layout", "on"), "--layout on is neither out_in nor in_out"),
             (("matmul", *product, "extra"), "unexpected word extra (plait bench matmul --help)"),
             (("matmul", *product, "--m", "1"), "--m is given more than once"),
@@ -99,26 +99,26 @@ class UsageTest(CommandTest):
     def test_bench_refuses_what_does_not_fit_into_memory(self):
         self.assertRegex(
             self.refuses("bench", "matmul", "-m1", "-n", 1 << 24, "-k", 1 << 24),
-            r"m=1 n=16777216 k=16777216 may take 1536 TiB and there are [\d.]+ \w+$",
+            r"m=1 n=16777216 k=16777216 may take 1536 TiB; available are [\d.]+ \w+$",
         )
 
     def test_run_refuses(self):
         cases = [
-            (("ls",), "how many ranks? -n N is missing (plait run --help)"),
+            (("ls",), "the number of ranks is missing: -n N (plait run --help)"),
             (("-n", "0", "ls"), "-n 0: the number of ranks is a whole number from 1 to 1024"),
             (("-np", "2", "ls"), "unknown option -np; did you mean -n?"),
             (("-v", "-np", "2", "ls"), "unknown option -np; did you mean -n?"),
             (("-n", "1025", "ls"), "-n 1025: the number of ranks is a whole number from 1 to 1024"),
             (("-n", "two", "ls"), "-n two: the number of ranks is a whole number from 1 to 1024"),
             (("-n",), "-n needs a value"),
-            (("-n", "2"), "which command? Such as plait run -n 2 -- ./my_program"),
-            (("-n", "2", "--"), "which command? Such as plait run -n 2 -- ./my_program"),
+            (("-n", "2"), "the command is missing, as in plait run -n 2 -- ./my_program"),
+            (("-n", "2", "--"), "the command is missing, as in plait run -n 2 -- ./my_program"),
             (("-n2", "--bnd", "core", "ls"), "unknown option --bnd; did you mean --bind?"),
             (("-n2", "-p=3", "ls"), "-p takes no value"),
-            (("-n2", "--bind", "foo", "ls"), "--bind foo is none of core, numa and none"),
+            (("-n2", "--bind", "foo", "ls"), "--bind foo is none of core, numa, none"),
             (("-n2", "--grace", "5x", "ls"),
              "--grace 5x is not a duration such as 500ms, 90s, 30min or 2h"),
-            (("-n2", "--timeout", "0", "ls"), "--timeout 0 leaves no time to run"),
+            (("-n2", "--timeout", "0", "ls"), "--timeout 0 is not above 0"),
             (("-n", "2", "-n", "3", "ls"), "--ranks is given more than once"),
             (("-n2", "--ranks=2", "--bind", "foo", "ls"), "--ranks is given more than once"),
         ]
@@ -129,7 +129,7 @@ class UsageTest(CommandTest):
     def test_run_wants_a_core_for_each_rank_where_it_is_told_to_bind(self):
         self.assertRegex(
             self.refuses("run", "-n", "1024", "--bind", "core", "ls"),
-            r"--bind core: 1024 ranks but only \d+ cores? to use; --bind none lets them share",
+            r"--bind core: 1024 ranks, but only \d+ cores? are available; --bind none lets ranks share cores",
         )
 
 

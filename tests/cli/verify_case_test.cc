@@ -1,4 +1,4 @@
-// plait verify is worth as much as the ways that its problems take.
+// plait verify is only as good as the variety of its problems.
 #include "cli/verify/case.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string way_of(const VerifyCase& one, int world) {
 }
 
 constexpr int kWorld = 2;
-constexpr int kCases = 120;  // as few as a sanitizer runs
+constexpr int kCases = 120;  // so few that a sanitizer can run them
 
 std::vector<Operator> all_operators() {
   std::vector<Operator> ops;
@@ -54,10 +54,13 @@ TEST(RandomCases, AreOfAllKindsOfNumbersAndModes) {
     ++kinds[std::string(name(one.numbers))];
     if (one.modes) ++kinds["modes"];
     if (one.two_groups) ++kinds["two_groups"];
+    if (one.spare > 0) ++kinds[one.prepared ? "fewer than prepared" : "fewer than before"];
     if (one.k.front() > 1500) ++kinds["deep"];
     if (one.numbers != Numbers::usual && one.wire == Dtype::f16) ++kinds["overflow"];
   }
-  for (const char* kind : {"wide", "broken", "modes", "two_groups"}) EXPECT_GE(kinds[kind], 10);
+  for (const char* kind :
+       {"wide", "broken", "modes", "two_groups", "fewer than prepared", "fewer than before"})
+    EXPECT_GE(kinds[kind], 10) << kind;
   EXPECT_GE(kinds["overflow"], 1);
   EXPECT_GE(kinds["deep"], 1);
 }

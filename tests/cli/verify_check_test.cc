@@ -1,4 +1,4 @@
-// plait verify notices what it is there for: every kind of wrong result is told in its own words.
+// plait verify notices every kind of wrong result, and describes it.
 #include "cli/verify/check.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ VerifyCase some_case() {
           .threads = {1, 1, 1}};
 }
 
-// What each rank says when rank 1's results are spoilt.
+// The messages of all ranks when rank 1's results are damaged.
 std::array<std::string, kRanks> found(const Spoil& spoil) {
   std::array<std::string, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {
@@ -42,7 +42,7 @@ std::array<std::string, kRanks> found(const Spoil& spoil) {
   return all;
 }
 
-// The lowest bit of an element.
+// Flips the lowest bit of an element.
 void flip(const TensorView& view, std::int64_t row, std::int64_t col) {
   auto* at = static_cast<std::byte*>(view.row(row)) + col * 2;
   *at ^= std::byte{1};
@@ -59,13 +59,13 @@ TEST(VerifyCheck, FindsABitOfAPlan) {
 
 TEST(VerifyCheck, FindsAWrongSumThatAllPlansHave) {
   const auto all = found([](std::size_t, const TensorView& out, const TensorView&) {
-    for (std::int64_t row = 0; row < out.rows; ++row)  // not all elements are looked at
+    for (std::int64_t row = 0; row < out.rows; ++row)  // because not all elements are sampled
       std::memset(out.row(row), 0x42, out.row_bytes());
   });
   EXPECT_TRUE(contains(all[1], "] is 48.5 but the sum is ")) << all[1];
 }
 
-// As where one rank adds up in another order, in every plan: no sum is far off.
+// One rank sums in another order, in every plan, so no sum is far off.
 TEST(VerifyCheck, FindsALastBitThatAllPlansOfOneRankHave) {
   const auto all =
       found([](std::size_t, const TensorView& out, const TensorView&) { flip(out, 3, 5); });
@@ -82,7 +82,7 @@ TEST(VerifyCheck, FindsABytePastTheEndOfARow) {
   }
 }
 
-// A sum of them is none, whatever all plans make of it.
+// A sum of NaNs must be a NaN, even if all plans agree on something else.
 TEST(VerifyCheck, FindsANumberWhereThereIsNone) {
   VerifyCase one = some_case();
   one.numbers = Numbers::broken;

@@ -36,7 +36,7 @@ TEST(Exact, WantsNoNumberWhereThereIsNone) {
   EXPECT_EQ(sum.what_is_wrong_with(7, {.terms = 2}), "is 7 but the sum is not a number");
 }
 
-// The order of adding decides what overflows first.
+// The order of addition decides what overflows first.
 TEST(Exact, KnowsNothingOfWhatMayHaveOverflowed) {
   Exact sum;
   sum.add(300, 300);
@@ -46,7 +46,7 @@ TEST(Exact, KnowsNothingOfWhatMayHaveOverflowed) {
   EXPECT_FALSE(is_right(sum, kInfinity, {.terms = 2, .wire = Dtype::bf16}));
 }
 
-// Kernels that take denormals for 0.
+// Some kernels treat denormals as 0.
 TEST(Exact, AllowsDenormalsToBeLost) {
   Exact sum;
   sum.add(0x1p-127, 1);

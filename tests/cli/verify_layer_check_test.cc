@@ -1,4 +1,4 @@
-// plait verify --layers notices what it is there for: wrong outputs and gradients of any kind.
+// plait verify --layers notices wrong outputs and gradients of any kind.
 #include "cli/verify/layer_check.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using conformance::contains;
 
 constexpr int kRanks = 2;
 
-// Two micro-batches whose gradients are added to what is there.
+// Two micro-batches whose gradients are accumulated.
 LayerCase some_layer(bool row) {
   return {.seed = 5,
           .row = row,
@@ -33,7 +33,7 @@ LayerCase some_layer(bool row) {
                        {.plan = parse_plan("fused"), .column_backward = true}}};
 }
 
-// What rank 1 says when its results are spoilt; rank 0 finds nothing.
+// The message of rank 1 when its results are damaged; rank 0 finds nothing.
 std::string found(bool row, const SpoilLayer& spoil) {
   std::array<std::string, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {
@@ -44,7 +44,7 @@ std::string found(bool row, const SpoilLayer& spoil) {
   return all[1];
 }
 
-// The lowest bit of an element.
+// Flips the lowest bit of an element.
 void flip(const TensorView& view, std::int64_t row, std::int64_t col) {
   auto* at = static_cast<std::byte*>(view.row(row)) + col * size_of(view.dtype);
   *at ^= std::byte{1};
@@ -82,7 +82,7 @@ TEST_P(VerifyLayerCheck, FindsAWrongMatrixThatAllVariantsHave) {
   for (const Matrix& matrix : kMatrices) {
     const std::string said = found(GetParam(), [&](std::size_t, const LayerResults& all) {
       const TensorView& view = all.*matrix.view;
-      for (std::int64_t row = 0; row < view.rows; ++row)  // not all elements are looked at
+      for (std::int64_t row = 0; row < view.rows; ++row)  // because not all elements are sampled
         std::memset(view.row(row), 0x42, view.row_bytes());
     });
     EXPECT_TRUE(said.starts_with(std::string(matrix.name) + '[')) << said;

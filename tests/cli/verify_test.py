@@ -1,4 +1,4 @@
-"""plait verify: what it counts, how it fails, and what it refuses."""
+"""plait verify: its counts, its failures, and its refusals."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class VerifyTest(CommandTest):
         return [pid for pid in self.marked() if b"--as-rank" in self.words_of(pid)]
 
     def told_to_have_passed(self):
-        """The first number on the board by which the ranks tell the command how far they are."""
+        """The first number of the report in which the ranks tell their progress."""
         words = self.words_of(self.ranks()[0])
         board = words[words.index(b"--as-rank") + 1]
         return int.from_bytes(Path(os.fsdecode(board)).read_bytes()[:8], "little")
@@ -66,11 +66,11 @@ class VerifyTest(CommandTest):
         process = self.start_many()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
-        self.assertRegex(out, r"^[1-9]\d* passed, 0 failed, and the others were not tried\n" + AS_ONE)
+        self.assertRegex(out, r"^[1-9]\d* passed, 0 failed; the others were not run\n" + AS_ONE)
         self.assertEqual((process.returncode, err.count("\n")), (128 + signal.SIGTERM, 1), err)
 
     def test_one_that_is_told_to_end_in_a_later_world_ends(self):
-        """What started the first world's ranks has given back what it took of the signals."""
+        """The signal settings that the first world's run changed must be restored."""
         for transport, ranks, later in [("shm", "1,2", 2), ("shm,threads", "1", 0)]:
             with self.subTest(transport):
                 process = self.start("verify", "--cases", 60, "--seed", 3, "--ranks", ranks, "--transport", transport)
@@ -94,7 +94,7 @@ class VerifyTest(CommandTest):
         return subprocess.run(
             [MPIEXEC, "-n", "2", "--oversubscribe", "--allow-run-as-root", "-x", "OMP_NUM_THREADS=1",
              PLAIT, "verify", "--transport", "mpi", *words],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
 
     @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
     def test_ranks_of_mpirun_tell_once_what_all_have_found(self):
@@ -119,14 +119,16 @@ class VerifyTest(CommandTest):
         for words, sentence in [
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
-            (["--transport", "tcp"], "--transport tcp is none of threads, shm and mpi"),
-            (["--transport", "mpi"], "ranks of the transport mpi are started by mpirun, as in "
+            (["--transport", "ucx"], "--transport ucx is none of threads, shm, tcp, mpi"),
+            (["--transport", "tcp"], "a launcher on each host starts ranks of the transport tcp, such as torchrun"),
+            (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others"),
+            (["--transport", "mpi"], "mpirun starts ranks of the transport mpi: "
                                      "mpirun -n 3 plait verify --transport mpi"),
-            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi takes no turns with others, "
-                                         "since mpirun starts its ranks"),
-            (["--op", "all-reduce"], "--op all-reduce is no operator; there are matmul, "
+            (["--transport", "shm,mpi"], "--transport shm,mpi: mpi cannot be combined with others, "
+                                         "because a launcher starts its ranks"),
+            (["--op", "all-reduce"], "--op all-reduce is not an operator; known are matmul, "
                                      "matmul-all-reduce, matmul-reduce-scatter, matmul-all-gather, "
-                                     "all-gather-matmul, reduce-scatter-matmul and all-reduce-matmul"),
+                                     "all-gather-matmul, reduce-scatter-matmul, all-reduce-matmul"),
             (["more"], "unexpected word more (plait verify --help)"),
         ]:
             result = self.plait("verify", *words)

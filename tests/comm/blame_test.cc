@@ -106,6 +106,18 @@ TEST(Blame, SaysThatTheLateOneIsStuck) {
   expect_blame(hang, "; rank 1 is in matmul_all_reduce; no sign of life since it began");
 }
 
+TEST(Blame, SaysThatTheLateOneHasStartedACollective) {
+  const auto ask_for_a_while = [](Communicator& comm, Milestones& given_up) {
+    Pending pending = start_barrier(comm);
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_FALSE(pending.done());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    given_up.await(0);
+  };
+  expect_blame(ask_for_a_while, "; rank 1 has started barrier, and last asked for it ");
+}
+
 TEST(Blame, SaysThatTheLateOneIsElsewhere) {
   const auto be_elsewhere = [](Communicator& /*comm*/, Milestones& given_up) { given_up.await(0); };
   expect_blame(be_elsewhere, "; rank 1 is in no call of this group; its last was barrier");

@@ -228,5 +228,30 @@ TEST(Interruption, EndsTheWaitOfADestructor) {
   ended.reach(0);
 }
 
+// What is under way in another communicator ends with the call that is interrupted: its destructor
+// would wait for a rank that perhaps never comes, and no signal would come again to end that.
+TEST(Interruption, WaitsForNoOtherPending) {
+  Milestones ended;
+  const ThreadGroup group(2);
+  const ThreadGroup others(2);
+  const std::jthread peer([&] {
+    Communicator comm = group.join(1);
+    Communicator other = others.join(1);
+    ended.await(0);
+    const Error error = expect_error(Code::peer_lost, [&] { barrier(other); });
+    EXPECT_EQ(error.culprit(), 0) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
+  });
+  Wish wish;
+  Communicator comm = group.join(0, {.interrupted = wish.hook()});
+  Communicator other = others.join(0);
+  wish.wish_at(Clock::now() + kUntilAsked);
+  expect_stopped(wish, [&] {
+    const Pending pending = start_barrier(other);
+    barrier(comm);
+  });
+  ended.reach(0);
+}
+
 }  // namespace
 }  // namespace plait

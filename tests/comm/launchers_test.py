@@ -13,7 +13,7 @@ MPIEXEC = os.environ.get("PLAIT_MPIEXEC") or shutil.which("mpirun")
 HAS_MPI = os.environ.get("PLAIT_HAS_MPI")
 OTHER_PROGRAM = os.environ["PLAIT_OTHER_PROGRAM"]  # of another build
 OTHER_PLUGINS = os.environ.get("PLAIT_OTHER_PLUGINS")
-PATIENCE = 50  # seconds after which a rank is taken to hang
+PATIENCE = 180  # seconds after which a rank is taken to hang
 
 LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|PMI_|PALS_|MPI_|MV2_|JSM_|TORCHELASTIC_|MASTER_|"
                        "RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$)")

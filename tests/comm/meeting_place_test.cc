@@ -2,6 +2,7 @@
 #include "comm/shm/meeting_place.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,20 @@ Error error_of(int rank, const std::string& job) {
   return {Code::system, ""};
 }
 
+// The name is held by a socket that takes no calls any more, as a forked child may hold it.
+TEST(MeetingPlace, AsksTheCallerWhileItWaitsForItsName) {
+  struct Ended {};
+  const std::string name = name_of_job(fresh_job());
+  const auto holder = base::listen_at(name);
+  ASSERT_TRUE(holder.has_value());
+  ASSERT_EQ(::shutdown(holder->get(), SHUT_RDWR), 0);
+  int questions = 0;
+  const comm::shm::Watch watch = [&](int /*peer*/) {
+    if (++questions == 3) throw Ended{};
+  };
+  EXPECT_THROW(MeetingPlace(name, base::now() + 30 * base::kSecond, watch), Ended);
+}
+
 TEST(MeetingPlace, IsInThePrivateFolderAndLeavesNothingThere) {
   const Folder folder;
   const std::string job = fresh_job();
@@ -105,14 +120,14 @@ TEST(MeetingPlace, IsFoundInThePrivateFolderAlone) {
   const std::string job = fresh_job();
   see(&folder);
   MeetingPlace place(name_of_job(job), base::now() + base::kSecond);
-  comm::shm::Way way(name_of_job(job));
-  auto caller = way.call();
+  comm::shm::Finder finder(name_of_job(job));
+  auto caller = finder.call();
   ASSERT_TRUE(caller.has_value());
   ASSERT_EQ(place.listeners().size(), 2U);
   EXPECT_FALSE(base::accept_from(place.listeners()[0]).has_value());
   EXPECT_TRUE(base::accept_from(place.listeners()[1]).has_value());
   place.close();
-  EXPECT_FALSE(way.call().has_value());
+  EXPECT_FALSE(finder.call().has_value());
   EXPECT_EQ(folder.files(), 0U);
   see(nullptr);
 }

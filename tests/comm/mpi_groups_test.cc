@@ -181,6 +181,51 @@ TEST(MpiGroups, HaveWaitsThatTheirCallerEnds) {
   run_under_mpi(place_from_environment().world, body, {.interrupted = hook});
 }
 
+// The others are told at once who has left, and all may try again.
+TEST(MpiGroups, ConnectingEndsForAllWhereOneIsInterrupted) {
+  struct Stopped {};
+  run([&](Communicator& all) {
+    if (all.world() < 3) return;
+    std::atomic<bool> wished{false};
+    const auto hook = [&] {
+      if (wished.exchange(false)) throw Stopped{};
+    };
+    const CommunicatorOptions options = {
+        .transport = "mpi", .place = place_from_environment(), .interrupted = hook};
+    barrier(all);
+    const auto begin = std::chrono::steady_clock::now();
+    // The last rank doesn't connect before the others have failed.
+    if (all.rank() == 0) {
+      wished = true;
+      EXPECT_THROW(Communicator::connect(options), Stopped);
+    } else if (all.rank() < all.world() - 1) {
+      const Error error = expect_error(Code::peer_lost, [&] { Communicator::connect(options); });
+      EXPECT_EQ(error.culprit(), 0) << error.what();
+      EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+    barrier(all);
+    Communicator again = Communicator::connect(options);
+    barrier(again);
+  });
+}
+
+// A rank that is in set-up sends no chunk that could be compared.
+TEST(MpiGroups, NameARankThatMakesAMailboxInstead) {
+  run([](Communicator& comm) {
+    if (comm.world() == 1) return;
+    auto part = comm.split(0, comm.rank());
+    barrier(*part);
+    const Error error = expect_error(Code::mismatch, [&] {
+      if (comm.rank() == 1) part->make_mailbox({.slots = 1, .slot_bytes = 8});
+      barrier(*part);
+    });
+    EXPECT_TRUE(contains(error.what(), "rank 1 makes a mailbox or splits the group instead"))
+        << error.what();
+    barrier(comm);
+  });
+}
+
 // As a process does that ends without destroying them.
 TEST(MpiGroups, AreLeftAllAtOnce) {
   run([](Communicator& comm) {

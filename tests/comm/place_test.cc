@@ -9,6 +9,7 @@
 #include "comm/environment.h"
 #include "comm/mpi/factory.h"
 #include "comm/shm/factory.h"
+#include "comm/tcp/factory.h"
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 
@@ -121,6 +122,7 @@ class PlaceTable : public testing::TestWithParam<Row> {};
 std::string transport_for(const Place& place) {
   if (place.world == 1) return "alone";
   if (comm::shm::supports({.place = place})) return "shm";
+  if (comm::tcp::supports({.place = place})) return "tcp";
   return comm::mpi::supports({.place = place}) ? "mpi" : "none";
 }
 
@@ -170,10 +172,10 @@ INSTANTIATE_TEST_SUITE_P(
             {{"PLAIT_RANK", "1"}, {"PLAIT_WORLD_SIZE", "2"}, {"PLAIT_JOB", "try"}},
             "plait run: 1 of 2, hosts 1, local 1, shm"},
 
-        Row{"torchrun", kTorchrun, "torchrun: 5 of 8, hosts 2, local 1, none"},
+        Row{"torchrun", kTorchrun, "torchrun: 5 of 8, hosts 2, local 1, tcp"},
         Row{"torchrun_on_one_host", kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "8"}},
             "torchrun: 5 of 8, hosts 1, local 1, shm"},
-        Row{"torchrun_below_srun", kSlurm + kTorchrun, "torchrun: 5 of 8, hosts 2, local 1, none"},
+        Row{"torchrun_below_srun", kSlurm + kTorchrun, "torchrun: 5 of 8, hosts 2, local 1, tcp"},
 
         Row{"mpirun", kOpenMpi, "Open MPI: 2 of 4, hosts 1, local 2, shm"},
         Row{"mpirun_on_two_hosts", kOpenMpi + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
@@ -200,13 +202,13 @@ INSTANTIATE_TEST_SUITE_P(
         // Exported for torch.distributed, by what a cluster's launcher has started.
         Row{"exported_below_srun",
             kSlurm + by_hand("3", "6") + Variables{{"SLURM_LOCALID", "1"}, {"LOCAL_RANK", "0"}},
-            "Slurm: 3 of 6, hosts 2, local 1, mpi"},
+            "Slurm: 3 of 6, hosts 2, local 1, tcp"},
         Row{"exported_below_srun_on_one_host",
             kSlurm + by_hand("3", "6") + Variables{{"SLURM_STEP_NUM_NODES", "1"}},
             "Slurm: 3 of 6, hosts 1, local 3, shm"},
         Row{"exported_below_mpirun",
             kOpenMpi + by_hand("2", "4") + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
-            "Open MPI: 2 of 4, hosts 2, local 0, mpi"},
+            "Open MPI: 2 of 4, hosts 2, local 0, tcp"},
         Row{"exported_below_hydra", kHydraJob + by_hand("1", "4"),
             "Hydra: 1 of 4, hosts 1, local 1, shm"},
         Row{"half_exported_below_srun", kSlurm + Variables{{"RANK", "3"}},
@@ -220,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"by_hand", by_hand("1", "2") + Variables{{"LOCAL_WORLD_SIZE", "2"}},
             "torch.distributed: 1 of 2, hosts 1, local 1, shm"},
         Row{"by_hand_on_two_hosts", by_hand("1", "2") + Variables{{"LOCAL_WORLD_SIZE", "1"}},
-            "torch.distributed: 1 of 2, hosts 2, local 0, none"},
+            "torch.distributed: 1 of 2, hosts 2, local 0, tcp"},
         Row{"by_hand_that_tells_no_hosts", by_hand("1", "2"),
             no_local("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")},
         Row{"by_hand_alone", by_hand("0", "1"),

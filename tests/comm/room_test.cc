@@ -19,7 +19,7 @@ TEST(Room, ForgetsTheRoomsOfEarlierSplits) {
   ranks.reserve(kWorld);
   for (int rank = 0; rank < kWorld; ++rank) {
     ranks.emplace_back([&room, rank] {
-      const auto seat = sit_down(room, rank, {.timeout = 30 * base::kSecond});
+      const auto seat = sit_down(room, rank, 30 * base::kSecond);
       const std::vector<int> members =
           rank % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{3, 1};
       for (int round = 0; round < 20; ++round) {

@@ -76,23 +76,25 @@ TEST(Transports, TheWalkEndsAtTheChosenOrShowsAll) {
   EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_chosen)), "threads!");
   EXPECT_EQ(names(walk_transports("", site_of(2), Walk::to_the_chosen)), "threads- shm!");
   EXPECT_EQ(names(walk_transports("shm", site_of(2), Walk::to_the_chosen)), "shm!");
-  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_end)), "threads! shm mpi-");
-  EXPECT_EQ(names(walk_transports("shm", site_of(1), Walk::to_the_end)), "threads? shm! mpi-?");
-  EXPECT_EQ(names(walk_transports("mpi", site_of(2), Walk::to_the_end)), "threads-? shm? mpi-");
+  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_end)), "threads! shm tcp- mpi-");
+  EXPECT_EQ(names(walk_transports("shm", site_of(1), Walk::to_the_end)),
+            "threads? shm! tcp-? mpi-?");
+  EXPECT_EQ(names(walk_transports("mpi", site_of(2), Walk::to_the_end)),
+            "threads-? shm? tcp-? mpi-");
   EXPECT_EQ(names(walk_transports("nccl", site_of(2), Walk::to_the_chosen)), "");
 }
 
 TEST(Transports, RefusesAnUnknownName) {
   EXPECT_EQ(refusal_to_select("nccl", site_of(2)),
-            "there is no transport \"nccl\": it is threads, shm or mpi");
+            "there is no transport \"nccl\": it is threads, shm, tcp or mpi");
   EXPECT_EQ(refusal_to_select("SHM", site_of(2)),
-            "there is no transport \"SHM\": it is threads, shm or mpi");
+            "there is no transport \"SHM\": it is threads, shm, tcp or mpi");
 }
 
 TEST(Transports, ConnectTakesTheNameFromTheEnvironmentUnlessTheCallerHasOne) {
   const Environment environment(Environment::Variables{{"PLAIT_TRANSPORT", "smoke-signals"}});
   EXPECT_EQ(refusal([] { Communicator::connect(); }),
-            "there is no transport \"smoke-signals\": it is threads, shm or mpi");
+            "there is no transport \"smoke-signals\": it is threads, shm, tcp or mpi");
   EXPECT_EQ(Communicator::connect({.transport = "shm"}).transport(), "shm");
 }
 
@@ -126,6 +128,8 @@ TEST(Transports, EveryRefusalIsToldWhereNoneCan) {
             "no transport for rank 0 of 4: "
             "threads: joins threads of one process (run_in_threads, ThreadGroup), not processes; "
             "shm: shares the memory of one host; these ranks are on 2; "
+            "tcp: needs to know where rank 0 is: MASTER_ADDR and MASTER_PORT, as torchrun sets "
+            "them, or PLAIT_RENDEZVOUS=HOST:PORT; "
             "mpi: its plugin libplait_mpi_openmpi.so is not in "
             "PLAIT_PLUGIN_PATH, /nonexistent");
 }

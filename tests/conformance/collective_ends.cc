@@ -1,4 +1,4 @@
-// How a collective ends that is dropped, abandoned, or whose peers go first.
+// The ends of collectives that are dropped or abandoned, or whose peers leave first.
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -23,9 +23,9 @@ TEST_P(CollectivesConformance, RefusesToSpeakOfAnAbandonedCall) {
   });
 }
 
-// As the header says of a Pending that outlives its communicator.
+// The header promises this for a Pending that outlives its communicator.
 TEST_P(CollectivesConformance, AbandonsWhatOutlivesItsCommunicator) {
-  if (world() == 1) return;  // alone, it is done as soon as it is started
+  if (world() == 1) return;  // a single rank is done as soon as it starts
   run([&](Communicator& comm) {
     std::optional<Communicator> part = comm.split(0, comm.rank());
     std::vector<float> data(10, 2.0F);
@@ -53,14 +53,14 @@ TEST_P(CollectivesConformance, AbandonsWhatOutlivesItsCommunicator) {
   });
 }
 
-// Its destructor waits, as for one that ends well, and keeps the error to itself.
+// The destructor waits, as for a successful collective, and drops the error.
 TEST_P(CollectivesConformance, LosesTheErrorOfWhatIsDropped) {
   if (world() == 1) return;
   run([&](Communicator& comm) {
     std::optional<Communicator> part = comm.split(0, comm.rank());
     std::vector<float> data(10, 2.0F);
     if (comm.rank() == 0) {
-      barrier(comm);  // the others have begun what this rank never joins
+      barrier(comm);  // the others have started the collective that this rank never joins
       part.reset();
     } else {
       {
@@ -74,7 +74,7 @@ TEST_P(CollectivesConformance, LosesTheErrorOfWhatIsDropped) {
   });
 }
 
-// A root may be gone before anybody has come for its data.
+// A root may leave before any other rank has read its data.
 TEST_P(CollectivesConformance, BringsWhatALeavingRankHasSent) {
   if (world() == 1) return;
   CommunicatorOptions options;

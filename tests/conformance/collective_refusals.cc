@@ -1,4 +1,4 @@
-// What the collectives refuse.
+// Calls that the collectives refuse.
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -68,7 +68,7 @@ TEST_P(CollectivesConformance, RefusesWhatTheCpuCannotReach) {
   });
 }
 
-// Ranks that make the same call and cut it differently, as different builds might.
+// The ranks make the same call but divide it differently, as different builds might.
 TEST_P(CollectivesConformance, RefuseChunksOfOtherSizesThanTheirOwn) {
   run([&](Communicator& comm) {
     if (world() == 1) return;
@@ -103,7 +103,7 @@ TEST_P(CollectivesConformance, RefuseChunksOfOtherSizesThanTheirOwn) {
   });
 }
 
-// Bytes and sums are counted before they are compared.
+// Sizes are computed before they are compared.
 TEST_P(CollectivesConformance, RefusesCountsThatWrapAround) {
   run([&](Communicator& comm) {
     std::vector<float> data(100);
@@ -119,7 +119,7 @@ TEST_P(CollectivesConformance, RefusesCountsThatWrapAround) {
                     " elements, more than memory can hold");
     }
     if (world() == 1) return;
-    // All but the last of these add up to -1: together they wrap to 99.
+    // The sum of all but the last is -1, so the total wraps around to 99.
     std::vector<std::size_t> counts(static_cast<std::size_t>(world()), 0);
     counts.front() = SIZE_MAX;
     counts.back() = 100;

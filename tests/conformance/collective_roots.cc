@@ -1,4 +1,4 @@
-// Broadcasts whose ranks name different roots.
+// Broadcasts in which ranks name different roots.
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace plait::conformance {
 
-// A program may link all suites and run some.
+// A program may link all suites and run only some.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RootsConformance);
 
 namespace {
 
-// A single call, after which all leave: whether it ended with a mismatch.
+// Makes a single call, after which all ranks leave. Returns whether it ended with a mismatch.
 bool notices(Communicator& whole, int root) {
   auto part = whole.split(0, whole.rank());
   std::vector<float> data(16, 1.0F);
@@ -30,13 +30,13 @@ bool notices(Communicator& whole, int root) {
 
 }  // namespace
 
-// Roots hear from nobody, and each may be done before another has begun. They look at each other
-// when they have sent all, all at once or one behind the other.
+// Roots receive nothing, so one may be done before another has started. They compare when they have
+// sent everything, at the same time or one after the other.
 TEST_P(RootsConformance, SomebodyNoticesTwoRoots) {
   if (world() == 1) return;
   run([&](Communicator& comm) {
     for (int round = 0; round < 20; ++round) {
-      // Rank 0 is a root of its own; the others follow rank 1, or each is a root as well.
+      // Rank 0 is a root; the others follow rank 1, or each of them is a root too.
       const bool all_are_roots = round % 2 == 1;
       const int root = comm.rank() == 0 || all_are_roots ? comm.rank() : 1;
       barrier(comm);

@@ -1,5 +1,5 @@
-// Sums that are rounded to another dtype than their parts have, and sums of ranks whose threads
-// compute in modes of their own.
+// Sums that are rounded to a dtype other than that of their parts, and sums of ranks whose threads
+// have different floating-point modes.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -36,7 +36,7 @@ TEST_P(CollectivesConformance, SumsMayBeOfAnotherDtypeThanTheirParts) {
 
 namespace {
 
-// Thirds, whose sums round; every fifth is so small that it and its sums are denormal.
+// Thirds, whose sums need rounding. Every fifth is so small that it and its sums are denormal.
 std::vector<float> thirds(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -67,7 +67,7 @@ TEST_P(CollectivesConformance, GiveTheSameBitsInWhateverModesTheRanksCompute) {
           sum.begin() + static_cast<std::ptrdiff_t>(shard.offset),
           sum.begin() + static_cast<std::ptrdiff_t>(shard.offset + shard.count));
       for (const FloatMode& mode : float_modes()) {
-        for (const int odd_one : {-1, 0, world() - 1}) {  // in the mode alone; -1: all are
+        for (const int odd_one : {-1, 0, world() - 1}) {  // the only rank in the mode; -1: all are
           std::vector<float> all(count);
           std::vector<float> later(count);
           std::vector<float> part(shard.count);

@@ -13,7 +13,7 @@
 
 namespace plait::conformance {
 
-// A program may link all suites and run some.
+// A program may link all suites and run only some.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesConformance);
 
 namespace {
@@ -24,13 +24,13 @@ constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::s8};
 
 TEST_P(CollectivesConformance, BarrierHoldsEverybodyBack) {
   run([&](Communicator& comm) {
-    // Who is let through finds everybody's mark.
+    // After the barrier every rank must find the marks of all others.
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 8});
     std::this_thread::sleep_for(std::chrono::milliseconds(comm.rank() * 3));
     for (int peer = 0; peer < world(); ++peer) mailbox->post(peer, 0, {}, 0);
     barrier(comm);
     for (int peer = 0; peer < world(); ++peer) {
-      // An emulated link's arrival times are its own affair.
+      // Over an emulated link the arrival times are not known.
       if (GetParam().maker.link.empty() && GetParam().maker.sees_calls) {
         EXPECT_TRUE(mailbox->arrived(peer, 0, {})) << peer;
       }
@@ -57,7 +57,7 @@ TEST_P(CollectivesConformance, AllReduceSumsInRankOrder) {
   });
 }
 
-// What no cache holds goes past them: two ranks' halves and three ranks' thirds are large streams.
+// Data that fits no cache is written past the caches: halves for two ranks, and thirds for three.
 TEST_P(CollectivesConformance, SumsAndMovesWhatNoCacheHolds) {
   run([&](Communicator& comm) {
     constexpr std::size_t kCount = 3 * (comm::kLargeStreamBytes / sizeof(float)) + 5;
@@ -195,13 +195,14 @@ TEST_P(CollectivesConformance, RunsWhileTheCallerDoesOtherThings) {
         start_all_reduce({mine.data(), kCount, Dtype::f32}, {sum.data(), kCount, Dtype::f32}, comm);
     Pending spreading = start_broadcast({broadcasted.data(), 1000, Dtype::f32}, 0, comm);
     Pending meeting = start_barrier(comm);
-    while (!meeting.done()) std::this_thread::yield();  // the last is done: so are those before it
+    // the last one is done, so those before it are done too
+    while (!meeting.done()) std::this_thread::yield();
     EXPECT_TRUE(reducing.done());
     EXPECT_TRUE(spreading.done());
     reducing.wait();
     EXPECT_TRUE(sum == sum_of_all(world(), kCount, Dtype::f32));
     EXPECT_TRUE(broadcasted == contribution(9, 1000, Dtype::f32));
-    // A blocking call waits its turn behind those that were started.
+    // A blocking call waits for those that were started before.
     Pending late =
         start_all_reduce({mine.data(), kCount, Dtype::f32}, {sum.data(), kCount, Dtype::f32}, comm);
     barrier(comm);
@@ -228,8 +229,7 @@ TEST_P(CollectivesConformance, WritesNothingAfterAFailure) {
     const float mine = 5;
     std::vector<float> all(static_cast<std::size_t>(world()), 0.0F);
     try {
-      barrier(
-          comm);  // all are connected; who comes out of it late hears of the abort already there
+      barrier(comm);  // all are connected; a rank that leaves it late already gets the abort
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::peer_lost) << error.what();
     }
@@ -280,12 +280,12 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
           std::vector<float> own(200);
           const bool odd_one = comm.rank() == world() - 1;
           try {
-            barrier(comm);  // else one that is still connecting might hear of it there
-            for (;;) {      // a rank whose part is done early hears of it in its next call
+            barrier(comm);  // otherwise a rank that is still connecting might get the abort there
+            for (;;) {      // a rank whose part is done early gets the abort in its next call
               disagreement.call(comm, own.data(), odd_one);
             }
           } catch (const Error& error) {
-            // Ranks that only see each other's chunks may find nothing to compare, and wait.
+            // Ranks that only see one another's chunks may find nothing to compare, and wait.
             if (GetParam().maker.sees_calls) {
               EXPECT_EQ(error.code(), Code::mismatch) << error.what();
             } else {
@@ -303,8 +303,8 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
 
 TEST_P(CollectivesConformance, SurvivesARandomProgram) {
   run([&](Communicator& comm) {
-    std::minstd_rand same(2026);                                        // what all do
-    std::minstd_rand own(static_cast<unsigned>(comm.rank()) * 77 + 5);  // when they do it
+    std::minstd_rand same(2026);                                        // for what all ranks do
+    std::minstd_rand own(static_cast<unsigned>(comm.rank()) * 77 + 5);  // for when they do it
     std::deque<Pending> pending;
     std::deque<std::vector<std::byte>> outs;
     std::vector<std::vector<std::byte>> expected;
@@ -325,7 +325,7 @@ TEST_P(CollectivesConformance, SurvivesARandomProgram) {
       } else if (kind == 1) {
         all_reduce(data, comm);
       } else if (kind == 2) {
-        // The second reads what the first, perhaps not begun yet, is to write.
+        // The second reads what the first, perhaps not started yet, will write.
         pending.push_back(start_reduce_scatter(data, own_shard, comm));
         pending.push_back(start_all_gather(own_shard, data, comm));
       } else {

@@ -1,4 +1,4 @@
-// What the collectives do, over any transport.
+// The contract of the collectives, for any transport.
 #pragma once
 
 #include "conformance/ranks.h"
@@ -7,7 +7,7 @@ namespace plait::conformance {
 
 class CollectivesConformance : public RanksTest {};
 
-// Broadcasts whose ranks name different roots: for a few small worlds.
+// Broadcasts in which ranks name different roots, in a few small worlds.
 class RootsConformance : public RanksTest {};
 
 }  // namespace plait::conformance

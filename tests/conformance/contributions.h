@@ -1,4 +1,4 @@
-// What ranks bring to collectives and get from them, for tests.
+// Inputs and expected results of collectives, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace plait::conformance {
 
-// What `rank` brings: any rank can make any other's, and so knows the result bit for bit.
+// The input of `rank`. Every rank can make the inputs of all others, and so knows the exact result.
 inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype,
                                            unsigned seed = 0) {
   std::vector<float> values(count);
@@ -23,7 +23,7 @@ inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dt
   return bytes;
 }
 
-// What ranks [begin, end) have, the largest power of two of them first.
+// Adds the parts of ranks [begin, end): first those of the largest power of two below their number.
 template <class Part>
 std::vector<float> added_as_tree(int begin, int end, const Part& part_of) {
   if (end - begin == 1) return part_of(begin);
@@ -35,7 +35,7 @@ std::vector<float> added_as_tree(int begin, int end, const Part& part_of) {
   return sum;
 }
 
-// The contract itself: f32 sums as a tree over ranks, one rounding, to `out`.
+// The contract: f32 sums as a tree over ranks, rounded once to `out`.
 inline std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
                                          unsigned seed) {
   const std::vector<float> sum = added_as_tree(0, world, [&](int rank) {
@@ -62,7 +62,7 @@ inline std::vector<std::byte> slice(const std::vector<std::byte>& bytes, std::si
 inline constexpr std::size_t kSizes[] = {0,    1,     7,
                                          1000, 16384, 100003};  // none, few, one chunk, many
 
-// Output memory with guards around it: 0x5A means nobody was here.
+// Output memory with guards around it, filled with 0x5A.
 class Guarded {
  public:
   Guarded(std::size_t count, Dtype dtype) : bytes_(count * size_of(dtype) + 128, std::byte{0x5A}) {}

@@ -13,7 +13,7 @@
 
 namespace plait::conformance {
 
-// A program may link all suites and run some.
+// A program may link all suites and run only some.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MailboxConformance);
 
 namespace {
@@ -49,7 +49,7 @@ TEST_P(MailboxConformance, BringsEveryChunkToItsSlot) {
     const auto mailbox = comm.make_mailbox({.slots = 3, .slot_bytes = 1000, .poison = true});
     const int me = comm.rank();
     for (std::uint32_t number = 0; number < 5;
-         ++number) {  // more epochs than buffers, no barrier between
+         ++number) {  // more epochs than buffers, without a barrier in between
       for (int peer = 0; peer < world(); ++peer) {
         for (int slot = 0; slot < 3; ++slot)
           send(*mailbox, me, peer, slot, number, std::size_t{number} * 250);
@@ -71,7 +71,7 @@ TEST_P(MailboxConformance, LeavesThePosterWhatItHasPosted) {
     const std::byte* posted = mailbox->outbox(peer, 0);
     send(*mailbox, me, peer, 0, 0, 512);
     expect_chunk(*mailbox, source, me, 0, 0, 512);
-    send(*mailbox, me, peer, 0, 1, 512);  // beside it, not over it
+    send(*mailbox, me, peer, 0, 1, 512);  // next to it, not over it
     expect_chunk(*mailbox, source, me, 0, 1, 512);
     barrier(comm);
     for (std::size_t i = 0; i < 512; ++i)
@@ -83,7 +83,7 @@ TEST_P(MailboxConformance, BringsAnswersBackInTheirChunks) {
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
     auto& answering = dynamic_cast<comm::MailboxBase&>(*mailbox);
-    // Ranks that see each other's calls share memory, but a link stands between them.
+    // Ranks that see each other's calls share memory, unless they communicate over a link.
     ASSERT_EQ(answering.takes_answers(),
               GetParam().maker.sees_calls && GetParam().maker.link.empty());
     if (!answering.takes_answers()) {
@@ -93,7 +93,7 @@ TEST_P(MailboxConformance, BringsAnswersBackInTheirChunks) {
     }
     const int next = (comm.rank() + 1) % world();
     const int before = (comm.rank() + world() - 1) % world();
-    for (std::uint32_t number = 0; number < 3; ++number) {  // both buffers, and one again
+    for (std::uint32_t number = 0; number < 3; ++number) {  // both buffers, and one of them again
       *mailbox->outbox(next, 0) = std::byte(comm.rank());
       mailbox->post(next, 0, {.chunk = number}, 1);
       mailbox->wait_arrived(before, 0, {.chunk = number});
@@ -117,30 +117,31 @@ TEST_P(MailboxConformance, PoisonLeavesNoAnswers) {
   });
 }
 
-// Where chunks are staged, the source has two places of its own before the reader's two.
+// If chunks are staged, the source has two buffers of its own besides the reader's two.
 TEST_P(MailboxConformance, HoldsTwoChunksOfAChannelAndNoMore) {
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
     const int next = (comm.rank() + 1) % world();
     const int previous = (comm.rank() + world() - 1) % world();
-    const std::uint32_t held = GetParam().maker.sees_calls ? 2 : 4;
+    const std::uint32_t held = GetParam().maker.chunks_held;
     for (std::uint32_t number = 1; number <= held; ++number) {
       EXPECT_TRUE(number > 2 || mailbox->vacant(next, 0));
       send(*mailbox, comm.rank(), next, 0, number, 64);
     }
-    // Neither of the peer's buffers is released before all have looked here.
+    // No buffer of the peer may be released before all ranks have checked here.
     mailbox->wait_arrived(previous, 0, {.chunk = 1});
     barrier(comm);
     EXPECT_FALSE(mailbox->vacant(next, 0));
     barrier(comm);
     for (std::uint32_t number = 1; number <= held; ++number)
       expect_chunk(*mailbox, previous, comm.rank(), 0, number, 64);
-    send(*mailbox, comm.rank(), next, 0, held + 1, 64);  // waits for room, where the peer is slow
+    // waits for a free buffer if the peer is slow
+    send(*mailbox, comm.rank(), next, 0, held + 1, 64);
     expect_chunk(*mailbox, previous, comm.rank(), 0, held + 1, 64);
   });
 }
 
-// Who reads a chunk that it has given back is to notice.
+// A rank that reads a released chunk must notice it.
 TEST_P(MailboxConformance, PoisonsWhatIsReleased) {
   run([&](Communicator& comm) {
     constexpr std::size_t kBytes = 200;
@@ -160,11 +161,11 @@ TEST_P(MailboxConformance, PoisonsWhatIsReleased) {
   });
 }
 
-// A sender that sleeps for want of room is woken by the release, and does not merely look again
-// when it examines its peers: here it would do that only when all its patience is gone.
+// A release must wake a sender that sleeps while it waits for a buffer. Otherwise the sender would
+// wake only to examine its peers, which happens here after its whole patience.
 TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
-  if (world() == 1 || !GetParam().maker.sees_calls) return;  // MPI wakes nobody: its waits poll
-  if (GetParam().maker.one_thread) return;                   // nobody sleeps
+  if (world() == 1 || !GetParam().maker.sees_calls) return;  // MPI wakes no rank: its waits poll
+  if (GetParam().maker.one_thread) return;                   // no rank sleeps
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 3, .slot_bytes = 64});
     constexpr int kFull = 0;
@@ -177,8 +178,9 @@ TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
       const comm::Nanoseconds until = base::now() + 20 * base::kSecond;
       bool said = false;
       while (!mailbox->vacant(1, kFull) && base::now() < until) {
-        // What it asks is asked once it counts as asleep: a release that comes now must ring. The
-        // first is that of the chunk sent here, and the other may come before the next sleep.
+        // The condition is checked after the rank counts as asleep, so a release that comes now
+        // must wake it. The first release is that of the chunk sent here; the other one may come
+        // before the next sleep.
         dynamic_cast<comm::MailboxBase&>(*mailbox).group().doze(until, [&] {
           if (said) return mailbox->vacant(1, kFull);
           send(*mailbox, 0, 1, kAsleep, 1, 0);
@@ -193,7 +195,7 @@ TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
         expect_chunk(*mailbox, 0, 1, kAsleep, 1, 0);
         expect_chunk(*mailbox, 0, 1, kFull, 1, 64);
       }
-      // Nobody rings at rank 0's door for any other reason.
+      // Rank 0 is not woken for any other reason.
       expect_chunk(*mailbox, 0, comm.rank(), kGoOn, 1, 0);
     }
     barrier(comm);
@@ -246,7 +248,7 @@ TEST_P(MailboxConformance, KeepsSeveralMailboxesApart) {
   });
 }
 
-// As the header allows it: a mailbox each, and different slots of a third.
+// The header allows it: one mailbox for each thread, and different slots of a third.
 TEST_P(MailboxConformance, ServesTwoThreadsOfARankAtOnce) {
   if (GetParam().maker.one_thread) return;
   run([&](Communicator& comm) {
@@ -277,8 +279,8 @@ TEST_P(MailboxConformance, ServesTwoThreadsOfARankAtOnce) {
   });
 }
 
-// The chunk is on its link when its sender goes, and for a good while after: the sender has done
-// its part. It was not lost.
+// The chunk is still on its link when its sender leaves, and for a while after. The sender has done
+// its part, so the chunk must arrive.
 TEST_P(MailboxConformance, BringsWhatALeavingRankHasPosted) {
   if (world() == 1 || GetParam().maker.one_thread) return;
   CommunicatorOptions options;
@@ -297,12 +299,12 @@ TEST_P(MailboxConformance, BringsWhatALeavingRankHasPosted) {
           part.reset();
           barrier(comm);
         } else {
-          // One comes while the chunk is still under way, another long after.
+          // One rank reads while the chunk is still under way, another long after.
           if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(250));
           expect_chunk(*mailbox, 0, comm.rank(), 0, 1, 100);
           expect_chunk(*mailbox, 0, comm.rank(), 1, 2, 50);
-          barrier(comm);  // the first to fail ends it for all
-          // What it has not posted will never come, and that is said at once.
+          barrier(comm);  // the first failure ends the group for all
+          // A chunk that the rank has not posted will never arrive, which is reported at once.
           const Error error =
               expect_error(Code::peer_lost, [&] { mailbox->wait_arrived(0, 0, {.chunk = 3}); });
           EXPECT_EQ(error.culprit(), 0) << error.what();
@@ -333,7 +335,7 @@ TEST_P(MailboxConformance, RefusesAChunkOfAnotherCall) {
   run([&](Communicator& comm) {
     const int next = (comm.rank() + 1) % world();
     const int previous = (comm.rank() + world() - 1) % world();
-    // A slow rank hears of it while it is still making the mailbox.
+    // A slow rank gets the error while it is still making the mailbox.
     const Error error = expect_error(Code::mismatch, [&] {
       const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
       mailbox->outbox(next, 0);
@@ -375,7 +377,7 @@ TEST_P(MailboxConformance, RefusesWhatDoesNotFit) {
     refusal([&] { comm.make_mailbox({.slots = 1, .slot_bytes = SIZE_MAX}); });
     refusal([&] { comm.make_mailbox({.slots = 1 << 24, .slot_bytes = std::size_t{1} << 40}); });
     refusal([&] { comm.make_mailbox({.slots = 4000000, .slot_bytes = 0}); });
-    barrier(comm);  // nothing of that was sent, and the group is well
+    barrier(comm);  // nothing was sent, and the group still works
   });
 }
 

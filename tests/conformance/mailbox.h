@@ -1,4 +1,4 @@
-// What every mailbox does.
+// The contract of every mailbox.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@ namespace plait::conformance {
 
 class MailboxConformance : public RanksTest {};
 
-// A chunk whose every byte says from whom, to whom, where and which it is; and that it has come so.
+// A chunk in which every byte depends on sender, receiver, slot and number; and the check that it
+// has arrived like this.
 void send(Mailbox& mailbox, int from, int to, int slot, std::uint32_t number, std::size_t bytes);
 void expect_chunk(Mailbox& mailbox, int from, int to, int slot, std::uint32_t number,
                   std::size_t bytes);

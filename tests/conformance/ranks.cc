@@ -1,11 +1,15 @@
 #include "conformance/ranks.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <thread>
 
@@ -31,7 +35,7 @@ namespace {
   }
   if (testing::Test::HasFailure()) status = 1;
   std::cout.flush();
-  // Without the parent's destructors, which are the parent's.
+  // Skips destructors, which belong to the parent.
   ::_exit(status);
 }
 
@@ -68,6 +72,50 @@ void run_in_processes(int world, const Body& body, const CommunicatorOptions& op
     Communicator comm = Communicator::connect(mine);
     body(comm);
   });
+}
+
+namespace {
+
+// With a port that was free a moment ago.
+std::string free_address() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof(address);
+  ::bind(listener, reinterpret_cast<sockaddr*>(&address), length);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  ::close(listener);
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
+void be_rank_over_tcp(const std::string& job, int rank, int world, const Body& body,
+                      CommunicatorOptions options) {
+  options.transport = "tcp";
+  options.place = Place{.rank = rank, .world = world, .job = job};
+  Communicator comm = Communicator::connect(options);
+  body(comm);
+}
+
+}  // namespace
+
+void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
+  const std::string job = fresh_job();
+  ::setenv("PLAIT_RENDEZVOUS", free_address().c_str(), 1);
+  fork_ranks(world, [&](int rank) { be_rank_over_tcp(job, rank, world, body, options); });
+  ::unsetenv("PLAIT_RENDEZVOUS");
+}
+
+void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
+  const std::string job = fresh_job();
+  ::setenv("PLAIT_RENDEZVOUS", free_address().c_str(), 1);
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank] {
+      EXPECT_NO_THROW(be_rank_over_tcp(job, rank, world, body, options)) << "rank " << rank;
+    });
+  }
+  ranks.clear();
+  ::unsetenv("PLAIT_RENDEZVOUS");
 }
 
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options) {

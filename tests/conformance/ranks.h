@@ -1,5 +1,4 @@
-// How a conformance suite gets its ranks: as threads, as forked processes, or as what mpirun
-// started.
+// The ranks of a conformance suite: threads, forked processes, or the ranks that mpirun started.
 //
 //   const RankMaker shm = {.name = "shm", .run = run_in_processes};
 //   INSTANTIATE_TEST_SUITE_P(Shm, MailboxConformance, worlds_of(shm, {1, 2, 3, 5, 8}), case_name);
@@ -7,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -18,26 +18,30 @@ namespace plait::conformance {
 
 using Body = std::function<void(Communicator&)>;
 
-// Runs `body` on every rank of a fresh group; failures in any rank are the test's.
+// Runs `body` on every rank of a new group. A failure on any rank fails the test.
 using Run = std::function<void(int world, const Body& body, const CommunicatorOptions& options)>;
 
 struct RankMaker {
   std::string name;
   Run run;
-  std::string link = {};    // an emulated link around it
-  bool sees_calls = true;   // ranks see each other's calls, not only each other's chunks
-  bool one_thread = false;  // in which all ranks take turns: no other thread may be one of them
+  std::string link = {};          // an emulated link between the ranks
+  bool sees_calls = true;         // ranks see one another's calls, not only chunks
+  std::uint32_t chunks_held = 2;  // of a channel, before its receiver releases one
+  bool one_thread = false;  // all ranks take turns on one thread, so no other thread may be a rank
 };
 
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);
 void run_in_processes(int world, const Body& body, const CommunicatorOptions& options);
+void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
+// The same, of threads: the thread sanitizer sees no further than one process.
+void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);
 
-// A job that no other test has.
+// A job name that no other test uses.
 std::string fresh_job();
 
 // Forks `world` children, gives each its rank, and expects all of them to return without a failure
-// within `seconds`; a child that does not is killed.
+// within `seconds`. A child that does not is killed.
 void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds = 50);
 
 struct Case {
@@ -70,7 +74,7 @@ class RanksTest : public testing::TestWithParam<Case> {
   }
 };
 
-// Expects an Error with this code from every rank, and returns it.
+// Expects an Error with this code on every rank, and returns it.
 template <class Call>
 Error expect_error(Code code, const Call& call) {
   try {

@@ -12,7 +12,7 @@
 
 namespace plait::conformance {
 
-// A program may link all suites and run some.
+// A program may link all suites and run only some.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 
 TEST_P(TransportConformance, KnowsItsPlace) {
@@ -29,7 +29,7 @@ TEST_P(TransportConformance, KnowsItsPlace) {
 
 TEST_P(TransportConformance, SplitsByColorInOrderOfKey) {
   run([&](Communicator& comm) {
-    // Odd and even ranks part, each in reversed order.
+    // Odd and even ranks are split, each group in reversed order.
     auto half = comm.split(comm.rank() % 2, -comm.rank());
     ASSERT_TRUE(half.has_value());
     const int size = (comm.world() + 1 - comm.rank() % 2) / 2;
@@ -41,7 +41,7 @@ TEST_P(TransportConformance, SplitsByColorInOrderOfKey) {
     for (int rank = comm.rank() % 2; rank < comm.world(); rank += 2)
       expected += static_cast<float>(rank);
     EXPECT_EQ(sum, expected);
-    // The whole is as good as before, beside its part.
+    // The whole communicator still works, next to its part.
     float all = 1;
     all_reduce({&all, 1}, comm);
     EXPECT_EQ(all, static_cast<float>(world()));
@@ -85,8 +85,8 @@ TEST_P(TransportConformance, AbortReachesEverybody) {
   });
 }
 
-// Another thread of one rank gives the whole up while every rank, that one too, waits in a part, or
-// in a part of a part, for a chunk that nobody sends.
+// Another thread of one rank aborts the whole communicator while every rank, including that one,
+// waits in a part, or in a part of a part, for a chunk that never comes.
 TEST_P(TransportConformance, AbortByAnyThreadReachesSubGroups) {
   run([&](Communicator& comm) {
     auto half = comm.split(comm.rank() % 2, 0);
@@ -109,7 +109,7 @@ TEST_P(TransportConformance, AbortByAnyThreadReachesSubGroups) {
     for (Communicator* group : {&*part, &*half, &comm}) {
       const Error next = expect_error(Code::peer_lost, [&] { barrier(*group); });
       EXPECT_TRUE(contains(next.what(), sentence)) << next.what();
-      // Rank 0 is in the groups of the even ranks only, as their first.
+      // Rank 0 is only in the groups of the even ranks, as their first rank.
       const bool is_member = group == &comm || comm.rank() % 2 == 0;
       EXPECT_EQ(next.culprit(), is_member ? 0 : Error::kNobody);
     }
@@ -132,7 +132,7 @@ TEST_P(TransportConformance, AbortOfAPartLeavesTheWholeAlone) {
 }
 
 TEST_P(TransportConformance, SaysWhoHasLeft) {
-  if (world() == 1) return;  // nobody to leave
+  if (world() == 1) return;  // no other rank can leave
   run([&](Communicator& comm) {
     barrier(comm);
     auto part = comm.split(0, comm.rank());
@@ -172,7 +172,7 @@ TEST_P(TransportConformance, WritesOneTimeline) {
 
 TEST_P(TransportConformance, GivesUpAtTheDeadlineAndNamesTheLateOne) {
   if (world() == 1) return;
-  // All ranks of a large world on few processors also connect within it.
+  // All ranks of a large world on few processors must connect within it.
   const auto deadline = std::chrono::milliseconds(250) * world();
   CommunicatorOptions options;
   options.timeout = deadline;
@@ -181,7 +181,7 @@ TEST_P(TransportConformance, GivesUpAtTheDeadlineAndNamesTheLateOne) {
         barrier(comm);
         const int late = world() - 1;
         if (comm.rank() == late) {
-          // Neither dead nor in another call: just not there.
+          // It is neither dead nor in another call, but absent.
           std::this_thread::sleep_for(2 * deadline + std::chrono::seconds(1));
         }
         const Error error = expect_error(Code::timeout, [&] {

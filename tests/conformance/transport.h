@@ -1,4 +1,4 @@
-// What every transport does, whichever way its bytes move.
+// The contract of every transport.
 #pragma once
 
 #include "conformance/ranks.h"

@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 
+#include "comm/state.h"
 #include "conformance/ranks.h"
+#include "nn/gradients.h"
 #include "nn/layer.h"
 #include "plait/error.h"
 
@@ -62,6 +67,46 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
       run(RowParallelLinear(problem.desc(), comm, GetParam().options));
     }
   });
+}
+
+// A late rank that makes a weight's gradient, as the deadline's sentence has it.
+TEST(ALateRank, MultipliesForAGradient) {
+  std::atomic<bool> multiplies{false};
+  std::atomic<bool> has_ended{false};
+  conformance::run_as_threads(
+      2,
+      [&](Communicator& comm) {
+        barrier(comm);
+        if (comm.rank() == 0) {
+          while (!multiplies) std::this_thread::yield();
+          const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
+          has_ended = true;
+          EXPECT_EQ(error.culprit(), 1) << error.what();
+          EXPECT_TRUE(
+              contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
+              << error.what();
+          return;
+        }
+        const Matrix grad_out(Dtype::bf16, 512, 768, 1);
+        const Matrix x(Dtype::bf16, 512, 768, 2);
+        const Matrix to(Dtype::f32, 768, 768);
+        nn::Workspace workspace;
+        int looks = 0;
+        // Other threads may do most of a product.
+        while (looks < 2) {
+          nn::run({.grad_out = grad_out.view,
+                   .x = x.view,
+                   .to = to.view,
+                   .layout = WeightLayout::out_in,
+                   .accumulate = false},
+                  workspace, {.gemm = {}, .group = comm.state().group()}, [&] {
+                    if (++looks != 2) return;
+                    multiplies = true;
+                    while (!has_ended) std::this_thread::yield();
+                  });
+        }
+      },
+      {.timeout = std::chrono::seconds(1)});
 }
 
 }  // namespace

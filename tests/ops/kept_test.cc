@@ -16,22 +16,30 @@ constexpr std::int64_t kRows = 300;
 constexpr std::int64_t kDepth = 99;
 constexpr std::size_t kPackedBytes = std::size_t{kRows} * kDepth * sizeof(std::uint16_t);
 
+// Of a kind for each number of columns.
 struct Call {
-  Communicator& comm;
-  OpProblem problem{Operator::matmul_all_reduce, kRows, comm, 200, kDepth};
+  explicit Call(Communicator& on, std::int64_t columns = 200, std::int64_t rows = kRows)
+      : comm(on), problem(Operator::matmul_all_reduce, rows, comm, columns, kDepth) {}
 
-  void run(Kept& kept, const char* plan) const {
+  void run(Kept& kept, const char* plan = "serial") const {
     kept.run(problem.desc(), comm, {.plan = parse_plan(plan), .threads = 1}, problem.call());
   }
+
+  Communicator& comm;
+  OpProblem problem;
 };
 
+// Also in another plan, and of another number of rows.
 TEST(Kept, IsUsedAgain) {
   run_as_threads(2,
                  [](Communicator& comm) {
-                   const Call call = {comm};
                    Kept kept;
-                   for (const char* plan : {"fused", "serial", "fused", "serial"})
-                     call.run(kept, plan);
+                   for (const std::int64_t rows : {300, 7}) {
+                     for (const char* plan : {"fused", "serial", "pipelined parts=3"}) {
+                       for (const std::int64_t columns : {200, 201})
+                         Call(comm, columns, rows).run(kept, plan);
+                     }
+                   }
                    EXPECT_EQ(kept.kinds(), 2U);
                  },
                  {});
@@ -41,7 +49,7 @@ TEST(Kept, IsUsedAgain) {
 TEST(Kept, TellsAPlainWeightFromAPackedOne) {
   run_as_threads(2,
                  [](Communicator& comm) {
-                   const Call call = {comm};
+                   const Call call(comm);
                    Kept kept;
                    call.run(kept, "fused");
                    kept.run(call.problem.plain_desc(), comm,
@@ -54,29 +62,52 @@ TEST(Kept, TellsAPlainWeightFromAPackedOne) {
 TEST(Kept, IsNotMoreThanItsLimits) {
   run_as_threads(2,
                  [](Communicator& comm) {
-                   const Call call = {comm};
+                   const Call first(comm, 200);
+                   const Call second(comm, 201);
+                   const Call third(comm, 202);
                    Kept all;
-                   call.run(all, "serial");
-                   const std::size_t serial = all.bytes();
-                   call.run(all, "pipelined parts=2");
+                   first.run(all);
+                   const std::size_t one = all.bytes();
+                   second.run(all);
                    const std::size_t both = all.bytes();
-                   EXPECT_GE(serial, kPackedBytes);
-                   EXPECT_GE(both, serial + kPackedBytes);
+                   EXPECT_GE(one, kPackedBytes);
+                   EXPECT_GE(both, one + kPackedBytes);
 
                    Kept few({.kinds = 2});
-                   for (const char* plan : {"serial", "fused", "pipelined parts=2"})
-                     call.run(few, plan);
+                   for (const Call* call : {&first, &second, &third}) call->run(few);
                    EXPECT_EQ(few.kinds(), 2U);
 
                    Kept exact({.bytes = both});
                    Kept small({.bytes = both - 1});
                    for (Kept* kept : {&exact, &small}) {
-                     call.run(*kept, "serial");
-                     call.run(*kept, "pipelined parts=2");
+                     first.run(*kept);
+                     second.run(*kept);
                    }
                    EXPECT_EQ(exact.bytes(), both);
                    EXPECT_EQ(small.kinds(), 1U);
-                   EXPECT_EQ(small.bytes(), both - serial);
+                   EXPECT_EQ(small.bytes(), both - one);
+                 },
+                 {});
+}
+
+// More rows take more memory in the middle of a program's life.
+TEST(Kept, CountsWhatMoreRowsTake) {
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   Kept kept;
+                   Call(comm, 200, 3).run(kept);
+                   Call(comm, 201, 3).run(kept);
+                   const std::size_t few = kept.bytes();
+                   Call(comm, 200).run(kept);
+                   EXPECT_GE(kept.bytes(), few + kPackedBytes / 2);
+                   EXPECT_EQ(kept.kinds(), 2U);
+
+                   Kept small({.bytes = few});
+                   Call(comm, 200, 3).run(small);
+                   Call(comm, 201, 3).run(small);
+                   EXPECT_EQ(small.kinds(), 2U);
+                   Call(comm, 200).run(small);
+                   EXPECT_EQ(small.kinds(), 1U);
                  },
                  {});
 }
@@ -85,10 +116,9 @@ TEST(Kept, IsNotMoreThanItsLimits) {
 TEST(Kept, HasTheLastOneAtLeast) {
   run_as_threads(2,
                  [](Communicator& comm) {
-                   const Call call = {comm};
                    Kept kept({.kinds = 1, .bytes = 1});
-                   for (const char* plan : {"serial", "fused"}) {
-                     call.run(kept, plan);
+                   for (const std::int64_t columns : {200, 201}) {
+                     Call(comm, columns).run(kept);
                      EXPECT_EQ(kept.kinds(), 1U);
                      EXPECT_GT(kept.bytes(), 1U);
                    }
@@ -101,7 +131,7 @@ TEST(HeldBytes, CountAllThatAnOperatorKeeps) {
   run_as_threads(2,
                  [](Communicator& comm) {
                    for (const char* plan : {"serial", "pipelined parts=2", "fused"}) {
-                     const Call call = {comm};
+                     const Call call(comm);
                      Op op = prepare(call.problem.desc(), comm,
                                      {.plan = parse_plan(plan), .threads = 1});
                      const std::size_t before = op.held_bytes();

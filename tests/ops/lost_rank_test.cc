@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -297,16 +296,52 @@ TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
         2,
         [&](Communicator& comm) {
           const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-          OpOptions options = {.plan = parse_plan(plan)};
-          if (comm.rank() == 1) options.poll = [] { throw 1; };
-          const Error error = expect_error(Code::system, [&] {
-            matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
-          });
+          const auto call = [&](const PollHook& poll) {
+            matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                              {.plan = parse_plan(plan), .poll = poll});
+          };
+          if (comm.rank() == 1) {
+            EXPECT_THROW(call([] { throw 1; }), int);
+            return;
+          }
+          const Error error = expect_error(Code::system, [&] { call({}); });
           EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank 1: something was thrown"))
               << error.what();
         },
         {});
   }
+}
+
+// A late rank that is in a product without communication, as the deadline's sentence has it.
+TEST(ALateRank, MultipliesAlone) {
+  std::atomic<bool> multiplies{false};
+  std::atomic<bool> has_ended{false};
+  run_as_threads(
+      2,
+      [&](Communicator& comm) {
+        barrier(comm);
+        if (comm.rank() == 0) {
+          while (!multiplies) std::this_thread::yield();
+          const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
+          has_ended = true;
+          EXPECT_EQ(error.culprit(), 1) << error.what();
+          EXPECT_TRUE(
+              contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
+              << error.what();
+          return;
+        }
+        const OpProblem problem(Operator::matmul, 2000, comm, 700, 960);
+        int looks = 0;
+        const PollHook stop = [&] {
+          if (++looks != 2) return;
+          multiplies = true;
+          while (!has_ended) std::this_thread::yield();
+        };
+        // Other threads may do most of a product.
+        while (looks < 2)
+          matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = stop});
+      },
+      {.timeout = std::chrono::seconds(1)});
 }
 
 TEST(APollHook, NoOtherOfTheCommunicatorIsCalled) {
@@ -377,44 +412,6 @@ TEST(APollHook, AForkedChildCallsNone) {
                      EXPECT_TRUE(has_forked);
                    },
                    {});
-}
-
-// Waits within an operator end too by what the caller's hook throws, in its own words, and the
-// other rank is told.
-TEST(Interruption, EndsAnOperatorsWait) {
-  for (const char* plan : {"serial", "pipelined parts=2", "fused"}) {
-    SCOPED_TRACE(plan);
-    const ThreadGroup group(2);
-    std::atomic<bool> is_awaited{false};
-    std::atomic<bool> has_ended{false};
-    const auto call = [&](const OpProblem& problem, Communicator& comm) {
-      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                        {.plan = parse_plan(plan)});
-    };
-    const std::jthread other([&] {
-      Communicator comm = group.join(1);
-      const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-      call(problem, comm);
-      while (!has_ended) std::this_thread::yield();  // in no other call meanwhile
-      const Error error = expect_error(Code::peer_lost, [&] { barrier(comm); });
-      EXPECT_EQ(error.culprit(), 0) << error.what();
-      EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
-    });
-    const auto hook = [&] {
-      if (is_awaited) throw std::runtime_error("the caller's own words");
-    };
-    Communicator comm = group.join(0, {.interrupted = hook});
-    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-    call(problem, comm);
-    is_awaited = true;
-    try {
-      call(problem, comm);  // for which the other does not come
-      ADD_FAILURE() << "the operator came to its end";
-    } catch (const std::runtime_error& error) {
-      EXPECT_STREQ(error.what(), "the caller's own words");
-    }
-    has_ended = true;
-  }
 }
 
 TEST(TwoThreads, AreToldSoByOperators) {

@@ -9,7 +9,7 @@ import unittest
 
 MPIEXEC = os.environ["PLAIT_MPIEXEC"]
 PROGRAM = os.environ["PLAIT_MPI_PROGRAM"]
-PATIENCE = 50  # seconds after which a rank is taken to hang
+PATIENCE = 180  # seconds after which a rank is taken to hang
 NOTICED = 2000  # milliseconds within which a death must be
 
 BTLS = {"vader": ["--mca", "btl", "vader,self"],

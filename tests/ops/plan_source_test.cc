@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -64,7 +65,7 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    const Table table;
                    Op ready = prepare(problem.desc(), comm, {.plans = &table});
                    ready.run(problem.call());
-                   ASSERT_EQ(table.asked.size(), 1U);
+                   ASSERT_EQ(table.asked.size(), 6U);
                    const PlanKey key = table.asked[0];  // a copy: asking again adds to them
                    EXPECT_EQ(key.m, 40);
                    EXPECT_EQ(key.n, split == ops::Split::n ? 603 : 200);
@@ -76,6 +77,12 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    EXPECT_FALSE(key.link);
                    EXPECT_EQ(parse_plan_key(name(key)), key);
                    EXPECT_EQ(ready.plan(), table.find(key));
+                   PlanKey fewer = key;  // and as often as they can be halved
+                   for (const std::int64_t m : {40, 20, 10, 5, 2, 1}) {
+                     fewer.m = m;
+                     EXPECT_EQ(std::count(table.asked.begin(), table.asked.end(), fewer),
+                               m == 40 ? 2 : 1);
+                   }
                  },
                  {});
 }
@@ -84,7 +91,7 @@ int hosts_asked_for(Communicator& comm) {
   const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
   const Table table;
   prepare(problem.desc(), comm, {.plans = &table});
-  EXPECT_EQ(table.asked.size(), 1U);
+  EXPECT_FALSE(table.asked.empty());
   EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
   return table.asked[0].hosts;
 }
@@ -123,7 +130,7 @@ TEST(APlanSource, HearsOfTheLinkAndOfWhatIsAskedFor) {
                    const Table table;
                    prepare(problem.desc(), comm,
                            {.wire = Dtype::f16, .plans = &table, .threads = 1});
-                   ASSERT_EQ(table.asked.size(), 1U);
+                   ASSERT_FALSE(table.asked.empty());
                    EXPECT_EQ(table.asked[0].link, parse_link("10gbit,3us"));
                    EXPECT_EQ(table.asked[0].wire, Dtype::f16);
                    EXPECT_EQ(table.asked[0].threads, 1);
@@ -141,9 +148,9 @@ TEST(APlanSource, HearsWhetherTheWeightIsPlain) {
                    prepare(problem.plain_desc(), comm, {.plans = &table});
                    matmul_all_reduce(problem.x.view, problem.plain(), problem.out.view, comm,
                                      {.plans = &table});
-                   ASSERT_EQ(table.asked.size(), 2U);
+                   ASSERT_FALSE(table.asked.empty());
                    EXPECT_EQ(table.asked[0].weight, "bf16:plain");
-                   EXPECT_EQ(table.asked[1], table.asked[0]);
+                   EXPECT_EQ(table.asked.back(), table.asked[0]);
                    EXPECT_EQ(parse_plan_key(name(table.asked[0])), table.asked[0]);
                  },
                  {});

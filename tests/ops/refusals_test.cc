@@ -37,7 +37,7 @@ TEST(Refusals, NameTheOperatorAndTheSizes) {
     Op op = prepare(p.desc(), comm);
     OpCall call = p.call();
     call.x.rows = 7;
-    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: x is 7 x 96, not 8 x 96");
+    EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: out is 8 x 200, not 7 x 200");
     call = p.call();
     call.x.cols = 95;
     EXPECT_EQ(refusal([&] { op.run(call); }), "matmul_all_reduce: x is 8 x 95, not 8 x 96");

@@ -73,7 +73,7 @@ std::string refusal_of(const OpDesc& desc, Communicator& comm, const OpOptions& 
   return tree ? "" : tree.refusal;
 }
 
-TEST(SumTree, IsSaidByWhatIsPrepared) {
+TEST(SumTree, IsToldByAPreparedOperator) {
   OpDesc desc = {.op = Operator::matmul_all_reduce, .m = 8, .n = 64, .k = 1024};
   run_as_threads(4,
                  [&](Communicator& comm) {

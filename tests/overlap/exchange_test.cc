@@ -35,9 +35,9 @@ Cut cut_of(int rank) {
 
 // The mailbox is the same on all, and so is the tag.
 struct Lanes {
-  explicit Lanes(Communicator& comm)
-      : cut(cut_of(comm.rank())),
-        exchange(comm.state().operator_mailbox(Exchange::mailbox_for(1, 1 << 16), {}), 1) {
+  explicit Lanes(Communicator& comm) : cut(cut_of(comm.rank())), exchange(comm.state().group(), 1) {
+    const MailboxDesc desc = Exchange::mailbox_for(1, 1 << 16);
+    exchange.use(comm.state().operator_mailbox(desc, desc, {}));
     exchange.begin(comm.state().begin_call({.operation = Operation::matmul_all_reduce}));
   }
 

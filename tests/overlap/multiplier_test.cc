@@ -44,13 +44,14 @@ class PacedProduct : public testing::Test {
                                          .weight = Dtype::f32,
                                          .out = Dtype::f32},
                                         {.threads = 1}),
-                            kPoll, &group);
+                            &group);
       comm::TimedProduct timed(pace.value_or(0));
       std::optional<comm::StoodInFor> stood_in;
       if (pace) stood_in.emplace(group, timed);
       multiplier.begin(
           {.x = view(x_),
-           .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}});
+           .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}},
+          {.poll = kPoll});
       const base::Nanoseconds begin = base::now();
       multiplier.multiply_rows(view(x_), view(out_), [this] { ++looks_; });
       taken_ = base::now() - begin;

@@ -1,4 +1,4 @@
-// Plans that were measured: what is written is read again, and what can't be trusted is refused.
+// Measured plans: what is written can be read again, and what can't be trusted is refused.
 #include "plan/cache.h"
 
 #include <gtest/gtest.h>
@@ -85,20 +85,21 @@ TEST(PlanCaches, KnowWhatTheyWereToldAlone) {
 
 TEST(PlanCaches, RefuseWhatTheyDidNotWrite) {
   const std::string good = example().text();
-  EXPECT_EQ(refusal_of(""), "plans: \"\" is not their first line: \"plait plans 2\" is");
+  EXPECT_EQ(refusal_of(""), "plans: the first line must be \"plait plans 2\", not \"\"");
   EXPECT_EQ(refusal_of("plait plans 1\n"),
-            "plans: \"plait plans 1\" is not their first line: \"plait plans 2\" is");
+            "plans: the first line must be \"plait plans 2\", not \"plait plans 1\"");
   EXPECT_EQ(refusal_of("plait plans 2\nop=matmul\n"),
-            "plans: their second line does not say which machine they are of");
-  EXPECT_EQ(refusal_of(good.substr(0, good.size() - 1)), "plans: their last line is cut off");
-  EXPECT_EQ(refusal_of(good + good.substr(good.rfind("op="))), "plans, line 5: it is there twice");
+            "plans: the second line must name their machine: \"machine ...\"");
+  EXPECT_EQ(refusal_of(good.substr(0, good.size() - 1)), "plans: the last line is incomplete");
+  EXPECT_EQ(refusal_of(good + good.substr(good.rfind("op="))),
+            "plans, line 5: its problem has a line above already");
   EXPECT_EQ(refusal_of(good + "op=matmul_all_gather m=8 n=8 k=8 x=bf16 w=bf16 out=bf16 wire=bf16 "
                               "ranks=2 | fused | 1 | 2\n"),
-            "plans, line 5: matmul_all_gather can't follow the plan \"fused\"");
+            "plans, line 5: matmul_all_gather cannot run the plan \"fused\"");
   EXPECT_EQ(refusal_of(good + "op=matmul m=8 n=8 k=8 | serial | 1 | 2\n"),
-            "plans, line 5: this problem is written as \"op=matmul m=8 n=8 k=8 x=bf16 w=bf16 "
+            "plans, line 5: this problem must be written as \"op=matmul m=8 n=8 k=8 x=bf16 w=bf16 "
             "out=bf16 wire=bf16 ranks=2\"");
-  EXPECT_EQ(refusal_of(good + "serial\n"), "plans, line 5: it has not 4 columns");
+  EXPECT_EQ(refusal_of(good + "serial\n"), "plans, line 5: it does not have 4 columns");
 }
 
 TEST(PlanCaches, AreReadOrRefusedWhateverIsInThem) {
@@ -124,11 +125,12 @@ TEST(CacheFiles, AreMadeWithTheirFoldersAndAddedTo) {
   const auto read = load_cache(path, "a machine");
   ASSERT_TRUE(read);
   EXPECT_EQ(read->entries().size(), 3U);
-  EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));  // the later word
+  EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));  // the later entry
   EXPECT_EQ(read->find(problem(16)), example().find(problem(16)));
 }
 
-// A program beside which another has one has none either, and takes that one.
+// A cache without entries counts as none, so a program that reads none agrees with one that has
+// plans.
 TEST(CacheFiles, WithoutAnEntryAreNone) {
   const Folder folder;
   save_cache(folder / "plans", PlanCache("a machine"));
@@ -148,7 +150,7 @@ TEST(CacheFiles, AreNotMadeToFindOutWhetherTheyCanBe) {
   EXPECT_EQ(read_text(folder / "file"), "text");
 }
 
-// A program that runs for long has an old copy of what others have found out since.
+// A long-running program has an old copy of a cache that others have changed since.
 TEST(CacheFiles, KeepWhatOthersHaveWrittenOverWhatWasKnownBefore) {
   const Folder folder;
   const std::string path = folder / "plans";
@@ -162,7 +164,7 @@ TEST(CacheFiles, KeepWhatOthersHaveWrittenOverWhatWasKnownBefore) {
   const auto read = load_cache(path, "a machine");
   ASSERT_TRUE(read);
   EXPECT_EQ(read->find(problem(8)), parse_plan("serial"));
-  EXPECT_EQ(read->find(problem(16)), known.find(problem(16)));  // which was nowhere else
+  EXPECT_EQ(read->find(problem(16)), known.find(problem(16)));  // which was in no other file
   EXPECT_EQ(read->find(problem(32)), fused().plan);
 }
 
@@ -185,7 +187,7 @@ TEST(CacheFiles, OfAnotherMachineAreNeitherTakenNorOverwritten) {
       ADD_FAILURE() << "was taken";
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()), path +
-                                               ": it is of \"a machine\", and this is "
+                                               ": it was measured on \"a machine\", and this is "
                                                "\"another\"");
     }
   }

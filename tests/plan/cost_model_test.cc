@@ -1,4 +1,4 @@
-// What plans are predicted to take: closed forms where there are some, and what must hold anywhere.
+// Predicted times of plans: closed forms where they exist, and properties that always hold.
 #include "plan/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace plait {
 namespace {
 
-// 100 flops a nanosecond, however few rows; work costs nothing.
+// 100 flops per nanosecond for any number of rows; work costs nothing.
 MachineProfile idle_profile() {
   MachineProfile profile;
   profile.machine = "somewhere";
@@ -22,7 +22,7 @@ MachineProfile idle_profile() {
   return profile;
 }
 
-// The same, where copies and sums take as long as they do.
+// An idle_profile() in which copies and sums take their real time.
 MachineProfile busy_profile() {
   MachineProfile profile = idle_profile();
   profile.copy = 5;
@@ -41,7 +41,7 @@ PlanKey problem(const std::string& op, const std::string& link = "",
   return parse_plan_key(text);
 }
 
-// Over which the collective takes `ratio` times the product.
+// A problem over a link on which the collective takes `ratio` times the product.
 PlanKey balanced(const std::string& op, double ratio) {
   PlanKey key = problem(op, "1gbit");
   const CostModel model(idle_profile());
@@ -58,13 +58,13 @@ TEST(Predictions, OfSerialAreTheProductAndThenTheLink) {
   const PlanKey key = problem("matmul_reduce_scatter", "8gbit,7us");
   const Prediction serial = model.predict(key, parse_plan("serial"));
   const double product = 2.0 * 1024 * 4096 * 2048 / 100;
-  const double transfer = 512.0 * 4096 * 4;  // at a byte a nanosecond
+  const double transfer = 512.0 * 4096 * 4;  // at one byte per nanosecond
   EXPECT_NEAR(serial.product, product, 1);
   EXPECT_NEAR(serial.transfer, transfer, 1);
   EXPECT_NEAR(serial.total, product + transfer + 7000, 1 + serial.work);
 }
 
-// p parts: all of the longer one, and a p-th of the other.
+// With p parts: the longer one, plus a p-th of the other.
 TEST(Predictions, OfPipelinedAreTheLongerOneAndAPartOfTheOther) {
   for (const double ratio : {0.5, 2.0}) {
     for (const char* op : {"matmul_reduce_scatter", "matmul_all_gather"}) {
@@ -107,8 +107,8 @@ TEST(Predictions, GetLongerOverSlowerLinks) {
   }
 }
 
-// The largest problem that a key may name has no more bytes than can be counted, and a chunk for
-// each of its columns takes no more memory than there is.
+// The largest problem that a key may name must not overflow, and a chunk for each of its columns
+// must fit into memory.
 TEST(Predictions, TakeAMomentOfTheLargestProblem) {
   const CostModel model(busy_profile());
   const PlanKey key =
@@ -126,8 +126,8 @@ TEST(Choices, AreSerialWhereThereIsNothingToGain) {
   EXPECT_EQ(model.choose(problem("all_gather_matmul", "1tbit,1us", "m=0 n=0 k=0")), serial);
 }
 
-// A fifth of the time may be an error, but it is one of all plans alike: the product's. What is
-// left of a tenth that fusing gains is beyond doubt.
+// A fifth of the time may be wrong, but that error is common to all plans: the product's. The
+// remaining tenth that fusing gains is beyond doubt.
 TEST(Choices, TrustWhatTwoPlansDifferBy) {
   MachineProfile profile = idle_profile();
   profile.uncertainty = 0.2;
@@ -143,8 +143,8 @@ TEST(Choices, TrustWhatTwoPlansDifferBy) {
               1e-9 * serial.total);
 }
 
-// 16 MB of sums go out to memory and come back, where a chunk's of 512 KiB stay in a cache: reached
-// where nothing else would make a plan better than serial.
+// 16 MB of sums go to memory and back, while those of a chunk of 512 KiB stay in a cache. No other
+// effect makes a plan better than serial here.
 TEST(Choices, KeepSumsInTheCaches) {
   MachineProfile profile = idle_profile();
   profile.copy = profile.sum = 50;
@@ -156,13 +156,13 @@ TEST(Choices, KeepSumsInTheCaches) {
   EXPECT_EQ(model.choose(key).schedule, Schedule::fused);
   const auto work = [&](const char* plan) { return model.predict(key, parse_plan(plan)).work; };
   EXPECT_GT(work("serial"), 3 * work("fused"));
-  EXPECT_NEAR(work("pipelined parts=2"), work("serial") * profile.beside, 1);  // it keeps both
+  EXPECT_NEAR(work("pipelined parts=2"), work("serial") * profile.beside, 1);  // it holds both
   EXPECT_LT(work("pipelined parts=16"), work("pipelined parts=2") / 3);
   const PlanKey small = problem("matmul_reduce_scatter", "", "m=64 n=4096 k=8192");
   EXPECT_EQ(model.choose(small), parse_plan("serial"));
 }
 
-// Less than runs of one plan differ by is no gain, however sure it is.
+// A gain smaller than the difference between runs of one plan does not count.
 TEST(Choices, AreSerialWhereTheGainIsSmall) {
   MachineProfile profile = idle_profile();
   profile.uncertainty = 0;
@@ -217,7 +217,7 @@ TEST(Choices, HaveAShortEndWhereItShows) {
   EXPECT_LT(total(comm_bound, short_first), total(comm_bound, short_last));
 }
 
-// A fused plan that copies them has nothing on serial.
+// A fused plan that copies the sums has no advantage over serial.
 TEST(Choices, SaveNoCopyOfARowOfSums) {
   const CostModel model(busy_profile());
   for (const char* op : {"matmul-all-reduce", "matmul-reduce-scatter"}) {

@@ -1,4 +1,4 @@
-// What a plan depends on, as text and as a value.
+// The inputs of a plan, as text and as a value.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -52,7 +52,7 @@ TEST(PlanKeys, HaveAPlainWeightOfXWhereNoDtypeIsSaid) {
   EXPECT_EQ(parse_plan_key(name(key)), key);
 }
 
-// Two spellings of one problem are one key.
+// Two spellings of one problem give one key.
 TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3").wire, Dtype::bf16);
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3 wire=f16").wire, Dtype::bf16);
@@ -71,19 +71,18 @@ TEST(PlanKeys, DifferInAllThatADecisionDependsOn) {
 TEST(PlanKeys, SayWhatCannotBeRead) {
   const std::string usual = "op=matmul_all_reduce m=8 n=8 k=8";
   EXPECT_EQ(refusal_of("m=8 n=8 k=8"),
-            "problem: \"m=8 n=8 k=8\" lacks op=, as in op=matmul_all_reduce");
+            "problem: \"m=8 n=8 k=8\" has no op=; write, for example, op=matmul_all_reduce");
   EXPECT_EQ(refusal_of("op=matmul_all_reduce m=8 k=8"),
-            "problem: \"op=matmul_all_reduce m=8 k=8\" lacks n=");
+            "problem: \"op=matmul_all_reduce m=8 k=8\" has no n=");
   EXPECT_EQ(refusal_of("op=sum m=8 n=8 k=8"),
-            "problem: op=sum is no operator; matmul_all_reduce is one");
-  EXPECT_EQ(refusal_of(usual + " m=9"), "problem: \"" + usual + " m=9\" says m more than once");
-  EXPECT_EQ(refusal_of(usual + " ranks"), "problem: ranks lacks its value, as in ranks=...");
+            "problem: op=sum is not an operator; write, for example, op=matmul_all_reduce");
+  EXPECT_EQ(refusal_of(usual + " m=9"), "problem: \"" + usual + " m=9\" contains m more than once");
+  EXPECT_EQ(refusal_of(usual + " ranks"), "problem: ranks has no value; write ranks=...");
   EXPECT_EQ(refusal_of(usual + " ranks=0"),
             "problem: ranks=0 is not a whole number from 1 to 65536");
-  EXPECT_EQ(refusal_of(usual + " x=s8"),
-            "problem: x=s8 is no dtype that is multiplied: f32, bf16 or f16");
+  EXPECT_EQ(refusal_of(usual + " x=s8"), "problem: x=s8 is none of f32, bf16, f16");
   EXPECT_EQ(refusal_of(usual + " speed=9"),
-            "problem: there is nothing called speed; there are op, m, n, k, x, w, out, wire, "
+            "problem: unknown word speed; known are op, m, n, k, x, w, out, wire, "
             "ranks, hosts, threads, backend, transport and link");
   EXPECT_NE(refusal_of(usual + " link=fast"), "");
 }

@@ -8,7 +8,7 @@
 namespace plait {
 namespace {
 
-// Of the blocks' weights and one embedding.
+// The parameters of the blocks' weights and one embedding.
 std::int64_t parameters(const Model& model) {
   std::int64_t block = 0;
   for (const LinearLayer& layer : linear_layers(widths_of(model))) block += layer.in * layer.out;
@@ -37,7 +37,7 @@ TEST(Models, AreMadeSmallerInWholePanelsOfEveryRank) {
   const BlockWidths small = scaled(widths_of(*find_model("llama2-7b")), 0.25, 3);
   EXPECT_EQ(small.hidden, 5 * 192);  // the nearest to 1024
   EXPECT_EQ(small.keys, 5 * 192);
-  EXPECT_EQ(small.ffn, 14 * 192);  // to 2752
+  EXPECT_EQ(small.ffn, 14 * 192);  // the nearest to 2752
   EXPECT_EQ(scaled(small, 0.001, 3).hidden, 192);
 }
 

@@ -55,27 +55,29 @@ TEST(Plans, DifferInTheirFingerprints) {
 }
 
 TEST(Plans, SayWhatCannotBeRead) {
-  EXPECT_EQ(refusal_of(""), "plan: \"\" names no schedule; there are serial, pipelined and fused");
+  EXPECT_EQ(refusal_of(""),
+            "plan: \"\" has no schedule; the schedules are serial, pipelined, fused");
   EXPECT_EQ(refusal_of("parts=4"),
-            "plan: \"parts=4\" names no schedule; there are serial, pipelined and fused");
-  EXPECT_EQ(refusal_of("serial fused"), "plan: \"serial fused\" names two schedules");
+            "plan: \"parts=4\" has no schedule; the schedules are serial, pipelined, fused");
+  EXPECT_EQ(refusal_of("serial fused"), "plan: \"serial fused\" has two schedules; a plan has one");
   EXPECT_EQ(refusal_of("fussed"),
-            "plan: fussed is neither a schedule (serial, pipelined or fused) nor NAME=VALUE");
+            "plan: fussed is neither a schedule (serial, pipelined, fused) nor NAME=VALUE");
   EXPECT_EQ(refusal_of("pipelined part=4"),
-            "plan: there is nothing called part; there are parts, axis, first, last, chunk and "
+            "plan: unknown name part; known are parts, axis, first, last, chunk, "
             "poll");
-  EXPECT_EQ(refusal_of("pipelined parts=four"), "plan: parts=four is no number");
+  EXPECT_EQ(refusal_of("pipelined parts=four"),
+            "plan: parts=four is not a whole number of 0 or more");
   EXPECT_EQ(refusal_of("pipelined parts=4 parts=5"),
-            "plan: \"pipelined parts=4 parts=5\" says parts more than once");
+            "plan: \"pipelined parts=4 parts=5\" contains parts more than once");
   EXPECT_EQ(refusal_of("pipelined axis=diagonal"),
-            "plan: axis=diagonal is no axis; there are rows, columns and natural");
+            "plan: axis=diagonal is not an axis; the axes are rows, columns, natural");
   EXPECT_EQ(refusal_of("pipelined parts=65"), "plan: parts=65 is not between 1 and 64");
   EXPECT_EQ(refusal_of("pipelined parts=99999999999"),
             "plan: parts=2147483647 is not between 1 and 64");
   EXPECT_EQ(refusal_of("pipelined first=0"), "plan: first=0 is not between 1 and 1000 percent");
   EXPECT_EQ(refusal_of("fused poll=2000000"),
             "plan: poll=2000000 is not between 0 and 1000000 microseconds");
-  EXPECT_EQ(refusal_of("fused chunk=-1"), "plan: chunk=-1 is no number");
+  EXPECT_EQ(refusal_of("fused chunk=-1"), "plan: chunk=-1 is not a whole number of 0 or more");
   EXPECT_EQ(refusal_of("fused parts=3"),
             "plan: \"fused parts=3\": only pipelined plans have parts");
   EXPECT_EQ(refusal_of("serial axis=rows"),

@@ -46,16 +46,17 @@ TEST(Profiles, AreWrittenAsTheyAreRead) {
 
 TEST(Profiles, SayWhichLineCannotBeRead) {
   const std::string whole = text_of(example());
-  const std::string good = whole.substr(0, whole.size() - 4);  // all but its end
-  EXPECT_EQ(refusal_of(good), "profile: it is cut off: its last line is not \"end\"");
-  EXPECT_EQ(refusal_of(""), "profile: \"\" is not its first line: \"plait profile 2\" is");
+  const std::string good = whole.substr(0, whole.size() - 4);  // without its end
+  EXPECT_EQ(refusal_of(good), "profile: it is incomplete: the last line must be \"end\"");
+  EXPECT_EQ(refusal_of(""), "profile: the first line must be \"plait profile 2\", not \"\"");
   EXPECT_EQ(refusal_of("plait profile 1\n"),
-            "profile: \"plait profile 1\" is not its first line: \"plait profile 2\" is");
-  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"), "profile, line 38: \"copy fast\" can't be read");
+            "profile: the first line must be \"plait profile 2\", not \"plait profile 1\"");
+  EXPECT_EQ(refusal_of(good + "copy fast\nend\n"),
+            "profile, line 38: \"copy fast\" cannot be read");
   EXPECT_EQ(refusal_of("plait profile 2\nmachine x\nend\n"),
-            "profile: no line says how fast a product is");
+            "profile: a line \"product ...\" is missing");
   EXPECT_EQ(refusal_of("plait profile 2\nproduct bf16 1 5\nend\n"),
-            "profile: no line says which machine it is of");
+            "profile: the line \"machine ...\" is missing");
   for (const char* line :
        {"product bf16 0 5", "product bf16 1 0", "product bf16 1", "copy -1", "copy nan",
         "transport shm 1", "ranks 0", "speed 9", "sum 1 2", "product bf16 1 1e300",
@@ -64,7 +65,7 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
     EXPECT_NE(refusal_of(good + line + "\nend\n"), "") << line;
 }
 
-// No machine has them, and what comes of them could not be told.
+// No machine has such figures, and predictions from them might overflow.
 TEST(Profiles, OfImpossibleFiguresAreRefused) {
   const std::vector<std::pair<std::string, std::string>> figures = {
       {"copy", "1e-300"}, {"sum", "1e300"},    {"chunk", "1e300"},
@@ -75,11 +76,11 @@ TEST(Profiles, OfImpossibleFiguresAreRefused) {
     std::string line = figure + ' ';
     line += value;
     text.replace(begin, text.find('\n', begin) - begin, line);
-    EXPECT_NE(refusal_of(text).find("can't be read"), std::string::npos) << text;
+    EXPECT_NE(refusal_of(text).find("cannot be read"), std::string::npos) << text;
   }
 }
 
-// Whatever is in a file, it is read or refused.
+// Random files are either read or refused.
 TEST(Profiles, AreReadOrRefusedWhateverIsInThem) {
   std::mt19937 random(5);
   const std::string good = text_of(example());
@@ -100,9 +101,9 @@ TEST(Profiles, OfWhichAPartIsMissingAreRefused) {
   const std::size_t line = good.find("\ncopy ") + 1;
   const std::string copy = good.substr(line, good.find('\n', line) + 1 - line);
   std::string twice = good;
-  EXPECT_EQ(refusal_of(twice.insert(line, copy)), "profile: 2 lines say its copy, not one");
+  EXPECT_EQ(refusal_of(twice.insert(line, copy)), "profile: 2 lines give copy; one must");
   std::string without = good;
-  EXPECT_EQ(refusal_of(without.erase(line, copy.size())), "profile: 0 lines say its copy, not one");
+  EXPECT_EQ(refusal_of(without.erase(line, copy.size())), "profile: 0 lines give copy; one must");
 }
 
 TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
@@ -118,7 +119,7 @@ TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
   EXPECT_NEAR(time(16, 256), 2.0 * 16 * 256 * 100 / 10, 1e-6);
   EXPECT_NEAR(time(32, 256), 2.0 * 32 * 256 * 100 / 20, 1e-6);
   EXPECT_NEAR(time(640, 256), 2.0 * 640 * 256 * 100 / 40, 1e-6);
-  EXPECT_NEAR(time(4, 256), time(16, 256), 1e-6);  // the weight is read all the same
+  EXPECT_NEAR(time(4, 256), time(16, 256), 1e-6);  // the weight is read in both cases
   EXPECT_DOUBLE_EQ(time(16, 1), time(16, 64));     // a panel is multiplied whole
   EXPECT_NEAR(time(16, 64) * 4, time(16, 256) * 1.3, 1e-6);
   EXPECT_NEAR(time(16, 128) * 2, time(16, 256) * 1.1, 1e-6);
@@ -146,7 +147,7 @@ TEST(Profiles, TakeATransportThatWasNotMeasuredAsItUsuallyIs) {
   EXPECT_GT(profile.transport(mpi).bytes_per_ns, 0);  // 0: no limit
 }
 
-// What MPI's messages cost within a host says nothing of the network.
+// The cost of MPI's messages within a host says nothing about the network.
 TEST(Profiles, TellNothingOfOtherNumbersOfHosts) {
   MachineProfile profile = built_in_profile();
   profile.machine = "this one";

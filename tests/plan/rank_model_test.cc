@@ -1,4 +1,4 @@
-// A rank on a clock of its own, against what one can count on paper.
+// A rank on a simulated clock, compared with calculations by hand.
 #include "plan/rank_model.h"
 
 #include <gtest/gtest.h>
@@ -28,11 +28,11 @@ TEST(RankModel, HidesWhatTravelsButNotItsWork) {
 }
 
 TEST(RankModel, LooksOnlyNowAndThen) {
-  RankModel rank({.latency = 100, .look = 60});
+  RankModel rank({.latency = 100, .poll_interval = 60});
   rank.post({.land = 7, .returns = true, .take = 3});
-  rank.multiply(120);  // the chunk lands at 100, and would be seen at 130
+  rank.multiply(120);  // the chunk lands at 100, and would be noticed at 130
   EXPECT_EQ(rank.finished(), 0U);
-  EXPECT_DOUBLE_EQ(rank.now(), 127);  // seen when the product is done
+  EXPECT_DOUBLE_EQ(rank.now(), 127);  // noticed when the product is done
   rank.wait_for_all();
   EXPECT_DOUBLE_EQ(rank.now(), 127 + 100 + 3);
 }
@@ -41,7 +41,7 @@ TEST(RankModel, HasOneLinkForAllThatItSends) {
   RankModel rank({.latency = 1, .ns_per_byte = 1});
   for (int i = 0; i < 3; ++i) rank.post({.bytes = 100, .returns = true, .back_bytes = 10});
   rank.wait_for_finished(1);
-  // 300 have been queued before the first was there to be answered.
+  // 300 bytes were queued before the first chunk could be answered.
   EXPECT_DOUBLE_EQ(rank.now(), 311);
   rank.wait_for_all();
   EXPECT_DOUBLE_EQ(rank.now(), 331);

@@ -1,7 +1,9 @@
-// What plans that don't say it are cut by.
+// The chunk sizes of plans that don't set them.
 #include "plan/sizes.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace plait {
 namespace {
@@ -12,22 +14,22 @@ std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked, int world = 2) {
 
 TEST(Sizes, AChunkInMemoryIsAsWideAsTheProductLikesIt) {
   EXPECT_EQ(chunk(2048, 16384, false), 256);
-  EXPECT_EQ(chunk(2048, 2048, false), 256);  // eight of them
-  EXPECT_EQ(chunk(2048, 1024, false), 128);  // eight, of what there is
+  EXPECT_EQ(chunk(2048, 2048, false), 256);  // eight chunks
+  EXPECT_EQ(chunk(2048, 1024, false), 128);  // eight chunks of fewer columns
 }
 
 TEST(Sizes, AChunkOverALinkIsNarrow) {
   EXPECT_EQ(chunk(2048, 2048, true), 64);
-  EXPECT_EQ(chunk(2048, 4096, true), 128);  // in pairs of panels, of which there are enough
+  EXPECT_EQ(chunk(2048, 4096, true), 128);  // pairs of panels, since there are enough
   EXPECT_EQ(chunk(2048, 8192, true), 128);
-  EXPECT_EQ(chunk(2048, 16384, true), 256);  // one of 64
+  EXPECT_EQ(chunk(2048, 16384, true), 256);  // one of 64 chunks
 }
 
 TEST(Sizes, FewRowsMakeWideChunksButFourOfThem) {
   for (const bool linked : {false, true}) {
     EXPECT_EQ(chunk(128, 8192, linked), 512) << linked;
     EXPECT_EQ(chunk(16, 8192, linked), 2048) << linked;
-    EXPECT_EQ(chunk(1, 8192, linked), 8192) << linked;  // too few bytes for two
+    EXPECT_EQ(chunk(1, 8192, linked), 8192) << linked;  // too few bytes for two chunks
     EXPECT_EQ(chunk(2048, 64, linked), 64) << linked;
     EXPECT_EQ(chunk(0, 4096, linked), 4096) << linked;
   }
@@ -35,10 +37,10 @@ TEST(Sizes, FewRowsMakeWideChunksButFourOfThem) {
 
 TEST(Sizes, ManyRanksMakeWideChunksOfBlocksThatAreNotTooSmall) {
   EXPECT_EQ(chunk(2048, 8192, true, 8), 128);
-  EXPECT_EQ(chunk(8192, 8192, true, 64), 128);  // 128 rows of it for each
+  EXPECT_EQ(chunk(8192, 8192, true, 64), 128);  // 128 rows for each peer
   EXPECT_EQ(chunk(8192, 8192, true, 256), 512);
   EXPECT_EQ(chunk(8192, 8192, true, 1024), 2048);
-  EXPECT_EQ(chunk(8192, 8192, true, 4096), 2048);  // and four of them in any world
+  EXPECT_EQ(chunk(8192, 8192, true, 4096), 2048);  // at least four chunks in any world
 }
 
 TEST(Sizes, FewSumsAreCopiedAtOnce) {
@@ -60,7 +62,7 @@ TEST(Sizes, OneStepIsForFewSumsOfFewRanks) {
   EXPECT_FALSE(one_step(17, 4096, 2));
   EXPECT_TRUE(one_step(9, 1024, 8));
   EXPECT_FALSE(one_step(16, 4096, 8));
-  // Bytes alone decide, also where ranks without a row add nothing up.
+  // Only bytes decide, even if some ranks have no row to sum.
   EXPECT_TRUE(one_step(1, 8192, 8));
   EXPECT_FALSE(one_step(7, 8192, 8));
   EXPECT_FALSE(one_step(1, 1 << 20, 8));
@@ -73,13 +75,40 @@ TEST(Sizes, FewRowsAreGatheredBeforeAWeightIsReadForThem) {
     EXPECT_FALSE(gathers_all_first({.m = 64, .n = 64}, 2, linked)) << linked;  // a small weight
     EXPECT_TRUE(gathers_all_first({.m = 0, .n = 0}, 2, linked)) << linked;
   }
-  // Over a link they come too late; in memory a few more are worth waiting for.
+  // Over a link the rows come too late; in memory a few more rows are worth waiting for.
   EXPECT_FALSE(gathers_all_first({.m = 64, .n = 4096}, 2, true));
   EXPECT_TRUE(gathers_all_first({.m = 128, .n = 4096}, 2, false));
   EXPECT_TRUE(gathers_all_first({.m = 511, .n = 4096}, 2, false));
   EXPECT_TRUE(gathers_all_first({.m = 512, .n = 4096}, 8, false));
-  EXPECT_FALSE(
-      gathers_all_first({.m = 512, .n = 3520}, 8, false));  // many rows beside so few columns
+  EXPECT_FALSE(gathers_all_first({.m = 512, .n = 3520}, 8, false));  // many rows for so few columns
+}
+
+// Of fewer rows some blocks are larger: none may be larger than what is said of more of them.
+TEST(Sizes, NoBlockOfFewerRowsIsLarger) {
+  for (const int world : {1, 2, 3, 8, 40}) {
+    for (const std::int64_t n : {0, 3, 64, 300, 1000, 4096, 20000}) {
+      for (const bool linked : {false, true}) {
+        std::int64_t largest = 0;
+        for (std::int64_t m = 0; m <= 3000; ++m) {
+          const PartialSums sums = {.m = m, .n = n, .dtype = Dtype::f32};
+          for (const Range& columns : ramped(n, suitable_chunk(sums, world, linked)))
+            largest = std::max(largest, (m + world - 1) / world * length(columns));
+          ASSERT_LE(largest, largest_suitable_block(sums, world, linked))
+              << m << " rows of " << n << " for " << world << (linked ? ", linked" : "");
+          if (m > 100) m += 6;
+        }
+      }
+    }
+  }
+}
+
+TEST(Sizes, TheMostOfOneStepAreOneStep) {
+  for (const int world : {2, 3, 9}) {
+    const std::int64_t most = most_in_one_step(Dtype::bf16, world);
+    EXPECT_TRUE(is_one_step({.m = 1, .n = most, .dtype = Dtype::bf16}, world));
+    EXPECT_FALSE(is_one_step({.m = 1, .n = most + 1, .dtype = Dtype::bf16}, world));
+  }
+  EXPECT_EQ(most_in_one_step(Dtype::f32, 1), 0);
 }
 
 }  // namespace

@@ -31,14 +31,15 @@ TEST(Device, MultipliesInRoundsOfTiles) {
   EXPECT_DOUBLE_EQ(product_time(device, {0, 8, 1}, kBytes), 0);
 }
 
-// Of 25 tiles, which take three rounds: however they are cut, the parts take as long as the whole.
+// 25 tiles take three rounds. However they are divided, the parts take as long as the whole.
 TEST(Device, MultipliesPartsOfAKernelInItsRounds) {
   const Device device = ten_units();
   const ProductSize kernel = {40, 40, 1};
   EXPECT_DOUBLE_EQ(product_time(device, kernel, kBytes), 3 * 128);
   EXPECT_DOUBLE_EQ(part_time(device, {40, 8, 1}, kernel, kBytes) * 5, 3 * 128);
   EXPECT_DOUBLE_EQ(part_time(device, {8, 40, 1}, kernel, kBytes) * 5, 3 * 128);
-  EXPECT_GT(part_time(device, {40, 4, 1}, kernel, kBytes) * 10, 3 * 128);  // half of a tile is one
+  // half of a tile takes as long as one
+  EXPECT_GT(part_time(device, {40, 4, 1}, kernel, kBytes) * 10, 3 * 128);
 }
 
 TEST(Device, ReadsTheOperandsOfAKernelOnce) {

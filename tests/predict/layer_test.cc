@@ -1,4 +1,4 @@
-// Predicted layers: sums that one can do, and what is true of all of them.
+// Predicted layers: sums that can be calculated by hand, and properties of all of them.
 #include "predict/layer.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 const Plan kSerial = {.schedule = Schedule::serial};
 
-// Multiplies two numbers a nanosecond, and a byte travels as long.
+// It multiplies two numbers per nanosecond, and sends one byte per nanosecond.
 Machine plain_machine(int ranks) {
   return {.device = {.name = "plain",
                      .peak_flops = 4e9,
@@ -31,7 +31,7 @@ Machine plain_machine(int ranks) {
           .ranks = ranks};
 }
 
-// To a thousandth: chunks are rounded, and looks take some time.
+// Expects equality to a thousandth: chunks are rounded, and polling takes some time.
 void expect_about(base::Nanoseconds got, double want) {
   EXPECT_GE(static_cast<double>(got), 0.999 * want);
   EXPECT_LE(static_cast<double>(got), 1.001 * want + 2000);
@@ -51,7 +51,7 @@ TEST(PredictedLayer, RowMultipliesAndSumsThenGathersAndMultiplies) {
   expect_about(times.backward, kShard + kProduct + kProduct);
 }
 
-// What column layers gather and sum in backward goes on beside a product each.
+// In backward, the gathers and sums of column layers each run during a product.
 TEST(PredictedLayer, ColumnHidesItsCollectivesInBackward) {
   const LayerTimes times = predict(plain_machine(2), plain_layer(LinearKind::column), kSerial);
   expect_about(times.forward, kShard + kProduct);
@@ -65,7 +65,7 @@ TEST(PredictedLayer, WithoutSequenceParallelColumnForwardIsAProduct) {
   expect_about(predict(plain_machine(2), problem, kSerial).forward, kProduct);
 }
 
-// Small messages, by which ranks agree, are really sent: layers of any size are made and run.
+// Small messages, with which ranks agree, are really sent; layers of any size are made and run.
 TEST(PredictedLayer, EveryKindAtAnyWorld) {
   for (const int ranks : {1, 2, 3, 8}) {
     for (const LinearKind kind : {LinearKind::column, LinearKind::row}) {

@@ -1,4 +1,4 @@
-// As many ranks as anybody has.
+// The largest worlds.
 #include <gtest/gtest.h>
 
 #include "predict/operator.h"

@@ -1,4 +1,4 @@
-// Predictions of cases so simple that one can do the sum, and what is true of all of them.
+// Predictions of cases that can be calculated by hand, and properties of all of them.
 #include "predict/operator.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr base::Nanoseconds kLatency = 700;
 const Plan kSerial = {.schedule = Schedule::serial};
 const Plan kFused = {.schedule = Schedule::fused};
 
-// Multiplies two numbers a nanosecond; all else costs nothing.
+// Multiplies two numbers per nanosecond; everything else costs nothing.
 Device plain_device() {
   return {.name = "plain",
           .peak_flops = 4e9,
@@ -34,7 +34,7 @@ Device plain_device() {
           .poll = 0};
 }
 
-// A byte a nanosecond.
+// Sends one byte per nanosecond.
 Machine plain_machine(int ranks) {
   return {.device = plain_device(),
           .network = {.link = {.bytes_per_second = 1e9, .latency_ns = kLatency},
@@ -42,7 +42,7 @@ Machine plain_machine(int ranks) {
           .ranks = ranks};
 }
 
-// What a rank waits for it sees when it looks at all its peers: some looks later at most.
+// A rank notices what it waits for when it polls its peers, at most some polls later.
 void expect_time(base::Nanoseconds got, base::Nanoseconds want, int ranks) {
   constexpr base::Nanoseconds kLooks = 40;
   EXPECT_GE(got, want);
@@ -100,7 +100,8 @@ TEST(PredictedOperator, CopiesAndSumsAndLaunchesCount) {
   machine.device.peak_memory = 4e9;
   machine.device.launch = 5000;
   const Problem problem = plain_problem(64);
-  // The product reads and writes less than it multiplies; a copy of what is sent, and a sum of two.
+  // The product reads and writes less than it multiplies. There are a copy of what is sent, and a
+  // sum of two.
   const base::Nanoseconds product = 5000 + 64 * 512 * 32 / 2;
   const base::Nanoseconds copy = 1000 + 2 * kSent / 4;
   const base::Nanoseconds sum = 1000 + (2 * kSent + kSent / 2) / 4;
@@ -109,8 +110,8 @@ TEST(PredictedOperator, CopiesAndSumsAndLaunchesCount) {
 
 class AllOperators : public testing::TestWithParam<Operator> {};
 
-// No time before the product and none before the network could have done it, at any number of
-// ranks; and the same again to the last bit.
+// No time may be shorter than the product or than the network allows, at any number of ranks, and a
+// repetition must be equal to the last bit.
 TEST_P(AllOperators, TakesItsTimeInEverySchedule) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     for (const char* device : {"h100", "ascend-910b", "cpu"}) {

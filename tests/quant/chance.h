@@ -1,4 +1,4 @@
-// Random choices, the same in every run.
+// Random choices, equal in every run.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace plait {
 
-// Of a test of random cases: fewer where a sanitizer makes each take many times as long.
+// The rounds of a test with random cases: fewer with a sanitizer, which makes each take many times
+// as long.
 constexpr int rounds(int all) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return (all + 7) / 8;
@@ -38,7 +39,7 @@ class Chance {
   std::mt19937_64 random_;
 };
 
-// Inserts, removes or changes a byte, or says the end of the text twice.
+// Inserts, removes or changes a byte, or repeats the end of the text.
 inline void mutate(std::string& text, Chance& chance) {
   const auto at =
       static_cast<std::size_t>(chance.below(static_cast<std::int64_t>(text.size()) + 1));

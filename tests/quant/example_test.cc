@@ -16,7 +16,7 @@ TEST(Quantisation, OfALayerWithTwoOutputs) {
   EXPECT_EQ(q.value(0, 2), 0);  // 0.004 is nearer to 0 than to 0.01
   EXPECT_EQ(q.value(1, 1), 50);
 
-  // A weight that was quantised elsewhere comes in by its parts.
+  // A weight that was quantised elsewhere is given by its parts.
   const auto same = plait::QuantizedWeight::from_parts(
       q.scheme(), 2, 4,
       {.values = q.values(), .layout = plait::WeightLayout::out_in, .scales = q.scales()});

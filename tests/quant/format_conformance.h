@@ -1,4 +1,4 @@
-// What every weight format does, whatever its bits.
+// The contract of every weight format, for any number of bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace plait::quant {
 
-// `count` values that go through the whole range of the format.
+// `count` values that cover the whole range of the format.
 inline std::vector<std::int8_t> values_in_turn(const Format& format, std::int64_t count) {
   std::vector<std::int8_t> values;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -19,7 +19,7 @@ inline std::vector<std::int8_t> values_in_turn(const Format& format, std::int64_
   return values;
 }
 
-// Packs and unpacks rows of 0 to 600 values, one value beside the end guarded on either side.
+// Packs and unpacks rows of 0 to 600 values, with a guarded value at both ends.
 inline void expect_round_trips(const Format& format) {
   for (std::int64_t count = 0; count <= 600; count = count < 70 ? count + 1 : count + 53) {
     const auto values = values_in_turn(format, count);
@@ -38,7 +38,7 @@ inline void expect_round_trips(const Format& format) {
   }
 }
 
-// A row from an aligned place on is a row of its own.
+// A row from an aligned position on can be unpacked by itself.
 inline void expect_parts_stand_alone(const Format& format) {
   const auto values = values_in_turn(format, 21);
   std::vector<std::int8_t> whole(static_cast<std::size_t>(format.row_bytes(21)));

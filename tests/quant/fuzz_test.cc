@@ -1,5 +1,5 @@
-// Random input, the same in every run: what is accepted must be right, the rest must be refused
-// with a sentence, and the sanitizers must have nothing to say.
+// Random input, equal in every run: accepted input must give correct results, other input must be
+// refused with a sentence, and the sanitizers must find nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ TEST(FuzzScheme, AcceptsOnlyWhatNameWrites) {
     ASSERT_NO_THROW(quant::check_scheme(*scheme, "test")) << text;
     ASSERT_EQ(parse_quant_scheme(name(*scheme)), scheme) << text;
     if (name(*scheme) == text) continue;
-    // The one freedom: ":channel" left out.
+    // The only freedom is to leave out ":channel".
     ASSERT_EQ(scheme->per, QuantPer::channel) << text;
     std::string full = text;
     ASSERT_EQ(full.insert(2, ":channel"), name(*scheme)) << text;
@@ -39,8 +39,8 @@ TEST(FuzzScheme, AcceptsOnlyWhatNameWrites) {
   EXPECT_GT(accepted, rounds(1000));
 }
 
-// A view of `bytes`, mostly of the size that is needed, at times of another, or one that can't be
-// read at all; what it claims to hold is there.
+// A view of `bytes`, usually of the required size, sometimes of another size, or one that can't be
+// read at all. The bytes that it claims to have exist.
 class Views {
  public:
   Views(Chance& chance, std::vector<std::vector<std::byte>>& memory)
@@ -55,7 +55,7 @@ class Views {
         static_cast<std::size_t>(std::max<std::int64_t>((rows - 1) * stride + cols, 0));
     auto& bytes = memory_.emplace_back(elements * (dtype > Dtype::s8 ? 1 : size_of(dtype)));
     for (std::byte& byte : bytes) byte = std::byte(chance_.below(256));
-    // bf16 of moderate size whatever the dtype, so that scales are mostly finite.
+    // bf16 values of moderate size for every dtype, so that scales are mostly finite.
     for (std::size_t i = 1; i < bytes.size() && size_of(dtype) > 1; i += 2)
       bytes[i] &= std::byte{0x3f};
     ConstTensorView view = {
@@ -70,7 +70,7 @@ class Views {
     if (chance_.one_in(30)) view.row_stride = view.cols - 1 - chance_.below(9);
     if (chance_.one_in(30)) view.rows = -1 - chance_.below(5);
     if (chance_.one_in(30)) view.device = Device::cuda(0);
-    // With one row, that could be right.
+    // With one row, it might be correct.
     const bool refused = view.rows > 1;
     if (refused && chance_.one_in(30)) view.cols = std::int64_t{1} << (40 + chance_.below(23));
   }

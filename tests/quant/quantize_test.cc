@@ -18,7 +18,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr auto kLayouts = {WeightLayout::out_in, WeightLayout::in_out};
 
-// Between -0.5 and 1.5: off centre, so that offsets matter.
+// Between -0.5 and 1.5: not centred, so that offsets matter.
 float uneven(std::int64_t column, std::int64_t k) {
   const auto mixed = static_cast<std::uint64_t>(column * 7919 + k) * 0x9e3779b97f4a7c15U;
   return static_cast<float>(mixed >> 40) * 0x1p-23F - 0.5F;
@@ -95,7 +95,7 @@ TEST(Quantize, GivesTheSameBitsInBothLayouts) {
 }
 
 TEST(Quantize, IsExactForWeightsOnTheGrid) {
-  // Every part has both ends of its range, so that the scale is found again: 3/64 has few digits.
+  // Every part has both ends of its range, so that the same scale is found; 3/64 has few digits.
   for (const QuantScheme& scheme : all_schemes(8)) {
     const int most = quant::format_of(scheme.bits).highest;
     const int least = scheme.offsets ? -most - 1 : -most;
@@ -193,7 +193,7 @@ TEST(Quantize, DoesNotDependOnTheModeOfTheThread) {
   }
 }
 
-// Large enough to be shared by three threads, of which the caller's alone is in that mode.
+// Large enough to be shared by three threads, of which only the caller's is in that mode.
 TEST(Quantize, DoesNotDependOnTheNumberOfThreads) {
   constexpr std::int64_t kN = 211;
   constexpr std::int64_t kK = 701;
@@ -223,7 +223,7 @@ TEST(Quantize, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-// The other threads' exceptions reach the caller.
+// Exceptions of the other threads reach the caller.
 TEST(Quantize, RefusesWhatAnyThreadFinds) {
   const auto bad_at_the_end = [](std::int64_t column, std::int64_t k) {
     return column == 210 && k == 700 ? kNan : 1.0F;
@@ -268,13 +268,13 @@ TEST(Quantize, RefusesWhatIsNoWeight) {
   bad = weight.view();
   bad.view.dtype = Dtype::s8;
   EXPECT_EQ(sentence_of([&] { quantize(bad, {}); }),
-            "quantize: the weight is s8; f32, bf16 and f16 can be quantised");
+            "quantize: the weight is s8; it must be f32, bf16 or f16");
   bad = weight.view();
   bad.layout = static_cast<WeightLayout>(9);
   EXPECT_EQ(sentence_of([&] { quantize(bad, {}); }),
             "quantize: the weight has the unknown layout 9");
   EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {.bits = 3}); }),
-            "quantize: the scheme has 3 bits; 8 and 4 are known");
+            "quantize: the scheme has 3 bits; 8 or 4 are possible");
   EXPECT_EQ(sentence_of([&] { quantize(weight.view(), {}, -1); }),
             "quantize: threads=-1 is not between 0 and 1024");
 }

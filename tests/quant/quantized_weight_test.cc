@@ -21,7 +21,7 @@ ConstTensorView view_of(const std::array<T, Size>& data, std::int64_t rows, std:
       .data = data.data(), .dtype = kDtypeOf<T>, .rows = rows, .cols = cols, .row_stride = cols};
 }
 
-// n = 3, k = 5 in groups of 2, with offsets; each test spoils one thing.
+// n = 3, k = 5 in groups of 2, with offsets; each test makes one thing wrong.
 struct Given {
   std::array<std::int8_t, 64> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   std::array<float, 64> scales = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -76,7 +76,7 @@ TEST(FromParts, ReadsInOut) {
 }
 
 TEST(FromParts, ReadsFourBitsInBothLayoutsWithOddSizes) {
-  // Columns 1 2 3 4 5 | -1 -2 -3 -4 -5 | 7 -8 0 1 -1; 0xX in the halves left over.
+  // The columns are 1 2 3 4 5 | -1 -2 -3 -4 -5 | 7 -8 0 1 -1, with 0xX in unused halves.
   const std::array<std::int8_t, 9> out_in = {0x21, 0x43,  0x55, -0x11, -0x33,
                                              0x6b, -0x79, 0x10, 0x5f};
   const std::array<std::int8_t, 10> in_out = {-0x0f, 0x57,  -0x1e, 0x58,  -0x2d,
@@ -99,7 +99,7 @@ TEST(FromParts, ReadsFourBitsInBothLayoutsWithOddSizes) {
       EXPECT_EQ(other.value(j, i), expected(j, i)) << j << ", " << i;
     }
   }
-  EXPECT_TRUE(same_weight(one, other));  // the half left over included
+  EXPECT_TRUE(same_weight(one, other));  // including the unused half
 }
 
 TEST(FromParts, TakesScalesOfEveryDtype) {
@@ -185,16 +185,16 @@ TEST(FromParts, RefusesValuesThatDoNotFit) {
   Given given;
   given.n = 4;
   EXPECT_EQ(given.refusal(),
-            "quantized weight: values are 3 x 5 but n = 4 and k = 5 in out_in with 8 bits need "
+            "quantized weight: values are 3 x 5 but n = 4 and k = 5 in out_in with 8 bits needs "
             "4 x 5");
   given.n = 3;
   given.scheme.bits = 4;
   EXPECT_EQ(given.refusal(),
-            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in out_in with 4 bits need "
+            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in out_in with 4 bits needs "
             "3 x 3");
   given.parts.layout = WeightLayout::in_out;
   EXPECT_EQ(given.refusal(),
-            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in in_out with 4 bits need "
+            "quantized weight: values are 3 x 5 but n = 3 and k = 5 in in_out with 4 bits needs "
             "5 x 2");
   given.parts.layout = static_cast<WeightLayout>(3);
   EXPECT_EQ(given.refusal(), "quantized weight: the tensor of values has the unknown layout 3");
@@ -297,7 +297,7 @@ TEST(FromParts, RefusesViewsThatCannotBeRead) {
 TEST(FromParts, RefusesSchemesThatAreNone) {
   Given given;
   given.scheme.bits = 16;
-  EXPECT_EQ(given.refusal(), "quantized weight: the scheme has 16 bits; 8 and 4 are known");
+  EXPECT_EQ(given.refusal(), "quantized weight: the scheme has 16 bits; 8 or 4 are possible");
 }
 
 TEST(QuantizedWeight, RefusesPlacesOutside) {

@@ -14,7 +14,7 @@ TEST(S4, KeepsTheFirstValueInTheLowHalf) {
   std::int8_t row[] = {0x55, 0x55};
   kS4.pack(values, 3, row);
   EXPECT_EQ(static_cast<std::uint8_t>(row[0]), 0xe3);
-  EXPECT_EQ(static_cast<std::uint8_t>(row[1]), 0x08);  // and 0 in the half that is left over
+  EXPECT_EQ(static_cast<std::uint8_t>(row[1]), 0x08);  // and 0 in the unused half
 }
 
 TEST(S4, RoundsOddRowsUp) {

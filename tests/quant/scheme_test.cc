@@ -80,7 +80,7 @@ TEST(QuantScheme, IsCheckedWithASentence) {
   const auto refusal = [](const QuantScheme& scheme) {
     return sentence_of([&] { check_scheme(scheme, "test"); });
   };
-  EXPECT_EQ(refusal({.bits = 5}), "test: the scheme has 5 bits; 8 and 4 are known");
+  EXPECT_EQ(refusal({.bits = 5}), "test: the scheme has 5 bits; 8 or 4 are possible");
   EXPECT_EQ(refusal({.per = static_cast<QuantPer>(7)}),
             "test: the scheme shares scales in the unknown way 7");
   EXPECT_EQ(refusal({.per = QuantPer::group}),

@@ -43,7 +43,7 @@ TEST(Tiles, AreSharedByThreadsColumnByColumn) {
   bool alone = false;
   struct Column {
     std::thread::id thread;
-    std::int64_t k = 0;  // up to which it has been seen
+    std::int64_t k = 0;  // the k up to which it has been seen
   };
   std::vector<Column> columns(kLarge.n);
   for_each_tile(kLarge, [&](const Tile& tile) {

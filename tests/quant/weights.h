@@ -1,4 +1,4 @@
-// Weights to quantise, and what tests ask of quantised ones.
+// Weights to quantise, and checks of quantised ones.
 #pragma once
 
 #include <cstring>
@@ -12,14 +12,14 @@
 
 namespace plait {
 
-// How a test's weight lies in memory.
+// The memory layout of a test's weight.
 struct Lie {
   Dtype dtype = Dtype::f32;
   WeightLayout layout = WeightLayout::out_in;
   std::int64_t gap = 0;  // elements between the rows
 };
 
-// A weight that owns its memory; what is between the rows is NaN.
+// A weight that owns its memory; the gaps between its rows are NaN.
 struct OwnedWeight {
   Buffer buffer;
   TensorView out;
@@ -97,7 +97,7 @@ inline std::vector<QuantScheme> all_schemes(std::int64_t group) {
   return schemes;
 }
 
-// Parts as from_parts() takes them: per tensor, one scale and not n of them.
+// Parts for from_parts(); per tensor there is one scale, not n.
 inline QuantizedParts parts_of(const QuantizedWeight& weight) {
   QuantizedParts parts = {.values = weight.values(),
                           .layout = WeightLayout::out_in,

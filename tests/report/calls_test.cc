@@ -1,4 +1,4 @@
-// What calls of operators did with their time (report/calls.h).
+// How calls of operators spent their time (report/calls.h).
 #include "report/calls.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@ namespace {
 using trace::Kind;
 using trace::RankRecords;
 
-// Two calls of one problem, one of another, and one that ended in an error; a collective of the
-// program's own lies between them.
+// Two calls of one problem, one of another, and one that ended in an error; between them a
+// collective of the program itself.
 RankRecords rank_with_calls(int rank) {
   return {.rank = rank,
           .dropped = 0,
@@ -33,10 +33,10 @@ RankRecords rank_with_calls(int rank) {
               {Kind::mark, Lane::compute, 0, 0, 300, 300, {}},
               {Kind::span, Lane::compute, 0, 3, 300, 340, {}},
               {Kind::mark, Lane::compute, 0, 2, 350, 350, {}},
-              {Kind::mark, Lane::compute, 0, 1, 400, 400, {}},  // raised
+              {Kind::mark, Lane::compute, 0, 1, 400, 400, {}},  // ended in an error
               {Kind::mark, Lane::compute, 0, 1, 500, 500, {}},
               {Kind::span, Lane::compute, 0, 3, 500, 900, {}},
-              {Kind::span, Lane::compute, 1, 3, 600, 950, {}},  // of another thread
+              {Kind::span, Lane::compute, 1, 3, 600, 950, {}},  // on another thread
               {Kind::mark, Lane::compute, 0, 2, 960, 960, {}},
               {Kind::flight, Lane::comm, 0, 8, 700, 750, {}},
           }};
@@ -56,20 +56,20 @@ TEST(Calls, AreAddedUpByProblem) {
   EXPECT_EQ(a.time, 150);
   EXPECT_EQ(a.multiplying, 80);
   EXPECT_EQ(a.communicating, 15);
-  EXPECT_EQ(a.waiting, 20);        // what the collective waited for is not the call's
+  EXPECT_EQ(a.waiting, 20);        // the collective's wait is not the call's
   EXPECT_EQ(a.communication, 65);  // from 130 to 195
   EXPECT_EQ(a.hidden, 20);         // from 130 to 150
   EXPECT_EQ(calls[2].problem, "all_gather");
   EXPECT_EQ(calls[2].time, 70);
   EXPECT_EQ(calls[2].waiting, 50);
   EXPECT_EQ(calls[2].hidden, 0);
-  EXPECT_EQ(calls[3].problem, "all_reduce");  // started, and multiplied beside
+  EXPECT_EQ(calls[3].problem, "all_reduce");  // started, with a product meanwhile
   EXPECT_EQ(calls[3].time, 50);
   EXPECT_EQ(calls[3].communication, 50);
   EXPECT_EQ(calls[3].hidden, 50);
 }
 
-// A sum in the midst of a wait is no waiting.
+// A sum within a wait does not count as waiting.
 TEST(Calls, GiveAMomentToTheInnermost) {
   const RankRecords rank = {.rank = 0,
                             .dropped = 0,
@@ -91,7 +91,7 @@ TEST(Calls, AloneAreExposed) {
   const std::vector<RankRecords> ranks = {rank_with_calls(0), rank_with_calls(1)};
   const report::Run run = run_of_calls("a program", ranks);
   EXPECT_EQ(run.length, 860);
-  EXPECT_EQ(run.exposed(), 10 + 50 + 10 + 10);  // in calls, where no thread multiplies
+  EXPECT_EQ(run.exposed(), 10 + 50 + 10 + 10);  // in calls, while no thread multiplies
   const std::string html =
       page({.title = "a", .subtitle = "b", .product = 0, .collective = 0, .runs = {run}});
   EXPECT_EQ(html.find("ideal:"), std::string::npos);

@@ -1,4 +1,4 @@
-"""The page of plait trace in a browser: it shows what was recorded, it zooms, it prints, and nothing complains."""
+"""The page of plait trace in a browser: it shows the records, zooms and prints, without errors in the console."""
 
 import base64
 import collections
@@ -15,15 +15,15 @@ import urllib.request
 from pathlib import Path
 
 PLAIT = os.environ["PLAIT_COMMAND"]
-PATIENCE = 60
+PATIENCE = 180
 PLANS = ["serial", "pipelined parts=4", "fused"]
-FASTEST = 20_000  # GFLOP/s of which no rank of a test is capable
+FASTEST = 20_000  # GFLOP/s that no rank of a test reaches
 SWITCHES = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             "--window-size=1280,900"]
 
 
 class Browser:
-    """Chromium, by the WebDriver protocol."""
+    """Chromium, controlled by the WebDriver protocol."""
 
     def __init__(self, folder):
         with socket.socket() as probe:
@@ -62,12 +62,12 @@ class Browser:
         return self.ask("POST", "/execute/sync", {"script": f"return {script}", "args": []})
 
     def show_as(self, media, scheme):
-        """As a screen or as paper, for a reader who prefers light or dark."""
+        """Renders as on a screen or on paper, for a reader who prefers light or dark."""
         self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {
             "media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]}})
 
     def color(self, selector, key):
-        """As red, green and blue."""
+        """A colour as red, green and blue."""
         found = self.run(f'getComputedStyle(document.querySelector("{selector}"))["{key}"]')
         return [int(number) for number in re.findall(r"\d+", found)[:3]]
 
@@ -78,11 +78,11 @@ class Browser:
         return self.run('document.querySelector("rect.bar.link").getBoundingClientRect().left')
 
     def send(self, event):
-        """Whether nobody has kept the browser from doing with it what it usually does."""
+        """Whether the browser's default action was not prevented."""
         return self.run(f'document.querySelector(".timeline svg").dispatchEvent(new {event})')
 
     def sheets(self):
-        """How many of A4 the page takes."""
+        """The number of A4 sheets of the printed page."""
         pdf = self.ask("POST", "/goog/cdp/execute", {"cmd": "Page.printToPDF", "params": {"preferCSSPageSize": True}})
         return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(pdf["data"])))
 
@@ -127,7 +127,7 @@ def read_events(perfetto):
 
 
 def drawn_run(events, plan):
-    """From when to when all ranks were at it, in the run of median length."""
+    """The interval in which all ranks ran, in the run of median length."""
     of_ranks = collections.defaultdict(list)
     for event in events:
         if (event["name"], event["cat"], event["ph"]) == (plan, "compute", "b"):
@@ -137,7 +137,7 @@ def drawn_run(events, plan):
 
 
 def bars_due(events):
-    """How many there are by rank, row and name; of products at least so many, as copies and sums split them."""
+    """The number of bars by rank, row and name; for products a minimum, because copies and sums split them."""
     due = collections.Counter()
     for plan in PLANS:
         begin, end = drawn_run(events, plan)
@@ -178,13 +178,14 @@ class PageTest(unittest.TestCase):
                 self.assertEqual(browser.sheets(), 1)
                 browser.open(many)
                 self.assertEqual(browser.complaints(), [])
-                # A run of eight ranks fills most of a sheet: with letters that one can read, three runs take three.
+                # A run of eight ranks fills most of a sheet if its letters are readable, so three runs take three
+                # sheets.
                 self.assertEqual(browser.sheets(), 3)
             finally:
                 browser.close()
 
     def compare(self, browser, perfetto):
-        """With what the same run has recorded."""
+        """Compares it with the records of the same run."""
         titles = browser.run('[...document.querySelectorAll("rect.bar title")].map(t => t.textContent)')
         self.assertEqual(browser.run('document.querySelectorAll("rect.bar").length'), len(titles))
         bars = collections.Counter()
@@ -219,7 +220,7 @@ class PageTest(unittest.TestCase):
 
         browser.run('document.getElementById("in").click()')
         assert_stretched(2)
-        # A page that is taller than the window must scroll.
+        # A page that is taller than the window must still scroll.
         self.assertTrue(browser.send("WheelEvent('wheel', {deltaY: -1, clientX: 600, bubbles: true, "
                                      "cancelable: true})"))
         assert_stretched(2)

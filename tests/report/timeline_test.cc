@@ -1,4 +1,4 @@
-// From records to runs, and from runs to pictures (report/).
+// Records become runs, and runs become pictures (report/).
 #include "report/timeline.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 using trace::Kind;
 using trace::RankRecords;
 
-// A rank that multiplies from 100 to 300 and from 400 to 500, sums from 320 to 360, has a chunk on
-// its way from 150 to 420, and then waits for the others before it multiplies once more.
+// A rank that multiplies from 100 to 300 and from 400 to 500, sums from 320 to 360, has a chunk
+// under way from 150 to 420, then waits for the others, and multiplies again.
 RankRecords busy_rank(int rank) {
   const std::vector<std::string> labels = {"product", "sum", "chunk", "wait", "fused", "barrier"};
   return {.rank = rank,
@@ -54,7 +54,7 @@ TEST(Timelines, HaveABarForEachThingARankDid) {
   const auto run = run_of("fused", ranks, {.begin = 100, .end = 600});
   EXPECT_EQ(run.length, 500);
   const auto products = bars_of(run, Row::product);
-  ASSERT_EQ(products.size(), 2U);  // not the span around all, nor what came later
+  ASSERT_EQ(products.size(), 2U);  // not the span around the run, nor what came later
   EXPECT_EQ(products[0].begin, 0);
   EXPECT_EQ(products[0].end, 200);
   ASSERT_EQ(bars_of(run, Row::communication).size(), 1U);
@@ -62,7 +62,7 @@ TEST(Timelines, HaveABarForEachThingARankDid) {
   ASSERT_EQ(bars_of(run, Row::link).size(), 1U);
   EXPECT_EQ(bars_of(run, Row::link)[0].args.chunk, 3);
   const auto exposed = bars_of(run, Row::exposed);
-  ASSERT_EQ(exposed.size(), 2U);  // between the products, and behind the last
+  ASSERT_EQ(exposed.size(), 2U);  // between the products, and after the last
   EXPECT_EQ(exposed[0].begin, 200);
   EXPECT_EQ(exposed[0].end, 300);
   EXPECT_EQ(exposed[1].begin, 400);
@@ -80,7 +80,7 @@ TEST(Timelines, CutWhatReachesBeyondTheRun) {
   }
 }
 
-// One that its own sums keep from multiplying is exposed for as long.
+// While its own sums keep a rank from multiplying, it is exposed.
 TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
   RankRecords rank = busy_rank(0);
   rank.records.insert(rank.records.begin(),
@@ -95,12 +95,12 @@ TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
   EXPECT_EQ(products[1].begin, 70);
   EXPECT_EQ(products[1].end, 150);
   EXPECT_EQ(run.exposed(), 20 + 150);
-  // It multiplies from 100 to 150 and from 170 to 250, 2000 / 130 operations in a nanosecond.
+  // It multiplies from 100 to 150 and from 170 to 250: 2000 / 130 operations per nanosecond.
   EXPECT_EQ(products[0].args.flops, 769);
   EXPECT_EQ(products[1].args.flops, 1231);
   const std::string svg = picture({.title = "", .subtitle = "", .runs = {run}});
   EXPECT_EQ(count(svg, ", 15 GFLOP/s<"), 2U);
-  // A run that begins in the midst of the second part has half of that.
+  // A run that begins in the middle of the second part has half of it.
   const auto late = run_of("late", std::vector{rank}, {.begin = 210, .end = 400});
   ASSERT_EQ(bars_of(late, Row::product).size(), 1U);
   EXPECT_EQ(bars_of(late, Row::product)[0].args.flops, 615);
@@ -143,11 +143,11 @@ TEST(Pictures, HaveEveryBarOfEveryRun) {
     EXPECT_EQ(count(text, "<rect class=\"bar "), bars);
     EXPECT_NE(text.find("fused: 500 ns, 1.40 times as fast, efficiency 0.75"), std::string::npos);
   }
-  EXPECT_EQ(count(svg, "<title>"), bars + 4);               // the ideal's of each rank in each run
+  EXPECT_EQ(count(svg, "<title>"), bars + 4);               // the ideal of each rank in each run
   EXPECT_EQ(count(picture_file(timeline), "<title>"), 2U);  // the picture's own, and the ideal's
 }
 
-// A page can be turned over between ranks, but not within one; a file is one picture.
+// A printed page can break between ranks, but not within one; a file is one picture.
 TEST(Pictures, InAPageAreOneForEachRank) {
   const std::string svg = picture(two_runs());
   EXPECT_EQ(count(svg, "<svg "),
@@ -171,7 +171,7 @@ TEST(Pictures, SayWhatTheyAreWhereNobodyElseDoes) {
   EXPECT_EQ(count(file, ">two ranks</text>"), 1U);
   EXPECT_EQ(count(svg, " width=\"900\" height="), 0U);
   EXPECT_EQ(count(file.substr(0, 120), " width=\"900\" height="), 1U);
-  EXPECT_EQ(count(file, "class=\"paper\""), 1U);  // else a dark page may shine through
+  EXPECT_EQ(count(file, "class=\"paper\""), 1U);  // otherwise a dark page may show through
 }
 
 TEST(Pictures, AreOfTextThatNobodyMistakesForMarkup) {
@@ -182,7 +182,7 @@ TEST(Pictures, AreOfTextThatNobodyMistakesForMarkup) {
   EXPECT_EQ(count(html, "https://"), 0U);
 }
 
-// Of thousands of ranks there would be millions of bars.
+// Thousands of ranks would have millions of bars.
 TEST(Pictures, OfManyRanksHaveTheFirstOnes) {
   report::Run run = {.title = "serial", .length = 1000};
   for (int rank = 0; rank < 100; ++rank) {
@@ -190,7 +190,7 @@ TEST(Pictures, OfManyRanksHaveTheFirstOnes) {
       run.bars.push_back({.rank = rank, .row = Row::link, .name = "chunk", .begin = i, .end = i});
   }
   const std::string text = picture({.title = "", .subtitle = "", .runs = {run}});
-  EXPECT_NE(text.find("; 6 of 100 ranks are drawn, the first ones"), std::string::npos);
+  EXPECT_NE(text.find("; only the first 6 of 100 ranks are drawn"), std::string::npos);
   EXPECT_NE(text.find(">rank 5<"), std::string::npos);
   EXPECT_EQ(text.find(">rank 6<"), std::string::npos);
 }

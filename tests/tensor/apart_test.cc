@@ -36,7 +36,7 @@ bool have_none_in_common(const std::set<std::int64_t>& one, const std::set<std::
   return true;
 }
 
-// All small ones, beside one of three rows of three in a stride of seven.
+// Compares all small views with one of three rows of three in a stride of seven.
 TEST(Apart, IsWhatHasNoByteInCommon) {
   const ConstTensorView one = view_at(40, 3, 3, 7);
   const std::set<std::int64_t> mine = places_of(40, 3, 3, 7);

@@ -1,4 +1,4 @@
-// Which device's memory a buffer is.
+// The device of a buffer's memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -23,7 +23,7 @@ TEST(BufferDevice, RefusesAnother) {
       ADD_FAILURE() << "made " << bytes << " bytes";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::invalid_argument);
-      EXPECT_EQ(std::string(error.what()), "Buffer: memory on cuda:3, where this build has none");
+      EXPECT_EQ(std::string(error.what()), "Buffer: this build cannot allocate memory on cuda:3");
     }
   }
 }

@@ -12,7 +12,7 @@
 #include "tensor/print.h"
 #include "tensor/sentence_of.h"
 
-// Lets an allocation that is too large fail in the sanitizers as it does without them.
+// Makes an allocation that is too large fail with sanitizers as it does without.
 extern "C" PLAIT_EXPORT const char* __asan_default_options() {  // NOLINT: not our name
   return "allocator_may_return_null=1";
 }
@@ -82,7 +82,7 @@ TEST(Buffer, RefusesViewsThatDoNotFit) {
   EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, 3, 4); }),
             "Buffer: a view of 3 x 4 f32 takes 48 bytes but the buffer has 47");
   EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, -1, 4); }),
-            "Buffer: a view that is -1 x 4: sizes must not be negative");
+            "Buffer: a view that is -1 x 4: sizes must be 0 or more");
   EXPECT_EQ(sentence_of([&] { buffer.view(Dtype::f32, INT64_MAX / 2, 2); }),
             "Buffer: a view that is 4611686018427387903 x 2 f32: more than memory can hold");
 }
@@ -91,7 +91,7 @@ TEST(Buffer, RefusesSizesThatOverflow) {
   EXPECT_EQ(sentence_of([] { Buffer::for_tensor(Dtype::bf16, INT64_MAX, 3); }),
             "Buffer: a tensor that is 9223372036854775807 x 3 bf16: more than memory can hold");
   EXPECT_EQ(sentence_of([] { Buffer::for_tensor(Dtype::s8, 1, -3); }),
-            "Buffer: a tensor that is 1 x -3: sizes must not be negative");
+            "Buffer: a tensor that is 1 x -3: sizes must be 0 or more");
   for (const bool huge : {false, true}) {
     EXPECT_EQ(sentence_of([&] {
                 const Buffer buffer(std::numeric_limits<std::size_t>::max(), {.huge_pages = huge});
@@ -115,7 +115,7 @@ TEST(Buffer, InHugePagesStartsWithOneAndSaysHowManyItGot) {
   EXPECT_EQ(misalignment(buffer, Buffer::kAlignment), 0);
   EXPECT_EQ(buffer.huge_page_bytes(), 0) << "nothing was touched yet";
   std::memset(buffer.data(), 1, buffer.bytes());
-  // What the system gives is its own affair, but it gives whole pages.
+  // The system decides how much it gives, but it gives whole pages.
   const std::size_t got = buffer.huge_page_bytes();
   EXPECT_EQ(got % kHugePage, 0);
   EXPECT_LE(got, 3 * kHugePage);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// 4 rows of 6 columns, 9 apart; what lies between the rows is different in every matrix.
+// 4 rows of 6 columns, 9 apart; the gaps between rows differ in every matrix.
 template <class T>
 class Matrix {
  public:
@@ -51,9 +51,9 @@ TEST(Compare, EqualMatricesNeedNoTolerance) {
 TEST(Compare, FindsThePlantedWorstElement) {
   Matrix<float> got(-1), want(-2);
   got.at(0, 1) += 0.25F;  // within
-  got.at(1, 3) += 0.75F;  // beyond
+  got.at(1, 3) += 0.75F;  // beyond the tolerance
   got.at(3, 5) -= 1.75F;  // the worst
-  got.at(3, 0) += 1.5F;   // beyond, and later rows must not hide the worst
+  got.at(3, 0) += 1.5F;   // beyond it; later rows must not hide the worst
   const auto result = compare(got.view(), want.view(), everywhere(0.5));
   EXPECT_FALSE(result.ok());
   EXPECT_EQ(result.differing, 4);

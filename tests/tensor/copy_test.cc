@@ -9,7 +9,7 @@ namespace {
 
 using Copy = void (*)(void* to, const void* from, std::size_t bytes);
 
-// Every byte, and none besides: from and to every place in a line.
+// Copies every byte and no other, from and to every position in a cache line.
 void expect_copies(Copy copy) {
   constexpr std::byte kUntouched{0x5a};
   std::vector<std::byte> from(4096);
@@ -33,7 +33,7 @@ TEST(Copy, AheadBringsEveryByteAndNoneBesides) { expect_copies(copy_ahead); }
 TEST(Copy, StreamedBringsEveryByteAndNoneBesides) { expect_copies(stream_copy); }
 
 TEST(Copy, ReadsNothingBeyondItsSource) {
-  // Of the exact size, so that the address sanitizer sees one byte too many.
+  // The vectors have the exact size, so that the address sanitizer notices one byte too many.
   const std::vector<std::byte> from(1000, std::byte{3});
   std::vector<std::byte> to(from.size());
   copy_ahead(to.data(), from.data(), from.size());

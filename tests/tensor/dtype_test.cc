@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a 16-bit format is, told apart from the code under test.
+// The definition of a 16-bit format, independent of the code under test.
 template <class T>
 struct Format;
 
@@ -72,7 +72,7 @@ TYPED_TEST(HalfType, InfinitiesStayAndNansStayNansWithTheirPayload) {
       ASSERT_EQ(TypeParam(static_cast<float>(this->of(bits | sign))).bits, bits | sign | kQuiet);
     }
   }
-  // A payload in the low digits only must not turn into an infinity.
+  // A payload in the low digits only must not become an infinity.
   EXPECT_EQ(TypeParam(std::bit_cast<float>(0x7f800001U)).bits, kInfinityBits<TypeParam> | kQuiet);
   EXPECT_EQ(TypeParam(std::bit_cast<float>(0xffffffffU)).bits, 0xffff);
 }
@@ -166,12 +166,13 @@ TEST(Convert, OfNothingTouchesNothing) {
   EXPECT_NO_THROW(convert(nullptr, Dtype::f32, nullptr, Dtype::f32, 0));
 }
 
-// Under whatever mode the thread is in. The bulk conversions are put to the same test, set by set,
-// in kernels_test.cc.
+// Conversions in any mode of the thread. kernels_test.cc tests the bulk conversions of each set in
+// the same way.
 std::vector<std::uint32_t> scalar_conversions() {
   std::vector<std::uint32_t> all;
   for (std::uint32_t i = 0; i < 70000; ++i) {
-    const volatile auto from = std::bit_cast<float>(i * 61379U);  // not at compile time
+    // volatile, so that it is not computed at compile time
+    const volatile auto from = std::bit_cast<float>(i * 61379U);
     const Bf16 bf16(from);
     const F16 f16(from);
     all.insert(all.end(), {bf16.bits, f16.bits, std::bit_cast<std::uint32_t>(float(bf16)),

@@ -1,4 +1,4 @@
-// The modes that a thread may be in when it calls plait, and in which conversions must not differ.
+// The modes of a thread that calls plait, in which conversions must not differ.
 #pragma once
 
 #include <cfenv>
@@ -24,17 +24,17 @@ inline std::vector<FloatMode> float_modes() {
       {"rounding to zero", [] { std::fesetround(FE_TOWARDZERO); }, kNearest},
   };
 #if defined(__x86_64__)
-  // Flush to zero and denormals are zero: what torch.set_flush_denormal() turns on.
+  // Flush to zero and denormals are zero, as torch.set_flush_denormal() sets them.
   modes.push_back({"flushing denormals", [] { _mm_setcsr(_mm_getcsr() | 0x8040U); },
                    [] { _mm_setcsr(_mm_getcsr() & ~0x8040U); }});
 #endif
   return modes;
 }
 
-// What a mode sets: to see that it still holds.
+// The settings of a mode, to check that it still holds.
 inline unsigned float_control() {
 #if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3FU;  // but for the exceptions that there were
+  return _mm_getcsr() & ~0x3FU;  // without the exceptions raised so far
 #else
   return static_cast<unsigned>(std::fegetround());
 #endif

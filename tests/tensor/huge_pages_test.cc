@@ -12,7 +12,7 @@ namespace {
 TEST(HugePages, AreAlignedZeroedAndWholly) {
   constexpr std::size_t kBytes = 3 * kHugePage;
   std::byte* data = map_huge_pages(kBytes);
-  if (data == nullptr) GTEST_SKIP() << "this system has none";
+  if (data == nullptr) GTEST_SKIP() << "this system has no huge pages";
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % kHugePage, 0);
   EXPECT_EQ(data[0], std::byte{0});
   std::memset(data, 1, kBytes);

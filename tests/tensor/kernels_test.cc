@@ -1,4 +1,4 @@
-// Every set of kernels that this processor can run, against loops that do one element at a time.
+// Compares every set of kernels that this processor can run with loops over single elements.
 #include "tensor/kernels.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Bytes random_bits(std::size_t bytes, unsigned seed) {
   return all;
 }
 
-// Numbers of like size, whose sums round.
+// Numbers of similar size, whose sums need rounding.
 Bytes random_numbers(Dtype dtype, std::size_t n, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> number(-100, 100);
@@ -121,7 +121,7 @@ class KernelSet : public testing::TestWithParam<const Kernels*> {
     if (const char* reason = base::refusal(GetParam()->needs)) GTEST_SKIP() << reason;
   }
 
-  // Sums into a place `shift` bytes off alignment, and looks at the bytes around it too.
+  // Sums into memory that is `shift` bytes off alignment, and checks the bytes around it too.
   static void expect_sum(const std::vector<const void*>& sources, Dtype in, Dtype out,
                          std::size_t n, std::size_t shift) {
     const std::size_t bytes = n * size_of(out);
@@ -187,7 +187,7 @@ TEST_P(KernelSet, DoesEveryLengthAndTouchesNothingBesides) {
 }
 
 TEST_P(KernelSet, ReadsNothingBeyondItsSources) {
-  // Vectors of the exact size, so that the address sanitizer sees one byte too many.
+  // Vectors have the exact size, so that the address sanitizer notices one byte too many.
   for (const Dtype in : kAll) {
     for (const std::size_t n : {1U, 7U, 9U, 31U, 63U, 65U}) {
       const Bytes first = random_numbers(in, n, 3);
@@ -210,7 +210,7 @@ TEST_P(KernelSet, AddsSourcesInPairs) {
   }
 }
 
-// Any bits: numbers of all sizes, infinities and what is not a number.
+// Random bits: numbers of all sizes, infinities and NaNs.
 Bytes random_floats(Dtype dtype, std::size_t n, unsigned seed) {
   return random_bits(n * size_of(dtype), seed);
 }
@@ -266,7 +266,7 @@ TEST(Kernels, StreamTheSameSumToTwoPlaces) {
   for (const Kernels* set : kernel_sets()) {
     if (!base::may_use(set->needs) || set->streamed_sum == nullptr) continue;
     for (const std::size_t n : {1U, 15U, 16U, 79U, 80U, 500U, 1037U}) {
-      // At the beginning of an element of a line, and of none.
+      // Aligned to an element of a cache line, and not aligned.
       for (const std::size_t shift : {0U, 4U, 16U, 60U, 3U}) {
         expect_streamed(*set, n, shift, random_numbers);
         expect_streamed(*set, n, shift, random_floats);

@@ -1,4 +1,4 @@
-// How gtest writes our values into a failure, instead of their bytes.
+// Makes gtest print our values instead of their bytes.
 #pragma once
 
 #include <ostream>

@@ -11,7 +11,7 @@
 namespace plait::tensor {
 namespace {
 
-// The loops themselves are tested in kernels_test.cc, for every set.
+// kernels_test.cc tests the loops themselves, for every set.
 
 float sum_of(const std::vector<float>& values) {
   std::vector<const void*> sources;
@@ -56,7 +56,7 @@ TEST(StreamedSumInOrder, IsTheSameSumTwice) {
 }
 
 TEST(SumInOrder, RoundsOnceAtTheEnd) {
-  // 256 + 1 is 256 in bf16; 256 + 1 + 1 is 258 when only the sum is rounded.
+  // 256 + 1 is 256 in bf16; 256 + 1 + 1 is 258 if only the sum is rounded.
   const std::array<Bf16, 2> values = {Bf16(256), Bf16(1)};
   const void* sources[] = {values.data(), values.data() + 1, values.data() + 1};
   Bf16 out;

@@ -1,4 +1,4 @@
-// What an Error says, for tests of sentences.
+// The sentence of an Error, for tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ TEST(Tolerance, SmallestRoundoffIsHalfTheSmallestNumber) {
 
 TEST(Tolerance, CountsEveryRoundingOnce) {
   const double u = 0x1p-24;
-  // Nothing but f32: terms + world roundings, one to `wire`, one to `out`, one of the reference.
+  // Only f32: terms + world roundings, one to `wire`, one to `out`, one of the reference.
   EXPECT_NEAR(tolerance({.terms = 100, .world = 4}, 1) / u, 107, 0.01);
   EXPECT_NEAR(tolerance({.terms = 1, .out = Dtype::bf16}, 1), 0x1p-8, 5 * u);
   EXPECT_NEAR(tolerance({.terms = 1, .world = 8, .wire = Dtype::bf16, .out = Dtype::bf16}, 1),
@@ -81,7 +81,7 @@ Element computed(const Roundings& way, float scale, unsigned seed) {
 TEST(Tolerance, HoldsForSumsThatFollowTheContract) {
   for (const Dtype wire : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     for (const Dtype out : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-      // The small scale makes the results denormal in f16.
+      // The small scale makes results denormal in f16.
       for (const float scale : {1.0F, 0x1p-10F}) {
         double worst = 0;
         for (unsigned seed = 0; seed < 300; ++seed) {

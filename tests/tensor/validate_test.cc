@@ -31,8 +31,8 @@ TEST(Validate, AcceptsAnyDataWhereThereAreNoElements) {
 }
 
 TEST(Validate, RefusesNegativeSizes) {
-  EXPECT_EQ(refusal({.rows = -1, .cols = 4}), "test: x is -1 x 4: sizes must not be negative");
-  EXPECT_EQ(refusal({.rows = 0, .cols = -2}), "test: x is 0 x -2: sizes must not be negative");
+  EXPECT_EQ(refusal({.rows = -1, .cols = 4}), "test: x is -1 x 4: sizes must be 0 or more");
+  EXPECT_EQ(refusal({.rows = 0, .cols = -2}), "test: x is 0 x -2: sizes must be 0 or more");
 }
 
 TEST(Validate, RefusesRowsThatOverlap) {

@@ -1,4 +1,4 @@
-"""Plants untruths in a small tree's documents and sees that tools/check_docs.py names them."""
+"""Writes false statements into a small tree's documents, and checks that tools/check_docs.py reports them."""
 
 import tempfile
 import unittest

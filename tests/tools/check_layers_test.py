@@ -1,4 +1,4 @@
-"""Plants violations in a small tree and sees that tools/check_layers.py names them."""
+"""Writes violations into a small tree, and checks that tools/check_layers.py reports them."""
 
 import tempfile
 import unittest

@@ -1,4 +1,4 @@
-"""What ./do says and counts, without building anything."""
+"""What ./do prints and counts, without building anything."""
 
 import os
 import re
@@ -30,7 +30,7 @@ OK (skipped=3)</system-out></testcase>
 
 
 def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 class DoTest(unittest.TestCase):
@@ -60,7 +60,7 @@ class DoTest(unittest.TestCase):
         self.assertIn("'fly'", refused.stderr)
 
     def test_plait_comes_with_its_plugin(self):
-        # The verb builds the command alone, which loads the plugin when it runs.
+        # The verb builds only the command, which loads the plugin when it runs.
         self.assertIn("build_targets release src/cli/plait", (ROOT / "do").read_text())
         rules = Path(os.environ["PLAIT_BUILD"], "build.ninja")
         if not rules.exists() or "libplait_mpi_openmpi.so" not in rules.read_text():
@@ -98,7 +98,7 @@ class SummaryTest(unittest.TestCase):
             "not run, for the reason that each gives:", "  asan: no network (1)", "1 passed, 0 failed"])
 
     def run_report(self, script):
-        """As if ctest had written REPORT."""
+        """Counts as if ctest had written REPORT."""
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "report.xml").write_text(REPORT.replace('status="fail"', 'status="run"'))
             source = f"""set -euo pipefail; cd {folder}; mkdir -p tools; ln -s {ROOT}/tools/do tools/do
@@ -123,7 +123,7 @@ class SummaryTest(unittest.TestCase):
 class WidthTest(unittest.TestCase):
     def check(self, name, width):
         with tempfile.TemporaryDirectory() as folder:
-            # Two bytes a letter: it is letters that count.
+            # Each letter has two bytes; letters must count.
             Path(folder, name).write_text("// \n" + "ä" * width + "\n", encoding="utf-8")
             script = f"cd {folder}; git init -q; source {ROOT}/tools/do/lint.sh; check_width"
             checked = run("bash", "-c", script)

@@ -71,7 +71,7 @@ TEST(CheckWritable, SaysWhyNothingCanBeWritten) {
   }
 }
 
-// Opening it would wait for a reader, and end what he reads when it is closed.
+// Opening a pipe would wait for a reader, and closing it would end the reader's input.
 TEST(CheckWritable, DoesNotOpenAPipe) {
   const Folder folder;
   const std::string path = folder / "pipe";

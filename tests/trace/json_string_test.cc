@@ -32,10 +32,10 @@ TEST(JsonString, ReplacesWhatIsNoUnicode) {
   EXPECT_EQ(as_json("\xc0\xaf"), "\"\ufffd\ufffd\"");                      // overlong
   EXPECT_EQ(as_json("\xed\xa0\x80"), "\"\ufffd\ufffd\ufffd\"");            // a surrogate
   EXPECT_EQ(as_json("\xf4\x90\x80\x80"), "\"\ufffd\ufffd\ufffd\ufffd\"");  // beyond U+10FFFF
-  EXPECT_EQ(as_json("\xf0\x9f\xa7"), "\"\ufffd\ufffd\ufffd\"");            // cut short
+  EXPECT_EQ(as_json("\xf0\x9f\xa7"), "\"\ufffd\ufffd\ufffd\"");            // incomplete
 }
 
-// nlohmann's parser knows UTF-8 on its own account.
+// nlohmann's parser checks UTF-8 independently.
 TEST(JsonString, AnyFourBytesAreAString) {
   using std::literals::string_view_literals::operator""sv;
   constexpr auto kEdges =

@@ -21,7 +21,7 @@ json written(const std::vector<RankRecords>& ranks) {
   return parse(path);
 }
 
-// What the trace event format asks of each phase.
+// The fields that the trace event format requires for each phase.
 void expect_documented_form(const json& event) {
   const std::map<std::string, std::set<std::string>> needs = {
       {"X", {"name", "cat", "pid", "tid", "ts", "dur"}},
@@ -88,7 +88,7 @@ TEST(Json, TimesAreMicrosecondsFromTheEarliestRecord) {
   EXPECT_EQ(timeline.at("otherData").at("origin_ns"), "1400");
   const auto spans = of_phase(timeline, "X");
   ASSERT_EQ(spans.size(), 8);
-  // Parents first: the outer span was recorded after its children.
+  // Parents come first: the outer span was recorded after its children.
   EXPECT_EQ(spans[0].at("ts"), 0.1);
   EXPECT_EQ(spans[0].at("dur"), 3.0);
   EXPECT_EQ(spans[1].at("ts"), 0.6);
@@ -106,7 +106,7 @@ TEST(Json, OnlyKnownArgumentsAreWritten) {
 }
 
 TEST(Json, FlightsArePairsOfTheirOwn) {
-  using Place = std::pair<int, std::string>;  // the rank, and an id that only it knows
+  using Place = std::pair<int, std::string>;  // the rank, and an id unique within it
   const auto place = [](const json& event) {
     return Place{event.at("pid"), event.at("id2").at("local")};
   };

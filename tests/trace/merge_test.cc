@@ -37,7 +37,7 @@ std::vector<std::byte> receive_all(const base::Fd& from) {
   }
 }
 
-// Rank 1: waits for a word, records what it did then, and sends that home.
+// Rank 1 waits for a message, records what it does then, and sends the records back.
 [[noreturn]] void be_rank_one(const Pipe& words, const Pipe& records) {
   Trace trace(1);
   char word = 0;
@@ -77,7 +77,7 @@ TEST(Merge, ProcessesOfAHostShareATimeline) {
   EXPECT_EQ(spans[0].at("pid"), 0);
   EXPECT_EQ(spans[1].at("name"), "after");
   EXPECT_EQ(spans[1].at("pid"), 1);
-  // Cause before effect, though two processes measured them.
+  // The cause comes before the effect, although two processes measured them.
   EXPECT_LE(spans[0].at("ts").get<double>() + spans[0].at("dur").get<double>(), spans[1].at("ts"));
 }
 

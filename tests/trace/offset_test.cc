@@ -26,7 +26,7 @@ TEST(EstimateOffset, TheTruthLiesWithinTheUncertainty) {
     const std::int64_t wire = 2000 + static_cast<std::int64_t>(random() % 8000);
     std::vector<PingPong> samples;
     for (std::int64_t sent = 0; sent < 32'000'000; sent += 1'000'000) {
-      // Queues are not the same in both directions, as they never are.
+      // Queues differ in the two directions, as they always do.
       const std::int64_t there = sent + wire + static_cast<std::int64_t>(queue(random));
       const std::int64_t back = there + wire + static_cast<std::int64_t>(3 * queue(random));
       samples.push_back({.asked = sent, .answered = there + truth, .heard = back});

@@ -58,7 +58,7 @@ TEST(Pack, EveryFlippedBitIsRefused) {
 
 TEST(Pack, RefusalsAreSentences) {
   EXPECT_EQ(refusal(std::vector<std::byte>(100)),
-            "trace: these bytes are no pack, or another version of plait made them");
+            "trace: these bytes are not a pack, or another version of plait made them");
   auto bytes = pack(made_up(0));
   bytes[60] ^= std::byte{1};
   EXPECT_EQ(refusal(bytes), "trace: the pack is damaged (its checksum is wrong)");
@@ -66,8 +66,7 @@ TEST(Pack, RefusalsAreSentences) {
   EXPECT_EQ(refusal(bytes), "trace: the pack is damaged (it ends too early)");
 }
 
-// Damage that the checksum does not show must still be refused, or be a timeline that can be
-// written.
+// Damage that the checksum does not show must be refused, or give a timeline that can be written.
 TEST(Pack, SealedNonsenseDoesNoHarm) {
   const auto good = pack(made_up(1));
   const Folder folder;
@@ -76,7 +75,7 @@ TEST(Pack, SealedNonsenseDoesNoHarm) {
   for (int round = 0; round < 4000; ++round) {
     auto bytes = good;
     for (unsigned changes = random() % 4 + 1; changes > 0; --changes) {
-      // Beyond the magic number, which would end the story at once.
+      // After the magic number, which would end the test at once.
       auto& byte = bytes[8 + random() % (bytes.size() - 8)];
       byte = random() % 2 == 0 ? byte ^ std::byte(1U << random() % 8) : std::byte(random());
     }
@@ -91,7 +90,7 @@ TEST(Pack, SealedNonsenseDoesNoHarm) {
       }
     }
   }
-  EXPECT_GT(accepted, 100);  // the interesting half: what gets through
+  EXPECT_GT(accepted, 100);  // the interesting half: accepted packs
 }
 
 }  // namespace

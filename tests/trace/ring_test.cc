@@ -8,7 +8,7 @@
 namespace plait::trace {
 namespace {
 
-// Every word of a record tells its number, so that a torn one gives itself away.
+// Every word of a record contains the record's number, so that a torn one is noticed.
 Entry entry(std::int64_t number) {
   return {.kind = Kind::span,
           .lane = Lane::comm,

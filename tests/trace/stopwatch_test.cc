@@ -28,8 +28,8 @@ TEST_P(BothStopwatches, NeverGoesBack) {
   }
 }
 
-// Each reading lies between two of the clock, and so must its time, but for the doubt of the
-// anchors.
+// Each reading lies between two readings of the clock, and so must its time, within the uncertainty
+// of the anchors.
 TEST_P(BothStopwatches, AgreesWithTheClock) {
   struct Sample {
     base::Nanoseconds before;
@@ -47,8 +47,8 @@ TEST_P(BothStopwatches, AgreesWithTheClock) {
   const Anchor to = drop_anchor(stopwatch);
   const Scale scale(from, to);
 
-  // A tick may be longer than a nanosecond, but hardly 50 times. The last microsecond is for the
-  // kernel, which may correct the clock's rate meanwhile.
+  // A tick may be longer than a nanosecond, but hardly 50 times. The last microsecond allows for
+  // the kernel, which may adjust the clock's rate meanwhile.
   const auto doubt =
       static_cast<base::Nanoseconds>(50 * (from.width + to.width)) + base::kMicrosecond;
   for (const Sample& sample : samples) {

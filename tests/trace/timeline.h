@@ -1,4 +1,4 @@
-// What the tests of timelines share: a place for files, a parser, and the records of a made-up
+// Shared by the tests of timelines: a folder for files, a parser, and the records of a made-up
 // rank.
 #pragma once
 

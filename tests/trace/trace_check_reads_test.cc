@@ -9,7 +9,7 @@
 namespace plait {
 namespace {
 
-// The reader that users have, on what a program really recorded.
+// Runs the users' reader on real records of a program.
 TEST(TraceCheck, ReadsWhatATraceWrites) {
   Trace first(0, 255);
   Trace second(1);

@@ -1,4 +1,4 @@
-"""tools/trace_check.py accepts what is a timeline, refuses what is none, and adds up right."""
+"""tools/trace_check.py accepts timelines, refuses other files, and sums correctly."""
 
 import copy
 import json
@@ -34,7 +34,7 @@ GOOD = NAMES + [
     span(10, 14, "next"),
     span(12, 20, "arrival", "wait", tid=3),
     flight("b", 1), flight("b", 2, "2"), flight("e", 9), flight("e", 9, "2"),
-    flight("b", 0, "3", "compute"), flight("e", 20, "3", "compute"),  # a run's name, which is no work
+    flight("b", 0, "3", "compute"), flight("e", 20, "3", "compute"),  # a run's name, which is not work
     {"ph": "i", "s": "t", "name": "posted", "cat": "comm", "pid": 0, "tid": 2, "ts": 3},
     {"ph": "C", "name": "in flight", "pid": 0, "ts": 3, "args": {"value": 2}},
 ]
@@ -43,7 +43,7 @@ GOOD = NAMES + [
 class TraceCheck(unittest.TestCase):
     def run_on(self, path, *options):
         command = [sys.executable, TOOL, path, *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
     def run_tool(self, text, *options):
         with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
@@ -69,9 +69,9 @@ class TraceCheck(unittest.TestCase):
         self.assertEqual(rows["compute"]["busy_ns"], 14000)  # nested time counts once
         self.assertAlmostEqual(rows["compute"]["busy_share"], 0.7)
         self.assertEqual(rows["wait"]["busy_ns"], 8000)
-        self.assertEqual(rows["wait"]["exposed_ns"], 6000)  # 12 to 14 us lie behind "next"
+        self.assertEqual(rows["wait"]["exposed_ns"], 6000)  # 12 to 14 us are after "next"
         self.assertEqual(rows["flight"]["spans"], 2)
-        self.assertEqual(rows["flight"]["busy_ns"], 8000)  # 1 to 9 us, the second beside the first
+        self.assertEqual(rows["flight"]["busy_ns"], 8000)  # 1 to 9 us; the second overlaps the first
         self.assertEqual(rows["flight"]["exposed_ns"], 0)
 
     def test_people_get_a_table(self):

@@ -51,8 +51,8 @@ TEST(Span, RecordsWhatWhereAndWhen) {
   EXPECT_EQ(record.args.flops, 99);
   EXPECT_EQ(record.args.peer, 1);
   EXPECT_EQ(record.args.chunk, 17);
-  // stopwatch_test.cc bounds the doubt tightly; here it is enough that the unit and the origin are
-  // right.
+  // stopwatch_test.cc checks the uncertainty tightly; here only the unit and the origin are
+  // checked.
   EXPECT_GE(record.begin, before - base::kSecond);
   EXPECT_LE(record.begin, record.end);
   EXPECT_LE(record.end, after + base::kSecond);
@@ -155,7 +155,7 @@ TEST(Trace, FullBuffersKeepTheNewest) {
   EXPECT_EQ(all.records.back().args.bytes, 99);
 }
 
-// More traces than a thread has seats for, used in turn; and traces that follow one another at
+// More traces than a thread has cached rings, used in turn; and traces that follow one another at
 // one address.
 TEST(Trace, ThreadsTellTracesApart) {
   std::vector<std::unique_ptr<Trace>> traces;
@@ -189,7 +189,7 @@ TEST(Trace, EachThreadHasItsTrack) {
       for (int i = 0; i < kSpans; ++i) {
         const Span span(&trace, Lane::compute, "work", {.peer = number, .chunk = i});
       }
-      start.arrive_and_wait();  // all alive at once, so that all are different
+      start.arrive_and_wait();  // all are alive at once, so all ids are different
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -206,7 +206,7 @@ TEST(Trace, EachThreadHasItsTrack) {
   EXPECT_EQ(numbers.size(), kThreads);
 }
 
-// One after the other: what each recorded is there, whether or not ids were used again.
+// Threads run one after the other. All records must exist, whether or not thread ids are re-used.
 TEST(Trace, ThreadsMayComeAndGo) {
   Trace trace(0, 1023);
   for (int number = 0; number < 200; ++number) {

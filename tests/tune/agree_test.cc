@@ -1,4 +1,4 @@
-// What ranks come to together.
+// Decisions that ranks make together.
 #include "tune/agree.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(Agreement, IsRefusedOnEveryRankWhereTwoDiffer) {
         EXPECT_TRUE(
             contains(words.what(), "ranks 0 and 2 have different wishes, \"yes\" and \"no\""))
             << words.what();
-        // Nobody waits for anybody.
+        // No rank waits for another one.
         EXPECT_EQ(slowest(comm.rank(), comm), 2);
       },
       {});

@@ -1,4 +1,4 @@
-// Plans that nobody has to think of (plait/tune.h): where they come from, and that ranks agree.
+// Automatic plans (plait/tune.h): their origin, and the agreement of ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,20 +125,20 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
                        Code::invalid_argument, [&] { automatic_plans(comm, {.cache = mine}); });
                    EXPECT_EQ(std::string(error.what()),
                              "automatic_plans: rank 1: " + path("broken") +
-                                 ": plans: their second line does not say which machine they are "
-                                 "of");
+                                 ": plans: the second line must name their machine: "
+                                 "\"machine ...\"");
                  },
                  {});
 }
 
-// Until the fastest plan is known; of other columns than problem()'s.
+// Calls until the fastest plan is known; with other columns than problem()'s.
 void find_out(const PlanSource& plans, PlanKey key) {
   key.n += 64;
   for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
     plans.took(key, *plans.next(key), 100);
 }
 
-// Of a program that runs while somebody tunes beside it.
+// Simulates another process that tunes while the program runs.
 TEST_F(AutomaticPlans, FoundOutMeanwhileByOthersStay) {
   save_cache(path(), cache_with(parse_plan("serial"), 2));
   run_as_threads(2,
@@ -167,11 +167,12 @@ TEST_F(AutomaticPlans, ThatCannotBeKeptAreRemarkedOnOnce) {
                  },
                  {});
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(said.starts_with("automatic_plans: what is found out is not kept: ")) << said;
+  EXPECT_TRUE(said.starts_with("automatic_plans: new plans are not stored: ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-// As after an update, or on another machine with the same home: nobody has named that file.
+// Simulates an update, or another machine with the same home directory, where the cache is the
+// default one.
 TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
   std::filesystem::create_directories(path("plait"));
   save_cache(path("plait/plans"), PlanCache("another machine"));
@@ -187,13 +188,13 @@ TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
                  {});
   unsetenv("XDG_CACHE_HOME");
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor kept: ")) << said;
+  EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor stored: ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_EQ(read_text(path("plait/plans")), PlanCache("another machine").text());
 }
 
 TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
-  // Copies that take forever: then there is something to gain without a link too.
+  // Copies take very long, so that there is something to gain without a link too.
   MachineProfile profile = built_in_profile();
   profile.machine = machine_fingerprint();
   profile.copy = 0.001;
@@ -224,7 +225,7 @@ TEST_F(AutomaticPlans, AreNotToldToOneRankToMeasure) {
                    const Error error = expect_error(Code::mismatch, [&] {
                      automatic_plans(comm, {.cache = path(), .online = comm.rank() == 1});
                    });
-                   EXPECT_TRUE(contains(error.what(), "different wishes to tune online"))
+                   EXPECT_TRUE(contains(error.what(), "different settings of tune_online"))
                        << error.what();
                  },
                  {});
@@ -245,7 +246,7 @@ TEST_F(AutomaticPlans, MeasureWhereTheSettingsSaySo) {
   unsetenv("PLAIT_TUNE_ONLINE");
 }
 
-// Each rank has a file of its own, as on several hosts, and only one had plans already.
+// Each rank has a file of its own, as on several hosts, and only one of them had plans.
 TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
   save_cache(path("1"), cache_with(kOdd, 2));
   for (int start = 0; start < 2; ++start) {

@@ -45,7 +45,7 @@ TEST(Halving, LeavesItAtTheBaselineWhereNobodyIsClearlyFaster) {
   EXPECT_EQ(halve(6, base::kSecond, time).winner, 0U);
 }
 
-// A third of all calls take up to three times as long, and a slow drift lies over all of them.
+// A third of all calls take up to three times as long, and all of them drift slowly.
 TEST(Halving, IsNotTakenInByDisturbances) {
   std::mt19937 random(11);
   int found = 0;
@@ -74,8 +74,8 @@ TEST(Halving, DoesNotMeasureSlowOnesForLong) {
   EXPECT_GT(calls[0], 20);
 }
 
-// Two that are the same, with times that scatter by a tenth: one of them looks faster now and then,
-// which costs nobody anything. With the fewest turns that is one time in six.
+// Two equal contenders with times that scatter by a tenth: sometimes one of them looks faster,
+// which does no harm. With the fewest turns this happens one time in six.
 TEST(Halving, RarelyTakesChanceForSpeed) {
   std::mt19937 random(7);
   const auto time = [&](std::size_t) {

@@ -1,4 +1,4 @@
-// Plans that are found out while a program works.
+// Plans that are measured while a program runs.
 #include "tune/online.h"
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ PlanKey problem(int m = 64) {
                         std::to_string(m));
 }
 
-// What a call took, by a table that makes one plan the fastest; ranks differ.
+// The time of a call, by a table that makes one plan the fastest; ranks differ.
 std::int64_t time_of(const Plan& plan, const Plan& fastest, int rank) {
   return (plan == fastest ? 500 : 1000) + 10 * rank;
 }
 
-// Where one is alone there is no second trial.
+// With one plan there is no second round.
 std::size_t calls_of_a_plan() { return Online::calls(1); }
 
 TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
@@ -51,7 +51,7 @@ TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
             online.took(problem(), plan, time_of(plan, fastest, comm.rank()));
           }
           EXPECT_EQ(tried.size(), plans.size());
-          // What is faster than serial has to be so once more.
+          // A plan that is faster than serial must be so again.
           const std::size_t alone = plans.size() * calls_of_a_plan();
           EXPECT_EQ(calls,
                     fastest.schedule == Schedule::serial ? alone : Online::calls(plans.size()));
@@ -67,7 +67,7 @@ TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
   }
 }
 
-// In the first trial one of them was lucky.
+// In the first round one of them was lucky.
 TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
   const CostModel model(built_in_profile());
   const Plan lucky = shortlist(model, problem(), 4)[2];
@@ -111,7 +111,7 @@ TEST(Online, TriesEachProblemForItself) {
                    online.took(problem(), first, 10);
                    EXPECT_NE(online.next(problem()), first);
                    EXPECT_EQ(online.next(problem(128)), first);
-                   // What a source before this one has said is no trial.
+                   // A plan from a source before this one is not a trial.
                    online.took(problem(), parse_plan("pipelined parts=63"), 10);
                    online.took(problem(), parse_plan("pipelined parts=63"), 10);
                    EXPECT_EQ(online.next(problem()), shortlist(model, problem(), 4)[1]);
@@ -119,42 +119,42 @@ TEST(Online, TriesEachProblemForItself) {
                  {});
 }
 
-// They would never all come to where the times are compared.
+// They would never all reach the comparison of times.
 TEST(Online, RefusesTheCallsOfOtherRanks) {
-  const CostModel model(built_in_profile());
-  run_as_threads(3,
-                 [&](Communicator& comm) {
-                   const Online online(comm, model);
-                   PlanKey key = problem();
-                   key.world = 1;
-                   const Error error =
-                       expect_error(Code::invalid_argument, [&] { (void)online.next(key); });
-                   EXPECT_EQ(std::string(error.what()),
-                             "automatic_plans: the plans of 3 ranks can't be tried by 1: ask for "
-                             "some over the communicator of the call");
-                 },
-                 {});
-}
-
-// As where a group of the same size is another one.
-TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
   const CostModel model(built_in_profile());
   run_as_threads(
       3,
       [&](Communicator& comm) {
-        if (comm.rank() != 0) return;
         const Online online(comm, model);
-        const Error error = expect_error(Code::peer_lost, [&] {
-          for (std::size_t call = 0; call < Online::calls(5); ++call)
-            online.took(problem(), *online.next(problem()), 100);
-        });
-        EXPECT_NE(std::string(error.what()).find("are compared, by all ranks"), std::string::npos)
-            << error.what();
+        PlanKey key = problem();
+        key.world = 1;
+        const Error error = expect_error(Code::invalid_argument, [&] { (void)online.next(key); });
+        EXPECT_EQ(std::string(error.what()),
+                  "automatic_plans: these plans are for 3 ranks, and a call over 1 cannot "
+                  "try them: make automatic plans over the communicator of the call");
       },
       {});
 }
 
-// Through the operators: every rank counts alike, and bits don't change with the plan.
+// The plans belong to another group of the same size.
+TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
+  const CostModel model(built_in_profile());
+  run_as_threads(3,
+                 [&](Communicator& comm) {
+                   if (comm.rank() != 0) return;
+                   const Online online(comm, model);
+                   const Error error = expect_error(Code::peer_lost, [&] {
+                     for (std::size_t call = 0; call < Online::calls(5); ++call)
+                       online.took(problem(), *online.next(problem()), 100);
+                   });
+                   EXPECT_NE(std::string(error.what()).find("all ranks of the plans' communicator"),
+                             std::string::npos)
+                       << error.what();
+                 },
+                 {});
+}
+
+// With the operators: every rank counts alike, and bits don't depend on the plan.
 TEST(Online, FollowsBlockingCalls) {
   const CostModel model(built_in_profile());
   run_as_threads(2,

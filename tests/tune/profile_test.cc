@@ -1,4 +1,4 @@
-// A profile of this machine, as far as it can be judged without measuring it once more.
+// A profile of this machine, as far as it can be judged without measuring it again.
 #include <gtest/gtest.h>
 
 #include <set>

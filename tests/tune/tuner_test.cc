@@ -1,4 +1,4 @@
-// Plans that are measured: what is tried, and what comes of it.
+// Measured plans: which are tried, and the result.
 #include "tune/tuner.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(Tuning, ComesToTheSameOnAllRanks) {
   }
 }
 
-// Which of them is the fastest on this machine at this moment is chance.
+// Which of them is the fastest at this moment is random.
 TEST(Tuning, ChoosesOneOfItsShortlist) {
   const CostModel model(built_in_profile());
   const PlanKey key =

@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# Building the presets of CMakePresets.json, each in build/PRESET, and running what was built.
+# Builds the presets of CMakePresets.json, each in build/PRESET, and runs programs.
 
-personality=()  # put before what builds and runs instrumented programs
+personality=()  # a prefix for commands that build and run instrumented programs
 
-# build PRESET: everything in it.
+# build PRESET: builds all targets.
 build() { build_targets "$1" all; }
 
-# tell_of_first_build PRESET: for who waits in front of it.
+# tell_of_first_build PRESET [MINUTES]: tells the user that the first build takes long.
 tell_of_first_build() {
   [[ -f build/$1/build.ninja ]] ||
-    say "The first build takes five to fifteen minutes; what it does is in build/log/ meanwhile."
+    say "The first build takes ${2:-five to fifteen} minutes; what it does is in build/log/ meanwhile."
 }
 
-# build_targets PRESET TARGET...: under a lock, because two ninjas in one folder break each other.
+# build_targets PRESET TARGET...: builds under a lock, because two ninjas in one folder disturb each other.
 build_targets() {
   local preset=$1
   mkdir -p build
@@ -22,18 +22,18 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# Ninja configures again by itself where a CMake file has changed, but not where the presets have.
+# Ninja configures again if a CMake file has changed, but not if the presets have.
 configure() {
   local stamp=build/$1/presets.stamp
   [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
   local options=()
-  # CI has an MPI library, and is to fail where it can't be used rather than leave its tests out.
-  [[ -z ${CI:-} ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
-  [[ -z ${CI:-} || $1 == tsan ]] || options+=(-DPLAIT_MPI=ON)
+  # CI has an MPI library, and must fail if it can't be used, not leave out its tests.
+  [[ -z ${CI:-} || $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
+  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON)
   cmake --preset "$1" "${options[@]}" && touch "$stamp"
 }
 
-# run_benches [NAME ARGS...]: the benches of one folder of bench/, or of all.
+# run_benches [NAME ARGS...]: runs the benches of one folder of bench/, or of all.
 run_benches() {
   local name
   if (($# > 0)); then
@@ -46,7 +46,7 @@ run_benches() {
   done
 }
 
-# A folder with a run.sh knows itself how it is run.
+# If a folder has a run.sh, that script runs its benchmarks.
 run_bench() {
   local name=$1
   if [[ -x bench/$name/run.sh ]]; then
@@ -56,7 +56,7 @@ run_bench() {
   fi
 }
 
-# check_bench_name [NAME ARGS...]: before anything is built for it.
+# check_bench_name [NAME ARGS...]: checks the name before anything is built.
 check_bench_name() {
   [[ $# == 0 || -d bench/$1 ]] ||
     usage_error "no benchmark is called '$1'; there are: $(bench_names | xargs)"

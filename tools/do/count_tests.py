@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads what `ctest --output-junit` or `pytest --junit-xml` wrote.
+"""Reads the output of `ctest --output-junit` or `pytest --junit-xml`.
 
 count_tests.py REPORT              prints "PASSED FAILED", without the tests that skipped themselves
 count_tests.py --skipped REPORT    prints why tests skipped themselves, and how many for each reason, one a line
@@ -20,7 +20,7 @@ NO_REASON = "no reason given"
 
 
 def skips_of(case) -> list[tuple[str, str]]:
-    """What skipped itself and why: a gtest case, or some of the tests of a Python file that ran."""
+    """Skipped tests and their reasons: a gtest case, or some of the tests of a Python file that ran."""
     how, name, said = state(case), case.get("name"), output(case)
     if how == "fail":
         return []
@@ -30,7 +30,7 @@ def skips_of(case) -> list[tuple[str, str]]:
         told = reason[1].strip() if reason else skipped.get("message") if skipped is not None else None
         return [(name, told or NO_REASON)]
     # unittest -v writes "test_name (__main__.Class.test_name) ... skipped 'reason'", with the first line of the test's
-    # description before the dots where it has one, and "OK (skipped=1)" in the end.
+    # description before the dots if there is one, and "OK (skipped=1)" at the end.
     found = re.findall(r"^(\w+) \(.*\)(?:\n.*)? \.\.\. skipped (['\"])(.*)\2$", said, re.MULTILINE)
     count = re.search(r"^OK \(.*\bskipped=(\d+)", said, re.MULTILINE)
     unread = max(0, int(count[1]) - len(found)) if count else 0
@@ -44,7 +44,7 @@ def is_expected(reason: str, preset: str) -> bool:
 
 
 def state(case: ElementTree.Element) -> str:
-    """ctest's own word, or what pytest puts into the element."""
+    """The message of ctest, or the content of pytest's element."""
     if case.get("status") in ("run", "fail"):
         return case.get("status", "")
     if case.find("failure") is not None or case.find("error") is not None:
@@ -73,7 +73,7 @@ def main() -> int:
                 print(f"{name}: {reason}")
     elif "--failed" in flags:
         for case in failed:
-            # How long it took tells a test that was ended at its deadline from one that found something.
+            # The time tells a test that was ended at its deadline from one that found an error.
             print(f"--- {case.get('name')} failed after {float(case.get('time', 0)):.1f} s:",
                   *output(case).splitlines()[-LINES:], sep="\n")
     else:

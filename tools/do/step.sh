@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Steps: what is being done, how long it took, where its log is, and the summary of them all.
+# Steps: their names, times and logs, and the summary of all steps.
 #
-# A step is called where its status is asked for, and there `set -e` is off: functions used as steps join their
+# A step is called where its status is tested, so `set -e` has no effect inside: functions used as steps join their
 # commands with &&.
 
-rows=()       # of the summary: "name|result|seconds"
+rows=()  # of the summary: "name|result|seconds"
 passed=0      # ctest tests and named checks together
 failed=0
 skipped=()    # "BUILD: reason (how many tests skipped themselves for it)"
@@ -18,7 +18,7 @@ usage_error() {
 
 log_of() { printf 'build/log/%s.log' "${1// /-}"; }
 
-# show_log LOG: the end of a log, and where the rest is.
+# show_log LOG: prints the end of a log, and its path.
 show_log() {
   local log=$1
   [[ -s $log ]] || return 0
@@ -27,7 +27,7 @@ show_log() {
   say "--- the whole log: $log"
 }
 
-# show_progress NAME LOG: on a terminal, how far ninja or ctest says it is, for as long as this shell lives.
+# show_progress NAME LOG: on a terminal, prints the progress of ninja or ctest while this shell lives.
 progress=
 show_progress() {
   local far
@@ -45,7 +45,7 @@ stop_progress() {
   printf '\r\033[K%-24s' "$1"
 }
 
-# run_logged NAME COMMAND...: sets `seconds`; the exit status is the command's.
+# run_logged NAME COMMAND...: sets `seconds`; returns the status of the command.
 run_logged() {
   local log status=0 start=$SECONDS
   log=$(log_of "$1")
@@ -64,12 +64,12 @@ run_logged() {
   return "$status"
 }
 
-# step NAME COMMAND...: one that the rest cannot do without.
+# step NAME COMMAND...: runs a step that the rest requires.
 step() {
   run_logged "$@" || { show_log "$(log_of "$1")"; exit 1; }
 }
 
-# check NAME COMMAND...: one that counts; the others go on where it fails.
+# check NAME COMMAND...: runs a check that counts; later ones run even if it fails.
 check() {
   if run_logged "$@"; then
     passed=$((passed + 1))
@@ -82,7 +82,7 @@ check() {
   fi
 }
 
-# quietly COMMAND...: nothing is printed unless it fails.
+# quietly COMMAND...: prints the output only if the command fails.
 quietly() {
   local log
   log=build/log/quiet-$$.log
@@ -94,14 +94,14 @@ quietly() {
   rm -f "$log"
 }
 
-# show_skipped HEAD PATTERN GREP_OPTION: those tests that skipped themselves for a reason that is like that, or not.
+# show_skipped HEAD PATTERN GREP_OPTION: prints the skipped tests whose reason matches, or does not match.
 show_skipped() {
   local lines
   lines=$(printf '  %s\n' "${skipped[@]}" | grep "$3" "$2") || return 0
   say "$1" && say "$lines"
 }
 
-# summary: the table of steps and, as the last line, the counts. Exits with 1 where anything failed.
+# summary: prints the table of steps and, as the last line, the counts. Exits with 1 if anything failed.
 summary() {
   local row name result seconds
   say

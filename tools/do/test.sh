@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Building a preset and running its tests.
+# Builds a preset and runs its tests.
 
 # test_preset release|asan|tsan [CTEST_OPTIONS...]
 test_preset() {
@@ -15,14 +15,14 @@ test_preset() {
   personality=()
 }
 
-# What depends on the processor's instructions once more, on those of a lesser processor, where this one has more.
+# Runs the tests that depend on the processor's instructions again with fewer, if this processor has more.
 test_fewer_instructions() {
   case $(build/release/src/cli/plait info --json | sed -nE 's/.*"instruction_set": "(.*)".*/\1/p') in
-    avx512* | amx) PLAIT_ISA=avx2 run_tests release -L kernels ;;
+    avx512* | amx) PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 run_tests release -L kernels ;;
   esac
 }
 
-# run_tests PRESET [CTEST_OPTIONS...]: ctest's own count goes into ours: one test that failed is one failure.
+# run_tests PRESET [CTEST_OPTIONS...]: adds ctest's counts to ours; a failed test is one failure.
 run_tests() {
   local name="tests $1${PLAIT_ISA:+ $PLAIT_ISA}" result=PASS good bad report
   report=$PWD/$(log_of "$name")
@@ -31,7 +31,7 @@ run_tests() {
   run_logged "$name" ctest_preset "$1" "$report" "${@:2}" || result=FAIL
   read -r good bad <<<"$(tools/do/count_tests.py "$report")"
   tools/do/count_tests.py --failed "$report"
-  # Something went wrong that is no test: ctest itself, or there were no tests at all.
+  # An error that is not a test's: ctest itself failed, or there were no tests.
   [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
   while IFS= read -r line; do
     skipped+=("${name#tests }: $line")
@@ -47,8 +47,8 @@ run_tests() {
   rows+=("$name ($((good + bad)))|$result|$seconds")
 }
 
-# Three at a time for two cores: many tests wait on purpose, for a deadline or for a rank that is late. Their threads
-# sleep where they wait for each other: spinning would take the cores from the other two.
+# Three at a time for two cores, because many tests wait on purpose, for a deadline or a late rank. Their threads sleep
+# while they wait for one another; spinning would take the cores from the other tests.
 ctest_preset() {
   OMP_WAIT_POLICY=passive "${personality[@]}" ctest --test-dir "build/$1" -j3 --timeout 120 --output-on-failure \
     --no-tests=error --output-junit "$2" "${@:3}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy, on several files at a time, and not again on what it has found clean.
+"""Runs clang-tidy on several files at a time, and skips files that it has found clean.
 
     tools/do/tidy.py --build build/release --all|--changed
 
@@ -61,14 +61,14 @@ def changed() -> set[Path]:
         or git("rev-parse", "HEAD~1")
         or git("hash-object", "-t", "tree", "/dev/null")
     )
-    if base == git("rev-parse", "HEAD"):  # a clone of main itself: what the last commit changed
+    if base == git("rev-parse", "HEAD"):  # a clone of main: the changes of the last commit
         base = git("rev-parse", "HEAD~1") or base
     names = git("diff", "--name-only", base[0]) + git("ls-files", "--others", "--exclude-standard")
     return {ROOT / name for name in names}
 
 
 def key(entry: dict, build: Path) -> str:
-    """A name for everything clang-tidy's verdict depends on."""
+    """A name for everything that clang-tidy's result depends on."""
     file = Path(entry["file"])
     settings = {folder / ".clang-tidy" for folder in file.parents if folder.is_relative_to(ROOT)}
     digest = hashlib.sha256(entry["command"].encode())
@@ -78,14 +78,14 @@ def key(entry: dict, build: Path) -> str:
 
 
 def without_precompiled(entries: list[dict], folder: Path) -> list[dict]:
-    """Clang can't read what gcc has precompiled, and each file must say by itself what it includes."""
+    """Clang can't read gcc's precompiled headers, and each file must include what it needs."""
     plain = [{**e, "command": PRECOMPILED.sub("", e["command"])} for e in entries]
     (folder / "compile_commands.json").write_text(json.dumps(plain))
     return plain
 
 
 def tidy(entry: dict, build: Path, stamps: Path) -> list[str]:
-    """The complaints, each one line; clang-tidy's own pages of explanation are printed."""
+    """The complaints, one per line; clang-tidy's explanations are printed."""
     stamp = stamps / key(entry, build)
     if stamp.exists():
         return []

@@ -37,9 +37,11 @@ def main() -> None:
         parser.error(str(error))
     sys.argv = [args.script, *rest]
     sys.path[0] = os.path.dirname(os.path.abspath(args.script))
-    runpy.run_path(args.script, run_name="__main__")
-    if os.environ.get("RANK", "0") == "0":
-        sys.stderr.write(f"{plait.megatron.report()}\n")
+    try:
+        runpy.run_path(args.script, run_name="__main__")
+    finally:  # many scripts end by sys.exit()
+        if os.environ.get("RANK", "0") == "0":
+            sys.stderr.write(f"{plait.megatron.report()}\n")
 
 
 if __name__ == "__main__":

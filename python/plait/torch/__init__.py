@@ -13,7 +13,9 @@ Operators and layers work with a process group of any backend:
     y = down(torch.relu(up(x)))
     print(pt.report())
 
-`communicator(group)` is the communicator of a process group, for plait's own functions.
+`init()` makes the default process group under torchrun, `plait run`, mpirun or srun, and for one
+process alone. `communicator(group)` is the communicator of a process group, for plait's own
+functions.
 """
 
 from plait import _entry
@@ -31,13 +33,16 @@ from plait.torch.operators import (
 from plait.torch.options import Options, Schedule
 from plait.torch.parallelize import parallelize
 from plait.torch.profile import Profile, profile
+from plait.torch.quantized import QuantizedWeight, quantize
 from plait.torch.report import Report, forget_report, report
+from plait.torch.start import init
 from plait.torch.weights import packed_bytes
 
 __all__ = [
     "ColumnParallelLinear",
     "Options",
     "Profile",
+    "QuantizedWeight",
     "Report",
     "RowParallelLinear",
     "Schedule",
@@ -46,12 +51,14 @@ __all__ = [
     "column_parallel_linear",
     "communicator",
     "forget_report",
+    "init",
     "matmul_all_gather",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
     "packed_bytes",
     "parallelize",
     "profile",
+    "quantize",
     "reduce_scatter_matmul",
     "report",
     "row_parallel_linear",

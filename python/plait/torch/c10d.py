@@ -30,9 +30,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
+from torch.distributed.tensor import DTensor
 
 import plait
 from plait import _native
+from plait.torch.context import group_of
 from plait.torch.main_grad import placeholder
 
 Work = dist.Work | None  # None: it is done
@@ -42,8 +44,7 @@ class Ranks:
     """A process group, or this process alone where there are no groups."""
 
     def __init__(self, group: dist.ProcessGroup | None) -> None:
-        if group is None and dist.is_initialized():
-            group = dist.group.WORLD
+        group = group_of(group)
         self.group = group
         self.rank = 0 if group is None else group.rank()
         self.world = 1 if group is None else group.size()
@@ -321,6 +322,9 @@ def row_parallel_linear(
 def _operands(
     kind: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        if isinstance(tensor, DTensor):
+            _refuse(kind, f"{name} is a DTensor; plait takes plain tensors, such as its local part")
     device = x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)

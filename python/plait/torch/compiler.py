@@ -26,7 +26,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.fx import Graph, Node
 
-import plait.torch.operators  # noqa: F401  # registers the operators that graphs then have
+import plait.torch.library  # noqa: F401  # registers the operators that graphs then have
 from plait.torch.options import Options
 
 __all__ = ["Pass"]

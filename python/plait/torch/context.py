@@ -15,6 +15,7 @@ from plait.errors import Error
 from plait.torch import groups
 from plait.torch.options import Options
 from plait.torch.recording import recorded
+from plait.torch.sampling import Samples
 from plait.torch.weights import Owner
 
 Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
@@ -31,8 +32,16 @@ class Context:
     layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
         default_factory=WeakKeyDictionary
     )
+    samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
+
+    def run(self, shape: Hashable, call: Callable[[], None]) -> None:
+        """Make a native call, and look now and then what it does with its time."""
+        if self.samples.is_due(shape):
+            self.samples.trace(self.comm, self.plans, call)
+        else:
+            call()
 
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
@@ -76,7 +85,7 @@ _contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose 
 _lock = threading.RLock()  # of the three above; never held while a rank waits for others
 
 
-def _group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
     """Return the group, the default one, or None in a program that has none."""
     if group is not None or dist.is_initialized():
         return groups.member(group)
@@ -90,14 +99,17 @@ def _group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
 
 def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
     global _alone
-    member = _group_of(group)
+    member = group_of(group)
     if member is None:
         with _lock:
             if _alone is None:
                 place = _native.Place(0, 1, "alone")
                 _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
             return _alone
-    comm = groups.communicator(member)
+    comm = groups.communicator_of_member(member)
+    found = _kept.get(member)
+    if found is not None and found.comm is comm:
+        return found
     with _lock:
         found = _kept.get(member)
         if found is None or found.comm is not comm:
@@ -140,7 +152,7 @@ def contexts() -> list[Context]:
 
 def group_place(group: dist.ProcessGroup | None) -> tuple[int, int]:
     """Return this rank and the number of ranks; a program without process groups is one rank."""
-    member = _group_of(group)
+    member = group_of(group)
     return (0, 1) if member is None else (member.rank(), member.size())
 
 

@@ -32,13 +32,16 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
     Without a group it is that of the default one. All members must make the first call, which
     waits for them. It is left, and of no use, once the group is destroyed.
     """
-    group = member(group)
+    return communicator_of_member(member(group))
+
+
+def communicator_of_member(group: dist.ProcessGroup) -> Communicator:
+    """Return the communicator of a group that is alive and has this rank."""
     found = _communicators.get(group)
     return _make(group) if found is None else found
 
 
 def _make(group: dist.ProcessGroup) -> Communicator:
-    global _were_used
     with _lock:
         lock = _locks.setdefault(group, threading.Lock())
     with lock:  # two threads may make their first calls at once
@@ -53,12 +56,11 @@ def _make(group: dist.ProcessGroup) -> Communicator:
                 found = connect(store, group.rank(), group.size(), _timeout(group))
             with _lock:
                 _communicators[group] = found
-                _were_used = True
     return found
 
 
 def were_used() -> bool:
-    """Say whether a group of this program had a communicator before."""
+    """Say whether this program has asked for a group before."""
     return _were_used
 
 
@@ -76,6 +78,8 @@ def member(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
             Code.invalid_argument,
             "there is no process group: call torch.distributed.init_process_group() first",
         )
+    global _were_used
+    _were_used = True
     if group is None:
         default = dist.group.WORLD
         assert default is not None

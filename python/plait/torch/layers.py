@@ -1,7 +1,7 @@
 """The two tensor-parallel linear layers as modules."""
 
 import copy
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -29,6 +29,7 @@ class _ParallelLinear(nn.Module):
 
     weight: nn.Parameter
     bias: nn.Parameter | None
+    _shared: ClassVar[int]  # the dimension of a weight [outputs, inputs] that the ranks share
 
     def __init__(
         self,
@@ -53,6 +54,31 @@ class _ParallelLinear(nn.Module):
         # the module's first call.
         self._key = Owner()
         self._quantized: _native.PackedWeight | None = None
+
+    @classmethod
+    def from_linear(
+        cls: type[_Self],
+        linear: nn.Linear,
+        *,
+        group: dist.ProcessGroup | None = None,
+        sequence_parallel: bool = False,
+        skip_bias_add: bool = False,
+        accumulate_into_main_grad: bool = False,
+        options: Options = _DEFAULTS,
+    ) -> _Self:
+        """Copy this rank's share of a whole layer, which every rank has alike."""
+        bias: torch.Tensor | None = linear.bias
+        if bias is not None:  # of outputs, which the ranks may share
+            bias = _share(bias, 0, group) if cls._shared == 0 else _copied(bias)
+        return cls(
+            _share(linear.weight, cls._shared, group),
+            bias,
+            group=group,
+            sequence_parallel=sequence_parallel,
+            skip_bias_add=skip_bias_add,
+            accumulate_into_main_grad=accumulate_into_main_grad,
+            options=options,
+        )
 
     def quantize(self, scheme: str | None) -> None:
         """Round the weight to "s8", "s4:group=64" and so on, and drop it; None leaves it.
@@ -108,12 +134,17 @@ def _refuse(sentence: str) -> NoReturn:
     raise Error(Code.invalid_argument, f"quantize: {sentence}")
 
 
+def _copied(tensor: torch.Tensor, part: torch.Tensor | None = None) -> torch.Tensor:
+    """Copy a tensor, or a part of it, that requires a gradient where the tensor does."""
+    copied = tensor.detach() if part is None else part
+    return copied.clone().requires_grad_(tensor.requires_grad)
+
+
 def _share(tensor: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
     """Copy this rank's share of a dimension; the first ranks have one more where it is uneven."""
     rank, world = group_place(group)
     shard = _native.balanced_shard(tensor.shape[dim], rank, world)
-    share = tensor.detach().narrow(dim, shard.offset, shard.count).clone()
-    return share.requires_grad_(tensor.requires_grad)
+    return _copied(tensor, tensor.detach().narrow(dim, shard.offset, shard.count))
 
 
 class ColumnParallelLinear(_ParallelLinear):
@@ -124,27 +155,7 @@ class ColumnParallelLinear(_ParallelLinear):
     is a pair, with the bias as its second.
     """
 
-    @classmethod
-    def from_linear(
-        cls,
-        linear: nn.Linear,
-        *,
-        group: dist.ProcessGroup | None = None,
-        sequence_parallel: bool = False,
-        skip_bias_add: bool = False,
-        accumulate_into_main_grad: bool = False,
-        options: Options = _DEFAULTS,
-    ) -> "ColumnParallelLinear":
-        """Copy this rank's share of a whole layer, which every rank has alike."""
-        return cls(
-            _share(linear.weight, 0, group),
-            None if linear.bias is None else _share(linear.bias, 0, group),
-            group=group,
-            sequence_parallel=sequence_parallel,
-            skip_bias_add=skip_bias_add,
-            accumulate_into_main_grad=accumulate_into_main_grad,
-            options=options,
-        )
+    _shared = 0
 
     def forward(
         self, x: torch.Tensor, rows: int | None = None
@@ -175,28 +186,7 @@ class RowParallelLinear(_ParallelLinear):
     a pair, with the bias as its second.
     """
 
-    @classmethod
-    def from_linear(
-        cls,
-        linear: nn.Linear,
-        *,
-        group: dist.ProcessGroup | None = None,
-        sequence_parallel: bool = False,
-        skip_bias_add: bool = False,
-        accumulate_into_main_grad: bool = False,
-        options: Options = _DEFAULTS,
-    ) -> "RowParallelLinear":
-        """Copy this rank's share of a whole layer, which every rank has alike."""
-        bias = linear.bias
-        return cls(
-            _share(linear.weight, 1, group),
-            None if bias is None else bias.detach().clone().requires_grad_(bias.requires_grad),
-            group=group,
-            sequence_parallel=sequence_parallel,
-            skip_bias_add=skip_bias_add,
-            accumulate_into_main_grad=accumulate_into_main_grad,
-            options=options,
-        )
+    _shared = 1
 
     def forward(self, x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor | None]:
         """Multiply, and add up over the ranks."""

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
@@ -16,6 +16,7 @@ from plait.torch import c10d, product, tensors, weights
 from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import placeholder
 from plait.torch.options import Options
+from plait.torch.report import count_other
 from plait.torch.rows import as_rows, bias_row, check_matrix, float_dtype, shard_of_rows, view
 
 Kind = Literal["column", "row"]
@@ -70,6 +71,7 @@ def column_parallel_linear(
         how = (group, sequence_parallel, rows, options, layer)
         options = product.measured("column", x, weight, *how)
     if options.engine == "c10d" or options.product == "torch":
+        count_other(options, "column_parallel_linear")
         main_grad = weight if accumulate_into_main_grad else None
         ranks, parts = product.ranks_and_parts(group, options)
         on_torch = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
@@ -123,6 +125,7 @@ def row_parallel_linear(
         how = (group, sequence_parallel, None, options, layer)
         options = product.measured("row", x, weight, *how)
     if options.engine == "c10d" or options.product == "torch":
+        count_other(options, "row_parallel_linear")
         main_grad = weight if accumulate_into_main_grad else None
         ranks, parts = product.ranks_and_parts(group, options)
         on_torch = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
@@ -207,6 +210,13 @@ class _Call:
         if trains and keeps and self.sequence_parallel and self.kind == "column":
             self.state = _native.LinearState()
         self.weight = weight if self.packs else None
+
+    def run(
+        self, what: Hashable, x: torch.Tensor, weight: torch.Tensor, call: Callable[[], None]
+    ) -> None:
+        """Make a native call of these sizes."""
+        shape = (self.kind, what, x.shape[0], weight.shape, weight.dtype, self.sequence_parallel)
+        self.context.run(shape, call)
 
     def native(self, rows: torch.Tensor) -> Any:
         """Return the native layer for a weight, which the context keeps."""
@@ -305,7 +315,9 @@ def quantized_linear(
     )
     out = x.new_empty(rows.shape[0], weight.n)
     added = bias_row(bias, weight.n, name)
-    native.forward(view(rows), weight, view(out), bias=None if added is None else view(added))
+    bias_view = None if added is None else view(added)
+    forward = functools.partial(native.forward, view(rows), weight, view(out), bias=bias_view)
+    context.run((name, rows.shape, weight.n, rows.dtype), forward)
     return out.reshape(*x.shape[:-1], weight.n)
 
 
@@ -319,13 +331,15 @@ class _Linear(torch.autograd.Function):
         rows = call.own_rows() if call.kind == "row" else call.rows
         out = x.new_empty(rows, weight.shape[0])
         added = bias_row(bias, weight.shape[0], call.name)
-        call.native(weight).forward(
+        forward = functools.partial(
+            call.native(weight).forward,
             view(x),
             call.multiplied(weight),
             view(out),
             bias=None if added is None else view(added),
             state=call.state,
         )
+        call.run("forward", x, weight, forward)
         return out
 
     @staticmethod
@@ -359,7 +373,8 @@ class _Linear(torch.autograd.Function):
         by_native = needs_bias and not call.own_bias_gradient
         if by_native:
             grad_bias = grad_out.new_zeros(1, weight.shape[0], dtype=ctx.bias_dtype)
-        call.native(weight).backward(
+        backward = functools.partial(
+            call.native(weight).backward,
             view(grad_out),
             x=None if x is None else view(x),
             weight=call.multiplied(weight) if needs_x and not call.packs else None,
@@ -371,6 +386,7 @@ class _Linear(torch.autograd.Function):
             rows=call.rows,
             state=call.state,
         )
+        call.run(("backward", needs_x, needs_weight), grad_out, weight, backward)
         if needs_bias:
             grad_bias = grad_bias[0] if grad_bias is not None else grad_out.sum(0)
         if call.main_grad is not None and needs_weight:

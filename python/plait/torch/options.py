@@ -28,7 +28,7 @@ class Options:
     wire: str | None = None  # in what partial sums travel: "f32", "bf16" or "f16"
     settings: plait.Settings | None = None  # None: load_settings()
     engine: Engine = "native"  # of layers; "c10d": torch's own collectives, on any device
-    product: Product = "plait"  # of layers; "auto": the faster one, measured once for each shape
+    product: Product = "plait"  # of layers; "auto": the faster one, measured once for each size
 
     def __post_init__(self) -> None:
         self._check_engine()

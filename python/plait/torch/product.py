@@ -1,7 +1,7 @@
 """Layers by torch's own product, with plait's collectives, where that is faster.
 
     options = plait.torch.Options(product="torch")
-    options = plait.torch.Options(product="auto")  # both are measured once for each shape and dtype
+    options = plait.torch.Options(product="auto")  # both are measured once for each size and dtype
 
 torch's product is serial: nothing is hidden behind it. Where its kernels are much faster than
 plait's, for a dtype on some processor, it wins all the same. Its bits are not those of plait's
@@ -9,6 +9,7 @@ schedules; the bound is that of the engine "c10d" (see plait.torch.c10d).
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -84,14 +85,16 @@ def measured(
 ) -> Options:
     """Return the options with the faster product in them.
 
-    The first call of each shape and dtype measures both, on all ranks: training or inference as the
-    call is. Rank 0 decides. Ranks must have the same sizes, or pass the module as `layer`, as
-    modules do.
+    The first call of each size and dtype measures both, on all ranks: training or inference as the
+    call is. Rows count as the next power of two does, so that numbers of tokens which change at
+    each call are measured a few times. Rank 0 decides. Ranks must have the same sizes, or pass the
+    module as `layer`, as modules do.
     """
     comm = communicator_of(group)
     trains = torch.is_grad_enabled() and weight.requires_grad
     first = x.shape[0] if rows is None else rows
-    sizes = (first, *x.shape[1:-1], *(weight.shape if layer is None else ()))
+    about = (first * math.prod(x.shape[1:-1]) - 1).bit_length()
+    sizes = (about, *(weight.shape if layer is None else ()))
     key = (kind, sizes, x.dtype, weight.dtype, trains, sequence_parallel, options)
     layers = _faster.setdefault(comm, WeakKeyDictionary())
     known = layers.setdefault(_functions if layer is None else layer, {})

@@ -16,6 +16,16 @@ def recorded(comm: Communicator) -> Communicator:
     return comm
 
 
+def is_on() -> bool:
+    """Say whether there is a profile."""
+    return _trace is not None
+
+
+def current() -> Trace | None:
+    """Return what communicators record into."""
+    return _trace
+
+
 def record(trace: Trace | None) -> None:
     """Let all communicators record into a trace from now on, or into none."""
     global _trace

@@ -1,8 +1,20 @@
-"""Which plans were followed, and how long calls took."""
+"""Is it on, in which plans, and is the communication hidden?
 
+    print(plait.torch.report())
+
+One line a shape: calls, time, plan, and the share of the communication during which this rank
+multiplied, or why it is small. The share is measured: the 2nd, 4th, 8th, ... call of a shape is
+traced (see plait.torch.profile, which traces every call). Calls and times are those of all calls.
+"""
+
+from collections import Counter
 from dataclasses import dataclass
 
-from plait.torch.context import contexts
+from plait.torch.context import Context, contexts
+from plait.torch.options import Options
+from plait.torch.sampling import BESIDE, Key, Share, key_of
+
+_MUCH = 0.9  # a share of the communication that needs no reason
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,9 @@ class Row:
     plan: str
     calls: int
     seconds: float  # of all calls
+    hidden: float | None  # share of the communication of traced calls; None: none was traced
+    traced: int  # calls
+    reason: str  # why the share is small or not known; empty where most is hidden
 
 
 @dataclass(frozen=True)
@@ -24,38 +39,113 @@ class Report:
     """A value: `print(report())`, or read its rows."""
 
     rows: tuple[Row, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()  # calls that other engines and products made
 
     def __str__(self) -> str:
-        if not self.rows:
+        if not self.rows and not self.others:
             return "plait: no operator with communication was called"
         head = (
-            f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype  {'calls':>6} {'ms each':>9}  plan"
+            f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype  {'calls':>6} {'ms each':>9} "
+            f"{'hidden':>7}  plan"
         )
-        lines = [
-            f"{row.operator:<22} {row.m:>6} {row.n:>6} {row.k:>6} {row.dtype:<5} {row.calls:>7} "
-            f"{row.seconds / row.calls * 1e3:>9.3f}  {row.plan}"
-            for row in self.rows
-        ]
-        return "\n".join([head, *lines])
+        lines = [head, *map(_line, self.rows)] if self.rows else []
+        return "\n".join([*lines, *(f"{what}: {calls} calls" for what, calls in self.others)])
+
+
+def _line(row: Row) -> str:
+    sizes = f"{row.m or '-':>6} {row.n or '-':>6} {row.k or '-':>6}"
+    hidden = "-" if row.hidden is None else f"{row.hidden:.0%}"
+    reason = f"; {row.reason}" if row.reason else ""
+    return (
+        f"{row.operator:<22} {sizes} {row.dtype:<5} {row.calls:>7} "
+        f"{row.seconds / row.calls * 1e3:>9.3f} {hidden:>7}  {row.plan}{reason}"
+    )
+
+
+_others: Counter[str] = Counter()
+
+
+def count_other(options: Options, function: str) -> None:
+    """Count a call that none of plait's operators has a part in."""
+    if options.engine == "c10d":
+        _others[f"{function} by torch's product and collectives (engine 'c10d')"] += 1
+    else:
+        _others[f"{function} by torch's product, then plait's collective: nothing is hidden"] += 1
 
 
 def report() -> Report:
     """List this rank's calls, operator by operator and shape by shape, the longest time first.
 
-    m, n and k are those of all ranks together. Products without communication are not listed.
+    >>> print(Report(others=(("torch's product", 2),)))
+    torch's product: 2 calls
+
+    m, n and k are those of all ranks together. Products without communication are not listed. A
+    collective beside the product of a weight's gradient has no plan: its row counts traced calls.
     """
     # Problems that differ in what is not listed, such as packed and plain weights, are one row.
-    totals: dict[tuple[str, int, int, int, str, str], tuple[int, int]] = {}
+    totals: dict[Key, tuple[int, int]] = {}
+    shares: dict[Key, Share] = {}
+    choosers: dict[Key, str] = {}
     for context in contexts():
         for row in context.plans.rows():
-            key = (row.op.name, row.m, row.n, row.k, row.dtype.name, str(row.plan))
+            key = key_of(row)
             calls, nanoseconds = totals.get(key, (0, 0))
             totals[key] = calls + row.calls, nanoseconds + row.nanoseconds
-    rows = [Row(*key, calls, spent * 1e-9) for key, (calls, spent) in totals.items()]
-    return Report(tuple(sorted(rows, key=lambda row: -row.seconds)))
+            choosers[key] = _who_chose(context)
+        for key, share in context.samples.shares.items():
+            shares[key] = shares.get(key, Share()) + share
+    for key, share in shares.items():
+        if key[-1] == BESIDE:
+            totals[key] = share.calls, share.time
+    rows = [
+        _row(key, calls, spent, shares.get(key), choosers.get(key, ""))
+        for key, (calls, spent) in totals.items()
+    ]
+    rows.sort(key=lambda row: -row.seconds)
+    return Report(tuple(rows), tuple(sorted(_others.items())))
+
+
+def _row(
+    key: Key,
+    calls: int,
+    nanoseconds: int,
+    share: Share | None,
+    who: str,
+) -> Row:
+    is_serial = key[-1] == "serial"
+    if share is None or share.communication == 0:
+        reason = who if is_serial else "no call was traced yet"
+        return Row(*key, calls, nanoseconds * 1e-9, 0.0 if is_serial else None, 0, reason)
+    hidden = share.hidden / share.communication
+    reason = ""
+    if is_serial:
+        reason = who
+    elif hidden < _MUCH:
+        reason = _most(share)
+    return Row(*key, calls, nanoseconds * 1e-9, hidden, share.calls, reason)
+
+
+def _who_chose(context: Context) -> str:
+    """Say why a plan is serial."""
+    if context.settings.plan is not None or context.settings.customized:
+        return "as options or settings say"
+    if context.comm.world == 1:
+        return "one rank has nothing to hide"
+    return "no gain is expected here"
+
+
+def _most(share: Share) -> str:
+    """Say what the exposed communication is."""
+    if max(share.waiting, share.copying) < share.time / 100:
+        return "there is little of it"
+    if share.waiting >= share.copying:
+        return f"waits for other ranks {share.waiting / share.time:.0%} of the time"
+    return f"copies and sums {share.copying / share.time:.0%} of the time"
 
 
 def forget_report() -> None:
     """Start counting anew."""
+    _others.clear()
     for context in contexts():
         context.plans.forget()
+        context.samples.forget()

@@ -8,6 +8,13 @@ Which of the two it is must be the same on all ranks, and is decided by what the
 weight requires a gradient, and how many calls went before. Recomputation runs forwards without
 gradients in the middle of training, so that a weight that requires one is packed only after
 PATIENCE of them, and the packing is dropped when it gets its gradient.
+
+What was packed serves a call whose weight has the same address, autograd's same count of versions,
+and the same values; otherwise the weight is packed again. Address and count alone don't tell: both
+stay as they are when an optimizer or a loader writes to `weight.data`, when a collective does, or
+whoever has a pointer. So each call takes a fingerprint of all values, as fast as memory is read:
+about as long as a product of one row takes. A weight in training is not packed and costs none of
+this; nor does a quantised one, which never changes.
 """
 
 import weakref
@@ -25,11 +32,9 @@ PATIENCE = 8
 
 @dataclass
 class _Packed:
-    stamp: tuple[object, ...]
+    place: tuple[object, ...]
+    values: int  # their fingerprint
     weight: _native.PackedWeight
-
-
-_BLOCKS = 16  # of which each has a sum, so that values that change places are noticed too
 
 
 class Owner:
@@ -86,30 +91,16 @@ def packed(
     rows: torch.Tensor, weight: torch.Tensor, owner: Owner, *, turned: bool = False
 ) -> _native.PackedWeight:
     """Pack the rows of a weight, unless this version of it is packed already."""
-    stamp = _stamp(weight)
+    by = plain(rows, turned=turned)
+    place = (weight.data_ptr(), weight._version, *weight.stride())
+    values = _native._fingerprint(by)
     found = owner.packed.get(turned)
     if found is None:
-        found = _Packed(stamp, _native.PackedWeight(plain(rows, turned=turned)))
-        owner.packed[turned] = found
-    elif found.stamp != stamp:
-        found.weight.repack(plain(rows, turned=turned))
-        found.stamp = stamp
+        found = owner.packed[turned] = _Packed(place, values, _native.PackedWeight(by))
+    elif found.place != place or found.values != values:
+        found.weight.repack(by)
+        found.place, found.values = place, values
     return found.weight
-
-
-def _stamp(weight: torch.Tensor) -> tuple[object, ...]:
-    """Return what changes with the values: their place, autograd's count, and sums of their bits.
-
-    autograd does not count a change by way of `weight.data`, nor one by a collective, and a change
-    of few values must not be missed either. Reading the weight takes about as long as a product of
-    one row by it.
-    """
-    values = weight.detach().contiguous().view(-1).view(torch.uint8)
-    words = values[: values.numel() // 8 * 8].view(torch.int64)
-    even = words.numel() // _BLOCKS * _BLOCKS
-    blocks = words[:even].view(_BLOCKS, -1).sum(1).tolist()
-    rest = [*words[even:].tolist(), *values[words.numel() * 8 :].tolist()]
-    return (weight.data_ptr(), weight._version, *weight.stride(), *blocks, *rest)
 
 
 def packed_bytes() -> int:

@@ -297,3 +297,15 @@ def test_a_packed_weight_that_a_collective_changes() -> None:
     changed[-1, 37] += 1  # one value in thousands
     layer.weight.data.copy_(changed)  # as a collective does, autograd does not count it
     agree(bool((layer(x)[:, -1] - (x @ changed.t())[:, -1]).abs().max() < 1e-4), "stale")
+
+
+def test_report_has_layers_and_what_their_gradients_wait_for(world: int) -> None:
+    pt.forget_report()
+    up = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 96 * world))
+    down = pt.RowParallelLinear.from_linear(nn.Linear(96 * world, 64))
+    for _ in range(2):
+        down(up(torch.ones(8, 64, requires_grad=True))).sum().backward()
+    rows = {row.operator: row for row in pt.report().rows}
+    agree(rows["matmul_all_reduce"].traced == 1, str(rows["matmul_all_reduce"]))
+    beside = rows["all_reduce"]
+    agree(beside.plan == "beside the weight's gradient" and beside.calls == 1, str(beside))

@@ -17,7 +17,9 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 import plait
 import plait.torch as pt
+from plait import _native
 from plait.torch import weights
+from plait.torch.context import communicator_of
 
 WORLD = int(os.environ["WORLD_SIZE"])
 OPERATORS = [
@@ -167,6 +169,43 @@ def test_distributed_tensors_are_refused() -> None:
                 call(*operands)
 
 
+ENGINES = [pt.Options(), pt.Options(product="torch"), pt.Options(engine="c10d")]
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=["native", "torch", "c10d"])
+@pytest.mark.parametrize("call", CALLS[1:])
+def test_distributed_tensors_are_refused_by_every_engine(call: Any, options: pt.Options) -> None:
+    mesh = init_device_mesh("cpu", (WORLD,))
+    w = distribute_tensor(torch.ones(8, 6), mesh, [Shard(0)])
+    with pytest.raises(plait.Error, match="weight is a DTensor"):
+        call(torch.ones(2, 6), w, options=options)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("options", ENGINES, ids=["native", "torch", "c10d"])
+@pytest.mark.parametrize("call", CALLS[1:])
+def test_negated_views_are_refused_or_read_as_they_are(
+    call: Any, options: pt.Options, sequence_parallel: bool
+) -> None:
+    """They share the memory of what they negate: an address alone would be another tensor."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(2 * WORLD, 6, generator=generator)
+    negated, w = torch.complex(x, -x).conj().imag, torch.randn(8, 6, generator=generator)
+    how = {"options": options, "sequence_parallel": sequence_parallel}
+    assert negated.is_neg()
+    if options.engine == "native":
+        with pytest.raises(plait.Error, match="x is a view that conjugates or negates"):
+            call(negated, w, **how)
+    else:
+        agree(torch.equal(call(negated, w, **how), call(x, w, **how)), "other values were read")
+    leaf = x.clone().requires_grad_()
+    out = call(leaf, w, **how)
+    grad = torch.randn(out.shape, generator=generator)
+    (expected,) = torch.autograd.grad(out, leaf, grad, retain_graph=True)
+    (found,) = torch.autograd.grad(out, leaf, torch.complex(grad, -grad).conj().imag)
+    agree(torch.equal(found, expected), "other values of the gradient were read")
+
+
 def test_uneven_rows_of_several_dimensions_are_refused() -> None:
     rows, w = 2 * WORLD + 1, torch.ones(8, 6)
     x = torch.ones(rows, 2, 6)
@@ -247,6 +286,114 @@ def test_packed_weights_follow_changes_that_autograd_does_not_count() -> None:
         agree(off() < 1e-4, "trained")
 
 
+def _call_operators(tokens: int) -> None:
+    x = torch.ones(tokens, 24)
+    own = torch.ones(shard_of(tokens), 24)
+    weight = torch.ones(40, 24)
+    for operator in OPERATORS:
+        by_rows = operator in (pt.matmul_all_gather, pt.all_gather_matmul)
+        if by_rows:
+            operator(own, weight, rows=tokens)  # type: ignore[call-arg]
+        else:
+            operator(x, weight)
+
+
+def shard_of(tokens: int) -> int:
+    return _native.balanced_shard(tokens, dist.get_rank(), WORLD).count
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("trains", [False, True])
+def test_numbers_of_tokens_that_change_negotiate_and_pack_nothing(
+    sequence_parallel: bool, trains: bool
+) -> None:
+    up, down = both(sequence_parallel)
+    for layer in (up, down):
+        layer.requires_grad_(trains)
+    comm = communicator_of(None)
+    packed, mailboxes = [], []
+    for tokens in (700, *(i * 71 % 699 for i in range(1, 60))):  # the most come first
+        own = shard_of(tokens) if sequence_parallel else tokens
+        x = torch.ones(own, 6, requires_grad=trains)
+        y = down(up(x, rows=tokens) if sequence_parallel else up(x))
+        if trains:
+            y.sum().backward()
+        if not sequence_parallel and not trains:
+            _call_operators(tokens)
+        packed.append([dict(one._key.packed) for one in (up, down)])
+        mailboxes.append(comm.mailbox_bytes)
+    agree(len(set(mailboxes)) == 1, f"mailboxes were made: {mailboxes}")
+    same = all(
+        {way: id(one.weight) for way, one in now[i].items()}
+        == {way: id(one.weight) for way, one in packed[0][i].items()}
+        for now in packed
+        for i in range(2)
+    )
+    agree(same and trains != bool(packed[0][0]), "a weight was packed again")
+
+
+# How a weight changes in place between two calls that multiply by what was packed of it.
+def _swap_rows(weight: nn.Parameter) -> None:
+    weight.data[[0, 1]] = weight.data[[1, 0]]
+
+
+def _swap_columns(weight: nn.Parameter) -> None:
+    weight.data[:, [2, 3]] = weight.data[:, [3, 2]]
+
+
+def _one_value(weight: nn.Parameter) -> None:
+    weight.data[-1, -1] += 1
+
+
+def _by_numpy(weight: nn.Parameter) -> None:
+    weight.detach().numpy()[5] *= -1
+
+
+def _by_an_optimizer(optimizer: type[torch.optim.Optimizer], **how: Any) -> Any:
+    def step(weight: nn.Parameter) -> None:
+        weight.grad = torch.ones_like(weight)
+        optimizer([weight], lr=0.1, **how).step()  # type: ignore[call-arg]
+        weight.grad = None
+
+    return step
+
+
+CHANGES = {
+    "rows change places": _swap_rows,
+    "columns change places": _swap_columns,
+    "one value": _one_value,
+    "through numpy": _by_numpy,
+    "SGD": _by_an_optimizer(torch.optim.SGD),
+    "foreach SGD": _by_an_optimizer(torch.optim.SGD, foreach=True),
+    "fused SGD": _by_an_optimizer(torch.optim.SGD, fused=True),
+    "foreach Adam": _by_an_optimizer(torch.optim.Adam, foreach=True),
+    "fused AdamW": _by_an_optimizer(torch.optim.AdamW, fused=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_packed_weight_is_never_an_old_one(change: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(3, 70, generator=generator)
+    grad = torch.randn(3, 66 // dist.get_world_size(), generator=generator)
+    linear = nn.Linear(70, 66 // dist.get_world_size() * dist.get_world_size(), bias=False)
+    layer = pt.ColumnParallelLinear.from_linear(linear).requires_grad_(False)
+    before = pt.packed_bytes()
+    for turn in range(3):  # both directions are packed, and once more
+        own = x.clone().requires_grad_()
+        y = layer(own)
+        y.backward(grad)
+        assert own.grad is not None
+        whole = grad @ layer.weight.detach()
+        dist.all_reduce(whole)
+        off = (y - nn.functional.linear(x, layer.weight)).abs().max()
+        off_back = (own.grad - whole).abs().max()
+        agree(bool(off < 1e-4) and bool(off_back < 1e-3), f"turn {turn} after: {change}")
+        agree(pt.packed_bytes() > before, "the weight was not packed")
+        if turn < 2:
+            CHANGES[change](layer.weight)
+
+
 def test_recomputation_packs_nothing() -> None:
     layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64))
     before = pt.packed_bytes()
@@ -301,7 +448,11 @@ def test_main_grad_is_checked() -> None:
 
 def test_a_group_of_other_ranks() -> None:
     group = dist.new_group([WORLD - 1])
+    c10d = pt.Options(engine="c10d")
     calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pt.row_parallel_linear(
+            torch.ones(2, 6), torch.ones(3, 6), group=group, options=c10d
+        ),
         lambda: pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), group=group),
         lambda: pt.column_parallel_linear(torch.ones(2, 6), torch.ones(3, 6), group=group),
         lambda: pt.ColumnParallelLinear.from_linear(nn.Linear(6, 3), group=group)(torch.ones(2, 6)),
@@ -353,15 +504,40 @@ def test_threads_with_groups_of_their_own() -> None:
     assert sorted(done) == [0, 1]
 
 
-def test_a_forked_worker_is_refused() -> None:
+FORKED: dict[str, Callable[[torch.Tensor], object]] = {
+    "operator": lambda x: pt.matmul_all_reduce(x, torch.ones(3, 6)),
+    "layer": lambda x: pt.row_parallel_linear(x, torch.ones(3, 6)),
+    "backend": dist.all_reduce,
+}
+
+
+def test_two_threads_share_a_group() -> None:
+    """They take turns, on every rank: the same calls, whichever thread makes them."""
     x, w = torch.ones(2, 6), torch.ones(3, 6)
-    pt.matmul_all_reduce(x, w)
+    sums: list[float] = []
+
+    def calls() -> None:
+        for _ in range(20):
+            sums.append(pt.matmul_all_reduce(x, w)[0, 0].item())
+
+    threads = [threading.Thread(target=calls) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    agree(sums == [6.0 * WORLD] * 40, str(sums))
+
+
+@pytest.mark.parametrize("call", FORKED.values(), ids=FORKED.keys())
+def test_a_forked_worker_is_refused(call: Callable[[torch.Tensor], object]) -> None:
+    x = torch.ones(2, 6)
+    call(x)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         said = b"no refusal"
         try:
-            pt.matmul_all_reduce(x, w)
+            call(x)
         except plait.Error as error:
             said = str(error).encode()
         finally:

@@ -145,6 +145,102 @@ def test_opcheck(name: str) -> None:
     )
 
 
+SCHEMES = ["s8", "s8:tensor", "s8:group=4", "s4:group=4:offsets"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_quantised_weights(name: str, scheme: str) -> None:
+    """The same bits as the product by what the quantised weight stands for, in every schedule."""
+    problem = Problem(name, 13, 10, 8 * dist.get_world_size(), torch.float32)
+    w = pt.quantize(problem.w, scheme)
+    whole = plait.quantize(
+        problem.w.detach(), layout=plait.WeightLayout.out_in, scheme=plait.QuantScheme(scheme)
+    )
+    exact = torch.empty_like(problem.w)
+    whole.dequantize(exact.detach(), layout=plait.WeightLayout.out_in)
+    problem.x.requires_grad_(False)
+    outs = [
+        problem.call(problem.x, w, problem.bias, options=options, **problem.extra)
+        for options in SCHEDULES
+    ]
+    agree(all(torch.equal(outs[0], other) for other in outs), "schedules differ")
+    expected = problem.call(problem.x, exact.detach(), problem.bias, **problem.extra)
+    off = (outs[0] - expected).abs().max().item()
+    agree(off <= 1e-4 * problem.sizes.max().item(), f"{name} {scheme}: {off}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck_of_quantised_weights(name: str) -> None:
+    problem = Problem(name, 8 * dist.get_world_size(), 6 * dist.get_world_size(), 12, torch.float32)
+    w = pt.quantize(problem.w, "s8:group=4")
+    operator = getattr(torch.ops.plait, f"{name}_quantized").default
+    extra = (problem.extra["rows"],) if problem.extra else ()
+    parts = (w.values, w.scales, w.offsets, w.scheme)
+    torch.library.opcheck(
+        operator, (problem.x.detach(), *parts, problem.bias, "", "serial", 0, "", *extra)
+    )
+
+
+def test_quantised_weights_are_packed_once_and_compile(world: int) -> None:
+    w1 = pt.quantize(torch.randn(16, 12, generator=torch.Generator().manual_seed(6)), "s8")
+    w2 = pt.quantize(torch.randn(12, 16, generator=torch.Generator().manual_seed(7)), "s4:group=8")
+    x = torch.randn(4 * world, 12, generator=torch.Generator().manual_seed(8))
+
+    def step(x: torch.Tensor, w1: pt.QuantizedWeight) -> torch.Tensor:
+        return pt.matmul_reduce_scatter(torch.relu(pt.all_gather_matmul(x, w1)), w2)
+
+    before = pt.packed_bytes()
+    expected = step(x, w1)
+    packed = pt.packed_bytes()
+    assert packed > before
+    for backend in ("aot_eager", "inductor"):
+        compiled = torch.compile(step, fullgraph=True, backend=backend)
+        agree(all(torch.equal(compiled(x, w1), expected) for _ in range(3)), backend)
+        agree(pt.packed_bytes() == packed, f"{backend}: packed again")
+    w1.scales.mul_(2)
+    again = step(x, w1)
+    off = (again - 2 * expected).abs().max() / expected.abs().max()
+    agree(bool(off < 1e-5), "the old scales were read")
+    agree(pt.packed_bytes() == packed, "packed beside the old one")
+    del w1, compiled
+    torch._dynamo.reset()
+
+
+def test_a_quantised_weight_lets_no_gradient_through() -> None:
+    w = pt.quantize(torch.ones(4, 6), "s8")
+    x = torch.ones(2, 6, requires_grad=True)
+    sentence = "x requires a gradient, and a quantised weight has none to give"
+    with pytest.raises(plait.Error, match=sentence):
+        pt.matmul_all_reduce(x, w)
+    with pytest.raises(plait.Error, match=sentence):
+        torch.ops.plait.matmul_all_reduce_quantized(
+            x, w.values, w.scales, w.offsets, w.scheme, None, ""
+        )
+    with torch.no_grad():
+        pt.matmul_all_reduce(x, w)
+
+
+def test_parts_of_a_quantised_weight_are_checked() -> None:
+    w = pt.quantize(torch.ones(4, 6), "s8")
+    values, scales = w.values, w.scales
+    wrong = {
+        "weight.values is on meta": pt.QuantizedWeight(values.to("meta"), scales, None, "s8"),
+        "weight.scales is on meta": pt.QuantizedWeight(values, scales.to("meta"), None, "s8"),
+        "scales": pt.QuantizedWeight(values, scales[:, :2], None, "s8"),
+        "'s9' is no scheme": pt.QuantizedWeight(values, scales, None, "s9"),
+        "values are f32, not s8": pt.QuantizedWeight(values.float(), scales, None, "s8"),
+    }
+    for sentence, weight in wrong.items():
+        with pytest.raises(plait.Error, match=sentence) as caught:
+            pt.matmul_all_reduce(torch.ones(2, 6), weight)
+        assert caught.value.operator == "matmul_all_reduce"
+    with pytest.raises(plait.Error, match="weight is a list, not a tensor or a QuantizedWeight"):
+        pt.matmul_all_reduce(torch.ones(2, 6), [1.0])  # type: ignore[arg-type]
+    with pytest.raises(plait.Error, match="x is a list, not a tensor"):
+        pt.matmul_all_reduce([1.0], w)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiles_whole(backend: str, gloo: dist.ProcessGroup) -> None:
     """An MLP as one graph, over the default group and over another by its name."""
@@ -233,13 +329,57 @@ def test_options_are_refused_in_words() -> None:
             pt.Options(**options)
 
 
-def test_report_names_plans() -> None:
+def test_report_names_plans_and_what_is_hidden(world: int) -> None:
     pt.forget_report()
-    for _ in range(3):
-        pt.matmul_all_reduce(torch.ones(8, 16), torch.ones(4, 16), options=SCHEDULES[0])
-    found = [row for row in pt.report().rows if row.operator == "matmul_all_reduce"]
-    assert [(row.calls, row.plan, row.m, row.n) for row in found] == [(3, "serial", 8, 4)]
-    assert "matmul_all_reduce" in str(pt.report())
+    x, w = torch.ones(64, 512), torch.ones(256, 512)
+    options = pt.Options(schedule="pipelined", parts=2)
+    pt.matmul_all_reduce(x, w, options=options)
+    first = pt.report().rows[0]
+    assert (first.calls, first.traced, first.hidden) == (1, 0, None)
+    assert first.reason == "no call was traced yet"
+    for _ in range(4):
+        pt.matmul_all_reduce(x, w, options=options)
+        pt.all_gather_matmul(x, w, options=SCHEDULES[0])
+    rows = {row.operator: row for row in pt.report().rows}
+    pipelined, serial = rows["matmul_all_reduce"], rows["all_gather_matmul"]
+    # Of five calls the second and the fourth were traced.
+    found = (pipelined.calls, pipelined.traced, pipelined.m, pipelined.n, pipelined.k)
+    agree(found == (5, 2, 64, 256, 512 * world), str(pipelined))
+    agree(pipelined.plan == "pipelined parts=2", pipelined.plan)
+    agree(pipelined.hidden is not None and 0 <= pipelined.hidden <= 1, str(pipelined))
+    share = pipelined.hidden or 0.0
+    agree((pipelined.reason == "") == (share >= 0.9), f"no reason: {pipelined}")
+    agree(serial.hidden == 0 and serial.reason == "as options or settings say", str(serial))
+    text = str(pt.report())
+    agree("hidden" in text.splitlines()[0] and "serial; as options or settings say" in text, text)
+
+
+def test_report_leaves_a_trace_of_the_programs_alone() -> None:
+    comm, trace = pt.communicator(), plait.Trace(dist.get_rank())
+    pt.forget_report()
+    comm.set_trace(trace)
+    try:
+        for _ in range(4):
+            pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6))
+        assert comm.trace is trace
+    finally:
+        comm.set_trace(None)
+    assert comm.trace is None
+    recorded = plait._native.calls_in_pack(trace.pack())
+    assert {4} == {one.count for one in recorded if "matmul_all_reduce" in one.problem}
+    assert [row.traced for row in pt.report().rows] == [0]
+
+
+def test_report_names_layers_that_plait_does_not_hide() -> None:
+    pt.forget_report()
+    for options in (pt.Options(product="torch"), pt.Options(engine="c10d")):
+        for call in (pt.column_parallel_linear, pt.row_parallel_linear):
+            call(torch.ones(4, 8), torch.ones(6, 8), options=options)
+    assert not pt.report().rows
+    others = dict(pt.report().others)
+    assert len(others) == 4
+    assert set(others.values()) == {1}
+    assert "nothing is hidden: 1 calls" in str(pt.report())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -71,6 +71,21 @@ def test_each_shape_is_measured_once(caplog: pytest.LogCaptureFixture) -> None:
         assert "row-parallel [40, 24]" in text
 
 
+def test_numbers_of_rows_are_measured_by_powers_of_two(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    torch.manual_seed(dist.get_rank())
+    layer, x = layer_and_x(product="auto")
+    caplog.set_level("INFO", logger="plait.torch")
+    lines = []
+    with torch.no_grad():
+        for rows in (7, 5, 8, 6, 9, 16, 1):
+            layer(x[0].repeat(rows, 1))
+            lines.append(len(caplog.records))
+    expected = [1, 1, 1, 1, 2, 2, 3] if dist.get_rank() == 0 else [0] * 7
+    agree(lines == expected, f"lines after each call: {lines}")
+
+
 def test_measuring_leaves_no_gradient() -> None:
     torch.manual_seed(dist.get_rank())
     layer, x = layer_and_x(product="auto", schedule="fused")

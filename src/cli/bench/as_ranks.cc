@@ -11,15 +11,16 @@
 #include "base/env.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/transports.h"
 #include "comm/wait_policy.h"
 
 namespace plait::cli {
 namespace {
 
-// Where ranks are processes, who starts them sees to it.
+// Ranks that are processes get their share from the launcher.
 int share_of_processors(int ranks) {
   const cpu_set_t cpus = base::allowed_cpus();
   return std::max(1, CPU_COUNT(&cpus) / ranks);
@@ -27,7 +28,7 @@ int share_of_processors(int ranks) {
 
 bool are_threads(const std::string& transport) {
   if (!transport.empty()) return transport == "threads";
-  // Ranks of a launcher have found their transport by themselves.
+  // Ranks of a launcher choose their transport themselves.
   return place_from_environment().launcher.empty() && base::env("PLAIT_TRANSPORT") == "threads";
 }
 
@@ -57,35 +58,37 @@ int status_of_ranks(int status) {
   return status > 128 && !was_told_to_end(status) ? kPeerLost : status;
 }
 
-int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communicator&)> body) {
+int as_ranks(const RanksRequest& request, Words command,
+             base::FunctionRef<int(Communicator&)> body) {
   const Place place = place_from_environment();
-  if (are_threads(wish.transport)) {
+  if (are_threads(request.transport)) {
     PLAIT_CHECK(place.world == 1, "--transport threads: ", place.launcher, " has started ",
-                place.world, " processes, whose ranks are no threads of one");
+                place.world, " processes, but ranks of this transport are threads of one process");
     const bool is_said = base::env("OMP_NUM_THREADS").has_value();
     int status = kDone;
-    run_in_threads(wish.ranks, [&](Communicator& comm) {
-      if (!is_said) base::set_thread_count(share_of_processors(wish.ranks));
+    run_in_threads(request.ranks, [&](Communicator& comm) {
+      if (!is_said) base::set_thread_count(share_of_processors(request.ranks));
       const int mine = body(comm);
       if (comm.rank() == 0) status = mine;
     });
     return status;
   }
   if (place.launcher.empty()) {
-    // So that it is said once, and not by every rank that is started in vain.
+    // The check here reports an error once; otherwise every started rank would report it.
     const std::string transport =
-        wish.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : wish.transport;
+        request.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : request.transport;
     check_transport(transport);
-    PLAIT_CHECK(transport != "mpi",
-                "ranks of the transport mpi are started by mpirun, as in mpirun -n ", wish.ranks,
-                " plait ", command.empty() ? "bench" : command[0], " ...");
+    PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
+                request.ranks, " plait ", command.empty() ? "bench" : command[0], " ...");
+    PLAIT_CHECK(!comm::crosses_hosts(transport), "a launcher on each host starts ranks of the ",
+                "transport ", transport, ", such as torchrun");
     comm::link_from_environment();
     comm::wait_policy_from_environment();
-    std::vector<std::string> launch = {"-n", std::to_string(wish.ranks), "--", "/proc/self/exe"};
+    std::vector<std::string> launch = {"-n", std::to_string(request.ranks), "--", "/proc/self/exe"};
     launch.insert(launch.end(), command.begin(), command.end());
     return status_of_ranks(run(launch));
   }
-  Communicator comm = Communicator::connect({.transport = wish.transport});
+  Communicator comm = Communicator::connect({.transport = request.transport});
   return body(comm);
 }
 

@@ -1,4 +1,4 @@
-// Where the ranks come from that a verb measures with.
+// Starts, or joins, the ranks with which a verb measures.
 #pragma once
 
 #include <string>
@@ -10,26 +10,27 @@
 
 namespace plait::cli {
 
-struct RanksWish {
+struct RanksRequest {
   int ranks;
   const std::string& transport;  // empty: the best
 };
 
-// Of --ranks: where nothing is said as many as a launcher has started, or two. Refuses another
-// number than a launcher's, where its processes are the ranks.
+// Parses --ranks. Without a value: the number that a launcher has started, or two. Refuses a number
+// other than the launcher's if its processes are the ranks.
 int read_ranks(std::string_view option, const std::string& text, const std::string& transport);
 void check_started(std::string_view what, int ranks, const std::string& transport);
 
-// Runs `body` as every rank, and answers with its exit status on rank 0: as threads, where that is
-// the transport; as the rank that this process is, where a launcher has started it; or else in
-// ranks that this very command, of these words, starts.
-int as_ranks(const RanksWish& wish, Words command, base::FunctionRef<int(Communicator&)> body);
+// Runs `body` on every rank, and returns rank 0's exit status. The ranks are threads if that is the
+// transport. Otherwise this process is a rank if a launcher has started it; if none has, this
+// command is started again once per rank, with the same words.
+int as_ranks(const RanksRequest& request, Words command,
+             base::FunctionRef<int(Communicator&)> body);
 
-// Of a run that somebody ended from outside, by Ctrl-C or SIGTERM.
+// Whether a run was ended from outside, by Ctrl-C or SIGTERM.
 bool was_told_to_end(int status);
 
-// The verb's own, where its ranks came to this one: that of a rank that a signal has killed says
-// that a rank was lost.
+// The exit status of a verb whose ranks ended with `status`: a rank that a signal killed counts as
+// a lost rank.
 int status_of_ranks(int status);
 
 }  // namespace plait::cli

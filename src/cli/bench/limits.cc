@@ -20,7 +20,7 @@ const PeakLoop& best_loop(Dtype operand) {
                        [](const PeakLoop& loop) { return loop.usable(); });
 }
 
-// Rounds that take a part of a millisecond.
+// The number of rounds that take half a millisecond.
 std::int64_t rounds_of(const PeakLoop& loop) {
   constexpr base::Nanoseconds kCall = 500 * base::kMicrosecond;
   constexpr std::int64_t kFew = 1000;
@@ -31,8 +31,8 @@ std::int64_t rounds_of(const PeakLoop& loop) {
   return std::max<std::int64_t>(1, kFew * kCall / took);
 }
 
-// Line by line, each asked for as far ahead as the kernels ask. Words of 16 bytes are enough, if
-// none waits for another: caches are slower.
+// Reads all lines, with the same prefetch distance as the kernels. Words of 16 bytes suffice if
+// they don't depend on one another, because caches are slower.
 void read_all(const std::byte* from, std::size_t bytes) {
   using Word [[gnu::vector_size(16), gnu::may_alias]] = std::uint64_t;
   constexpr std::size_t kAhead = 16384;
@@ -49,7 +49,8 @@ void read_all(const std::byte* from, std::size_t bytes) {
     d ^= line[3];
   }
   const Word all = a ^ b ^ c ^ d;
-  asm volatile("" : : "m"(all));  // of none that the loop changes: it would stay in memory
+  // not of a variable that the loop changes, which would then stay in memory
+  asm volatile("" : : "m"(all));
 }
 
 }  // namespace
@@ -65,11 +66,12 @@ Limit multiplying(Dtype operand, int threads) {
 }
 
 Limit reading(std::size_t bytes, int threads) {
-  // Whole lines for each thread.
+  // Each thread reads whole lines.
   const std::size_t part = bytes / static_cast<std::size_t>(threads) / kLine * kLine;
-  // Shared, because std::function copies what it holds.
+  // Shared, because std::function copies its captures.
   const auto block = std::make_shared<Buffer>(bytes, BufferOptions{.huge_pages = true});
-  std::fill_n(block->data(), bytes, std::byte{1});  // touched, and not one page of zeros read again
+  // writes all pages, which would otherwise be one page of zeros
+  std::fill_n(block->data(), bytes, std::byte{1});
   return {.by = {}, .amount = static_cast<double>(part) * threads, .call = [block, part, threads] {
             base::on_threads(threads, [&](int thread) {
               read_all(block->data() + static_cast<std::size_t>(thread) * part, part);

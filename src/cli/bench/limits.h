@@ -1,5 +1,6 @@
-// What this machine can do at best: multiplying and adding, and reading memory. To be measured in
-// turns with what is compared with it, so that both have the same clock rate and neighbours.
+// The limits of this machine: multiply-adds, and reading memory. They must be measured in turns
+// with the results that are compared with them, so that both have the same clock rate and the same
+// other load.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +12,16 @@
 namespace plait::cli {
 
 struct Limit {
-  std::string by;  // the instruction's name, where there is a choice
-  double amount;   // of operations or bytes, by one call
+  std::string by;  // the instruction, if there is a choice
+  double amount;   // operations or bytes of one call
   Contender call;
 };
 
-// Products whose operands are multiplied as f32 or as bf16, by the best instruction there is. A
-// multiplication and an addition are two operations.
+// Multiplies operands as f32 or bf16 with the best available instruction. A multiplication and an
+// addition are two operations.
 Limit multiplying(Dtype operand, int threads);
 
-// A block of this size, again and again: as a product of a few rows reads its weight.
+// Reads a block of this size again and again, as a product of a few rows reads its weight.
 Limit reading(std::size_t bytes, int threads);
 
 }  // namespace plait::cli

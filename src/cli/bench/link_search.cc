@@ -57,13 +57,15 @@ Link settle(const Link& first, int most,
   }
 }
 
-// On the straight line between the two, and never so near to one of them that nothing is learnt.
+// Interpolates between the two, but not too close to either, so that the measurement tells
+// something new.
 double LinkSearch::between(const Try& fast, const Try& slow) {
   const double part = (1 - fast.ratio) / (slow.ratio - fast.ratio);
   return std::lerp(fast.seconds_per_byte, slow.seconds_per_byte, std::clamp(part, 0.1, 0.9));
 }
 
-// On the line through the last two, where it leads on; else as if the time were that of the bytes.
+// Extrapolates from the last two if they tell a direction; otherwise assumes that time is
+// proportional to bytes.
 double LinkSearch::beyond(const Try& here) const {
   const double at = here.seconds_per_byte;
   double next = at / std::max(here.ratio, 1e-3);

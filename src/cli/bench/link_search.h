@@ -1,9 +1,10 @@
-// Looks for the speed of a link over which something takes as long as is wanted.
+// Searches for the speed of a link over which an operation takes the wanted time.
 //
 //   LinkSearch search(guess);
 //   while (search.off() > kCloseEnough) search.take(measured(search.next()) / wanted);
 //
-// Slower links take longer, but by no simple function of the bytes: some of what travels is hidden.
+// Slower links take longer, but the time is no simple function of the bytes, because overlap hides
+// some of them.
 #pragma once
 
 #include <functional>
@@ -14,24 +15,23 @@
 
 namespace plait::cli {
 
-// The link that is tried: its speed to three digits, as somebody would write it in bits.
+// The link to try. Its speed is rounded to three digits, as people write speeds in bits.
 Link link_of(double bytes_per_second);
 
 class LinkSearch {
  public:
   explicit LinkSearch(double bytes_per_second) : next_(1 / bytes_per_second) {}
 
-  // To be tried, in bytes a second.
+  // The speed to try next, in bytes per second.
   double next() const { return 1 / next_; }
 
-  // How many times as long as wanted it took over next().
+  // Reports how many times the wanted time the operation took over next().
   void take(double ratio);
 
-  // The nearest was measured again, and longer: that is what it takes now.
+  // Reports another, longer measurement of the best link, which replaces the first.
   void take_again(double ratio);
 
-  // The nearest of those that were tried, and how far it is off: 0.1 is a tenth too much, or as
-  // much too little.
+  // The best link tried, and its error: 0.1 means a tenth too much or too little.
   double best() const { return 1 / best_.seconds_per_byte; }
   double off() const;
 
@@ -44,15 +44,15 @@ class LinkSearch {
   static double between(const Try& fast, const Try& slow);
   double beyond(const Try& here) const;
 
-  double next_;  // seconds a byte
+  double next_;  // seconds per byte
   Try best_;
   std::optional<Try> last_;
-  std::optional<Try> fast_;  // the slowest of those that took too little
-  std::optional<Try> slow_;  // the fastest of those that took too much
+  std::optional<Try> fast_;  // the slowest link that took too little time
+  std::optional<Try> slow_;  // the fastest link that took too much time
 };
 
-// Tries a link, and another one that what it took leads to as long as the answer is a ratio: how
-// many times as long as wanted it took. At most `most` links more. Returns the last.
+// Tries a link, then up to `most` more links that follow from the results. `far_off` returns by how
+// much the time was off, as a ratio, or nothing to stop. Returns the last link tried.
 Link settle(const Link& first, int most,
             const std::function<std::optional<double>(const Link&)>& far_off);
 

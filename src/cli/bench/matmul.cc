@@ -1,4 +1,4 @@
-// plait bench matmul: what a product costs, beside the processor's peak and the memory's.
+// plait bench matmul: measures a product, next to the peaks of processor and memory.
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -8,15 +8,15 @@
 #include "cli/bench/limits.h"
 #include "cli/bench/matmul_report.h"
 #include "cli/bench/measurements.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {
 
-// The limits that the cases are compared with.
+// The limits with which the cases are compared.
 struct Limits {
   std::map<Dtype, Limit> multiplying;    // by operand
-  std::map<std::size_t, Limit> reading;  // by the weight's bytes
+  std::map<std::size_t, Limit> reading;  // by the bytes of the weight
 };
 
 Limits limits_of(const std::vector<MatmulCase>& cases, int threads) {
@@ -30,7 +30,7 @@ Limits limits_of(const std::vector<MatmulCase>& cases, int threads) {
   return limits;
 }
 
-// Products first, then the limits, all in one race.
+// The products come first, then the limits, all in one race.
 void measure(MatmulReport& report, const std::vector<MatmulCase>& cases) {
   MatmulOperands operands(report.options);
   const Limits limits = limits_of(cases, report.options.threads);
@@ -42,7 +42,7 @@ void measure(MatmulReport& report, const std::vector<MatmulCase>& cases) {
   const std::vector<Times> times = race(contenders, report.options.effort);
   auto next = times.begin();
   for (const MatmulCase& one : cases) report.results.push_back({.what = one, .times = *next++});
-  // What the machine can do at best is what it did in its quietest moment.
+  // The best time of a limit is its value.
   for (const auto& [operand, limit] : limits.multiplying)
     report.peaks[operand] = {.by = limit.by, .flops = limit.amount / (next++)->min * 1e9};
   for (const auto& [bytes, limit] : limits.reading)

@@ -23,7 +23,7 @@ GemmDesc describe(const MatmulOptions& options, std::int64_t m, const std::strin
       " w=", weight == kPlain ? name(options.x) : weight, " out=", name(options.out)));
 }
 
-// Their names, in the order of the walk.
+// The names of the requested backends, in the order in which they are tried.
 std::vector<std::string> backends_of(const MatmulOptions& options, const GemmDesc& desc) {
   std::vector<std::string> names;
   const auto list = [&](std::string_view name) {
@@ -47,15 +47,15 @@ std::size_t elements(std::int64_t rows, std::int64_t cols) {
 
 void check_operands_fit(const MatmulOptions& options) {
   const std::int64_t m = *std::max_element(options.m.begin(), options.m.end());
-  // Sizes are at most 2^24 each, so that all of this can be counted.
+  // Each size is at most 2^24, so this can't overflow.
   std::size_t needed = (elements(m, options.k) + elements(m, options.n)) * 2 * sizeof(float);
   for (const std::string& weight : options.weights) {
-    needed += elements(options.n, options.k) * sizeof(float);  // as it came
+    needed += elements(options.n, options.k) * sizeof(float);  // before packing
     if (weight != kPlain) needed += gemm::packed_bytes(describe(options, m, weight));
   }
   const auto available = static_cast<std::size_t>(read_memory().available);
   PLAIT_CHECK(needed <= available, "m=", m, " n=", options.n, " k=", options.k, " may take ",
-              base::show_bytes(static_cast<double>(needed)), " and there are ",
+              base::show_bytes(static_cast<double>(needed)), "; available are ",
               base::show_bytes(static_cast<double>(available)));
 }
 
@@ -82,7 +82,7 @@ std::vector<MatmulCase> matmul_cases(const MatmulOptions& options) {
         cases.push_back({.desc = desc, .weight = weight, .backend = backend});
     }
   }
-  PLAIT_CHECK(!cases.empty(), "no backend but the reference can do this (plait info)");
+  PLAIT_CHECK(!cases.empty(), "only the reference backend supports this product (plait info)");
   return cases;
 }
 
@@ -128,7 +128,7 @@ std::vector<GemmCall> MatmulOperands::calls_of(const MatmulCase& one) {
   std::vector<GemmCall> calls;
   for (std::int64_t begin = 0; begin < desc.n; begin += width) {
     const std::int64_t end = std::min(begin + width, desc.n);
-    // Windows lie one behind the other, each without gaps.
+    // The results of windows are stored one after another, without gaps.
     calls.push_back(
         {.x = {.view = x_.view(desc.x, rows, cols), .transposed = options_.transposed_x},
          .weight = weight,
@@ -143,12 +143,12 @@ std::vector<GemmCall> MatmulOperands::calls_of(const MatmulCase& one) {
 }
 
 std::function<void()> MatmulOperands::call_of(const MatmulCase& one) {
-  // std::function copies what it holds, and a Gemm can't be.
+  // Shared, because std::function copies its captures, and a Gemm can't be copied.
   auto gemm = std::make_shared<Gemm>(
       select_gemm(one.desc, {.backend = one.backend, .threads = options_.threads}));
   std::vector<GemmCall> calls = calls_of(one);
   if (calls.size() == 1) return [gemm, call = calls[0]] { gemm->run(call); };
-  // X is packed once for all windows, which is a part of what they cost.
+  // X is packed once for all windows, and that counts as a part of their cost.
   auto packed = std::make_shared<PackedInput>();
   for (GemmCall& call : calls) call.packed_x = packed.get();
   return [gemm, packed, calls] {

@@ -1,4 +1,4 @@
-// The products that plait bench matmul measures: their operands, and what calls them.
+// The products that plait bench matmul measures, with their operands.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ namespace plait::cli {
 // A row of the table.
 struct MatmulCase {
   GemmDesc desc;
-  std::string weight;   // as it was asked for
-  std::string backend;  // its name
+  std::string weight;   // as typed
+  std::string backend;  // the backend's name
 
   double flops() const;
-  std::size_t weight_bytes() const;  // that a call must read, with its padding
-  Dtype operand() const;             // what is multiplied: f32 or bf16
+  std::size_t weight_bytes() const;  // the bytes that a call must read, with padding
+  Dtype operand() const;             // the dtype that is multiplied: f32 or bf16
 };
 
-// Every m with every weight by every backend that was asked for. Error{invalid_argument} names what
-// can't be done.
+// Combines every m, every weight and every backend that was requested. Error{invalid_argument}
+// names an unsupported combination.
 std::vector<MatmulCase> matmul_cases(const MatmulOptions& options);
 
-// Memory for all cases. Error{invalid_argument} where this machine has not got enough.
+// Memory for all cases. Error{invalid_argument} if this machine does not have enough.
 class MatmulOperands {
  public:
   explicit MatmulOperands(const MatmulOptions& options);
 
-  // Runs the product once. Must not outlive the operands.
+  // Returns a function that runs the product once. It must not outlive the operands.
   std::function<void()> call_of(const MatmulCase& one);
 
  private:
@@ -47,7 +47,7 @@ class MatmulOperands {
   const MatmulOptions& options_;
   Buffer x_;
   Buffer out_;
-  std::map<Dtype, Buffer> plain_;  // the weights as they were before packing
+  std::map<Dtype, Buffer> plain_;  // the weights before packing
   std::map<std::string, OwnWeight> weights_;
 };
 

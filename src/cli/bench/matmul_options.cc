@@ -12,23 +12,23 @@ constexpr Options::About kAbout = {
     .verb = "bench matmul",
     .usage = "--m M[,M...] --n N --k K [OPTIONS]",
     .purpose =
-        "Measures y = x·w on this machine: x is m rows of k numbers, w the weight of n outputs.\n\n"
-        "Says the time of a call, what that is of the processor's peak, and for few rows how fast\n"
-        "the weight was read, beside how fast this machine reads as many bytes. All take turns: "
+        "Measures y = x·w on this machine. x has m rows of k numbers; w has n outputs.\n\n"
+        "Prints the time of a call and its share of the processor's peak. For few rows, it also "
+        "prints\n"
+        "how fast the weight was read, and how fast this machine reads as many bytes. The rows of "
         "the\n"
-        "rows of the table, a loop of nothing but multiply-adds, and one of nothing but reading. "
-        "A\n"
-        "repetition is a run of back-to-back calls.",
+        "table, a loop of multiply-adds and a loop of reads take turns. A repetition is a run of\n"
+        "back-to-back calls.",
     .examples =
-        "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
+        "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
         "Examples:\n"
         "  plait bench matmul --m 1,16,64,512 --n 4096 --k 4096\n"
         "  plait bench matmul --m 512 --n 4096 --k 4096 --dtype f32 --backend all --threads 1\n"
         "  plait bench matmul --m 1,512 --n 4096 --k 4096 --weight bf16,s8:channel,s4:group=64\n"
         "  plait bench matmul --m 2048 --n 4096 --k 4096 --columns 256 --json -"};
 
-// As typed.
-struct Wishes {
+// The arguments as typed.
+struct Args {
   std::string m, n, k;
   std::string x = "bf16";
   std::string out;
@@ -44,78 +44,76 @@ struct Wishes {
   bool transposed_x = false;
 };
 
-void add_options(Options& options, Wishes& wishes) {
-  options.add("-m,--m", "M[,M...]", wishes.m, "rows of x; each is measured");
-  options.add("-n,--n", "N", wishes.n, "columns of the result");
-  options.add("-k,--k", "K", wishes.k, "numbers that a sum is taken over");
-  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
-  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
-  options.add("-w,--weight", "KIND[,KIND...]", wishes.weight,
+void add_options(Options& options, Args& args) {
+  options.add("-m,--m", "M[,M...]", args.m, "rows of x; several values are measured one by one");
+  options.add("-n,--n", "N", args.n, "columns of the result");
+  options.add("-k,--k", "K", args.k, "columns of x: the terms of each sum");
+  options.add("-d,--dtype", "DTYPE", args.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("-o,--out", "DTYPE", args.out, "dtype of the result (default: that of x)");
+  options.add("-w,--weight", "KIND[,KIND...]", args.weight,
               "a dtype, or a scheme such as s8:channel, s8:group=128 or\n"
-              "s4:group=64: packed before; plain: of x's dtype, and as it lies\n"
-              "(default: x's dtype, packed)");
-  options.add("-l,--layout", "LAYOUT", wishes.layout,
-              "how the weight lies: out_in (the default) or in_out");
-  options.add("-t,--threads", "T", wishes.threads,
-              "how many threads multiply (default: as many as OpenMP would use)");
-  options.add("-b,--backend", "NAME[,...]|all", wishes.backend,
-              "who multiplies (default: the best that can); all: everybody who\n"
-              "can, but for the reference, which takes seconds a call");
-  options.add("-c,--columns", "W", wishes.columns,
-              "run the product in windows of W columns, each into a place of its\n"
-              "own, as operators do that send finished columns away");
-  options.add_flag("--accumulate", wishes.accumulate, "add to what the result's place holds");
-  options.add_flag("--transposed-x", wishes.transposed_x,
-                   "x lies as [k, m], as for a weight's gradient");
-  options.add("-r,--repeat", "N", wishes.repeat, "how many repetitions (default: by --seconds)");
-  options.add("-s,--seconds", "S", wishes.seconds,
-              "how long to measure each row of the table, if that is enough for\n"
-              "five repetitions (default: 1)");
-  options.add("--json", "FILE", wishes.json, "write the figures as JSON too; - : print only those");
+              "s4:group=64, packed before the call; plain: x's dtype, not packed\n"
+              "before (default: x's dtype, packed)");
+  options.add("-l,--layout", "LAYOUT", args.layout,
+              "layout of the weight: out_in (default) or in_out");
+  options.add("-t,--threads", "T", args.threads, "number of threads (default: OpenMP's)");
+  options.add("-b,--backend", "NAME[,...]|all", args.backend,
+              "backends, as plait info lists them (default: the best); all: every\n"
+              "backend that can, except the reference, which takes seconds per call");
+  options.add("-c,--columns", "W", args.columns,
+              "run the product in windows of W columns, each into a buffer of its\n"
+              "own, as operators do that send finished columns");
+  options.add_flag("--accumulate", args.accumulate, "add to the values in the result's buffer");
+  options.add_flag("--transposed-x", args.transposed_x,
+                   "store x as [k, m], as for a weight's gradient");
+  options.add("-r,--repeat", "N", args.repeat, "number of repetitions (default: set by --seconds)");
+  options.add("-s,--seconds", "S", args.seconds,
+              "time to measure each row of the table, for at least five\n"
+              "repetitions (default: 1)");
+  options.add("--json", "FILE", args.json, "also write the results as JSON; -: print only JSON");
 }
 
 std::int64_t read_size(const std::string& option, const std::string& text) {
-  PLAIT_CHECK(!text.empty(), "which product? ", option, " is missing (plait bench matmul --help)");
+  PLAIT_CHECK(!text.empty(), option, " is missing (plait bench matmul --help)");
   return read_number(option, text, 1, kLargestSize);
 }
 
-MatmulOptions understand(const Wishes& wishes) {
+MatmulOptions understand(const Args& args) {
   MatmulOptions options;
-  PLAIT_CHECK(!wishes.m.empty(), "which product? --m is missing (plait bench matmul --help)");
-  for (const std::string& m : read_list("--m", wishes.m)) options.m.push_back(read_size("--m", m));
-  options.n = read_size("--n", wishes.n);
-  options.k = read_size("--k", wishes.k);
-  options.x = read_dtype("--dtype", wishes.x);
-  options.out = wishes.out.empty() ? options.x : read_dtype("--out", wishes.out);
+  PLAIT_CHECK(!args.m.empty(), "--m is missing (plait bench matmul --help)");
+  for (const std::string& m : read_list("--m", args.m)) options.m.push_back(read_size("--m", m));
+  options.n = read_size("--n", args.n);
+  options.k = read_size("--k", args.k);
+  options.x = read_dtype("--dtype", args.x);
+  options.out = args.out.empty() ? options.x : read_dtype("--out", args.out);
   options.weights =
-      read_list("--weight", wishes.weight.empty() ? std::string(name(options.x)) : wishes.weight);
+      read_list("--weight", args.weight.empty() ? std::string(name(options.x)) : args.weight);
   for (const std::string& weight : options.weights) {
     PLAIT_CHECK(weight.find(' ') == std::string::npos, "--weight ", weight,
-                " is no kind of weight: there is a space in it");
+                " is not a kind of weight: it contains a space");
   }
-  options.layout = read_layout(wishes.layout);
-  options.threads = wishes.threads.empty() ? base::thread_count(0) : read_threads(wishes.threads);
-  if (wishes.backend.empty())
+  options.layout = read_layout(args.layout);
+  options.threads = args.threads.empty() ? base::thread_count(0) : read_threads(args.threads);
+  if (args.backend.empty())
     options.backends = {""};
   else
-    options.backends = read_list("--backend", wishes.backend);
-  if (!wishes.columns.empty())
-    options.columns = read_number("--columns", wishes.columns, 1, options.n);
-  options.accumulate = wishes.accumulate;
-  options.transposed_x = wishes.transposed_x;
-  options.effort = read_effort(wishes.repeat, wishes.seconds);
-  options.json = wishes.json;
+    options.backends = read_list("--backend", args.backend);
+  if (!args.columns.empty()) options.columns = read_number("--columns", args.columns, 1, options.n);
+  options.accumulate = args.accumulate;
+  options.transposed_x = args.transposed_x;
+  options.effort = read_effort(args.repeat, args.seconds);
+  options.json = args.json;
   return options;
 }
 
 }  // namespace
 
 std::optional<MatmulOptions> read_matmul_options(Words words) {
-  Wishes wishes;
+  Args args;
   Options options(kAbout);
-  add_options(options, wishes);
+  add_options(options, args);
   if (!options.parse_all(words)) return std::nullopt;
-  MatmulOptions understood = understand(wishes);
+  MatmulOptions understood = understand(args);
   understood.words.assign(words.begin(), words.end());
   return understood;
 }

@@ -1,4 +1,4 @@
-// What plait bench matmul was asked to measure.
+// The options of plait bench matmul.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct MatmulOptions {
   std::int64_t k = 0;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
-  // As GemmDesc's text has it ("bf16", "s8:group=128"), packed before; "plain": X's dtype, as it
-  // is.
+  // The weight as in GemmDesc's text ("bf16", "s8:group=128"), packed before the call; or "plain":
+  // X's dtype, not packed before.
   std::vector<std::string> weights;
   WeightLayout layout = WeightLayout::out_in;
   int threads = 1;
-  std::vector<std::string> backends;  // "": the best; "all": those that can, but not the reference
+  std::vector<std::string> backends;  // "": the best; "all": all that can, except the reference
   std::int64_t columns = 0;           // of a window; 0: all at once
   bool accumulate = false;
   bool transposed_x = false;
@@ -34,7 +34,7 @@ struct MatmulOptions {
 
 inline constexpr const char* kPlain = "plain";
 
-// nullopt: help was asked for, and has been printed.
+// nullopt: help was requested and has been printed.
 std::optional<MatmulOptions> read_matmul_options(Words words);
 
 }  // namespace plait::cli

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/version.h"
 
 namespace plait::cli {

@@ -1,4 +1,4 @@
-// What plait bench matmul has measured, for people and for programs.
+// The results of plait bench matmul, as text and as JSON.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,26 @@ namespace plait::cli {
 
 struct Peak {
   std::string by;  // the instruction's name
-  double flops;    // a second, of all threads together
+  double flops;    // per second, all threads together
 };
 
 struct MatmulResult {
   MatmulCase what;
   Times times;
 
-  double flops() const;  // a second
-  double reads() const;  // bytes of the weight a second
+  double flops() const;  // per second
+  double reads() const;  // bytes of the weight per second
 };
 
 struct MatmulReport {
   const MatmulOptions& options;
   std::string processor;
   std::map<Dtype, Peak> peaks;          // by operand
-  std::map<std::size_t, double> reads;  // bytes a second, by the weight's bytes
+  std::map<std::size_t, double> reads;  // bytes per second, by the bytes of the weight
   std::vector<MatmulResult> results;
 };
 
-// Whether there are few enough rows, and enough of a weight, for the time to be that of reading the
+// Whether the product has so few rows, and so large a weight, that its time is that of reading the
 // weight.
 bool is_bound_by_reading(const MatmulCase& one);
 

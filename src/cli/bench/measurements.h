@@ -1,5 +1,5 @@
-// What plait bench can measure: one function each, which takes the words after its name and answers
-// with the exit status.
+// The measurements of plait bench: one function each, which takes the words after its name and
+// returns the exit status.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ int bench_matmul(Words words);
 int bench_layer(Words words);
 int bench_model(Words words);
 
-// `verb` is "bench" or "trace", `spelling` the operator as it was written.
+// `verb` is "bench" or "trace"; `spelling` is the operator as typed.
 int measure_operator(const std::string& verb, const std::string& spelling, Words words);
 
 }  // namespace plait::cli

@@ -1,22 +1,22 @@
-// plait bench OPERATOR: what hiding the collective brings, beside what it could bring at best.
+// plait bench OPERATOR: measures what hiding the collective gains, next to the best possible.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/measurements.h"
 #include "cli/bench/op_measure.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/op_report.h"
 #include "cli/bench/op_trace.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {
 
-// One problem is an object, several are a list of them.
+// One problem is an object; several are a list of objects.
 nlohmann::ordered_json show_json(const OpBenchOptions& options,
                                  const std::vector<OpMeasurement>& results) {
   if (options.sizes.size() == 1) return show_json(options, results.front());
@@ -25,7 +25,7 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options,
   return list;
 }
 
-// Of the results, the last one is new.
+// Reports the last of the results, which is new.
 void report_last(const OpBenchOptions& options, const std::vector<OpMeasurement>& results,
                  const Recorded& recorded) {
   const bool speaks = !options.files.silences();
@@ -33,18 +33,18 @@ void report_last(const OpBenchOptions& options, const std::vector<OpMeasurement>
   if (speaks) answer(show_text(options, results.back()));
   write_timelines(options, results.back(), recorded);
   if (speaks) answer(options.files.show());
-  // What was measured outlives an interruption. What is printed is one text, in the end.
+  // Results that are already written survive an interruption. Printed JSON is one text, at the end.
   const bool last = results.size() == options.sizes.size();
   if (last || speaks) options.files.write_json(show_json(options, results));
 }
 
-// Rank 0 speaks, table by table; where it can't, all end alike.
+// Rank 0 prints one table after another; if it can't, all ranks end with the same status.
 int be_rank(OpBenchOptions options, Communicator& whole) {
-  // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is, and
-  // not one to measure over.
+  // A link that PLAIT_LINK sets is the link to measure, as --link is. It must not slow the other
+  // measurements.
   if (!options.link.link && options.link.ratio == 0) options.link.link = whole.link();
   Communicator comm = whole.with_link(std::nullopt);
-  // Before anybody takes memory, or time.
+  // Check before any rank allocates memory or spends time.
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
     PLAIT_CHECK(options.link.ratio == 0 || comm.world() > 1, "--link ratio=", options.link.ratio,
@@ -52,7 +52,7 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
     for (const OpSize& size : options.sizes) {
       PlanKey key = problem_of(options, size).key;
       key.world = comm.world();
-      // Beside the plans, the product by itself and the serial one without the link.
+      // Besides the plans, the product alone and the collective without the link are measured.
       check_memory(key, options.plans.size() + 2);
     }
   });
@@ -81,7 +81,7 @@ int measure_operator(const std::string& verb, const std::string& spelling, Words
   PLAIT_CHECK(op, "there is no operator ", spelling);
   const auto options = read_op_options(verb == "trace" ? OpVerb::trace : OpVerb::bench, *op, words);
   if (!options) return kDone;
-  // Ranks that are there already must agree on it.
+  // Ranks of a launcher check it together, later.
   if (place_from_environment().launcher.empty()) check_writable(options->files);
   std::vector<std::string> whole = {verb, spelling};
   whole.insert(whole.end(), words.begin(), words.end());

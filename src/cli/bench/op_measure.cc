@@ -5,8 +5,9 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "cli/bench/collective_race.h"
 #include "cli/bench/link_search.h"
-#include "cli/bench/runoff.h"
+#include "comm/transports.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tune/op_case.h"
@@ -19,36 +20,36 @@ constexpr int kMostTurns = 4;
 constexpr double kCloseEnough = 0.04;
 constexpr Effort kFew = {.repetitions = 3};
 
-// Serial is product and collective one after the other, so that the ideal hides the shorter one and
-// nothing else. What is over is what the two cost each other beside that (caches, ranks that come
-// late); where it is half as much again, the machine was another one while serial ran.
+// A serial run is product plus collective, and the ideal hides the shorter one of the two. A serial
+// run that is longer than both together includes what they cost each other (caches, ranks that come
+// late). If the excess is half as much again, the machine's speed changed during the serial run.
 constexpr double kMostHidden = 1.5;
 
-// Over which the collective takes `ratio` times the product, or nearly: what the tables say is
-// measured once more.
+// Finds a link over which the collective takes about `ratio` times the product. The tables report a
+// later measurement.
 std::optional<Link> link_for(const OpBenchOptions& options, const tune::OpCase& one,
                              comm::Pace pace, Communicator& comm) {
   if (options.link.ratio == 0) return options.link.link;
   const auto product = one.product(comm);
   const auto run_product = [&] { product->run(pace); };
-  Runoff alone(comm, kFew);
+  CollectiveRace alone(comm, kFew);
   alone.add(run_product);
   const double wanted = options.link.ratio * alone.run().front().median;
   LinkSearch search(std::max(1.0, one.bytes_on_link() / wanted * 1e9));
   for (int turn = 0; turn < kMostTurns && search.off() > kCloseEnough; ++turn) {
     Communicator linked = comm.with_link(link_of(search.next()));
     const auto serial = one.runner(options.plans.front(), linked);
-    // In turns: a machine that slows down meanwhile slows down both.
-    Runoff runoff(comm, kFew);
-    runoff.add(run_product);
-    runoff.add([&] { serial->communicate(); });
-    const std::vector<Times> times = runoff.run();
+    // The two are measured in turns, so that a machine that slows down slows both.
+    CollectiveRace race(comm, kFew);
+    race.add(run_product);
+    race.add([&] { serial->communicate(); });
+    const std::vector<Times> times = race.run();
     search.take(times[1].median / (options.link.ratio * times[0].median));
   }
   return link_of(search.best());
 }
 
-// How fast rank 0 multiplies while the others rest.
+// Measures how fast rank 0 multiplies while the other ranks are idle.
 comm::Pace pace_of(const tune::OpCase& one, Communicator& comm) {
   const auto product = one.product(comm);
   float taken = 0;
@@ -84,11 +85,12 @@ std::optional<double> OpMeasurement::efficiency(const PlanTimes& one) const {
 }
 
 std::optional<double> OpMeasurement::efficiency(double time, double beside) const {
-  // In memory a collective is work of the processors that multiply: nothing could hide it.
-  if (!link && transport != "mpi") return std::nullopt;
+  // In shared memory the collective is work of the processors that also multiply, so nothing can
+  // hide it.
+  if (!link && !comm::crosses_hosts(transport)) return std::nullopt;
   const double hidden_at_best = beside - ideal();
-  if (hidden_at_best < kNoise * beside) return std::nullopt;  // it is not divided by
-  // The shorter one is all that there is to hide: more is of another moment.
+  if (hidden_at_best < kNoise * beside) return std::nullopt;  // too small to divide by
+  // Only the shorter one can be hidden; a larger value comes from another moment.
   if (hidden_at_best > kMostHidden * std::min(product.median, collective.median))
     return std::nullopt;
   return (beside - time) / hidden_at_best;
@@ -120,12 +122,12 @@ OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communi
         all_agree(out.bytes() == 0 || std::memcmp(serial.data(), bytes, out.bytes()) == 0, comm));
   }
 
-  Runoff runoff(comm, options.effort);
-  runoff.add([&] { product->run(pace); });
-  runoff.add([&] { runners.front()->communicate(); });
-  runoff.add([&] { unlinked->communicate(); });
-  for (const auto& runner : runners) runoff.add([&runner, pace] { runner->run(pace); });
-  const std::vector<Times> times = runoff.run();
+  CollectiveRace race(comm, options.effort);
+  race.add([&] { product->run(pace); });
+  race.add([&] { runners.front()->communicate(); });
+  race.add([&] { unlinked->communicate(); });
+  for (const auto& runner : runners) race.add([&runner, pace] { runner->run(pace); });
+  const std::vector<Times> times = race.run();
 
   OpMeasurement result = {.size = size,
                           .ranks = comm.world(),

@@ -15,7 +15,7 @@ namespace plait::cli {
 struct PlanTimes {
   Plan plan;
   Times times;      // of the slowest rank, in each repetition
-  bool bits_equal;  // to the serial one's, on every rank
+  bool bits_equal;  // equal to the serial plan's, on every rank
 };
 
 struct OpMeasurement {
@@ -23,10 +23,10 @@ struct OpMeasurement {
   int ranks = 0;
   std::string transport;
   std::optional<Link> link;
-  comm::Pace pace;               // of products that are waited for
+  comm::Pace pace;               // of products that are replaced by waiting
   Times product;                 // alone
   Times collective;              // alone, over the link
-  Times collective_cpu;          // alone, without the link: what it costs the processors
+  Times collective_cpu;          // alone, without the link: the work of the processors
   std::vector<PlanTimes> plans;  // the serial one first
 
   double ideal() const;  // nanoseconds
@@ -34,13 +34,13 @@ struct OpMeasurement {
   double serial() const { return plans.front().times.median; }
   double speedup(const PlanTimes& one) const { return serial() / one.times.median; }
 
-  // How much of what could be hidden was; nothing where that is within the noise.
+  // The share of what could be hidden that was hidden; nothing if that is within the noise.
   std::optional<double> efficiency(const PlanTimes& one) const;
-  // Of a run that took `time` where the serial one took `beside`.
+  // The efficiency of a run that took `time` where the serial run took `beside`.
   std::optional<double> efficiency(double time, double beside) const;
 };
 
-// Collective; the same on all ranks.
+// Collective; the result is the same on all ranks.
 OpMeasurement measure(const OpBenchOptions& options, const OpSize& size, Communicator& comm);
 
 }  // namespace plait::cli

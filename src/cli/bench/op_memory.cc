@@ -14,16 +14,17 @@ double bytes_of(std::int64_t rows, std::int64_t columns, Dtype dtype) {
          static_cast<double>(size_of(dtype));
 }
 
-// The product of a key's operator. Whether the weight is packed before each call changes nothing
-// of what multiplies it.
+// The product of a key's operator. Packing the weight in each call does not change which kernel
+// multiplies it.
 GemmDesc product_of(const PlanKey& key) {
   const std::string weight = key.weight.substr(0, key.weight.find(":plain"));
   return parse_gemm(
       base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " x=", name(key.x), " w=", weight));
 }
 
-// Of one plan on one rank: the sums that leave its product, and x in panels; or the rows that come
-// before the product, and of them in panels what may be all.
+// The bytes of one plan on one rank. Product first: the sums that leave the product, and x in
+// panels. Communication first: the rows that come before the product, possibly all of them in
+// panels.
 double kept_by_a_plan(const PlanKey& key) {
   const ProductMemory product(product_of(key), key.backend, key.threads);
   const std::int64_t share = (key.m + key.world - 1) / key.world;
@@ -45,8 +46,8 @@ double memory_needed(const PlanKey& key, std::size_t plans) {
   const plan::Split split = plan::split_of(key.op);
   const bool has_share = split != plan::Split::nothing;
   const std::int64_t own_k = split == plan::Split::k ? (key.k + key.world - 1) / key.world : key.k;
-  // Operands, results and what they are compared with, the weight as it came and packed, and what
-  // ranks leave for each other: in elements of the largest dtype.
+  // The operands, the results and their copies for comparison, the weight before and after packing,
+  // and the mailboxes: counted in elements of the largest dtype.
   const double shared = bytes_of(key.m, own_k, Dtype::f32) +
                         3 * bytes_of(key.m, key.n, Dtype::f32) +
                         2 * bytes_of(key.n, key.k, Dtype::f32) / (has_share ? key.world : 1);
@@ -58,7 +59,7 @@ void check_memory(const PlanKey& key, std::size_t plans) {
   const auto available = static_cast<double>(read_memory().available);
   PLAIT_CHECK(needed <= available, "m=", key.m, " n=", key.n, " k=", key.k, " may take ",
               base::show_bytes(needed), " for ", key.world, " ranks and ", plans,
-              " plans, and there are ", base::show_bytes(available));
+              " plans; available are ", base::show_bytes(available));
 }
 
 }  // namespace plait::cli

@@ -1,4 +1,4 @@
-// Whether there is room for an operator that is measured in several plans at once.
+// Estimates whether an operator that is measured with several plans at once fits into memory.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace plait::cli {
 
-// Bytes of all ranks, in so many plans that stay prepared while they take turns.
+// The bytes of all ranks, with so many plans that stay prepared while they take turns.
 double memory_needed(const PlanKey& key, std::size_t plans);
 
-// Refuses a problem that this host may not have the memory for, now.
+// Refuses a problem for which this host may not have enough memory now.
 void check_memory(const PlanKey& key, std::size_t plans);
 
 }  // namespace plait::cli

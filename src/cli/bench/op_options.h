@@ -1,4 +1,4 @@
-// What plait bench OPERATOR was asked to measure.
+// The options of plait bench OPERATOR.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace plait::cli {
 
-// A link as it was asked for: by its figures, or by what it makes of the collective.
-struct LinkWish {
+// The requested link: by its figures, or by its effect on the collective's time.
+struct RequestedLink {
   std::optional<Link> link = {};
-  double ratio = 0;  // of the collective's time to the product's; 0: not asked for
+  double ratio = 0;  // of the collective's time to the product's; 0: not requested
 
   explicit operator bool() const { return link.has_value() || ratio > 0; }
 };
@@ -30,24 +30,24 @@ struct OpBenchOptions {
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;
-  std::string weight;  // a dtype or a scheme, packed; "plain": x's dtype, as it lies
+  std::string weight;  // a dtype or a scheme, packed; "plain": x's dtype, not packed before
   WeightLayout layout = WeightLayout::out_in;
   int ranks = 2;
   std::string transport;
-  LinkWish link;
-  bool waits = false;       // for as long as a product takes, in place of multiplying
-  int threads = 0;          // 0: as many as OpenMP would use
+  RequestedLink link;
+  bool waits = false;       // wait as long as the product takes, in place of multiplying
+  int threads = 0;          // 0: OpenMP's default
   std::string backend;      // of the product; empty: the best
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
   OutputFiles files;
 };
 
-// What one size of it is to plans and operands.
+// The problem of one size, for plans and operands.
 tune::Problem problem_of(const OpBenchOptions& options, const OpSize& size);
 
-// Of plait bench OPERATOR, or of plait trace OPERATOR, which writes timelines unless told
-// otherwise. nullopt: help was asked for, and has been printed.
+// Reads the options of plait bench OPERATOR, or of plait trace OPERATOR, which by default writes
+// timelines. nullopt: help was requested and has been printed.
 enum class OpVerb { bench, trace };
 std::optional<OpBenchOptions> read_op_options(OpVerb verb, Operator op, Words words);
 

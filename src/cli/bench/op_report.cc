@@ -6,19 +6,20 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
-#include "cli/bench/crowd.h"
+#include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
 namespace {
 
-// The fastest plan, in a sentence, where there are several, and where that says something.
+// A sentence about the fastest plan, if there are several and it is informative.
 std::string show_best(const OpBenchOptions& options, const OpMeasurement& result) {
-  const std::string crowd = show_crowd(result.ranks, options.threads, result.transport);
-  if (!result.pace && !crowd.empty())
-    return crowd + " --timed-product measures worlds that are larger than a machine.\n";
+  const std::string oversubscribed =
+      show_oversubscription(result.ranks, options.threads, result.transport);
+  if (!result.pace && !oversubscribed.empty())
+    return oversubscribed + " Use --timed-product for more ranks than cores.\n";
   if (result.plans.size() == 1) return "";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),
@@ -27,7 +28,7 @@ std::string show_best(const OpBenchOptions& options, const OpMeasurement& result
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
   const auto efficiency = result.efficiency(*best);
-  // More than all is noise: what they are alone fell into slower moments.
+  // More than 100 % is noise: product and collective alone were measured at slower moments.
   if (result.link && efficiency)
     text += fmt::format(": it hides {:.0f} % of what can be hidden",
                         std::min(100 * *efficiency, 100.0));
@@ -54,10 +55,9 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
   if (result.link)
-    text +=
-        fmt::format(" (of which the processors work {})", show_time(result.collective_cpu.median));
+    text += fmt::format(" ({} of it processor work)", show_time(result.collective_cpu.median));
   if (options.link.ratio > 0)
-    text += fmt::format("\ncollective by product {:.3g}, where {:.3g} was asked for",
+    text += fmt::format("\ncollective / product {:.3g}, requested {:.3g}",
                         result.collective.median / result.product.median, options.link.ratio);
   text +=
       fmt::format("\nideal {}, bound {}\n\n", show_time(result.ideal()), show_time(result.bound()));

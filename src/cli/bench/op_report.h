@@ -1,4 +1,4 @@
-// What plait bench OPERATOR says.
+// The results of plait bench OPERATOR, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +8,7 @@
 
 namespace plait::cli {
 
-// The machine, and whether it has multiplied or its products were only waited for.
+// The machine, and whether products were replaced by waiting.
 std::string show_machine(const OpMeasurement& result);
 
 std::string show_text(const OpBenchOptions& options, const OpMeasurement& result);

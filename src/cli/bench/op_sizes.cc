@@ -15,9 +15,7 @@ namespace plait::cli {
 namespace {
 
 std::vector<std::int64_t> read_numbers(const std::string& option, const std::string& text) {
-  PLAIT_CHECK(!text.empty(), "which problem? ", option,
-              " is missing; --m, --n and --k say it, or "
-              "--shapes FILE");
+  PLAIT_CHECK(!text.empty(), option, " is missing; give --m, --n and --k, or --shapes FILE");
   std::vector<std::int64_t> sizes;
   for (const std::string& item : read_list(option, text))
     sizes.push_back(read_number(option, item, 1, kLargestSize));
@@ -36,10 +34,10 @@ std::vector<OpSize> read_shapes_file(const std::string& path) {
     std::string word;
     while (words >> word) numbers.push_back(read_number(place, word, 1, kLargestSize));
     if (numbers.empty()) continue;
-    PLAIT_CHECK(numbers.size() == 3, place, " \"", line, "\" is not m n k");
+    PLAIT_CHECK(numbers.size() == 3, place, " \"", line, "\" is not three sizes: m n k");
     sizes.push_back({numbers[0], numbers[1], numbers[2]});
   }
-  PLAIT_CHECK(!sizes.empty(), "--shapes ", path, " has no line of m n k");
+  PLAIT_CHECK(!sizes.empty(), "--shapes ", path, " has no line with sizes m n k");
   return sizes;
 }
 
@@ -49,23 +47,24 @@ void add_options(Options& options, SizeWords& words) {
   options.add("-m,--m", "M[,M...]", words.m, "rows of the whole problem");
   options.add("-n,--n", "N[,N...]", words.n, "columns of the whole problem");
   options.add("-k,--k", "K[,K...]", words.k,
-              "what is summed over, in the whole problem; several sizes are\n"
-              "done one after another");
-  options.add("--shapes", "FILE", words.shapes, "sizes from a file: a line of m n k each");
+              "terms of each sum, in the whole problem; several sizes run one after\n"
+              "another");
+  options.add("--shapes", "FILE", words.shapes, "file of sizes, with one line \"m n k\" for each");
 }
 
 void add_options(Options& options, PlanWords& words, const std::string& parts) {
   options.add("--schedule", "NAME[,...]|all", words.schedule,
-              "serial, pipelined, fused (default: all that the operator has)");
-  options.add("--parts", "N[,N...]", words.parts, "of pipelined (default: " + parts + ")");
+              "schedules: serial, pipelined, fused (default: all of the operator)");
+  options.add("--parts", "N[,N...]", words.parts,
+              "parts of pipelined plans (default: " + parts + ")");
   options.add("--plan", "PLAN[;PLAN...]", words.plans,
-              "these plans instead, such as \"fused chunk=256\"");
+              "plans in place of --schedule, such as \"fused chunk=256\"");
 }
 
 std::vector<OpSize> read_sizes(const SizeWords& words) {
   if (!words.shapes.empty()) {
     PLAIT_CHECK(words.m.empty() && words.n.empty() && words.k.empty(), "--shapes ", words.shapes,
-                " says itself what --m, --n and --k would say");
+                " cannot be combined with --m, --n or --k");
     return read_shapes_file(words.shapes);
   }
   const auto m = read_numbers("--m", words.m);
@@ -74,7 +73,8 @@ std::vector<OpSize> read_sizes(const SizeWords& words) {
   const std::size_t count = std::max({m.size(), n.size(), k.size()});
   for (const auto* list : {&m, &n, &k}) {
     PLAIT_CHECK(list->size() == 1 || list->size() == count, "--m, --n and --k have ", m.size(),
-                ", ", n.size(), " and ", k.size(), " sizes: give each as many, or one");
+                ", ", n.size(), " and ", k.size(),
+                " sizes; give each of them the same number, or one");
   }
   const auto at = [](const std::vector<std::int64_t>& list, std::size_t i) {
     return list[std::min(i, list.size() - 1)];
@@ -91,9 +91,9 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::str
     if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
   };
   if (!words.plans.empty()) {
-    PLAIT_CHECK(words.schedule.empty(), "--plan says itself what --schedule ", words.schedule,
-                " would say");
-    PLAIT_CHECK(words.parts.empty(), "--plan says itself what --parts ", words.parts, " would say");
+    PLAIT_CHECK(words.schedule.empty(), "--plan cannot be combined with --schedule ",
+                words.schedule);
+    PLAIT_CHECK(words.parts.empty(), "--plan cannot be combined with --parts ", words.parts);
     for (const std::string_view text : base::split(words.plans, ';')) {
       const Plan plan = parse_plan(text);
       ops::check_plan(op, plan);
@@ -105,7 +105,7 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::str
        read_list("--schedule", words.schedule.empty() ? "all" : words.schedule)) {
     const bool all = word == "all";
     PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
-                word, " is none of serial, pipelined, fused and all");
+                word, " is none of serial, pipelined, fused, all");
     const auto wanted = [&](Schedule schedule) {
       PLAIT_CHECK(all || word != name(schedule) || has_schedule(op, schedule), name(op), " has no ",
                   name(schedule), " schedule");
@@ -124,13 +124,14 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::str
     return plan.schedule == Schedule::pipelined;
   });
   PLAIT_CHECK(words.parts.empty() || has_parts, "--parts ", words.parts,
-              ": only pipelined plans have parts, and --schedule ", words.schedule, " has none");
+              ": only pipelined plans have parts, and --schedule ", words.schedule,
+              " has no pipelined plan");
   return plans;
 }
 
 void check_weight_kind(const std::string& text) {
   PLAIT_CHECK(text == "plain" || is_packed_kind(text), "--weight ", text,
-              " is no weight: there are f32, bf16, f16, plain, and schemes such as s8:channel or "
+              " is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "
               "s4:group=64");
 }
 

@@ -1,4 +1,4 @@
-// Which problems, and which plans, the verbs are asked about that measure or predict operators.
+// The problems and plans of verbs that measure or predict operators.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace plait::cli {
 
 class Options;
 
-// Of the whole problem: k is split over the ranks where the product comes first and sums travel, n
-// where rows are gathered for it.
+// The sizes of the whole problem. If the product comes first and sums are sent, k is split over the
+// ranks; if rows are gathered first, n is.
 struct OpSize {
   std::int64_t m, n, k;
 };
 
-// What says so, as typed.
+// The sizes as typed.
 struct SizeWords {
   std::string m = {};
   std::string n = {};
@@ -31,17 +31,17 @@ struct PlanWords {
 };
 
 void add_options(Options& options, SizeWords& words);
-// `parts`: how many where nobody says it.
+// `parts`: the default of --parts.
 void add_options(Options& options, PlanWords& words, const std::string& parts = "2,4,8");
 
-// As many sizes as the longest list; one of length one goes with all.
+// Returns as many sizes as the longest list has. A list with one size applies to all.
 std::vector<OpSize> read_sizes(const SizeWords& words);
 
-// The serial one first, whether it was asked for or not. `parts`: where nobody says how many.
+// The serial plan comes first, even if it was not requested. `parts`: the default of --parts.
 std::vector<Plan> read_plans(Operator op, const PlanWords& words,
                              const std::string& parts = "2,4,8");
 
-// Of --weight: a dtype, "plain" or a scheme.
+// Checks --weight: a dtype, "plain" or a scheme.
 void check_weight_kind(const std::string& text);
 
 }  // namespace plait::cli

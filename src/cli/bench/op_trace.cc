@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/bench/op_report.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -23,7 +23,7 @@ Recorded record(const OpBenchOptions& options, const OpMeasurement& result, Comm
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : options.plans) {
       const auto runner = one.runner(plan, traced);
-      runner->run(result.pace);  // as warm as those that were measured
+      runner->run(result.pace);  // so that it is as warm as the measured runs
       recording.run(name(plan), [&] { runner->run(result.pace); });
     }
   }
@@ -48,7 +48,7 @@ void write_timelines(const OpBenchOptions& options, const OpMeasurement& result,
     timeline.runs.push_back(
         report::run_of(name(options.plans[i]), recorded.ranks, recorded.runs[i]));
     if (i == 0) continue;
-    // Of what is drawn, not of the medians.
+    // The efficiency of the runs that are drawn, not of the medians.
     report::Run& run = timeline.runs.back();
     run.efficiency = result.efficiency(static_cast<double>(run.length),
                                        static_cast<double>(timeline.runs.front().length));

@@ -1,4 +1,4 @@
-// Timelines of what plait bench OPERATOR has measured.
+// Records timelines of the plans that plait bench OPERATOR has measured.
 #pragma once
 
 #include "cli/bench/op_measure.h"
@@ -6,11 +6,11 @@
 
 namespace plait::cli {
 
-// Collective: runs every plan once more, where the options name timelines. On rank 0 what was
-// recorded, on the others nothing.
+// Collective. If the options request timelines, runs every plan once more. Returns the records on
+// rank 0, and nothing on the others.
 Recorded record(const OpBenchOptions& options, const OpMeasurement& result, Communicator& comm);
 
-// The files that the options name.
+// Writes the files that the options name.
 void write_timelines(const OpBenchOptions& options, const OpMeasurement& result,
                      const Recorded& recorded);
 

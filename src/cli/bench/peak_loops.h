@@ -1,5 +1,4 @@
-// Loops that do nothing but multiply and add, as fast as the processor can: what a product can't
-// beat.
+// Loops of multiply-adds at the highest rate of the processor, which no product can exceed.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +9,14 @@
 namespace plait::cli {
 
 struct PeakLoop {
-  const char* name;  // the instruction's
+  const char* name;  // the instruction's name
   bool (*usable)();
-  // Runs so many rounds on this thread, and answers with the operations of one: a multiplication
+  // Runs so many rounds on this thread, and returns the operations of one round. A multiplication
   // and an addition are two.
   double (*run)(std::int64_t rounds);
 };
 
-// Those that multiply this operand, f32 or bf16, best first; the last is usable everywhere.
+// The loops that multiply this operand, f32 or bf16, best first. The last one runs everywhere.
 std::span<const PeakLoop> peak_loops(Dtype operand);
 
 bool always_usable();

@@ -1,5 +1,5 @@
-// Four elements at a time; compiled so that a product and its sum are one instruction where the
-// processor is sure to have it.
+// Processes four elements at a time. It is compiled so that a product and its sum are one
+// instruction if every processor of the target has it.
 #include "cli/bench/peak_loops.h"
 
 namespace plait::cli {
@@ -12,7 +12,7 @@ constexpr int kSums = 12;
 
 bool always_usable() { return true; }
 
-// Each product is of the sum itself, so that no two are the same and all have to be computed.
+// Each product uses its own sum, so that no two are equal and all must be computed.
 double run_portable(std::int64_t rounds) {
   Vector sums[kSums] = {};
   Vector factor = {1, 1, 1, 1};

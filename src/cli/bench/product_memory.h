@@ -1,4 +1,4 @@
-// What a product keeps from call to call, by the kernel that multiplies it on this machine.
+// The memory that a product keeps between calls, for the kernel that multiplies it on this machine.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace plait::cli {
 
 class ProductMemory {
  public:
-  // Of a backend by its name, empty: the best; `threads` as GemmOptions has them.
+  // `backend` is a name; empty: the best. `threads` is as in GemmOptions.
   ProductMemory(const GemmDesc& desc, const std::string& backend, int threads);
 
-  // Bytes of X made ready, which is `rows` by k. Nothing, where the kernel reads it in place.
+  // Bytes of prepared rows of X, which has `rows` rows of k elements; 0 if the kernel reads X in
+  // place.
   double ready_rows(std::int64_t rows, std::int64_t k, bool transposed = false) const;
 
-  // Bytes that all threads work in, for so many rows and columns: sums, and blocks of a weight that
-  // is widened.
+  // Bytes of the workspace of all threads for so many rows and columns: sums, and blocks of a
+  // weight that is converted.
   double workspace(std::int64_t rows, std::int64_t columns) const;
 
  private:

@@ -30,10 +30,10 @@ void Progress::show(std::int64_t done, std::int64_t total) {
   if (!terminal_ || base::now() < next_) return;
   next_ = base::now() + kInterval;
   shown_ = true;
-  // As long for each of the rest as for each so far.
+  // Assumes that each of the rest takes as long as each so far.
   const double each = static_cast<double>(base::now() - begin_) / static_cast<double>(done);
   const double left = each * static_cast<double>(total - done) * 1e-9;
-  // Not fmt::print(), which throws where the terminal has gone.
+  // fmt::print() would throw if the terminal is gone.
   std::fputs(fmt::format("\r\x1b[K{}: {} of {}{}", what_, done, total,
                          done > 0 ? fmt::format(", {:.0f} s left", left) : "")
                  .c_str(),

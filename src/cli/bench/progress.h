@@ -1,10 +1,10 @@
-// How far something has come, for whoever waits at a terminal.
+// Shows the progress of long work to a user at a terminal.
 //
 //   Progress progress("measuring");
 //   for (...) progress.show(done, total);   // after two seconds: "measuring: 12 of 40, 9 s left"
 //
-// Writes to standard error, one line that is overwritten and finally removed, and only where that
-// is a terminal. Of nothing (""), as on all ranks but one, it shows nothing.
+// Writes one line to standard error, if that is a terminal; overwrites it, and finally removes it.
+// With an empty name, as on all ranks but one, it shows nothing.
 #pragma once
 
 #include <cstdint>

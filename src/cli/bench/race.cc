@@ -13,8 +13,8 @@ constexpr int kMost = 1000;
 
 class Runner {
  public:
-  // The first call finds cold caches and memory that was never touched; the second one says how
-  // many make a repetition.
+  // The first call warms up caches and touches memory. The second tells how many calls make a
+  // repetition.
   Runner(const Contender& contender, const Effort& effort) : contender_(contender) {
     contender_();
     const double one = time(1);

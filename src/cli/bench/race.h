@@ -2,9 +2,9 @@
 //
 //   const auto times = race({[&] { amx.run(call); }, [&] { xsmm.run(call); }}, effort);
 //
-// A repetition is a run of back-to-back calls of one contender. They take turns, in alternating
-// order, so that what drifts (clock rates, neighbours) falls on all of them alike. Each is warmed
-// up before the first turn.
+// A repetition is a run of back-to-back calls of one contender. Contenders take turns in
+// alternating order, so that drift (clock rates, other load) affects all of them alike. Each is
+// warmed up before its first turn.
 #pragma once
 
 #include <cstddef>
@@ -18,35 +18,36 @@
 namespace plait::cli {
 
 struct Effort {
-  int repetitions = 0;  // of each contender; 0: as many as `each` has time for, but at least 5
+  int repetitions = 0;  // of each contender; 0: as many as `each` allows, but at least 5
   base::Nanoseconds each = base::kSecond;
-  base::Nanoseconds lasting = 10 * base::kMillisecond;  // of one repetition, if one call is shorter
+  base::Nanoseconds lasting = 10 * base::kMillisecond;  // the least duration of a repetition
 };
 
-// Nanoseconds per call. The median says what to expect; the minimum is what a quiet moment gives.
+// Nanoseconds per call. The median is the time to expect; the minimum is that of an undisturbed
+// run.
 struct Times {
   double median = 0;
   double min = 0;
   double max = 0;
   int repetitions = 0;
-  std::int64_t calls = 0;  // of one repetition
+  std::int64_t calls = 0;  // calls per repetition
 };
 
-// A median is taken to be good to a hundredth. What lies between two of them is no more than noise
-// where it is smaller than both errors: nothing can be said of it.
+// A median is assumed to be exact to one percent. A difference of two medians that is below both
+// errors together is noise.
 inline constexpr double kNoise = 0.02;
 
 using Contender = std::function<void()>;
 
-// In the order of the contenders.
+// The times are in the order of the contenders.
 std::vector<Times> race(const std::vector<Contender>& contenders, const Effort& effort);
 
-// Rounds in which each of so many contenders has its turn: repeat(i) makes one repetition and says
-// how many nanoseconds it took. How many rounds there are follows from the first.
+// Runs rounds in which each of so many contenders has one turn. repeat(i) runs one repetition of
+// contender i and returns its nanoseconds. The first round determines the number of rounds.
 void take_turns(std::size_t contenders, const Effort& effort, Progress& progress,
                 const std::function<double(std::size_t)>& repeat);
 
-// Of repetitions with so many calls each, in any order; there is at least one.
+// Summarises repetitions of so many calls each, in any order. There must be at least one.
 Times summarize(std::vector<double> samples, std::int64_t calls);
 
 }  // namespace plait::cli

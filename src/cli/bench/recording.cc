@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 #include "comm/state.h"
 #include "comm/timeline.h"
 #include "plait/collectives.h"
@@ -16,10 +16,11 @@ namespace {
 
 constexpr int kRuns = 3;
 
-// Of a thread: enough for some plans of problems that have thousands of chunks, in 16 MiB.
+// Records per thread: enough for several plans with thousands of chunks, in 16 MiB.
 constexpr std::size_t kRecords = (std::size_t{1} << 18) - 1;
 
-// The runs of one rank, in their order: no schedule has flights in this lane.
+// The runs of one rank in their order. Schedules record no flights in this lane, so these flights
+// are runs.
 std::vector<Interval> runs_of(const trace::RankRecords& rank) {
   std::vector<Interval> runs;
   for (const trace::Record& record : rank.records) {
@@ -48,7 +49,8 @@ void Recording::run(std::string_view name, const std::function<void()>& call) {
 }
 
 Recorded Recording::collect() {
-  // Last, so that no others push them out; and no spans, as what a run waits for is no computing.
+  // Runs are recorded last, so that other records don't push them out. They are flights, because a
+  // run's waiting is not computation.
   for (const Run& run : runs_) trace_.flight(Lane::compute, run.label, run.time);
   runs_.clear();
   return recorded_of(comm::collect_packs(trace_, comm_));
@@ -62,7 +64,7 @@ Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
     if (rank.dropped > 0) {
       complain("plait",
                base::sentence("the timeline lacks the oldest ", rank.dropped, " records of rank ",
-                              rank.rank, ": what was drawn first has holes; ask for fewer plans"));
+                              rank.rank, ", so its first plans have gaps; trace fewer plans"));
     }
     const std::vector<Interval> runs = runs_of(rank);
     if (together.empty()) together = runs;

@@ -1,4 +1,4 @@
-// Runs that are recorded for a timeline: of all ranks together, one after another.
+// Records runs of all ranks for a timeline, one run after another.
 //
 //   Recording recording(comm);
 //   recording.run("serial", [&] { serial.run(); });
@@ -17,16 +17,16 @@
 
 namespace plait::cli {
 
-// What all ranks have recorded, all on rank 0's clock.
+// The records of all ranks, on rank 0's clock.
 struct Recorded {
-  std::vector<std::vector<std::byte>> packs;  // as write_json() takes them
-  std::vector<trace::RankRecords> ranks;      // the same to read
-  // Of a few runs the one of median length, from the first rank's begin to the last one's end: one
-  // that something else has disturbed is not what the plan does, and neither is the luckiest.
+  std::vector<std::vector<std::byte>> packs;  // for write_json()
+  std::vector<trace::RankRecords> ranks;      // the same records, unpacked
+  // For each name, one of several runs: that of median length, from the first rank's begin to the
+  // last rank's end. The longest may have been disturbed, and the shortest may have been lucky.
   std::vector<Interval> runs;
 };
 
-// Of the communicator's rank, while it lives.
+// Records on the communicator's rank while it lives.
 class Recording {
  public:
   explicit Recording(Communicator& comm);
@@ -34,10 +34,10 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
   ~Recording();
 
-  // Collective: all ranks begin together, a few times.
+  // Collective: all ranks begin together, several times.
   void run(std::string_view name, const std::function<void()>& call);
 
-  // Collective: on rank 0 all there is, on the others nothing. Once, in the end.
+  // Collective: returns all records on rank 0, and nothing on the others. Call it once, at the end.
   Recorded collect();
 
  private:
@@ -51,7 +51,7 @@ class Recording {
   std::vector<Run> runs_;
 };
 
-// Of packs whose flights in the compute lane are those runs.
+// Reads packs in which the flights in the compute lane are the runs.
 Recorded recorded_of(std::vector<std::vector<std::byte>> packs);
 
 }  // namespace plait::cli

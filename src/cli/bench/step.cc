@@ -1,16 +1,17 @@
-// plait bench layer and plait bench model: what hiding communication brings a training step.
+// plait bench layer and plait bench model: measure what hiding communication gains in a training
+// step.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "cli/bench/as_ranks.h"
-#include "cli/bench/consent.h"
+#include "cli/bench/collective_check.h"
 #include "cli/bench/measurements.h"
 #include "cli/bench/step_measure.h"
 #include "cli/bench/step_memory.h"
 #include "cli/bench/step_report.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 namespace plait::cli {
 namespace {
@@ -23,11 +24,11 @@ void report(const StepOptions& options, const StepMeasurement& result, const Rec
   options.files.write_json(show_json(options, result));
 }
 
-// Rank 0 speaks; where it can't, all end alike.
+// Rank 0 prints the results; if it can't, all ranks end with the same status.
 int be_rank(StepOptions options, Communicator& comm) {
-  // The link that a program finds itself over (PLAIT_LINK) is one to be measured, as --link is.
+  // A link that PLAIT_LINK sets is the link to measure, as --link is.
   if (!options.link.link && options.link.share == 0) options.link.link = comm.link();
-  // Before anybody takes memory, or time.
+  // Check before any rank allocates memory or spends time.
   const auto refusal = refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
     PLAIT_CHECK(options.link.share == 0 || comm.world() > 1, "--link share=", options.link.share,
@@ -48,7 +49,7 @@ int be_rank(StepOptions options, Communicator& comm) {
 }
 
 int measure_step(const StepOptions& options, const char* what, Words words) {
-  // Ranks that are there already must agree on it.
+  // Ranks of a launcher check it together, later.
   if (place_from_environment().launcher.empty()) check_writable(options.files);
   std::vector<std::string> whole = {"bench", what};
   whole.insert(whole.end(), words.begin(), words.end());

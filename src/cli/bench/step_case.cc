@@ -11,7 +11,7 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::uint64_t kSeeds = 16;  // of a matrix and a rank
+constexpr std::uint64_t kSeeds = 16;  // per matrix and rank
 
 Buffer random_matrix(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   Buffer buffer = Buffer::for_tensor(dtype, rows, cols, {.huge_pages = true});
@@ -52,7 +52,7 @@ StepCase::StepCase(const StepOptions& options, const Communicator& comm)
   }
 }
 
-// A rank that does all alone has all rows everywhere.
+// A rank that runs alone has all rows everywhere.
 TensorView StepCase::rows_of(const Buffer& buffer, std::int64_t cols, bool shard,
                              bool alone) const {
   const TensorView all = buffer.view(options_.dtype, options_.tokens, cols);
@@ -157,7 +157,8 @@ std::vector<ConstTensorView> StepCase::results() const {
   return views;
 }
 
-// What is not written is no number; gradients accumulate, and begin anew.
+// Fills results with NaNs, so that elements that are not written differ. Gradients accumulate, so
+// they start from zero.
 void StepCase::clear_results() {
   const auto fill = [](const Buffer& buffer, int byte) {
     if (buffer.bytes() > 0) std::memset(buffer.data(), byte, buffer.bytes());
@@ -180,7 +181,7 @@ void StepCase::keep_results() {
   }
 }
 
-// Of each layer, what a rank sends a peer: its shard of rows, or the peer's.
+// For each layer, the bytes that a rank sends to a peer: its own shard of rows, or the peer's.
 double StepCase::bytes_on_link() const {
   const auto shard = static_cast<double>(ops::share_of(options_.tokens, 0, world_));
   const auto as_is = static_cast<double>(size_of(options_.dtype));
@@ -198,7 +199,7 @@ double StepCase::bytes_on_link() const {
 
 bool StepCase::has_same_results() const {
   const std::vector<ConstTensorView> views = results();
-  PLAIT_CHECK(views.size() == kept_.size(), "no results were kept to compare with");
+  PLAIT_CHECK(views.size() == kept_.size(), "no results were stored for comparison");
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].bytes() > 0 && std::memcmp(kept_[i].data(), views[i].data, views[i].bytes()) != 0)
       return false;

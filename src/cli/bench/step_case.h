@@ -1,4 +1,4 @@
-// The linear layers of some blocks on one rank, ready to be run forward and backward.
+// The linear layers of several blocks on one rank, ready to run forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -16,38 +16,40 @@ class StepCase {
  public:
   StepCase(const StepOptions& options, const Communicator& comm);
 
-  // The step in one plan over one communicator. Collective; must not outlive the case.
+  // Runs the step with one plan over one communicator. Collective; must not outlive the case.
   class Runner {
    public:
     virtual ~Runner() = default;
 
-    // `pause`: to wait after every layer, for what is between them in a model.
+    // `pause`: the wait after every layer, in place of what a model computes between layers.
     virtual void run(base::Nanoseconds pause) = 0;
 
-    // Of the last run, on this rank.
+    // The forward time of the last run, on this rank.
     virtual base::Nanoseconds forward_time() const = 0;
   };
   std::unique_ptr<Runner> runner(const Plan& plan, Communicator& comm) const;
 
-  // The same products of this rank by itself. `alone` has no other rank.
+  // Only the products of this rank, without communication. `alone` is a world of one rank.
   std::unique_ptr<Runner> products(Communicator& alone) const;
 
-  // How often a step pauses.
+  // The number of pauses in a step.
   int pauses() const;
 
-  // Outputs and gradients: those of the last run are kept, to be compared with those of another.
+  // The results are outputs and gradients. Those of one run are kept, to be compared with those of
+  // another.
   void clear_results();
   void keep_results();
   bool has_same_results() const;
 
-  // Bytes that go out over a rank's busiest link in a step.
+  // Bytes that a step sends over a rank's busiest link.
   double bytes_on_link() const;
 
  private:
-  // What all blocks' layers of one kind share: their results are not used by one another.
+  // The buffers that all blocks share for a layer of one kind, since no layer uses another's
+  // results.
   struct Shared {
     LinearLayer layer;
-    std::int64_t in;  // this rank's share where the layer cuts it, else all
+    std::int64_t in;  // this rank's share if the layer shards it, otherwise all
     std::int64_t out;
     Buffer x;  // all rows
     Buffer result;

@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cli/bench/collective_race.h"
 #include "cli/bench/link_search.h"
 #include "cli/bench/progress.h"
-#include "cli/bench/runoff.h"
 #include "cli/bench/step_case.h"
 #include "cli/bench/step_report.h"
+#include "cli/console.h"
 #include "cli/host/peak.h"
-#include "cli/speech.h"
 #include "plait/collectives.h"
 #include "plait/trace.h"
 #include "report/page.h"
@@ -32,13 +32,13 @@ constexpr double kCloseEnough = 0.03;
 constexpr double kFarOff = 0.1;
 constexpr int kMostCorrections = 2;
 
-// Of communication to products, where it is such a share of both.
+// The ratio of communication to products, from communication's share of both.
 double ratio_of(double share) { return share / (1 - share); }
 
 double median_of(const std::function<void()>& call, Communicator& comm) {
-  Runoff runoff(comm, kFew);
-  runoff.add(call);
-  return runoff.run().front().median;
+  CollectiveRace race(comm, kFew);
+  race.add(call);
+  return race.run().front().median;
 }
 
 std::vector<float> of_all(float mine, Communicator& comm) {
@@ -69,16 +69,16 @@ class Measuring {
                               .pause = pause_,
                               .products = {},
                               .plans = {}};
-    case_.keep_results();  // so that there is memory for it before any is counted
+    case_.keep_results();  // so that its memory is allocated before memory is measured
     for (const Plan& plan : options_.plans) result.plans.push_back(run_once(plan, result.link));
     race_at_share(result);
     return result;
   }
 
  private:
-  // Over which the serial step is so much longer than its products, or nearly: the report has the
-  // share that was measured. Some of what travels in backward is hidden even there, so that the
-  // time is no simple function of the bytes.
+  // Finds a link over which communication takes about the requested share of the serial step. The
+  // report has the measured share. Some communication in backward is hidden even in a serial step,
+  // so the time is no simple function of the bytes.
   std::optional<Link> find_link() {
     if (options_.link.share == 0) return options_.link.link;
     const double ratio = ratio_of(options_.link.share);
@@ -88,26 +88,26 @@ class Measuring {
     for (int turn = 0; turn < kMostTurns && search.off() > kCloseEnough; ++turn) {
       progress.show(turn + 1, kMostTurns);
       search.take(communication(link_of(search.next()), kFew) / ratio);
-      // Of a few repetitions one may be lucky.
+      // One of a few repetitions may have been lucky, so measure again.
       if (search.off() <= kCloseEnough)
         search.take_again(communication(link_of(search.best()), kMore) / ratio);
     }
     return link_of(search.best());
   }
 
-  // How much longer than its products the serial step takes over a link. In turns: a machine that
-  // slows down meanwhile slows down both.
+  // How much longer the serial step takes over a link than its products, as a share. The two are
+  // measured in turns, so that a machine that slows down slows both.
   double communication(const Link& link, const Effort& effort) {
     Communicator linked = comm_.with_link(link);
     const auto serial = case_.runner(options_.plans.front(), linked);
-    Runoff runoff(comm_, effort);
-    runoff.add([&] { products_->run(pause_); });
-    runoff.add([&] { serial->run(pause_); });
-    const std::vector<Times> times = runoff.run();
+    CollectiveRace race(comm_, effort);
+    race.add([&] { products_->run(pause_); });
+    race.add([&] { serial->run(pause_); });
+    const std::vector<Times> times = race.run();
     return times[1].median / times[0].median - 1;
   }
 
-  // The search has measured in another minute, and what it found may be far off in the race's own.
+  // The search ran a minute ago, so its result may be off during the race.
   void race_at_share(StepMeasurement& result) {
     if (options_.link.share == 0) return race(result);
     const double wanted = ratio_of(options_.link.share);
@@ -130,11 +130,11 @@ class Measuring {
     const double wanted = options_.link.share;
     if (comm_.rank() != 0 || !is_far_off(result)) return;
     complain("plait bench", fmt::format("no link was found that makes communication a share of "
-                                        "{:g}: it was {:.3f} of the serial step",
+                                        "{:g}: it is {:.3f} of the serial step",
                                         wanted, share));
   }
 
-  // For its memory and its bits: nothing of the other plans is there yet.
+  // Runs a plan once, for its memory and its bits, before the other plans allocate anything.
   StepTimes run_once(const Plan& plan, const std::optional<Link>& link) {
     StepTimes result = {.plan = plan, .times = {}};
     Communicator over = comm_.with_link(link);
@@ -155,17 +155,17 @@ class Measuring {
     std::vector<std::unique_ptr<Communicator>> links;
     std::vector<std::unique_ptr<StepCase::Runner>> runners;
     std::vector<std::vector<double>> forwards(options_.plans.size());
-    Runoff runoff(comm_, options_.effort);
-    runoff.add([this] { products_->run(pause_); });
+    CollectiveRace race(comm_, options_.effort);
+    race.add([this] { products_->run(pause_); });
     for (const Plan& plan : options_.plans) {
       links.push_back(std::make_unique<Communicator>(comm_.with_link(result.link)));
       runners.push_back(case_.runner(plan, *links.back()));
-      runoff.add([this, &runner = *runners.back(), &forward = forwards[runners.size() - 1]] {
+      race.add([this, &runner = *runners.back(), &forward = forwards[runners.size() - 1]] {
         runner.run(pause_);
         forward.push_back(static_cast<double>(runner.forward_time()));
       });
     }
-    const std::vector<Times> times = runoff.run();
+    const std::vector<Times> times = race.run();
     result.products = times.front();
     for (std::size_t i = 0; i < result.plans.size(); ++i) {
       result.plans[i].times = times[i + 1];
@@ -195,7 +195,7 @@ Recorded record(const StepOptions& options, const StepMeasurement& result, Commu
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : options.plans) {
       const auto runner = one.runner(plan, traced);
-      runner->run(0);  // as warm as those that were measured
+      runner->run(0);  // so that it is as warm as the measured runs
       recording.run(name(plan), [&] { runner->run(result.pause); });
     }
   }

@@ -17,9 +17,9 @@ namespace plait::cli {
 struct StepTimes {
   Plan plan;
   Times times;              // of the slowest rank, in each repetition
-  double forward = 0;       // nanoseconds of it, the median on rank 0
-  std::int64_t peak = 0;    // bytes of the largest rank's process; 0: the system does not tell
-  bool bits_equal = false;  // to the serial one's, on every rank
+  double forward = 0;       // nanoseconds of forward, the median on rank 0
+  std::int64_t peak = 0;    // bytes of the largest rank's process; 0: unknown
+  bool bits_equal = false;  // equal to the serial plan's, on every rank
 };
 
 struct StepMeasurement {
@@ -32,21 +32,21 @@ struct StepMeasurement {
 
   double serial() const { return plans.front().times.median; }
 
-  // Of communication that is exposed in the serial step; and what losing all of it would gain.
+  // The share of exposed communication in the serial step, and the gain from hiding all of it.
   double comm_share() const { return 1 - products.median / serial(); }
   double amdahl_gain() const { return serial() / products.median - 1; }
   double gain(const StepTimes& one) const { return serial() / one.times.median - 1; }
   double exposed(const StepTimes& one) const { return one.times.median - products.median; }
 };
 
-// Collective; the same on all ranks.
+// Collective; the result is the same on all ranks.
 StepMeasurement measure(const StepOptions& options, Communicator& comm);
 
-// Collective: runs every plan once more, where the options name timelines. On rank 0 what was
-// recorded, on the others nothing.
+// Collective. If the options request timelines, runs every plan once more. Returns the records on
+// rank 0, and nothing on the others.
 Recorded record(const StepOptions& options, const StepMeasurement& result, Communicator& comm);
 
-// The timelines that the options name.
+// Writes the timelines that the options name.
 void write_timelines(const StepOptions& options, const StepMeasurement& result,
                      const Recorded& recorded);
 

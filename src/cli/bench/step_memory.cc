@@ -15,11 +15,11 @@
 namespace plait::cli {
 namespace {
 
-// What a communicator's prepared operators, and its products, may take together before those that
-// were used for longest ago go (plait/linear.h).
+// The most bytes that a communicator's prepared operators, and its products, may take each. Beyond
+// that, the ones used least recently are freed (plait/linear.h).
 constexpr double kKept = 1 << 30;
 
-// A layer as a rank has it: all of the one side, and its share of the other.
+// A rank's layer: the whole of one side, and the rank's share of the other.
 struct Sides {
   std::int64_t whole;
   std::int64_t share;
@@ -31,7 +31,7 @@ Sides sides_of(const LinearLayer& layer, int world) {
           .share = ops::share_of(row ? layer.in : layer.out, 0, world)};
 }
 
-// Some things of which a cache keeps so many bytes, and the last one however large it is.
+// Objects in a cache that keeps so many bytes, and always the last one, however large.
 class Cached {
  public:
   void add(double bytes) {
@@ -50,9 +50,9 @@ GemmDesc product_of(const StepOptions& options) {
   return {.m = options.tokens, .n = 1, .k = 1, .x = options.dtype, .weight = options.dtype};
 }
 
-class OfOneRank {
+class RankMemory {
  public:
-  OfOneRank(const StepOptions& options, int world)
+  RankMemory(const StepOptions& options, int world)
       : options_(options),
         world_(world),
         shards_(options.sequence_parallel && world > 1),
@@ -61,7 +61,7 @@ class OfOneRank {
         wire_(static_cast<double>(size_of(options.wire))),
         product_(product_of(options), "", options.threads) {}
 
-  // Gathered rows and partial sums are as large as the largest layer's, products are kept.
+  // Gathered rows and partial sums are as large as the largest layer's; products are kept.
   double kept_by_a_plan(const Plan& plan) const {
     Cached operators;
     Cached products;
@@ -72,7 +72,8 @@ class OfOneRank {
           static_cast<double>(nn::spaced(options_.dtype, sides_of(layer, world_).whole));
       const std::int64_t share = sides_of(layer, world_).share;
       const bool row = layer.kind == LinearKind::row;
-      // x in panels, there and back; what column layers gather, and what is summed in an operator.
+      // x in panels, for forward and backward; rows that column layers gather; sums within an
+      // operator.
       operators.add(packed(sides_of(layer, world_).whole) +
                     (shards_ && !row ? rows_ * whole * dtype_ : 0));
       operators.add(packed(share) + (row || options_.column_backward ? rows_ * whole * wire_ : 0));
@@ -83,8 +84,8 @@ class OfOneRank {
     return operators.bytes() + products.bytes() + gathered + partial + mailboxes(plan);
   }
 
-  // Of the gathers and sums that run beside products, and of operators: of those there are up to
-  // three kinds, there and back again.
+  // Mailboxes of the gathers and sums that run during products, and of operators, which have up to
+  // three kinds in each direction.
   double mailboxes(const Plan& plan) const {
     constexpr double kCollectives = 8 * kCopiedBytes;
     constexpr double kSlots = 3 * 8;
@@ -92,13 +93,13 @@ class OfOneRank {
   }
 
  private:
-  // Rows of so many elements, and what they are multiplied in.
+  // Rows of so many elements, with the workspace of their product.
   double packed(std::int64_t width, bool transposed = false) const {
     return product_.ready_rows(options_.tokens, width, transposed) +
            product_.workspace(std::max(options_.tokens, width), width);
   }
 
-  // Bytes of the largest chunk: of sums, or of the result, or of gathered rows, which stay whole.
+  // Bytes of the largest chunk: of sums, of the result, or of gathered rows, which stay whole.
   std::uint64_t slot(const Plan& plan) const {
     const auto dtype = static_cast<std::int64_t>(size_of(options_.dtype));
     const auto wire = static_cast<std::int64_t>(size_of(options_.wire));
@@ -123,7 +124,7 @@ class OfOneRank {
 
   const StepOptions& options_;
   int world_;
-  bool shards_;  // rows, between the layers
+  bool shards_;  // rows are sharded between the layers
   double rows_;
   double dtype_;
   double wire_;
@@ -141,17 +142,17 @@ double memory_needed(const StepOptions& options, int world) {
   double needed = 0;
   for (const LinearLayer& layer : options.linears) {
     const double weights = static_cast<double>(layer.in) * static_cast<double>(layer.out);
-    // Weights and gradients; activations, and their gradients; of what is made, once more to be
-    // compared.
+    // Weights and gradients, activations and their gradients, and another copy of all results for
+    // comparison.
     needed += options.layers * weights * (dtype + 2 * gradient) +
               static_cast<double>(layer.in + layer.out) * rows * 3 * dtype;
     if (keeps && layer.kind == LinearKind::column)
       needed +=
           times_kept * static_cast<double>(nn::spaced(options.dtype, layer.in)) * rows * dtype;
   }
-  const OfOneRank rank(options, world);
+  const RankMemory rank(options, world);
   for (const Plan& plan : options.plans) needed += world * rank.kept_by_a_plan(plan);
-  // The products without communication are one more, of ranks that are alone.
+  // The products without communication are one more plan, on ranks that run alone.
   return needed + world * rank.kept_by_a_plan({.schedule = Schedule::serial});
 }
 
@@ -159,7 +160,7 @@ void check_memory(const StepOptions& options, int world) {
   const double needed = memory_needed(options, world);
   const auto available = static_cast<double>(read_memory().available);
   PLAIT_CHECK(needed <= available, "the step may take ", base::show_bytes(needed), " for ", world,
-              " ranks and ", options.plans.size(), " plans, and there are ",
+              " ranks and ", options.plans.size(), " plans; available are ",
               base::show_bytes(available),
               options.model.empty() ? "" : "; a smaller --scale or fewer --layers take less");
 }

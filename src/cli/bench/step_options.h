@@ -1,4 +1,4 @@
-// What plait bench layer and plait bench model were asked to measure: a training step of some
+// The options of plait bench layer and plait bench model, which measure a training step of several
 // linear layers, forward and backward.
 #pragma once
 
@@ -16,19 +16,19 @@
 
 namespace plait::cli {
 
-// A link as it was asked for: by its figures, or by how much of the serial step it takes.
-struct ShareWish {
+// The requested link: by its figures, or by communication's share of the serial step.
+struct RequestedShareLink {
   std::optional<Link> link = {};
-  double share = 0;  // 0: not asked for
+  double share = 0;  // 0: not requested
 };
 
 struct StepOptions {
   std::string model;                 // empty: one layer
   double scale = 1;                  // of the model's widths
-  std::vector<LinearLayer> linears;  // of a block, scaled; whole, before they are cut
+  std::vector<LinearLayer> linears;  // of a block, scaled, before sharding
   int layers = 1;                    // blocks
   int layers_of_model = 1;
-  std::int64_t sequence = 0;  // tokens of one; 0: a layer alone knows of none
+  std::int64_t sequence = 0;  // tokens of a sequence; 0: a single layer has no sequences
   std::int64_t tokens = 0;    // of a step
   Dtype dtype = Dtype::bf16;
   Dtype grad_weight = Dtype::f32;
@@ -36,10 +36,10 @@ struct StepOptions {
   bool sequence_parallel = true;
   bool keep_gathered = false;
   bool column_backward = false;
-  double stand_in = 0;  // for what is between the layers: of the products' time
+  double stand_in = 0;  // the wait between layers, as a share of the products' time
   int ranks = 2;
   std::string transport;
-  ShareWish link;
+  RequestedShareLink link;
   int threads = 0;
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
@@ -48,7 +48,7 @@ struct StepOptions {
   LinearOptions linear(const Plan& plan) const;
 };
 
-// nullopt: help was asked for, and has been printed.
+// nullopt: help was requested and has been printed.
 std::optional<StepOptions> read_layer_options(Words words);
 std::optional<StepOptions> read_model_options(Words words);
 

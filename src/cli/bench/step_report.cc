@@ -8,9 +8,9 @@
 #include "base/parallel.h"
 #include "base/processor.h"
 #include "base/text.h"
-#include "cli/bench/crowd.h"
+#include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 namespace plait::cli {
 namespace {
@@ -25,7 +25,7 @@ std::int64_t batch(const StepOptions& options) {
   return options.sequence > 0 ? options.tokens / options.sequence : 1;
 }
 
-// Of a step: after each of its layers, forward and backward.
+// All pauses of a step: one after each of its layers, forward and backward.
 double pauses(const StepOptions& options, const StepMeasurement& result) {
   const auto layers = static_cast<double>(options.linears.size()) * options.layers;
   return 2 * layers * static_cast<double>(result.pause);
@@ -36,14 +36,14 @@ std::string show_tokens(const StepOptions& options) {
   return batch(options) > 1 ? fmt::format("{} in {} sequences", text, batch(options)) : text;
 }
 
-// What was asked for that is not as usual, each behind a comma.
+// Lists the options that differ from their defaults, each after a comma.
 std::string show_ways(const StepOptions& options) {
   std::string text;
   if (options.wire != Dtype::f32) text += fmt::format(", wire {}", name(options.wire));
   if (options.grad_weight != Dtype::f32)
     text += fmt::format(", gradients {}", name(options.grad_weight));
   if (!options.sequence_parallel) text += ", not sequence parallel";
-  if (options.keep_gathered) text += ", what is gathered kept";
+  if (options.keep_gathered) text += ", gathered rows kept";
   if (options.column_backward) text += ", column layers' backward in an operator";
   if (options.stand_in > 0) text += fmt::format(", stand-in {:g}", options.stand_in);
   return text;
@@ -59,21 +59,22 @@ std::string show_layers(const StepOptions& options) {
 }
 
 std::string show_best(const StepOptions& options, const StepMeasurement& result) {
-  const std::string crowd = show_crowd(result.ranks, options.threads, result.transport);
-  if (!crowd.empty())
-    return crowd + " plait predict tells of worlds that are larger than a machine.\n";
+  const std::string oversubscribed =
+      show_oversubscription(result.ranks, options.threads, result.transport);
+  if (!oversubscribed.empty())
+    return oversubscribed + " Use plait predict for more ranks than cores.\n";
   const auto best = std::min_element(
       result.plans.begin(), result.plans.end(),
       [](const StepTimes& a, const StepTimes& b) { return a.times.median < b.times.median; });
   if (result.comm_share() < kNoise)
-    return "\nThere is next to no exposed communication here to be hidden.\n";
+    return "\nThere is almost no exposed communication to hide here.\n";
   if (result.plans.size() == 1) return "";
   if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
   const std::string gains = fmt::format("\nThe plan \"{}\" gains {:.1f} %", name(best->plan),
                                         percent(result.gain(*best)));
   const double of_all = result.gain(*best) / result.amdahl_gain();
-  // What is more fell into quieter moments than the products alone.
-  if (of_all > 1) return gains + ": all that Amdahl's law allows, and some noise.\n";
+  // A larger gain comes from quieter moments than those of the products alone.
+  if (of_all > 1) return gains + ", all that Amdahl's law allows (the rest is noise).\n";
   return fmt::format("{}, which is {:.0f} % of what Amdahl's law allows.\n", gains,
                      percent(of_all));
 }
@@ -104,9 +105,9 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
   text += show_place(result) + "\n\n";
   text += fmt::format(
       "products alone {}{}, serial step {}: communication is {:.1f} % of it\n"
-      "at best {:.1f} % can be gained\n\n",
+      "the possible gain is at most {:.1f} %\n\n",
       show_time(result.products.median),
-      result.pause > 0 ? fmt::format(" with {} in place of attention and norms",
+      result.pause > 0 ? fmt::format(" with {} of waiting for attention and norms",
                                      show_time(pauses(options, result)))
                        : "",
       show_time(result.serial()), percent(std::max(result.comm_share(), 0.0)),

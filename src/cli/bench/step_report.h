@@ -1,4 +1,4 @@
-// What plait bench layer and plait bench model say.
+// The results of plait bench layer and plait bench model, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,8 +8,8 @@
 
 namespace plait::cli {
 
-// "llama2-70b, 1 of 80 layers, widths x 0.25, 1024 tokens, bf16, wire bf16"; what is as usual, as
-// a wire of f32 is, is not said.
+// "llama2-70b, 1 of 80 layers, widths x 0.25, 1024 tokens, bf16, wire bf16". Default values, such
+// as a wire of f32, are left out.
 std::string show_step(const StepOptions& options);
 
 // "AMD EPYC; 2 ranks over shm, emulated link, 10 Gbit/s, 5 us"

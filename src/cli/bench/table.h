@@ -1,4 +1,4 @@
-// Columns of text, as wide as their widest cell.
+// A table of text whose columns are as wide as their widest cells.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class Table {
   // The first `left` columns are aligned to the left, the others to the right.
   Table(std::vector<std::string> head, std::size_t left);
 
-  // Cells that are missing at the end stay empty.
+  // Missing cells at the end stay empty.
   void add(std::vector<std::string> row);
 
   std::string text() const;
@@ -22,7 +22,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Of a time that was averaged or predicted, as a cell has it: "5.0 us".
+// An averaged or predicted time, as a table shows it: "5.0 us".
 std::string show_time(double nanoseconds);
 
 }  // namespace plait::cli

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Above this a memory limit is version 1's way of saying that there is none.
+// Version 1 reports a memory limit above this if there is none.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 std::vector<std::string> read_words(const fs::path& file) {
@@ -54,9 +54,9 @@ CgroupLimits read_cgroup_limits(const fs::path& root) {
   CgroupLimits limits;
   const fs::path mounts = root / "sys/fs/cgroup";
   std::ifstream groups(root / "proc/self/cgroup");
-  // "0::/user.slice/job" in version 2, "4:cpu,cpuacct:/docker/ab12" in version 1. Inside a
-  // container the path may be the host's, which is not mounted here; its topmost group then is what
-  // we see.
+  // A line is "0::/user.slice/job" in version 2, and "4:cpu,cpuacct:/docker/ab12" in version 1.
+  // Inside a container the path may be the host's, which is not mounted here; then the topmost
+  // group that is mounted applies.
   for (std::string line; std::getline(groups, line);) {
     const auto parts = base::split(line, ':');
     if (parts.size() < 3) continue;

@@ -1,4 +1,4 @@
-// What the container, or whoever else made our control group, lets us have.
+// The limits that this process's control group sets, for instance in a container.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace plait::cli {
 
 struct CgroupLimits {
-  std::optional<double> cpus;          // processor time per time: 2.5 is two and a half processors
+  std::optional<double> cpus;  // processor time per time: 2.5 means two and a half processors
   std::optional<std::int64_t> memory;  // bytes
 };
 
-// The tightest limit from our group up to the topmost we can see, in version 1 and 2 groups alike.
-// `root` is where proc/ and sys/ are.
+// Returns the tightest limits of our group and of all groups above it that are visible, for groups
+// of version 1 and 2. `root` contains proc/ and sys/.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
 
 }  // namespace plait::cli

@@ -1,4 +1,4 @@
-// This host's memory and how it is paged.
+// This host's memory and its pages.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct Memory {
   std::int64_t available = 0;
   std::int64_t page = 0;
   std::vector<HugePages> huge_pages;
-  std::string transparent;         // "always", "madvise", "never"; empty where there are none
-  std::string shared_transparent;  // the same for shared memory, which mailboxes are made of
+  std::string transparent;         // "always", "madvise", "never"; empty: none
+  std::string shared_transparent;  // the same for shared memory, which mailboxes use
 };
 
-// `root` is where proc/ and sys/ are.
+// `root` contains proc/ and sys/.
 Memory read_memory(const std::filesystem::path& root = "/");
 
 }  // namespace plait::cli

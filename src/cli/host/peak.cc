@@ -7,7 +7,7 @@ namespace plait::cli {
 
 bool forget_peak(const std::filesystem::path& process) {
   std::ofstream file(process / "clear_refs");
-  file << "5" << std::flush;  // the high-water mark is what is there now
+  file << "5" << std::flush;  // sets the high-water mark to the current use
   return file.good();
 }
 

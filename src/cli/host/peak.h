@@ -1,4 +1,4 @@
-// The most memory that this process has had in its hands, since a moment of one's choice.
+// The highest memory use of this process since a chosen moment.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace plait::cli {
 
-// Forgets what was: from now on. False where the system does not let it be forgotten.
+// Resets the peak. False if the system does not allow it.
 bool forget_peak(const std::filesystem::path& process = "/proc/self");
 
-// Bytes; nothing where the system does not tell.
+// Bytes; nullopt if the system does not report it.
 std::optional<std::int64_t> read_peak(const std::filesystem::path& process = "/proc/self");
 
 }  // namespace plait::cli

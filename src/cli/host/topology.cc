@@ -41,7 +41,7 @@ std::vector<int> list(hwloc_const_bitmap_t bitmap) {
   return bits;
 }
 
-// The affinity mask that was inherited, from taskset, a batch system or an outer launcher.
+// The processors in the affinity mask that taskset, a batch system or an outer launcher has set.
 Bitmap usable_cpus(hwloc_topology_t topology) {
   Bitmap usable(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology)));
   Bitmap mine(hwloc_bitmap_alloc());
@@ -51,7 +51,8 @@ Bitmap usable_cpus(hwloc_topology_t topology) {
   return usable;
 }
 
-// Some virtual machines show hardware threads but no cores; then every thread counts as a core.
+// Some virtual machines show hardware threads but no cores; then every hardware thread counts as a
+// core.
 std::vector<Core> usable_cores(hwloc_topology_t topology) {
   const Bitmap usable = usable_cpus(topology);
   const auto type = count(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;

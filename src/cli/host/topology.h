@@ -1,4 +1,4 @@
-// The processors of this host as far as this process may use them, read with hwloc.
+// The processors of this host that this process may use, read with hwloc.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace plait::cli {
 
 struct Core {
-  std::vector<int> cpus;  // its hardware threads, as the system numbers them
-  int node = 0;           // the NUMA node it is nearest to
+  std::vector<int> cpus;  // its hardware threads, by the system's numbers
+  int node = 0;           // the nearest NUMA node
 };
 
 struct CacheLevel {
@@ -27,9 +27,9 @@ struct NumaNode {
 
 struct Topology {
   int packages = 0;
-  int host_cores = 0;       // of the host, or of the container where it shows no more
+  int host_cores = 0;       // of the host, or of the container if it shows no more
   int host_cpus = 0;        // hardware threads
-  std::vector<Core> cores;  // those this process may run on, neighbours next to one another
+  std::vector<Core> cores;  // that this process may use; neighbours are next to one another
   std::vector<CacheLevel> caches;
   std::vector<NumaNode> nodes;
 };

@@ -28,7 +28,7 @@ void find_place(Findings& findings) {
   }
 }
 
-// In the order of the walk that products of bf16 make; a backend may come twice in it.
+// Lists backends in the order in which they are tried for products of bf16, each only once.
 std::vector<BackendFinding> find_backends() {
   std::vector<BackendFinding> backends;
   for (const GemmChoice& choice : explain_gemm({.m = 1, .n = 1, .k = 1})) {
@@ -45,7 +45,7 @@ std::vector<BackendFinding> find_backends() {
   return backends;
 }
 
-// What kernels may use; none can be chosen where PLAIT_ISA is refused.
+// Finds the backends that kernels may use. None can be chosen if PLAIT_ISA is refused.
 void find_kernels(Findings& findings) {
   try {
     const base::InstructionSet set =
@@ -53,11 +53,11 @@ void find_kernels(Findings& findings) {
     if (findings.machine == "x86_64") findings.instruction_set = name(set);
     findings.backends = find_backends();
   } catch (const Error&) {
-    findings.backends.clear();  // why_refused() says it
+    findings.backends.clear();  // why_refused() reports the error
   }
 }
 
-// What programs would hear that read the settings, connect and multiply.
+// The first error that a program would get that reads the settings, connects and multiplies.
 std::string why_refused() {
   try {
     plan::load(plan::process_environment());

@@ -1,4 +1,4 @@
-// All that plait info has found out.
+// Everything that plait info has found.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct TransportFinding {
 struct BackendFinding {
   std::string name;
   std::vector<std::string> operands;            // the dtypes that it multiplies here
-  std::map<std::string, std::string> refusals;  // of the others, by dtype
+  std::map<std::string, std::string> refusals;  // for the other dtypes
 };
 
 struct Findings {
@@ -31,15 +31,17 @@ struct Findings {
   std::string kernel;
   std::string machine;  // "x86_64"
   base::Processor processor;
-  std::string instruction_set;  // that kernels may use; empty: no x86, or PLAIT_ISA is refused
+  // that kernels may use; empty: not an x86 processor, or PLAIT_ISA is refused
+  std::string instruction_set;
   Topology topology;
   Memory memory;
   CgroupLimits limits;
   Place place;
-  std::string misplaced;  // why the environment's place cannot be read; empty: it can
+  std::string misplaced;  // why the place in the environment cannot be read; empty: it can
   std::map<std::string, std::string> settings;  // variables that are set, see find_variables()
-  std::map<std::string, std::string> unknown;  // those of them that nobody reads, and why_unknown()
-  std::string refused;  // the first of those values that whoever reads it refuses; empty: none
+  // variables that plait does not read, with why_unknown()
+  std::map<std::string, std::string> unknown;
+  std::string refused;  // the first error in those values; empty: none
   std::vector<TransportFinding> transports;
   std::vector<BackendFinding> backends;  // of products, best first
 };

@@ -17,7 +17,7 @@
 namespace plait::cli {
 namespace {
 
-// The rows of a table of shapes below one another.
+// Adds a table of shapes as rows below one another.
 void add_lines(Table& table, const SettingFinding& setting) {
   std::string name = setting.name;
   std::string origin = setting.origin;
@@ -30,7 +30,7 @@ void add_lines(Table& table, const SettingFinding& setting) {
 std::string lines_of(const std::vector<SettingFinding>& settings, std::string head) {
   Table table({std::move(head), "value", "from"}, 3);
   for (const SettingFinding& setting : settings) {
-    // A path may have anything in it.
+    // Other values may be paths, which may contain any character.
     if (setting.name == "customized")
       add_lines(table, setting);
     else
@@ -39,7 +39,7 @@ std::string lines_of(const std::vector<SettingFinding>& settings, std::string he
   return table.text();
 }
 
-// The name that is set is only looked up by who multiplies.
+// The name of the backend is otherwise checked only when a product runs.
 void remark_on_backend(SettingFindings& findings, const plan::Loaded& loaded) {
   const std::string& wanted = loaded.settings.backend;
   if (wanted.empty()) return;

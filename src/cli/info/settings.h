@@ -1,4 +1,4 @@
-// plait info --settings: every setting, its value, and who said it.
+// plait info --settings: shows every setting, its value and its origin.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,19 +9,19 @@ namespace plait::cli {
 
 struct SettingFinding {
   std::string name;
-  std::string value;     // as a variable would say it
+  std::string value;     // as a variable's value
   std::string origin;    // "default", "PLAIT_PLAN", "plait.toml:3"
-  std::string variable;  // that would set it
+  std::string variable;  // the variable that sets it
 };
 
 struct SettingFindings {
-  std::string file;  // that PLAIT_CONFIG names; empty: none
+  std::string file;  // the file that PLAIT_CONFIG names; empty: none
   std::vector<SettingFinding> settings;
   std::vector<SettingFinding> of_environment;
   std::vector<std::string> remarks;
 };
 
-// As load_settings() finds them, which may refuse them, and connect(), and the kernels.
+// Finds the settings as load_settings(), connect() and the kernels do; they may be refused.
 SettingFindings find_settings();
 
 std::string show_text(const SettingFindings& findings);

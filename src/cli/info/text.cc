@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "cli/info/show.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/version.h"
 
 namespace plait::cli {
@@ -50,7 +50,9 @@ std::string show_huge_pages(const Memory& memory) {
         "{} of {}{}; ", pages.reserved == 0 ? "none" : fmt::to_string(pages.reserved),
         show_bytes(pages.bytes), pages.reserved == 0 ? "" : fmt::format(" ({} free)", pages.free));
   }
-  const auto mode = [](const std::string& chosen) { return chosen.empty() ? "not there" : chosen; };
+  const auto mode = [](const std::string& chosen) {
+    return chosen.empty() ? "unavailable" : chosen;
+  };
   return text + fmt::format("transparent: {}; for shared memory: {}", mode(memory.transparent),
                             mode(memory.shared_transparent));
 }
@@ -67,7 +69,7 @@ std::string show_usable(const Findings& findings) {
                                      : "at most" + limited + " by cgroup");
 }
 
-// A line each; a value is told from the next thing by nothing else.
+// One line per variable, because a value may contain any separator.
 std::string setting_lines(const Findings& findings) {
   if (findings.settings.empty()) return labelled("Settings", "no variable PLAIT_... is set");
   std::string lines;
@@ -92,7 +94,8 @@ std::string transport_lines(const std::vector<TransportFinding>& transports) {
   return lines;
 }
 
-// What it multiplies, and why not the rest; a reason that holds for all is said once.
+// The dtypes that the backend multiplies, and why not the others. A reason for all dtypes is given
+// once.
 std::string show_operands(const BackendFinding& backend) {
   std::string text;
   for (const std::string& dtype : backend.operands) text += (text.empty() ? "" : " and ") + dtype;
@@ -136,7 +139,7 @@ std::string labelled(std::string_view label, std::string_view text, std::size_t 
 }
 
 std::string show_place(const Place& place) {
-  if (place.launcher.empty()) return "no launcher in the environment: a rank alone";
+  if (place.launcher.empty()) return "no launcher in the environment: a single rank";
   return fmt::format("rank {} of {} on {}, started by {}", place.rank, place.world,
                      show_count(place.hosts, "host"), place.launcher);
 }

@@ -13,10 +13,10 @@
 namespace plait::cli {
 namespace {
 
-// What a launcher tells a rank, and where settings are.
-constexpr std::string_view kOthers[] = {"PLAIT_RANK",       "PLAIT_LOCAL_RANK",
-                                        "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
-                                        "PLAIT_JOB",        "PLAIT_CONFIG"};
+// Variables that a launcher sets for a rank, and the path of the settings.
+constexpr std::string_view kOthers[] = {
+    "PLAIT_RANK", "PLAIT_LOCAL_RANK", "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
+    "PLAIT_JOB",  "PLAIT_CONFIG",     "PLAIT_RSH"};
 
 bool is_ours(std::string_view variable) {
   return variable.starts_with("PLAIT_") || variable.starts_with("COC_") ||
@@ -42,6 +42,8 @@ std::vector<EnvironmentSetting> environment_settings() {
           {"wait", "PLAIT_WAIT",
            fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
                        policy.yield / base::kMicrosecond)},
+          {"rendezvous", "PLAIT_RENDEZVOUS", "auto"},
+          {"interface", "PLAIT_INTERFACE", "all"},
           {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"},
           {"isa", "PLAIT_ISA", "auto"}};
 }

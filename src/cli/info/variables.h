@@ -1,4 +1,4 @@
-// The variables of the environment that plait reads.
+// The environment variables that plait reads.
 #pragma once
 
 #include <map>
@@ -7,19 +7,19 @@
 
 namespace plait::cli {
 
-// What communicators and kernels read from the environment alone.
+// Settings that communicators and kernels read from the environment only.
 struct EnvironmentSetting {
   std::string name;
   std::string variable;
-  std::string usual;  // the value where the variable is not set
+  std::string usual;  // the value if the variable is not set
 };
 
 std::vector<EnvironmentSetting> environment_settings();
 
-// Those that are set, of plait's and of MindSpeed CoC's.
+// The variables of plait and of MindSpeed CoC that are set.
 std::map<std::string, std::string> find_variables();
 
-// "plait does not read it; did you mean PLAIT_TIMEOUT?"; empty for one that it reads.
+// "plait does not read it; did you mean PLAIT_TIMEOUT?"; empty for a variable that it reads.
 std::string why_unknown(const std::string& variable);
 
 }  // namespace plait::cli

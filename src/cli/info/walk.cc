@@ -19,11 +19,11 @@ void Walk::add(Step step, const std::string& refusal, bool is_chosen) {
   if (is_chosen) {
     chosen_ = step.name;
     first_ = step.label();
-    step.answer = asked_.empty() ? "chosen: the first that can" : "chosen: it was asked for";
+    step.answer = asked_.empty() ? "chosen: the first usable one" : "chosen: requested";
   } else if (step.can && !asked_.empty() && asked_ != step.name) {
-    step.answer = "could, but " + asked_ + " was asked for";
+    step.answer = "usable, but " + asked_ + " was requested";
   } else if (step.can) {
-    step.answer = "could, but " + first_ + " comes first";
+    step.answer = "usable, but " + first_ + " comes first";
   }
   steps_.push_back(std::move(step));
 }
@@ -53,7 +53,7 @@ std::vector<std::string> words_of_problem(Words words) {
   std::vector<std::string> all;
   for (const std::string& joined : words) {
     for (const auto word : base::split(joined, ',')) {
-      // The name of a launcher that has a space in it.
+      // A launcher's name with a space in it.
       if (word.find("plait run") != std::string_view::npos) {
         all.emplace_back(word);
         continue;

@@ -1,4 +1,5 @@
-// A walk from the best candidate to the last: which one is chosen, and why not the others.
+// Tries candidates from the best to the last, and records which one is chosen and why not the
+// others.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,22 +13,22 @@ namespace plait::cli {
 
 struct Step {
   std::string name;
-  std::string kind = {};  // which of those with this name; empty where there is one
+  std::string kind = {};  // the variant of that name; empty: there is only one
   bool can = false;
-  std::string answer = {};  // why it is, could be, or cannot be the one
+  std::string answer = {};  // why it is chosen, usable or not usable
 
   std::string label() const;  // "xsmm (f32)"
 };
 
 class Walk {
  public:
-  // `asked` is the one that was asked for; empty: the best.
+  // `asked` is the requested candidate; empty: the best.
   explicit Walk(std::string asked) : asked_(std::move(asked)) {}
 
-  const std::string& chosen() const { return chosen_; }  // empty: none can
+  const std::string& chosen() const { return chosen_; }  // empty: none is usable
   const std::vector<Step>& steps() const { return steps_; }
 
-  // The next one, of which all but the answer is known. `refusal` is empty where it can.
+  // Adds the next step, without its answer. `refusal` is empty if the candidate is usable.
   void add(Step step, const std::string& refusal, bool is_chosen);
 
  private:
@@ -37,14 +38,14 @@ class Walk {
   std::vector<Step> steps_;
 };
 
-// A line for each step.
+// One line per step.
 std::string show_steps(const Walk& walk);
 nlohmann::ordered_json steps_json(const Walk& walk);
 
-// The words of a problem: one in quotes may hold several, and commas may join them.
+// Splits a problem into words: quotes may hold several words, and commas may join them.
 std::vector<std::string> words_of_problem(Words words);
 
-// What stands before the first "=".
+// The text before the first "=".
 std::string key_of(const std::string& word);
 
 }  // namespace plait::cli

@@ -12,7 +12,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/info/show.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/transports.h"
 
@@ -23,7 +23,7 @@ using namespace std::string_view_literals;
 
 constexpr std::int64_t kMostRanks = 65536;
 
-// What describes an operator, beside its name.
+// Keys that describe an operator, besides its name.
 constexpr std::array kOperatorKeys = {"op"sv,       "operator"sv, "layer"sv,
                                       "schedule"sv, "plan"sv,     "wire"sv};
 
@@ -34,7 +34,7 @@ int read_count(std::string_view word, std::string_view value) {
   return static_cast<int>(*count);
 }
 
-// By the names under which place_from_environment() knows them, or those one types.
+// Accepts the names that place_from_environment() uses, and those that people type.
 std::string read_launcher(std::string_view word, std::string_view value) {
   using Names = std::pair<std::string_view, std::string_view>;
   constexpr std::array<Names, 9> kLaunchers = {{{"run", "plait run"},
@@ -50,7 +50,7 @@ std::string read_launcher(std::string_view word, std::string_view value) {
     if (value == typed) return std::string(name);
   }
   base::fail(Code::invalid_argument, "--why ", word,
-             " is no launcher that plait knows: run, torchrun, mpirun, srun or hydra");
+             " is none of run, torchrun, mpirun, srun, hydra");
 }
 
 void read_word(const std::string& word, Problem& problem) {
@@ -59,15 +59,15 @@ void read_word(const std::string& word, Problem& problem) {
   PLAIT_CHECK(std::find(kOperatorKeys.begin(), kOperatorKeys.end(), key) == kOperatorKeys.end() &&
                   !key.starts_with("matmul") && !key.ends_with("matmul"),
               "--why ", word,
-              ": which plan an operator gets is asked by op=NAME m=M n=N k=K, such as "
+              ": to ask for the plan of an operator, write op=NAME m=M n=N k=K, such as "
               "op=matmul-all-reduce");
   const std::vector<std::string> keys = {"ranks", "hosts", "launcher", "transport"};
   PLAIT_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "--why ", word,
-              ": a problem is made of ranks=N, hosts=N, launcher=NAME and transport=NAME, or of a "
-              "product's m=, n= and k=",
+              ": a problem consists of ranks=N, hosts=N, launcher=NAME and transport=NAME, or of "
+              "a product's m=, n= and k=",
               base::did_you_mean(key, keys));
   const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-  PLAIT_CHECK(!value.empty(), "--why ", word, " lacks its value, as in ", key, "=...");
+  PLAIT_CHECK(!value.empty(), "--why ", word, " has no value; write ", key, "=...");
   if (key == "ranks") problem.place.world = read_count(word, value);
   if (key == "hosts") problem.place.hosts = read_count(word, value);
   if (key == "launcher") problem.place.launcher = read_launcher(word, value);
@@ -81,12 +81,12 @@ Problem parse_problem(const std::vector<std::string>& words) {
                      .transport = base::env("PLAIT_TRANSPORT").value_or("")};
   for (const std::string& word : words) read_word(word, problem);
   Place& place = problem.place;
-  // Who could have started them, where nobody says who did.
+  // Assume a launcher that could have started them, if none is given.
   if (place.launcher.empty() && place.world > 1)
     place.launcher = place.hosts > 1 ? "Open MPI" : "plait run";
   place.rank = std::min(place.rank, place.world - 1);
   PLAIT_CHECK(place.hosts <= place.world, "--why: ", show_count(place.world, "rank"),
-              " cannot be on ", place.hosts, " hosts");
+              " cannot run on ", place.hosts, " hosts");
   check_transport(problem.transport);
   return problem;
 }
@@ -102,13 +102,13 @@ Walk walk_transports(const Problem& problem) {
 
 std::string show_text(const Problem& problem, const Walk& walk) {
   const Place& place = problem.place;
-  std::string text = fmt::format(
-      "The transport for {} on {}{}{}\n\n", show_count(place.world, "rank"),
-      show_count(place.hosts, "host"),
-      place.launcher.empty() ? "" : ", started by " + place.launcher,
-      problem.transport.empty() ? "" : ", where " + problem.transport + " is asked for");
+  std::string text =
+      fmt::format("The transport for {} on {}{}{}\n\n", show_count(place.world, "rank"),
+                  show_count(place.hosts, "host"),
+                  place.launcher.empty() ? "" : ", started by " + place.launcher,
+                  problem.transport.empty() ? "" : ", requested: " + problem.transport);
   return text + show_steps(walk) + '\n' +
-         (walk.chosen().empty() ? "None can be used: connect() will refuse.\n"
+         (walk.chosen().empty() ? "None can be used, so connect() will fail.\n"
                                 : "It is " + walk.chosen() + ".\n");
 }
 

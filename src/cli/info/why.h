@@ -1,4 +1,4 @@
-// Which transport would be chosen, and why not the others: the very walk that connect() makes.
+// Explains which transport connect() would choose, and why not the others.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,11 +12,11 @@ namespace plait::cli {
 
 struct Problem {
   Place place;
-  std::string transport;  // the one that was asked for; empty: the best
+  std::string transport;  // the requested one; empty: the best
 };
 
-// From "ranks=4 hosts=2 launcher=mpirun transport=shm" in any order, each optional; what is not
-// said is taken from the environment.
+// Parses "ranks=4 hosts=2 launcher=mpirun transport=shm" in any order. Each is optional; missing
+// ones are taken from the environment.
 Problem parse_problem(const std::vector<std::string>& words);
 
 Walk walk_transports(const Problem& problem);

@@ -12,8 +12,8 @@
 #include "cli/bench/table.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
-#include "cli/launch/seats.h"
-#include "cli/launch/words.h"
+#include "cli/launch/cpu_binding.h"
+#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "ops/shapes.h"
@@ -30,25 +30,25 @@ namespace {
 
 constexpr std::string_view kOp = "op=";
 
-// "matmul-all-reduce" alone is its operator; what follows op= is meant to be one.
+// "matmul-all-reduce" is an operator; anything after op= is taken for one.
 bool is_operator(std::string_view word) {
   const bool says_so = word.starts_with(kOp);
   const auto op = parse_operator(word.substr(says_so ? kOp.size() : 0));
   return op ? *op != Operator::matmul : says_so;
 }
 
-// What ranks of one host have that `plait run` starts.
+// The threads of ranks that `plait run` starts on one host.
 int threads_of(int world) {
-  constexpr std::int64_t kMost = 1 << 16;  // what OpenMP itself would refuse
+  constexpr std::int64_t kMost = 1 << 16;  // OpenMP refuses more
   if (const auto set = base::env_int("OMP_NUM_THREADS", 1, kMost))
     return std::min(static_cast<int>(*set), base::kMostThreads);
   const std::vector<Core> cores = read_topology().cores;
   const auto limit = read_cgroup_limits().cpus;
   const Bind bind = default_bind(static_cast<int>(cores.size()), world, limit);
-  return seats_for(bind, world, cores, limit).front().threads;
+  return bindings_for(bind, world, cores, limit).front().threads;
 }
 
-// What the problem doesn't say is as a program would find it that is started here.
+// Fills in what the problem leaves out, as a program that runs here would.
 PlanKey completed(const std::string& problem, const Settings& settings) {
   PlanKey key = parse_plan_key(problem);
   if (problem.find("wire=") == std::string::npos)
@@ -56,7 +56,7 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   if (key.backend.empty()) key.backend = settings.backend;
   if (key.threads == 0) key.threads = settings.threads;
   PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "w=", key.weight,
-              " is no weight; bf16, bf16:plain, s8:channel and s8:group=128 are some");
+              " is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128");
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.backend = read_backend(key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
@@ -72,72 +72,73 @@ const Prediction& prediction_of(const PlanChoice& choice, const Plan& plan) {
       ->prediction;
 }
 
-// Which setting says the plan of a problem.
+// The setting that determines the plan of a problem.
 std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
   const bool custom = loaded.settings.customized.contains(shape_of(key));
   const std::string_view setting = custom ? "customized" : "plan";
   return fmt::format("{} ({})", setting, loaded.origin(setting));
 }
 
-// What the model chose, beside serial; or what it did not choose, where it stays with serial.
+// The model's choice compared with serial; if it chose serial, the best of the others.
 std::string show_model(const PlanChoice& choice) {
   const Plan serial_plan = {.schedule = Schedule::serial};
   const Prediction& serial = prediction_of(choice, serial_plan);
   const bool is_serial = choice.chosen == serial_plan;
   const Plan& other = is_serial ? choice.candidates.front().plan : choice.chosen;
-  if (other == serial_plan) return "It is \"serial\", by the cost model: none is faster.\n";
+  if (other == serial_plan) return "It is \"serial\", by the cost model; no plan is faster.\n";
   const Prediction& one = prediction_of(choice, other);
   const double gain = 100 * (1 - one.total / serial.total);
   const double doubt =
       100 * CostModel(choice.profile).doubt(choice.key, one, serial) / serial.total;
   if (is_serial) {
     return fmt::format(
-        "It is \"serial\", by the cost model: \"{}\" would gain {:.1f} %, and up to {:.1f} % "
-        "may be an error.\n",
+        "It is \"serial\", by the cost model; \"{}\" would gain {:.1f} %, and the model's error "
+        "may "
+        "be up to {:.1f} %.\n",
         name(other), gain, doubt);
   }
   return fmt::format(
-      "It is \"{}\", by the cost model: {:.2f} times as fast as serial; it gains {:.1f} %, "
-      "of which up to {:.1f} % may be an error.\n",
+      "It is \"{}\", by the cost model: {:.2f} times as fast as serial. It gains {:.1f} %; the "
+      "model's error may be up to {:.1f} %.\n",
       name(other), serial.total / one.total, gain, doubt);
 }
 
 // Where the plan comes from, in a sentence.
 std::string show_source(const PlanChoice& choice) {
   if (choice.set)
-    return fmt::format("It is \"{}\", as set: {}.\n", name(choice.chosen), choice.setting);
+    return fmt::format("It is \"{}\", set by {}.\n", name(choice.chosen), choice.setting);
   if (!choice.refusal.empty()) {
-    return fmt::format("automatic_plans() refuses: {}.\nWho asks no source of plans has \"{}\".\n",
+    return fmt::format("automatic_plans() refuses: {}.\nWithout automatic plans it is \"{}\".\n",
                        choice.refusal, name(choice.chosen));
   }
   if (choice.measured) {
-    return fmt::format("It is \"{}\", measured: {}, and serial {} ({}).\n", name(choice.chosen),
+    return fmt::format("It is \"{}\", measured: {}; serial: {} ({}).\n", name(choice.chosen),
                        base::show_duration(choice.measured->nanoseconds),
                        base::show_duration(choice.measured->serial), choice.cache_path);
   }
-  if (choice.key.world == 1) return "It is \"serial\": one rank has nothing to hide.\n";
+  if (choice.key.world == 1) return "It is \"serial\": one rank does not communicate.\n";
   return show_model(choice) +
          (choice.left_alone.empty()
-              ? fmt::format("No measured plan for it is in {}.\n",
+              ? fmt::format("It has no measured plan in {}.\n",
                             choice.cache_path.empty() ? "any cache" : choice.cache_path)
-              : fmt::format("Plans are neither read nor kept: {}.\n", choice.left_alone)) +
-         fmt::format("So automatic_plans() has it; who asks no source of plans has \"{}\".\n",
+              : fmt::format("Plans are neither read nor stored: {}.\n", choice.left_alone)) +
+         fmt::format("This applies to automatic_plans(); without automatic plans it is \"{}\".\n",
                      name(default_plan(choice.key.op)));
 }
 
 std::string show_profile_source(const PlanChoice& choice) {
   if (choice.profile.is_measured())
     return fmt::format(
-        "The machine's profile was measured, with {} of {}{}.\n",
+        "The machine's profile was measured with {} of {}{}.\n",
         show_count(choice.profile.ranks, "rank"), show_count(choice.profile.threads, "thread"),
         choice.profile.hosts > 1 ? fmt::format(" on {} hosts", choice.profile.hosts) : "");
-  const std::string text = "The profile is built in, of no particular machine";
+  const std::string text = "The profile is built in, for no particular machine";
   if (!choice.refusal.empty() || !choice.left_alone.empty())
-    return text + ": this one's is not read either.\n";
-  return text + "; plait tune --profile measures this one.\n";
+    return text + "; this machine's is not read either.\n";
+  return text + "; plait tune --profile measures this machine.\n";
 }
 
-// In which tree its sums are added, of ranks with equal shares of k.
+// Says in which tree the sums are added if ranks have equal shares of k.
 SumTree sum_tree_of(const PlanKey& key) {
   const bool shares_k = ops::split_of(key.op) == ops::Split::k;
   if (shares_k && key.k % key.world != 0) return {"the ranks' shares of k differ"};
@@ -159,7 +160,7 @@ std::string show_tree(const PlanKey& key) {
   return fmt::format("Its sums have other bits on another number of ranks: {}.\n", tree.refusal);
 }
 
-// The fastest, and those that somebody asks for or compares with.
+// Shows the fastest plans, the chosen one, and those that are useful for comparison.
 bool is_shown(const PlanChoice& choice, std::size_t place) {
   constexpr std::size_t kFastest = 10;
   const Plan& plan = choice.candidates[place].plan;
@@ -178,7 +179,7 @@ bool is_plan_problem(const std::vector<std::string>& words) {
 
 namespace {
 
-// The cache and the profile as automatic_plans() has them, or why it has none.
+// Reads the cache and the profile as automatic_plans() does, or the reason why it reads none.
 void take_files(PlanChoice& choice) {
   const tune::Files files = tune::read_files({}, machine_fingerprint());
   choice.refusal = files.refusal;
@@ -248,7 +249,8 @@ std::string show_text(const PlanChoice& choice) {
                show_time(parts.transfer), show_time(parts.exposed())});
   }
   text += table.text();
-  if (left_out > 0) text += fmt::format("{} more are left out; --json has them all.\n", left_out);
+  if (left_out > 0)
+    text += fmt::format("{} more plans are not shown; --json lists all.\n", left_out);
   return text + '\n' + show_source(choice) + show_tree(choice.key) + show_profile_source(choice);
 }
 

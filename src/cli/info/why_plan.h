@@ -1,4 +1,4 @@
-// Why an operator gets the plan that it gets: plait info --why "op=matmul-all-reduce m=8 n=8 k=8".
+// Explains the plan of an operator: plait info --why "op=matmul-all-reduce m=8 n=8 k=8".
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,18 +11,18 @@
 
 namespace plait::cli {
 
-// Whether the words name an operator that communicates, and so ask about its plan.
+// Whether the words name an operator that communicates, and so ask for its plan.
 bool is_plan_problem(const std::vector<std::string>& words);
 
-// All that decides, and what comes of it.
+// The inputs of the choice, and its result.
 struct PlanChoice {
   PlanKey key;
   std::optional<Plan> set = {};  // by the settings
-  std::string setting = {};      // which of them, and where it was said
+  std::string setting = {};      // the setting, and where it was set
   std::string cache_path = {};
   std::optional<PlanCache::Entry> measured = {};
-  std::string refusal = {};     // automatic_plans() raises it, for the cache or the profile
-  std::string left_alone = {};  // why it takes neither of them
+  std::string refusal = {};     // automatic_plans() throws it, for the cache or the profile
+  std::string left_alone = {};  // why it reads neither of them
   MachineProfile profile = {};
   std::vector<Candidate> candidates = {};  // the fastest first
   Plan chosen = {};

@@ -29,14 +29,14 @@ ProductProblem parse_product(const std::vector<std::string>& words) {
   std::string backend;
   for (const std::string& word : words) {
     PLAIT_CHECK(is_product_word(word), "--why ", word,
-                ": a product is made of m=, n=, k=, x=, w= and out=, and perhaps backend=NAME");
+                ": a product consists of m=, n=, k=, x=, w= and out=, and optionally backend=NAME");
     if (word == "matmul" || word == "op=matmul") continue;
     if (key_of(word) != "backend") {
       text += (text.empty() ? "" : " ") + word;
       continue;
     }
     backend = word.substr(std::min(word.size(), key_of(word).size() + 1));
-    PLAIT_CHECK(!backend.empty(), "--why ", word, " lacks its value, as in backend=...");
+    PLAIT_CHECK(!backend.empty(), "--why ", word, " has no value; write backend=...");
   }
   const ProductProblem problem = {.desc = parse_gemm(text), .backend = backend};
   std::vector<std::string> names;
@@ -57,11 +57,10 @@ Walk walk_backends(const ProductProblem& problem) {
 }
 
 std::string show_text(const ProductProblem& problem, const Walk& walk) {
-  const std::string asked =
-      problem.backend.empty() ? "" : ", where " + problem.backend + " is asked for";
-  return fmt::format(
-      "The backend for {}{}\n\n{}\n{}", name(problem.desc), asked, show_steps(walk),
-      walk.chosen().empty() ? "select_gemm() will refuse.\n" : "It is " + walk.chosen() + ".\n");
+  const std::string asked = problem.backend.empty() ? "" : ", requested: " + problem.backend;
+  return fmt::format("The backend for {}{}\n\n{}\n{}", name(problem.desc), asked, show_steps(walk),
+                     walk.chosen().empty() ? "None can be used, so select_gemm() will fail.\n"
+                                           : "It is " + walk.chosen() + ".\n");
 }
 
 nlohmann::ordered_json show_json(const ProductProblem& problem, const Walk& walk) {

@@ -1,4 +1,4 @@
-// Which backend would multiply, and why not the others: the very walk that select_gemm() makes.
+// Explains which backend select_gemm() would choose, and why not the others.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,14 +12,14 @@ namespace plait::cli {
 
 struct ProductProblem {
   GemmDesc desc;
-  std::string backend;  // the one that was asked for; empty: the best
+  std::string backend;  // the requested one; empty: the best
 };
 
-// Whether words of words_of_problem() are about a product.
+// Whether words of words_of_problem() describe a product.
 bool is_product(const std::vector<std::string>& words);
 
-// From "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16 backend=xsmm" in any order, as parse_gemm() reads
-// it.
+// Parses "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16 backend=xsmm" in any order, with parse_gemm()'s
+// defaults.
 ProductProblem parse_product(const std::vector<std::string>& words);
 
 Walk walk_backends(const ProductProblem& problem);

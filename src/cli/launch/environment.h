@@ -1,4 +1,4 @@
-// What a rank finds in its environment: its place, and nobody else's.
+// The environment of a rank: its own place, and no other launcher's.
 #pragma once
 
 #include <string>
@@ -9,13 +9,20 @@
 
 namespace plait::cli {
 
-// "NAME=value" strings: those of `inherited` without any launcher's placement, then the place, and
-// OMP_NUM_THREADS where the user has not set it.
-std::vector<std::string> environment_of(const Place& place, int threads,
+// The rank's place on its host.
+struct LocalPlace {
+  int rank;
+  int world;
+  std::string rendezvous = {};  // where ranks of several hosts meet; empty: all are on this host
+};
+
+// "NAME=value" strings: those of `inherited` without any launcher's placement, the place, and
+// OMP_NUM_THREADS unless the user has set it.
+std::vector<std::string> environment_of(const Place& place, const LocalPlace& local, int threads,
                                         const char* const* inherited);
 
-// Whether this variable tells a process its place in some launcher's world. A rank that saw it
-// beside ours might believe it.
+// Whether this variable tells a process its place in a launcher's world. A rank must not see it,
+// because it might use it in place of ours.
 bool is_placement(std::string_view name);
 
 // 128 random bits in hex.

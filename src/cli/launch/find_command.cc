@@ -12,7 +12,7 @@
 namespace plait::cli {
 namespace {
 
-// 0, or the reason as errno has it.
+// 0, or the reason as an errno value.
 int why_not(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return errno;
@@ -25,7 +25,7 @@ bool is_absent(int reason) { return reason == ENOENT || reason == ENOTDIR; }
 }  // namespace
 
 Command find_command(const std::string& name) {
-  if (name.empty()) return {"", kNotFound, "the command is an empty word"};
+  if (name.empty()) return {"", kNotFound, "the command is empty"};
   if (name.find('/') != std::string::npos) {
     const int reason = why_not(name);
     if (reason == 0) return {name, 0, ""};

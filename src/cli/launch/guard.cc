@@ -24,15 +24,15 @@ namespace {
 
 void end_everything(const std::vector<Group>& groups, const std::string& variable) {
   for (const Group& group : groups) signal_group(group, SIGKILL);
-  // Who is forking at this moment may slip through one look, so look until nobody is left; a
-  // process that even SIGKILL does not end is the system's problem by then.
+  // A process that forks at this moment may be missed in one pass, so repeat until none is left. A
+  // process that SIGKILL does not end is stuck in the system.
   for (int look = 0; look < 100 && kill_all_with(variable); ++look) {
     const timespec pause = {.tv_sec = 0, .tv_nsec = 20'000'000};
     nanosleep(&pause, nullptr);
   }
 }
 
-// What Guard::watch() has sent, until the line closes.
+// The groups that Guard::watch() has sent, until the socket closes.
 std::vector<Group> hear_of_groups(const base::Fd& line) {
   std::vector<Group> groups;
   for (;;) {
@@ -49,10 +49,10 @@ std::vector<Group> hear_of_groups(const base::Fd& line) {
 }
 
 [[noreturn]] void stand_guard(int line, const std::string& job) try {
-  setsid();  // Ctrl-C and hang-ups are for plait run
+  setsid();  // plait run handles Ctrl-C and hang-ups
   prctl(PR_SET_NAME, "run-guard");
   dup2(line, STDIN_FILENO);
-  // Nobody who reads our output to its end should have to wait for the guard.
+  // Close the output, so that a reader that waits for its end does not wait for the guard.
   close_range(1, ~0U, 0);
   const auto groups = hear_of_groups(base::Fd(STDIN_FILENO));
   end_everything(groups, "PLAIT_JOB=" + job);
@@ -66,7 +66,7 @@ std::vector<Group> hear_of_groups(const base::Fd& line) {
 Guard::Guard(const std::string& job) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
-    base::fail_errno("cannot make a line to the guard");
+    base::fail_errno("cannot make a socket to the guard");
   base::Fd line(ends[0]);
   line_ = base::Fd(ends[1]);
   pid_ = fork();
@@ -79,13 +79,14 @@ Guard::Guard(const std::string& job) {
 
 Guard::~Guard() {
   if (pid_ < 0) return;
-  // Before the line closes. Killed, since it may have been stopped and could not hear us then.
+  // The guard ends before the socket closes. It is killed, because a stopped guard would not react
+  // to a message.
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-// A guard that has ended or does not listen is done without.
+// If the guard has ended or does not read, the run continues without it.
 void Guard::watch(pid_t leader) {
   const Group group = open_group(leader);
   const std::string number = std::to_string(leader);

@@ -1,7 +1,8 @@
-// A small process that outlives `plait run` if that is killed, and then ends what it had started.
+// A small process that outlives `plait run` if that is killed, and then ends everything that it
+// started.
 //
-// The ranks themselves die with their parent (PR_SET_PDEATHSIG); what they started, such as the
-// python below a shell script, does not, and would go on holding memory and processors.
+// Ranks die with their parent (PR_SET_PDEATHSIG). Processes that ranks have started, such as python
+// in a shell script, do not, and would keep memory and processors.
 #pragma once
 
 #include <sys/types.h>
@@ -14,22 +15,23 @@ namespace plait::cli {
 
 class Guard {
  public:
-  // `job` as in PLAIT_JOB: whoever carries it in the environment is one of ours. Only who has left
-  // the ranks' groups and cleared its environment cannot be found.
+  // `job` is the value of PLAIT_JOB. Every process with it in its environment belongs to the run.
+  // Only a process that has left the ranks' groups and cleared its environment cannot be found.
   explicit Guard(const std::string& job);
   Guard(Guard&&) = delete;
-  ~Guard();  // dismisses the guard: all has ended in order
+  ~Guard();  // ends the guard, because everything has ended normally
 
-  // A child that leads a process group, before it is waited for.
+  // Tells the guard about a child that leads a process group. Call it before waiting for the child.
   void watch(pid_t leader);
 
   pid_t pid() const { return pid_; }
 
-  // Somebody has ended the guard, and its number has been waited for: it is no more ours to kill.
+  // Tells that the guard was ended by another process and reaped: its pid may belong to another
+  // process now.
   void bury() { pid_ = -1; }
 
  private:
-  base::Fd line_;  // the guard learns of our death from its closing
+  base::Fd line_;  // its closing tells the guard that plait run has ended
   pid_t pid_ = -1;
 };
 

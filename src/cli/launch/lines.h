@@ -1,4 +1,4 @@
-// Cuts a stream of bytes into whole lines, each with a prefix.
+// Splits a stream of bytes into whole lines, each with a prefix.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,7 @@ namespace plait::cli {
 
 class Lines {
  public:
-  // A line that grows beyond this is cut here, so that a rank that never ends one can't fill our
-  // memory.
+  // A longer line is split here, so that a rank that never ends a line can't fill our memory.
   static constexpr std::size_t kLongest = std::size_t{16} << 20;
 
   explicit Lines(std::string prefix, std::size_t longest = kLongest);
@@ -18,8 +17,8 @@ class Lines {
   // Appends to `out` the lines that these bytes complete. Bytes of any value pass unchanged.
   void take(std::string_view bytes, std::string& out);
 
-  // Appends what came after the last newline, with a newline, so that it can't run into another
-  // rank's line.
+  // Appends what came after the last newline, with a newline, so that it can't run into the line of
+  // another rank.
   void finish(std::string& out);
 
  private:

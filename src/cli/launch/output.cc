@@ -23,9 +23,9 @@ bool same_file(int one, int other) {
 }  // namespace
 
 Output::Output(bool merges) {
-  if (merges) sinks_[0] = std::make_unique<Sink>(STDOUT_FILENO);
+  if (merges) sinks_[0] = std::make_unique<OutputStream>(STDOUT_FILENO);
   if (!merges || !same_file(STDOUT_FILENO, STDERR_FILENO))
-    sinks_[1] = std::make_unique<Sink>(STDERR_FILENO);
+    sinks_[1] = std::make_unique<OutputStream>(STDERR_FILENO);
 }
 
 std::array<base::Fd, 2> Output::connect(int rank) {
@@ -34,7 +34,7 @@ std::array<base::Fd, 2> Output::connect(int rank) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
-    // Ours does not block; the rank's must.
+    // Our end must not block; the rank's end must.
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     streams_.push_back({.pipe = base::Fd(ends[0]), .lines = Lines(prefix), .sink = &sink(fd)});
     far_ends[fd - 1] = base::Fd(ends[1]);
@@ -51,10 +51,10 @@ void Output::add_to(std::vector<pollfd>& polls) {
     polled_sinks_.push_back(sink.get());
   }
   for (Stream& stream : streams_) {
-    // Where our own reader has gone, the rank is to find that out as it would without us: by a
-    // pipe that breaks. But a terminal that has gone kills nobody who writes to it.
+    // If our reader is gone, the rank should notice it as it would without us: by a broken pipe.
+    // But writing to a terminal that is gone kills no process.
     if (stream.sink->broken() && !stream.sink->hung_up()) stream.pipe.reset();
-    // A full queue stops the ranks, just as a full pipe would without us.
+    // A full queue stops the ranks, as a full pipe would without us.
     if (!stream.pipe || stream.sink->full()) continue;
     polls.push_back({.fd = stream.pipe.get(), .events = POLLIN, .revents = 0});
     polled_.push_back(&stream);
@@ -62,7 +62,7 @@ void Output::add_to(std::vector<pollfd>& polls) {
 }
 
 void Output::serve(const pollfd* polls) {
-  for (Sink* sink : polled_sinks_) {
+  for (OutputStream* sink : polled_sinks_) {
     if ((polls++)->revents != 0) sink->write_some();
   }
   for (Stream* stream : polled_) {
@@ -70,7 +70,7 @@ void Output::serve(const pollfd* polls) {
   }
 }
 
-// False when there is nothing more at the moment.
+// False if nothing more can be read at the moment.
 bool Output::read_some(Stream& stream) {
   std::array<char, 65536> bytes;  // NOLINT(*-member-init): read() fills it
   const ssize_t got = read(stream.pipe.get(), bytes.data(), bytes.size());
@@ -86,7 +86,7 @@ bool Output::read_some(Stream& stream) {
 }
 
 void Output::say(const std::string& sentence) {
-  Sink& ours = sink(STDERR_FILENO);
+  OutputStream& ours = sink(STDERR_FILENO);
   if (ours.broken()) return;
   ours.queue() += sentence + "\n";
   ours.write_some();

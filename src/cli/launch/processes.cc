@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As much of it as there is: a process that ends meanwhile makes a read fail, at which a file
-// stream would throw.
+// Reads as much as possible. If the process ends meanwhile, a read fails, and a file stream would
+// throw.
 std::string read_file(const std::string& path) {
   const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -44,7 +44,7 @@ std::vector<pid_t> all_pids() {
   return pids;
 }
 
-// "17 (a name) with ) in it) S 1 17 ...": the name may hold anything, so it is skipped from the
+// "17 (a name) with ) in it) S 1 17 ...": the name may contain anything, so search its end from the
 // right.
 std::optional<Process> read_process(pid_t pid) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
@@ -54,7 +54,7 @@ std::optional<Process> read_process(pid_t pid) {
   char state = 'Z';
   Process process{.pid = pid};
   rest >> state >> process.parent >> process.group;
-  // The start is the twentieth word after the state.
+  // The start is the twentieth field after the state.
   std::string skipped;
   for (int word = 3; word < 20; ++word) rest >> skipped;
   rest >> process.start;
@@ -75,9 +75,9 @@ bool has_variable(pid_t pid, const std::string& wanted) {
   return environ.find(wanted) != std::string::npos;
 }
 
-// For kernels that cannot signal a group by a pidfd (before 6.9). While its leader has not been
-// waited for, the group's number is nobody else's: who is found in it before that is seen belongs
-// to it.
+// For kernels that cannot signal a group by a pidfd (before 6.9). While the leader has not been
+// waited for, the group's number can't be re-used, so a process that is found in the group before
+// that check belongs to it.
 void signal_members(const Group& group, int signal) {
   for (const pid_t pid : all_pids()) {
     const base::Fd pidfd = open_pidfd(pid);
@@ -97,7 +97,7 @@ std::vector<Process> processes_below(pid_t root) {
   }
   std::set<pid_t> family = {root};
   std::vector<Process> below;
-  // A generation a pass.
+  // Each pass finds one generation.
   for (std::size_t before = 0; before != family.size();) {
     before = family.size();
     for (const Process& process : all) {
@@ -113,7 +113,7 @@ bool signal_process(const Process& process, int signal) {
   if (!pidfd && errno == ESRCH) return false;
   const auto now = read_process(process.pid);
   if (!now || now->start != process.start) return false;
-  // Kernels before 5.3 have no pidfds: looked at just now is the best there is.
+  // Kernels before 5.3 have no pidfds; the check just above is the best possible.
   return pidfd ? send_signal(pidfd, signal) : ::kill(process.pid, signal) == 0;
 }
 

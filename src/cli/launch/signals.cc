@@ -10,8 +10,8 @@
 namespace plait::cli {
 namespace {
 
-// Who started us may have told us to ignore some of these (nohup, a shell's `&`): then they stay
-// ignored, here and in the ranks.
+// Signals that were ignored when we were started (by nohup, or a shell's `&`) stay ignored, here
+// and in the ranks.
 sigset_t wanted_signals() {
   sigset_t wanted;
   sigemptyset(&wanted);
@@ -31,11 +31,11 @@ Inherited take_over() {
   struct sigaction action = {};
   sigaction(SIGPIPE, nullptr, &action);
   inherited.ignored_sigpipe = action.sa_handler == SIG_IGN;
-  signal(SIGPIPE, SIG_IGN);  // write() says so when a reader has gone
-  signal(SIGCHLD, SIG_DFL);  // ignored, it would leave us no statuses to read
+  signal(SIGPIPE, SIG_IGN);  // write() reports a reader that is gone
+  signal(SIGCHLD, SIG_DFL);  // if it were ignored, there would be no exit statuses to read
   const sigset_t wanted = wanted_signals();
   sigprocmask(SIG_BLOCK, &wanted, &inherited.blocked);
-  // Two pipes for each of 1024 ranks are more than most systems allow at first.
+  // Two pipes for each of 1024 ranks exceed the soft limit of most systems.
   getrlimit(RLIMIT_NOFILE, &inherited.files);
   rlimit files = inherited.files;
   files.rlim_cur = files.rlim_max;
@@ -44,7 +44,7 @@ Inherited take_over() {
   return inherited;
 }
 
-GivenBack::GivenBack() {
+RestoredSignals::RestoredSignals() {
   sigprocmask(SIG_SETMASK, nullptr, &blocked_);
   sigaction(SIGPIPE, nullptr, &sigpipe_);
   sigaction(SIGCHLD, nullptr, &sigchld_);
@@ -52,7 +52,7 @@ GivenBack::GivenBack() {
   prctl(PR_GET_CHILD_SUBREAPER, &reaps_orphans_);
 }
 
-GivenBack::~GivenBack() {
+RestoredSignals::~RestoredSignals() {
   const sigset_t wanted = wanted_signals();
   const timespec at_once = {};
   while (sigtimedwait(&wanted, nullptr, &at_once) > 0) continue;

@@ -1,4 +1,4 @@
-// The signals that plait run reads in its loop, and what ranks get back of what it changed.
+// The signals that plait run reads in its loop, and the state that ranks get back.
 #pragma once
 
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 namespace plait::cli {
 
-// As whoever started us left it.
+// The state that we inherited.
 struct Inherited {
   sigset_t blocked;
   bool ignored_sigpipe;
@@ -18,14 +18,14 @@ struct Inherited {
 // Blocks the signals that the loop reads, and makes orphans of the ranks our children.
 Inherited take_over();
 
-// For who goes on after a run: when it ends, all that take_over() changes is as it was. What came
-// in between and nobody has read was meant for the run, and ends with it.
-class GivenBack {
+// Undoes everything that take_over() changes when it ends, for code that continues after a run.
+// Signals that arrived during the run and were not read are discarded.
+class RestoredSignals {
  public:
-  GivenBack();
-  ~GivenBack();
-  GivenBack(const GivenBack&) = delete;
-  GivenBack& operator=(const GivenBack&) = delete;
+  RestoredSignals();
+  ~RestoredSignals();
+  RestoredSignals(const RestoredSignals&) = delete;
+  RestoredSignals& operator=(const RestoredSignals&) = delete;
 
  private:
   sigset_t blocked_ = {};
@@ -35,10 +35,10 @@ class GivenBack {
   int reaps_orphans_ = 0;
 };
 
-// A descriptor to read those signals from.
+// A descriptor from which these signals are read.
 base::Fd open_signals();
 
-// SIGINT, SIGTERM and the like, after which a run is over.
+// SIGINT, SIGTERM and similar signals, which end a run.
 bool ends_the_run(int signal);
 
 }  // namespace plait::cli

@@ -19,9 +19,9 @@
 namespace plait::cli {
 namespace {
 
-// What the child says to its parent if it does not get as far as its program.
+// The error that a child reports to its parent if it can't start its program.
 struct Complaint {
-  const char* deed;  // literals: the parent has them at the same addresses
+  const char* deed;  // literals have the same addresses in the parent
   const char* hint;
   int reason;
 };
@@ -34,7 +34,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return all;
 }
 
-// As the kernel wants it: a bit for each processor, for any number of them.
+// The mask as the kernel expects it: one bit per processor, for any number of them.
 std::vector<unsigned long> mask_of(const std::vector<int>& cpus) {
   constexpr int kBits = sizeof(unsigned long) * CHAR_BIT;
   std::vector<unsigned long> mask;
@@ -45,23 +45,23 @@ std::vector<unsigned long> mask_of(const std::vector<int>& cpus) {
   return mask;
 }
 
-// A descriptor that is already where it belongs needs only to survive the start of the program.
+// If the descriptor has the right number already, only clear its close-on-exec flag.
 bool put(int fd, int where) {
   return fd == where ? fcntl(fd, F_SETFD, 0) == 0 : dup2(fd, where) >= 0;
 }
 
-// In the child, between fork and exec. Returns what went wrong.
+// Runs in the child, between fork and exec. Returns the error.
 Complaint become(const Child& child, const Inherited& inherited, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before we asked to be told
+  if (getppid() != parent) _exit(1);  // it died before PR_SET_PDEATHSIG took effect
   if (child.own_group) setpgid(0, 0);
   if (!put(child.in, 0) || !put(child.out, 1) || !put(child.err, 2))
     return {.deed = "cannot connect ", .hint = "", .reason = errno};
   const auto mask = mask_of(child.cpus);
-  // The system call, since the C library's wrapper takes a fixed number of processors.
+  // The system call is used because the C library's wrapper takes a fixed number of processors.
   if (!mask.empty() &&
       syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof(mask[0]), mask.data()) < 0)
-    return {.deed = "cannot bind ", .hint = " (--bind none does without)", .reason = errno};
+    return {.deed = "cannot bind ", .hint = " (try --bind none)", .reason = errno};
   setrlimit(RLIMIT_NOFILE, &inherited.files);
   if (!inherited.ignored_sigpipe) signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, &inherited.blocked, nullptr);
@@ -85,7 +85,7 @@ pid_t spawn(const Child& child, const Inherited& inherited) {
     [[maybe_unused]] const ssize_t sent = write(speak.get(), &complaint, sizeof complaint);
     _exit(127);
   }
-  // Here as well as in the child, so that it holds before either goes on.
+  // Both the parent and the child do it, so that it is done before either continues.
   if (child.own_group) setpgid(pid, pid);
   speak.reset();
   Complaint complaint = {};

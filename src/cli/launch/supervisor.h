@@ -1,7 +1,7 @@
-// Starts the ranks and looks after them until every process of theirs has ended.
+// Starts the ranks and supervises them until all their processes have ended.
 //
-// One loop sleeps in poll() on signals, on the ranks' output and on the next deadline. What it
-// waits for is its phase, and phases only go forward.
+// One loop sleeps in poll() for signals, for output of the ranks, and until the next deadline. The
+// phase tells what it waits for; phases only advance.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "cli/launch/crew.h"
 #include "cli/launch/launch.h"
 #include "cli/launch/output.h"
+#include "cli/launch/rank_group.h"
 #include "cli/launch/signals.h"
 
 namespace plait::cli {
@@ -22,25 +22,27 @@ class Supervisor {
  public:
   explicit Supervisor(const Launch& launch);
 
-  // Throws when a rank cannot be started; those that were already are killed with the supervisor.
+  // Throws if a rank can't be started. Ranks that were started before are killed with the
+  // supervisor.
   void start();
 
-  // Answers with the exit status of the whole: the first failed rank's, 128 + the signal that ended
+  // Returns the exit status of the run: that of the first failed rank, 128 + the signal that ended
   // the run, or 124 at the time limit.
   int watch();
 
  private:
   enum class Phase {
-    running,    // until a rank fails, a signal comes, or the time limit is reached
-    lingering,  // a rank has failed; the others may notice and say so themselves
-    settling,   // all ranks have ended; what they started in the background may end too
+    running,    // until a rank fails, a signal arrives, or the time limit is reached
+    lingering,  // a rank has failed; the others may notice it and end by themselves
+    settling,   // all ranks have ended; their background processes may end too
     ending,     // the rest has been asked to end
     killing,    // the rest is being killed
-    over,       // nobody is left; what was written may still be on its way
+    over,       // no process is left; output may still be pending
   };
 
   void sleep_until_something_happens();
   void read_signals();
+  void read_input();
   void handle(const signalfd_siginfo& signal);
   void interrupt(int signal, bool from_terminal);
   void pause(bool from_terminal);
@@ -58,13 +60,14 @@ class Supervisor {
   const Launch& launch_;
   Inherited inherited_;
   base::Fd signals_;
-  Crew crew_;
+  RankGroup ranks_;
   Output output_;
 
   Phase phase_ = Phase::running;
   std::optional<base::Nanoseconds> deadline_;  // of this phase
   base::Nanoseconds killing_since_ = 0;
-  int interrupted_by_ = 0;  // the signal, 0: none
+  bool input_ended_ = false;
+  int interrupted_by_ = 0;  // the signal; 0: none
   base::Nanoseconds interrupted_at_ = 0;
   int failed_rank_ = -1;
   int asked_with_ = 0;  // the signal that asked the rest to end

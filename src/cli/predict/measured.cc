@@ -1,4 +1,4 @@
-// plait predict --measured FILE: what plait bench has measured, beside what is predicted of it from
+// plait predict --measured FILE: compares measurements of plait bench with predictions made from
 // the product and the collective alone.
 #include <fmt/format.h>
 
@@ -13,12 +13,12 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/bench/table.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/options.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
-#include "cli/speech.h"
 #include "cli/values.h"
 #include "plait/quantized.h"
 
@@ -27,15 +27,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNear = 0.1;  // what a prediction is to be off by at most
+constexpr double kNear = 0.1;  // the largest acceptable error of a prediction
 
 constexpr const char* kPurpose =
-    "Predicts what plait bench OPERATOR has measured over emulated links: a modelled processor\n"
-    "that multiplies as fast as the product alone, and copies and adds up as fast as the\n"
-    "collective alone without its link, runs the plans that were measured.";
+    "Predicts what plait bench OPERATOR has measured over emulated links. A modelled processor "
+    "runs\n"
+    "the measured plans: it multiplies as fast as the product alone, and copies and sums as fast "
+    "as\n"
+    "the collective alone without its link.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
+    "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
     "Examples:\n"
     "  plait bench matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1 --json bench.json\n"
     "  plait predict --measured bench.json\n";
@@ -58,7 +60,7 @@ struct Case {
 // "emulated link, 0.78 Gbit/s, 5.0 us"
 Link read_link(const std::string& text) {
   const auto comma = text.find(", ");
-  PLAIT_CHECK(comma != std::string::npos, "\"", text, "\" is no link");
+  PLAIT_CHECK(comma != std::string::npos, "\"", text, "\" is not a link");
   std::string words = text.substr(comma + 2);
   const auto drop = [&words](const std::string& part) {
     for (auto at = words.find(part); at != std::string::npos; at = words.find(part))
@@ -84,7 +86,7 @@ Number read_between(const Json& json, const char* key, Number least, Number most
 
 constexpr double kLongest = 1e9;  // milliseconds
 
-// What a measurement does not say is as plait bench has it where nobody says otherwise.
+// Values that a measurement does not record have plait bench's defaults.
 predict::Problem read_problem(const Json& json) {
   const auto op = parse_operator(json.at("op").get<std::string>());
   PLAIT_CHECK(op, "there is no operator ", json.at("op").get<std::string>());
@@ -99,8 +101,8 @@ predict::Problem read_problem(const Json& json) {
           .weight_bytes = bytes_of_weight(json.at("weight").get<std::string>(), x)};
 }
 
-// As fast as it has multiplied, and as fast as it has moved what the collective moves: without a
-// link nothing else takes time.
+// A device that multiplies at the measured rate, and moves bytes as fast as the collective did
+// without a link: then nothing else takes time.
 predict::Machine fitted(const Json& json, const predict::Problem& problem) {
   const Link link = read_link(json.at("link").get<std::string>());
   predict::Machine machine = {.device = predict::find_device("cpu"),
@@ -126,14 +128,14 @@ predict::Machine fitted(const Json& json, const predict::Problem& problem) {
   const double moving = collective() - chores;
   const double left = read_between(json, "t_comm_cpu_ms", 0.0, kLongest) * 1e6 - chores;
   PLAIT_CHECK(left > 0, "the collective took ", json.at("t_comm_cpu_ms").get<double>(),
-              " ms, which is less than its chunks alone do");
+              " ms, which is less than its chunks alone take");
   machine.device.peak_memory = kSome * moving / left;
   return machine;
 }
 
 Case read_case(const Json& json) {
   PLAIT_CHECK(json.at("link").is_string(), "the measured ", json.at("op").get<std::string>(),
-              " had no link; without one there is nothing but the processor to predict");
+              " has no link; only measurements with a link can be predicted");
   const predict::Problem problem = read_problem(json);
   Case one = {.problem = problem,
               .machine = fitted(json, problem),
@@ -164,18 +166,18 @@ std::vector<Case> read_cases(const std::string& path) {
     return cases;
   } catch (const Json::exception&) {
     base::fail(Code::invalid_argument, "--measured ", path,
-               " is not what plait bench OPERATOR --json writes");
+               " was not written by plait bench OPERATOR --json");
   } catch (const Error& error) {
     base::fail(error.code(), "--measured ", path, ": ", error.what());
   }
 }
 
 std::string show_text(const std::vector<Case>& cases) {
-  std::string text = std::string(kItIsAPrediction) +
-                     "\nBeside it what was measured; the modelled processor multiplies, copies and "
-                     "adds up\nas fast as product and collective alone were. What a measurement "
-                     "doesn't say is as plait\nbench has it where nobody says otherwise: out in "
-                     "x's dtype, partial sums in f32.\n\n";
+  std::string text =
+      std::string(kItIsAPrediction) +
+      "\nThe modelled processor multiplies, copies and sums as fast as product and collective "
+      "alone\nwere measured. Values that a measurement does not record have plait bench's "
+      "defaults:\nout in x's dtype, partial sums in f32.\n\n";
   Table table({"operator", "m", "n", "k", "GFLOP/s", "GB/s", "link", "plan", "measured",
                "predicted", "error"},
               /*left=*/1);
@@ -236,13 +238,13 @@ int predict_measured(Words words) {
                    .purpose = kPurpose,
                    .examples = kExamples});
   options.add("--measured", "FILE[,FILE...]", measured,
-              "what plait bench OPERATOR --json has written");
-  options.add("--json", "FILE", files.json, "write the figures as JSON too; - : print only those");
+              "files written by plait bench OPERATOR --json");
+  options.add("--json", "FILE", files.json, "also write the results as JSON; -: print only JSON");
   if (!options.parse_all(words)) return kDone;
-  PLAIT_CHECK(!measured.empty(), "which measurements? --measured FILE is missing");
+  PLAIT_CHECK(!measured.empty(), "--measured FILE is missing");
   std::vector<Case> cases;
   for (const std::string& path : read_list("--measured", measured)) {
-    check_distinct(files, {{"what was measured", path}});
+    check_distinct(files, {{"the measurements", path}});
     for (Case& one : read_cases(path)) cases.push_back(std::move(one));
   }
   if (!files.silences()) answer(show_text(cases));

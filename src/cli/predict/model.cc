@@ -1,5 +1,5 @@
-// plait predict MODEL: the parallel layers of a transformer, forward and backward, and what their
-// overlap makes of a whole training step.
+// plait predict MODEL: predicts a transformer's parallel layers, forward and backward, and the gain
+// of overlap for a whole training step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 #include "base/text.h"
 #include "cli/bench/progress.h"
 #include "cli/bench/table.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
-#include "cli/speech.h"
 #include "cli/values.h"
 #include "predict/model.h"
 
@@ -27,17 +27,17 @@ namespace plait::cli {
 namespace {
 
 constexpr const char* kPurpose =
-    "Predicts a training step of a model whose layers are shared by the ranks (tensor parallel):\n"
-    "plait's own layers, forward and backward, played by modelled ranks in every plan, and the\n"
-    "rest of the step reckoned by hand. Nothing is measured, and nothing is multiplied.";
+    "Predicts a training step of a model whose layers the ranks share (tensor parallel). Modelled\n"
+    "ranks run plait's own layers, forward and backward, with every plan; the rest of the step is\n"
+    "estimated by simple formulas. Nothing is measured or multiplied.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
+    "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
     "Examples:\n"
     "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
     "  plait predict bloom-7b --tp 8 --tokens 8192 --sequence 2048 --device a100\n";
 
-// What the reference system's makers say that it brings to a whole training step at TP 8.
+// The gain of a whole training step at TP 8 that MindSpeed CoC's makers report.
 struct Published {
   std::string_view model;
   double gain;
@@ -48,8 +48,8 @@ constexpr std::array<Published, 3> kPublished = {{
     {"llama2-70b", 0.0785},
 }};
 
-// As typed.
-struct Wishes {
+// The arguments as typed.
+struct Args {
   MachineWords machine = {};
   PlanWords plan = {};
   std::string tokens = "8192";
@@ -69,7 +69,7 @@ struct ModelPrediction {
   std::vector<std::vector<predict::BlockLayer>> blocks;  // by plan
   predict::Rest rest;
 
-  // Of all layers of a block, and of the whole step.
+  // The time of all layers of a block, and of the whole step.
   double layers(std::size_t plan) const {
     double sum = 0;
     for (const predict::BlockLayer& one : blocks[plan])
@@ -80,7 +80,7 @@ struct ModelPrediction {
     return layers(plan) * static_cast<double>(step.model->layers) + static_cast<double>(rest.all());
   }
 
-  // Each layer in the plan that suits it best, as a table of plans per shape would have it.
+  // Each layer with the best plan for it, as a table of plans per shape would choose.
   double best_layers() const {
     double sum = 0;
     for (std::size_t layer = 0; layer < blocks.front().size(); ++layer) {
@@ -104,7 +104,7 @@ std::string show_gain(double serial, double time) {
   return fmt::format("{:+.2f} %", 100 * (serial / time - 1));
 }
 
-// Of as many ranks as are predicted.
+// Only for the number of ranks that was published.
 std::optional<double> published_gain(const ModelPrediction& prediction) {
   constexpr int kRanks = 8;
   if (prediction.machine.ranks != kRanks) return std::nullopt;
@@ -118,8 +118,8 @@ std::string show_published(const ModelPrediction& prediction) {
   const auto gain = published_gain(prediction);
   if (!gain) return {};
   return fmt::format(
-      "\nFor comparison: MindSpeed CoC's makers say {:+.2f} % of a whole step, on Ascend "
-      "devices, with 8 ranks,\nof batch, sequence and baseline that are not stated.\n",
+      "\nFor comparison: MindSpeed CoC's makers report {:+.2f} % of a whole step on Ascend devices "
+      "with 8 ranks;\nbatch, sequence and baseline are not stated.\n",
       100 * *gain);
 }
 
@@ -199,37 +199,36 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
           {"assumptions", std::move(assumptions)}};
 }
 
-ModelPrediction understand(const Model& model, const Wishes& wishes) {
+ModelPrediction understand(const Model& model, const Args& args) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
   ModelPrediction prediction = {
       .step = {.model = &model,
-               .tokens = read_number("--tokens", wishes.tokens, 1, kMostTokens),
+               .tokens = read_number("--tokens", args.tokens, 1, kMostTokens),
                .sequence = 0},
-      .machine = read_machine(wishes.machine, "--tp"),
-      .plans = read_plans(Operator::matmul_all_reduce, wishes.plan),
+      .machine = read_machine(args.machine, "--tp"),
+      .plans = read_plans(Operator::matmul_all_reduce, args.plan),
       .blocks = {},
       .rest = {}};
   predict::Step& step = prediction.step;
-  step.sequence = wishes.sequence.empty()
-                      ? std::min<std::int64_t>(4096, step.tokens)
-                      : read_number("--sequence", wishes.sequence, 1, kMostTokens);
+  step.sequence = args.sequence.empty() ? std::min<std::int64_t>(4096, step.tokens)
+                                        : read_number("--sequence", args.sequence, 1, kMostTokens);
   PLAIT_CHECK(step.sequence <= step.tokens, "--sequence ", step.sequence,
               " is longer than --tokens ", step.tokens);
-  const auto scale = base::parse_number(wishes.scale);
-  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", wishes.scale,
+  const auto scale = base::parse_number(args.scale);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", args.scale,
               " is not above 0 and up to 1");
   step.scale = *scale;
-  // So many take minutes; four times as many would take hours.
+  // Predicting so many ranks takes minutes; four times as many would take hours.
   constexpr int kMostRanks = 256;
   PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
-              ": no more than ", kMostRanks, " ranks share a layer here");
-  PLAIT_CHECK(!wishes.keeps || !wishes.whole_rows,
-              "--keep-gathered keeps what --whole-rows does not gather");
+              ": at most ", kMostRanks, " ranks can be predicted");
+  PLAIT_CHECK(!args.keeps || !args.whole_rows,
+              "--keep-gathered cannot be combined with --whole-rows, which gathers nothing");
   predict::LayerProblem& layers = step.layers;
-  layers.wire = read_dtype("--wire", wishes.wire);
-  layers.sequence_parallel = !wishes.whole_rows;
-  layers.column_backward = wishes.column_backward;
-  layers.recompute_all_gather = !wishes.keeps;
+  layers.wire = read_dtype("--wire", args.wire);
+  layers.sequence_parallel = !args.whole_rows;
+  layers.column_backward = args.column_backward;
+  layers.recompute_all_gather = !args.keeps;
   return prediction;
 }
 
@@ -244,31 +243,32 @@ void predict_blocks(ModelPrediction& prediction) {
 }  // namespace
 
 int predict_model(const Model& model, Words words) {
-  Wishes wishes;
+  Args args;
   const std::string verb = "predict " + std::string(model.name);
   Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
-  add_options(options, wishes.machine, "--tp");
-  options.add("--tokens", "N", wishes.tokens, "of a micro-batch (default: 8192)");
-  options.add("--sequence", "N", wishes.sequence, "tokens of a sequence (default: 4096, or all)");
-  options.add("--scale", "S", wishes.scale,
-              "of the model's widths, as plait bench model has it (default: 1)");
-  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: bf16)");
-  options.add_flag("--whole-rows", wishes.whole_rows,
-                   "not sequence parallel: every rank has all rows between layers");
-  options.add_flag("--column-backward", wishes.column_backward,
-                   "column layers make the gradient of x by an operator in a plan");
-  options.add_flag("--keep-gathered", wishes.keeps,
-                   "column layers keep what forward has gathered for backward");
-  add_options(options, wishes.plan);
-  options.add("--json", "FILE", wishes.files.json,
-              "write the figures as JSON too; - : print only those");
+  add_options(options, args.machine, "--tp");
+  options.add("--tokens", "N", args.tokens, "tokens of a micro-batch (default: 8192)");
+  options.add("--sequence", "N", args.sequence,
+              "tokens of a sequence (default: 4096, or all tokens if fewer)");
+  options.add("--scale", "S", args.scale,
+              "factor for the model's widths, as in plait bench model (default: 1)");
+  options.add("--wire", "DTYPE", args.wire, "dtype in which partial sums are sent (default: bf16)");
+  options.add_flag("--whole-rows", args.whole_rows,
+                   "no sequence parallelism: keep all rows on every rank between layers");
+  options.add_flag("--column-backward", args.column_backward,
+                   "use an operator for the input gradient of column layers");
+  options.add_flag("--keep-gathered", args.keeps,
+                   "keep the rows that column layers gather in forward");
+  add_options(options, args.plan);
+  options.add("--json", "FILE", args.files.json,
+              "also write the results as JSON; -: print only JSON");
   if (!options.parse_all(words)) return kDone;
-  ModelPrediction prediction = understand(model, wishes);
-  check_writable(wishes.files);
+  ModelPrediction prediction = understand(model, args);
+  check_writable(args.files);
   prediction.rest = rest_of(prediction.machine, prediction.step);
   predict_blocks(prediction);
-  if (!wishes.files.silences()) answer(show_text(prediction));
-  wishes.files.write_json(show_json(prediction));
+  if (!args.files.silences()) answer(show_text(prediction));
+  args.files.write_json(show_json(prediction));
   return kDone;
 }
 

@@ -8,23 +8,24 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/bench/progress.h"
+#include "cli/console.h"
 #include "cli/host/memory.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
-#include "cli/speech.h"
 
 namespace plait::cli {
 namespace {
 
-// What each rank keeps of each other one: as much as was seen of all-reduces, which keep the most.
+// The bytes that each rank keeps for each other rank, measured with all-reduces, which keep the
+// most.
 constexpr double kBytesOfAPair = 1100;
 
 void check_ranks_fit(int ranks) {
   const double needed = kBytesOfAPair * ranks * ranks;
   const auto available = static_cast<double>(read_memory().available);
   PLAIT_CHECK(needed <= available, "--ranks ", ranks, " may take ", base::show_bytes(needed),
-              " to predict, and there is ", base::show_bytes(available));
+              " to predict; available are ", base::show_bytes(available));
 }
 
 OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
@@ -51,7 +52,7 @@ OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
   return prediction;
 }
 
-// One problem is an object, several are a list of them.
+// One problem is an object; several are a list of objects.
 nlohmann::ordered_json show_json(const OpPredictOptions& options,
                                  const std::vector<OpPrediction>& predictions) {
   if (predictions.size() == 1) return show_json(options, predictions.front());

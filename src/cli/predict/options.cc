@@ -15,19 +15,20 @@ namespace {
 constexpr std::int64_t kMostDrawn = 64;
 
 constexpr const char* kPurpose =
-    "Predicts an operator on devices that are not here: its own schedules, played by modelled\n"
-    "ranks on a clock of their own, whose products, copies and sums take a device's time and\n"
-    "whose chunks travel a modelled network. Nothing is measured, and nothing is multiplied.";
+    "Predicts an operator on other devices and networks. Modelled ranks with simulated clocks run\n"
+    "its own schedules; products, copies and sums take the device's time, and chunks travel over "
+    "a\n"
+    "modelled network. Nothing is measured or multiplied.";
 
 constexpr const char* kExamples =
-    "Exit status: 0; 1 when a file can't be written; 2 for wrong usage.\n\n"
+    "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
     "Examples:\n"
     "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
     "  plait predict all-gather-matmul --m 8192 --n 8192 --k 8192 --device a100 --link pcie4\n"
     "  plait predict matmul-reduce-scatter --m 8192 --n 8192 --k 8192 --plan \"fused chunk=512\"\n";
 
-// As typed.
-struct Wishes {
+// The arguments as typed.
+struct Args {
   SizeWords size = {};
   std::string x = "bf16";
   std::string out = {};
@@ -57,7 +58,7 @@ double read_rate(std::string_view option, const std::string& text) {
   constexpr double kMost = 1e6;
   const auto number = base::parse_number(text);
   PLAIT_CHECK(number && *number >= kLeast && *number <= kMost, option, ' ', text,
-              " is no number from ", kLeast, " to ", kMost);
+              " is not a number from ", kLeast, " to ", kMost);
   return *number;
 }
 
@@ -66,14 +67,15 @@ predict::Wiring read_wiring(const std::string& text) {
        {predict::Wiring::pairs, predict::Wiring::ports, predict::Wiring::shared}) {
     if (text == comm::modelled::name(wiring)) return wiring;
   }
-  base::fail(Code::invalid_argument, "--wiring ", text, " is none of pairs, ports and shared");
+  base::fail(Code::invalid_argument, "--wiring ", text, " is none of pairs, ports, shared");
 }
 
-// Which network a device usually has.
+// The usual network of a device.
 std::string usual_link(const std::string& device) {
   if (device == "a100") return "nvlink3";
   if (device == "ascend-910b") return "hccs";
-  PLAIT_CHECK(device != "cpu", "a processor has no usual network: say --link, such as 25gbit,5us");
+  PLAIT_CHECK(device != "cpu",
+              "the device cpu has no usual network; give one, such as --link 25gbit,5us");
   return "nvlink4";
 }
 
@@ -84,52 +86,52 @@ double weight_bytes(const std::string& weight, Dtype x) {
   return static_cast<double>(size_of(read_dtype("--weight", weight)));
 }
 
-OpPredictOptions understand(Operator op, const Wishes& wishes) {
+OpPredictOptions understand(Operator op, const Args& args) {
   OpPredictOptions options;
-  options.sizes = read_sizes(wishes.size);
-  const Dtype x = read_dtype("--dtype", wishes.x);
+  options.sizes = read_sizes(args.size);
+  const Dtype x = read_dtype("--dtype", args.x);
   options.problem = {.op = op,
                      .m = 0,
                      .n = 0,
                      .k = 0,
                      .x = x,
-                     .out = wishes.out.empty() ? x : read_dtype("--out", wishes.out),
-                     .wire = read_wire(op, wishes.wire),
-                     .weight_bytes = weight_bytes(wishes.weight, x)};
-  options.weight = wishes.weight.empty() ? std::string(name(x)) : wishes.weight;
-  options.machine = read_machine(wishes.machine, "--ranks");
-  PLAIT_CHECK(
-      x != Dtype::f32 || options.machine.device.name == "cpu" || !wishes.machine.rate.empty(),
-      "--dtype f32: what is known of ", options.machine.device.name,
-      " is how fast it multiplies bf16 and f16; --rate says another rate");
-  options.plans = read_plans(op, wishes.plan);
-  options.files = wishes.files;
+                     .out = args.out.empty() ? x : read_dtype("--out", args.out),
+                     .wire = read_wire(op, args.wire),
+                     .weight_bytes = weight_bytes(args.weight, x)};
+  options.weight = args.weight.empty() ? std::string(name(x)) : args.weight;
+  options.machine = read_machine(args.machine, "--ranks");
+  PLAIT_CHECK(x != Dtype::f32 || options.machine.device.name == "cpu" || !args.machine.rate.empty(),
+              "--dtype f32: only the rate of bf16 and f16 is known for ",
+              options.machine.device.name, "; give the rate of f32 with --rate");
+  options.plans = read_plans(op, args.plan);
+  options.files = args.files;
   PLAIT_CHECK(options.sizes.size() == 1 || !options.files.traces(),
-              "a timeline is of one size, not of ", options.sizes.size());
-  PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(), "a timeline is of ",
-              kMostDrawn, " ranks at most, not of ", options.machine.ranks);
-  check_distinct(options.files, {{"the shapes", wishes.size.shapes}});
+              "a timeline needs exactly one size, not ", options.sizes.size());
+  PLAIT_CHECK(options.machine.ranks <= kMostDrawn || !options.files.traces(),
+              "a timeline shows at most ", kMostDrawn, " ranks, not ", options.machine.ranks);
+  check_distinct(options.files, {{"the shapes", args.size.shapes}});
   return options;
 }
 
 }  // namespace
 
 void add_options(Options& options, MachineWords& words, const char* ranks) {
-  options.add(ranks, "N", words.ranks, "how many ranks (default: 8)");
+  options.add(ranks, "N", words.ranks, "number of ranks (default: 8)");
   options.add("--device", "NAME", words.device,
-              "what each rank has (default: h100): " + device_names());
+              "device of each rank (default: h100): " + device_names());
   options.add("-l,--link", "LINK", words.link,
               network_names() +
-                  ",\nor a port of each rank's such as 25gbit,5us\n"
-                  "(default: the device's usual one)");
+                  ",\nor one port per rank, such as 25gbit,5us\n"
+                  "(default: the device's usual network)");
   options.add("--wiring", "WIRING", words.wiring,
-              "what the link's figures are of: pairs (of ranks), ports (of\n"
-              "each rank), shared (by all); default: the network's own");
-  options.add("--rate", "TFLOPS", words.rate, "of products, attained (default: the device's)");
+              "what the link's bandwidth and latency belong to: pairs (of ranks), ports\n"
+              "(of each rank) or shared (by all ranks); default: that of the network");
+  options.add("--rate", "TFLOPS", words.rate,
+              "attained TFLOP/s of products (default: the device's)");
   options.add("--memory", "GBS", words.memory,
-              "GB/s of copies and sums, attained (default: the device's)");
+              "attained GB/s of copies and sums (default: the device's)");
   options.add("--lost", "PERCENT", words.lost,
-              "of the rate while chunks travel (default: the device's)");
+              "loss of the rate while chunks are sent (default: the device's)");
 }
 
 predict::Machine read_machine(const MachineWords& words, const char* ranks) {
@@ -155,22 +157,22 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   std::string verb("predict ");
   verb += name(op);
   std::replace(verb.begin(), verb.end(), '_', '-');
-  Wishes wishes;
+  Args args;
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = kPurpose,
                    .examples = kExamples});
-  add_options(options, wishes.size);
-  options.add("-d,--dtype", "DTYPE", wishes.x, "of x: f32, bf16 (the default) or f16");
-  options.add("-o,--out", "DTYPE", wishes.out, "of the result (default: that of x)");
-  options.add("--wire", "DTYPE", wishes.wire, "in what partial sums travel (default: f32)");
-  options.add("-w,--weight", "KIND", wishes.weight,
-              "a dtype, or a scheme such as s8:channel; plain: x's dtype (the default)");
-  add_options(options, wishes.machine, "--ranks");
-  add_options(options, wishes.plan);
-  add_options(options, wishes.files);
+  add_options(options, args.size);
+  options.add("-d,--dtype", "DTYPE", args.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("-o,--out", "DTYPE", args.out, "dtype of the result (default: that of x)");
+  options.add("--wire", "DTYPE", args.wire, "dtype in which partial sums are sent (default: f32)");
+  options.add("-w,--weight", "KIND", args.weight,
+              "a dtype, or a scheme such as s8:channel; plain: x's dtype (default)");
+  add_options(options, args.machine, "--ranks");
+  add_options(options, args.plan);
+  add_options(options, args.files);
   if (!options.parse_all(words)) return std::nullopt;
-  return understand(op, wishes);
+  return understand(op, args);
 }
 
 }  // namespace plait::cli

@@ -1,4 +1,4 @@
-// What plait predict was asked for.
+// The options of plait predict.
 #pragma once
 
 #include <optional>
@@ -25,20 +25,20 @@ struct MachineWords {
   std::string lost = {};
 };
 
-// `ranks` is the option that says how many there are.
+// `ranks` is the option for the number of ranks.
 void add_options(Options& options, MachineWords& words, const char* ranks);
 predict::Machine read_machine(const MachineWords& words, const char* ranks);
 
 struct OpPredictOptions {
   std::vector<OpSize> sizes;
-  predict::Problem problem;  // but for the sizes
+  predict::Problem problem;  // except for the sizes
   std::string weight;
   predict::Machine machine;
   std::vector<Plan> plans;  // the serial one first
   OutputFiles files;
 };
 
-// nullopt: help was asked for, and has been printed.
+// nullopt: help was requested and has been printed.
 std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words);
 
 }  // namespace plait::cli

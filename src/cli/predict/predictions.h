@@ -1,5 +1,5 @@
-// What plait predict can predict: one function each, which takes the words behind its name and
-// answers with the exit status.
+// The predictions of plait predict: one function each, which takes the words after its name and
+// returns the exit status.
 #pragma once
 
 #include "cli/verbs.h"
@@ -13,7 +13,7 @@ int predict_operator(Operator op, Words words);
 // A training step of a model.
 int predict_model(const Model& model, Words words);
 
-// What plait bench has measured, beside what is predicted of it.
+// A comparison of measurements of plait bench with predictions.
 int predict_measured(Words words);
 
 }  // namespace plait::cli

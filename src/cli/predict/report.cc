@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -15,7 +15,7 @@ constexpr double kNextToNothing = 0.02;  // of the serial time
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
-// What has no partial sums travels as x is, whatever was asked for.
+// Without partial sums chunks have x's dtype, whatever wire was requested.
 Dtype wire_of(const predict::Problem& problem) {
   return ops::wire_of(problem.op, problem.x, problem.wire);
 }

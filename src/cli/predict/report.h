@@ -1,4 +1,4 @@
-// What plait predict says of an operator.
+// The results of plait predict for an operator.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,22 +13,22 @@ namespace plait::cli {
 struct OpPrediction {
   OpSize size;
   double product;             // nanoseconds, alone
-  double collective;          // alone, by the serial schedule
+  double collective;          // alone, in the serial schedule
   std::vector<double> plans;  // the serial one first
 
   double ideal() const { return product > collective ? product : collective; }
   double serial() const { return plans.front(); }
   double speedup(std::size_t plan) const { return serial() / plans[plan]; }
 
-  // How much of what could be hidden is; nothing where that is next to nothing.
+  // The share of what could be hidden that is hidden; nothing if that is almost nothing.
   std::optional<double> efficiency(std::size_t plan) const;
 };
 
-// What everybody has to know first.
+// The first line of all output.
 inline constexpr const char* kItIsAPrediction =
-    "Predicted, not measured: plait's own schedules, played on a modelled machine.";
+    "Predicted, not measured: plait's own schedules on a modelled machine.";
 
-// The machine, an assumption a line; and its figures.
+// The machine's assumptions, one per line; and its figures.
 std::string show_assumptions(const predict::Machine& machine);
 nlohmann::ordered_json assumptions_json(const predict::Machine& machine);
 

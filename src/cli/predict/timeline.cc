@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -46,7 +46,7 @@ void append(trace::RankRecords& all, const trace::RankRecords& one, std::int64_t
   }
 }
 
-// Plan behind plan on one axis, each below a flight with its name.
+// Writes plans one after another on one axis, each below a flight with its name.
 void write_for_perfetto(const OpPredictOptions& options, const std::vector<PlanRecords>& plans) {
   std::vector<std::vector<std::byte>> packs;
   for (int rank = 0; rank < options.machine.ranks; ++rank) {

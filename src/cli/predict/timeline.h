@@ -8,13 +8,13 @@
 
 namespace plait::cli {
 
-// What the ranks have recorded in one plan, from 0 to `length`.
+// The records of the ranks in one plan, from 0 to `length`.
 struct PlanRecords {
   std::vector<trace::RankRecords> ranks;
   std::int64_t length;
 };
 
-// Writes what the options ask for.
+// Writes the files that the options request.
 void write_timelines(const OpPredictOptions& options, const OpPrediction& prediction,
                      const std::vector<PlanRecords>& plans);
 

@@ -1,4 +1,4 @@
-// What plait tune was asked to do.
+// The options of plait tune.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@
 namespace plait::cli {
 
 struct TuneOptions {
-  std::vector<PlanKey> problems = {};  // threads are not known before the ranks are
+  std::vector<PlanKey> problems = {};  // their threads are set later, by the ranks
   int ranks = 2;
   int threads = 0;  // of each rank; 0: its share of the cores
   std::string transport = {};
-  std::string from = {};  // the timeline that has the problems
+  std::string from = {};  // the timeline with the problems
   tune::TuneEffort effort = {};
   std::string cache = {};
   OutputFiles files = {};     // only --json
-  bool profile_only = false;  // measures the machine
-  bool show = false;          // prints what is there
-  bool missing = false;       // measures only what isn't
+  bool profile_only = false;  // measure only the machine
+  bool show = false;          // print the stored plans
+  bool missing = false;       // measure only problems without a stored plan
 };
 
-// nullopt: help was asked for, and has been printed.
+// nullopt: help was requested and has been printed.
 std::optional<TuneOptions> read_tune_options(Words words);
 
 }  // namespace plait::cli

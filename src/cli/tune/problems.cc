@@ -5,7 +5,7 @@
 namespace plait::cli {
 namespace {
 
-// y = x·w of n columns, k summed over. What has no partial sums travels as x is.
+// y = x·w with n columns and k terms. Without partial sums chunks have x's dtype.
 PlanKey problem(Operator op, std::int64_t n, std::int64_t k, const PlanKey& usual) {
   PlanKey key = usual;
   key.op = op;
@@ -29,8 +29,8 @@ std::vector<PlanKey> problems_of(const BlockWidths& widths, bool sequence_parall
   std::vector<PlanKey> problems;
   for (const LinearLayer& layer : linear_layers(widths)) {
     const bool column = layer.kind == LinearKind::column;
-    // Forward multiplies by the weight, backward by its transpose: what was gathered for the one is
-    // what is summed in the other.
+    // Forward multiplies by the weight, and backward by its transpose. What one gathers, the other
+    // sums.
     if (sequence_parallel) {
       const PlanKey gather = problem(Operator::all_gather_matmul, column ? layer.out : layer.in,
                                      column ? layer.in : layer.out, usual);

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
-#include "cli/launch/words.h"
+#include "cli/launch/format.h"
 
 namespace plait::cli {
 namespace {
@@ -51,17 +51,17 @@ std::string show_profile(const MachineProfile& profile) {
     table.add({rate.kind, std::to_string(rate.rows), fmt::format("{:.1f}", rate.flops_per_ns)});
   text += table.text();
   for (const TransportFigures& one : profile.transports) {
-    text += fmt::format("\n{}: {} a message", one.name, show_time(one.latency));
+    text += fmt::format("\n{}: {} per message", one.name, show_time(one.latency));
     if (one.bytes_per_ns > 0) text += fmt::format(", {:.2f} GB/s", one.bytes_per_ns);
   }
   for (const KeptSums& one : profile.kept)
-    text += fmt::format("\n{} of sums kept: copies and sums take {:.2f} times as long",
+    text += fmt::format("\n{} of waiting sums: copies and sums take {:.2f} times as long",
                         base::show_bytes(static_cast<double>(one.bytes)), one.times);
   return text +
          fmt::format(
-             "\ncopies {:.1f} GB/s, sums {:.1f} GB/s, {:.2f} times as long beside a product\n"
-             "a chunk {}, a product {} at least, {:.0f} % slower by 64 columns at a time\n"
-             "predictions may be {:.0f} % off\n",
+             "\ncopies {:.1f} GB/s, sums {:.1f} GB/s, {:.2f} times as long during a product\n"
+             "per chunk {}, per product at least {}, {:.0f} % slower in windows of 64 columns\n"
+             "predictions may be off by {:.0f} %\n",
              profile.copy, profile.sum, profile.beside, show_time(profile.chunk),
              show_time(profile.start), 100 * profile.narrow, 100 * profile.uncertainty);
 }

@@ -1,4 +1,4 @@
-// What plait tune has found, for people and for programs.
+// The plans of plait tune, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,12 +8,12 @@
 
 namespace plait::cli {
 
-// A table of the problems with their plans.
+// A table of problems and their plans.
 std::string show_plans(const PlanCache& cache);
 
 nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& path);
 
-// The figures of a machine, a line for each group of them.
+// The figures of a machine, one line for each group.
 std::string show_profile(const MachineProfile& profile);
 
 }  // namespace plait::cli

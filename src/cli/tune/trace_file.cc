@@ -1,5 +1,5 @@
-// Which operators a timeline has calls of: every call leaves a mark that names its problem, with
-// the share of n or k that the rank has.
+// Reads the operators that a timeline contains. Every call leaves a mark that names its problem,
+// with the rank's share of n or k.
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kMark = "call op=";
 
-// By rank: what it has called, in order.
+// The calls of each rank, in order.
 using Calls = std::map<std::int64_t, std::vector<PlanKey>>;
 
 Calls calls_of_ranks(const Json& trace) {
@@ -37,15 +37,15 @@ Calls read_calls(const std::string& path) {
   try {
     return calls_of_ranks(Json::parse(file));
   } catch (const Json::exception&) {
-    base::fail(Code::invalid_argument, "--from ", path, " is no timeline that plait wrote");
+    base::fail(Code::invalid_argument, "--from ", path, " is not a timeline written by plait");
   } catch (const Error& error) {
     base::fail(error.code(), "--from ", path, ": ", error.what());
   }
 }
 
-// The ranks' calls of one number are one call of all of them, each with its share. Or of several
-// groups of them, tensor-parallel ones beside each other: then all have the same shares, and the
-// call of one group is everybody's.
+// The calls of all ranks with one number are one call, in which each rank has its share. With
+// several tensor-parallel groups, they are one call per group; all groups must have equal shares,
+// and the call of one group stands for all.
 PlanKey put_together(const Calls& ranks, std::size_t number, const std::string& path) {
   PlanKey key = ranks.begin()->second[number];
   const ops::Split split = ops::split_of(key.op);
@@ -65,7 +65,7 @@ PlanKey put_together(const Calls& ranks, std::size_t number, const std::string& 
   for (const auto& [rank, calls] : ranks) {
     PLAIT_CHECK(calls[number].n == first.n && calls[number].k == first.k, "--from ", path,
                 ": groups of ", key.world, " ranks call ", name(key.op),
-                " with uneven shares, which can't be told apart");
+                " with uneven shares, which cannot be assigned to groups");
   }
   key.n /= split == ops::Split::n ? groups : 1;
   key.k /= split == ops::Split::k ? groups : 1;
@@ -85,14 +85,14 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
   std::vector<PlanKey> problems;
   for (std::size_t number = 0; number < calls_of_first.size(); ++number) {
     PlanKey key = put_together(ranks, number, path);
-    if (key.op == Operator::matmul) continue;  // of layers: there is one way to do it
-    PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " is of ",
+    if (key.op == Operator::matmul) continue;  // in layers; it has only one plan
+    PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " has ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
     PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "--from ", path,
-                ": w=", key.weight, " is no weight");
+                ": w=", key.weight, " is not a weight");
     if (!key.link) key.link = usual.link;
     PLAIT_CHECK(!usual.link || *key.link == *usual.link, "--from ", path, ": ", name(key.op),
-                " was called over an ", describe(*key.link), ", and --link says an ",
+                " was called over an ", describe(*key.link), ", but --link is an ",
                 describe(*usual.link));
     add_problem(problems, key);
   }

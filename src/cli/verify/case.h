@@ -1,7 +1,7 @@
-// A random problem for the operators, the same on all ranks.
+// A random problem for the operators, equal on all ranks.
 //
-// It depends on the seed, its number and the world alone, so that a failing one can be run again by
-// itself.
+// It depends only on the seed, its number and the world, so that a failing case can be repeated
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verify/dice.h"
+#include "cli/verify/random.h"
 #include "plait/link.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"
@@ -31,26 +31,27 @@ struct VerifyCase {
   bool bias = false;
   Dtype bias_dtype = Dtype::f32;
   bool gathered = false;
-  std::vector<Plan> plans;  // each is compared with the serial one
+  std::vector<Plan> plans;  // each is compared with the serial plan
   std::vector<int> threads;
-  bool delays = false;    // ranks come late, and fall behind within calls, at random
-  bool prepared = false;  // and run, or blocking calls
+  bool delays = false;     // ranks come late, and fall behind within calls, at random
+  bool prepared = false;   // run prepared operators in place of blocking calls
+  std::int64_t spare = 0;  // how many more rows are prepared for, or were in an earlier call
   Numbers numbers = Numbers::usual;
   bool modes = false;       // each rank makes each call in a float mode of its own
-  bool two_groups = false;  // a collective of another communicator runs beside each call
+  bool two_groups = false;  // a collective of another communicator runs during each call
 };
 
-// Whether the contract says that one rank with all k would give the same bits, NaNs aside.
+// Whether the contract promises the bits of one rank that has all k, except for those of NaNs.
 bool is_as_on_one_rank(const VerifyCase& one);
 
-// `ops`: of which one is chosen.
+// `ops`: the operators to choose from.
 VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
                        const std::vector<Operator>& ops);
 
-// Links for cases of a world: some have none.
+// Returns links for cases of a world; some cases have none.
 std::optional<Link> random_link(std::uint64_t seed, std::int64_t number);
 
-// One number where all are the same.
+// One number if all are equal.
 std::string show_shares(const std::vector<std::int64_t>& values);
 
 std::string describe(const VerifyCase& one);

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/verify/dice.h"
 #include "cli/verify/exact.h"
 #include "cli/verify/float_mode.h"
 #include "cli/verify/operands.h"
+#include "cli/verify/random.h"
 #include "cli/verify/steps.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
@@ -26,12 +26,12 @@
 namespace plait::cli {
 namespace {
 
-// Elements of a result that are compared with sums in f64: all of a small one. Fewer where they are
-// sums of many products.
+// The elements of a result that are compared with sums in f64: all of a small result, and fewer if
+// they are sums of many products.
 constexpr std::int64_t kMostSamples = 200;
 constexpr std::int64_t kMostProducts = 400'000;
 
-// A rank that comes late also falls behind within a call, so often at most.
+// How often a late rank also falls behind within a call, at most.
 constexpr int kNaps = 4;
 
 // A sum over the ranks of another communicator, while an operator runs.
@@ -45,8 +45,12 @@ class OtherSum {
     pending_.emplace(
         start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
   }
-  void progress() { pending_->progress(); }
-  void wait() { pending_->wait(); }
+  void progress() {
+    if (pending_) pending_->progress();
+  }
+  void wait() {
+    if (pending_) pending_->wait();
+  }
 
   bool is_right() const {
     const std::vector<float> want = sum_of(0, comm_.world());
@@ -55,8 +59,8 @@ class OtherSum {
 
  private:
   std::vector<float> values_of(int rank) const {
-    Dice dice(seed_, 0);
-    std::vector<float> values(static_cast<std::size_t>(dice.between(1, 20'000)));
+    Random random(seed_, 0);
+    std::vector<float> values(static_cast<std::size_t>(random.between(1, 20'000)));
     const auto count = static_cast<std::int64_t>(values.size());
     fill(
         {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},
@@ -64,7 +68,7 @@ class OtherSum {
     return values;
   }
 
-  // Of these ranks: the largest power of two of them first.
+  // Adds the values of these ranks: first those of the largest power of two below their number.
   std::vector<float> sum_of(int begin, int end) const {
     if (end - begin == 1) return values_of(begin);
     const int middle =
@@ -97,7 +101,7 @@ class Check {
 
   std::string run() {
     std::string failure;
-    // Every rank's operands: what is compared with needs nobody's help.
+    // Each rank makes the operands of all ranks, so that the reference needs no communication.
     for (int rank = 0; rank < comm_.world(); ++rank)
       all_.push_back(std::make_unique<VerifyOperands>(case_, rank, comm_.world()));
     const Results serial = run_plan(0, {.schedule = Schedule::serial});
@@ -121,14 +125,14 @@ class Check {
   }
 
  private:
-  // What a run has written. Without `gathered` that is nothing.
+  // The output of a run. `gathered` is empty unless the case requests it.
   struct Result {
     Guarded out;
     Guarded gathered;
   };
   using Results = std::array<Result, 2>;
 
-  // The first that goes wrong is enough.
+  // Keeps only the first failure.
   static void note(std::string& failure, const std::string& found, const std::string& place = {}) {
     if (failure.empty() && !found.empty()) failure = place + found;
   }
@@ -142,15 +146,15 @@ class Check {
             .gathered = Guarded(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_])};
   }
 
-  // Twice: what the first run leaves in slots and buffers, made of another x, must not be found in
-  // what the second one writes.
+  // Runs the plan twice. What the first run leaves in slots and buffers comes from another x, and
+  // must not appear in the output of the second.
   Results run_plan(std::size_t number, const Plan& plan) {
     const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = case_.threads[number]};
     const Weight weight = mine_.weight();
     std::optional<Op> op;
     if (case_.prepared) {
       op = prepare({.op = case_.op,
-                    .m = case_.m,
+                    .m = case_.m + case_.spare,
                     .n = weight.n(),
                     .k = weight.k(),
                     .x = case_.x,
@@ -158,6 +162,8 @@ class Check {
                     .out = case_.out,
                     .gathered = case_.gathered},
                    comm_, options);
+    } else if (case_.spare > 0) {
+      call_with_more_rows(weight, options);
     }
     Results results = {empty(), empty()};
     int naps = 0;
@@ -187,13 +193,31 @@ class Check {
           block(call, options);
         }
         if (other) other->wait();
-        if (!InFloatMode::holds(mode)) note(aside_, "a call has left another float mode");
+        if (!InFloatMode::holds(mode)) note(aside_, "a call has changed the float mode");
       }
       if (other && !other->is_right()) note(aside_, "the sum of another communicator is wrong");
       other.reset();
       if (spoil_) spoil_(number, results[run].out.view(), results[run].gathered.view());
     }
     return results;
+  }
+
+  // What it leaves in the memory and the slots of the calls that follow are NaNs.
+  void call_with_more_rows(const Weight& weight, const OpOptions& options) {
+    const ops::Shapes shapes = ops::shapes_of(case_.op);
+    const std::int64_t m = case_.m + case_.spare;
+    const auto rows = [&](ops::Rows which) {
+      return ops::count(which, m, comm_.rank(), comm_.world());
+    };
+    const Buffer x = Buffer::for_tensor(case_.x, rows(shapes.x), weight.k());
+    const Buffer out = Buffer::for_tensor(case_.out, rows(shapes.out), weight.n());
+    const Buffer gathered = Buffer::for_tensor(case_.x, case_.gathered ? m : 0, weight.k());
+    std::fill_n(x.data(), x.bytes(), std::byte{0xFF});
+    OpCall call = {.x = x.view(case_.x, rows(shapes.x), weight.k()),
+                   .weight = weight,
+                   .out = out.view(case_.out, rows(shapes.out), weight.n())};
+    if (case_.gathered) call.gathered = gathered.view(case_.x, m, weight.k());
+    block(call, options);
   }
 
   void delay(std::uint64_t most) {
@@ -275,7 +299,7 @@ class Check {
     return {};
   }
 
-  // Of this rank's element (row, col).
+  // The error of this rank's element (row, col).
   std::string what_is_wrong_with(double got, std::int64_t row, std::int64_t col) const {
     const int world = comm_.world();
     const std::int64_t row_of_m =
@@ -315,12 +339,12 @@ class Check {
     return static_cast<std::size_t>(rank);
   }
 
-  // Whose weight made the row.
+  // The rank whose weight was used for the row.
   std::size_t maker_of(std::int64_t row) const {
     return case_.op == Operator::matmul_all_gather ? owner_of(row) : rank_;
   }
 
-  // What a product without partial results multiplied: a gathered x, or a sum that was rounded.
+  // The input of a product without partial results: a gathered x, or a rounded sum.
   double multiplied_x(std::int64_t row, std::int64_t k) const {
     if (case_.op == Operator::matmul) return mine_.x_at(row, k);
     if (!sums_over_ranks(case_.op)) {
@@ -334,7 +358,7 @@ class Check {
         {.data = rounded.data(), .dtype = case_.x, .rows = 1, .cols = 1, .row_stride = 1}, 0, 0);
   }
 
-  // Of these ranks' x: the largest power of two of them first.
+  // Adds the x of these ranks: first those of the largest power of two below their number.
   float sum_of_x(std::int64_t row, std::int64_t k, std::size_t begin, std::size_t end) const {
     if (end - begin == 1) return static_cast<float>(all_[begin]->x_at(row, k));
     const std::size_t middle = begin + std::bit_floor(end - begin - 1);
@@ -350,7 +374,7 @@ class Check {
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<VerifyOperands>> all_;
   std::optional<Communicator> others_;  // the same ranks in another order
-  std::string aside_;                   // what is wrong beside the results
+  std::string aside_;                   // failures other than in the results
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// One case on one rank: every plan against the serial one, bit for bit; that one against what the
-// rank makes alone, bit for bit too, and against sums in f64. Each runs twice, on two x.
+// Checks one case on one rank. Every plan must equal the serial one bit for bit. The serial one
+// must equal what the rank computes alone, and be close to sums in f64. Each plan runs twice, with
+// two x.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +12,12 @@
 
 namespace plait::cli {
 
-// Spoils what a run has left, for tests that see whether it is noticed. `plan`: 0 is the serial
-// one, then come the case's.
+// Damages the results of a run, for tests that check whether it is noticed. `plan`: 0 is the serial
+// plan, then those of the case.
 using Spoil =
     std::function<void(std::size_t plan, const TensorView& out, const TensorView& gathered)>;
 
-// What is wrong with the case on this rank; empty: nothing. Collective.
+// The failure of the case on this rank; empty: none. Collective.
 std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& spoil = {});
 
 }  // namespace plait::cli

@@ -20,7 +20,7 @@ std::string Exact::what_is_wrong_with(double got, const tensor::Roundings& way) 
       tensor::tolerance(way, magnitude_) + flushed_ * double{std::numeric_limits<float>::min()};
   if (!(magnitude_ + allowed < std::min(largest(way.wire), largest(way.out)))) return "";
   if (std::abs(got - value_) <= allowed) return "";
-  return base::sentence("is ", got, " but the sum is ", value_, " and it may be off by ", allowed);
+  return base::sentence("is ", got, " but the sum is ", value_, " and the tolerance is ", allowed);
 }
 
 }  // namespace plait::cli

@@ -1,4 +1,4 @@
-// A sum of products in f64, and whether a result is as near to it as it must be.
+// A sum of products in f64, and a check of a result against it.
 #pragma once
 
 #include <cmath>
@@ -16,14 +16,15 @@ class Exact {
     flushed_ += std::abs(a) + std::abs(b) + 1;
   }
 
-  // Empty: nothing is. What is not a number must not be one in the result; where numbers are so
-  // large that the result may have overflowed on its way, nothing is known of it.
+  // Empty: no error. If the sum is a NaN, the result must be a NaN. If values are so large that the
+  // result may have overflowed on its way, it is not checked.
   std::string what_is_wrong_with(double got, const tensor::Roundings& way) const;
 
  private:
   double value_ = 0;
   double magnitude_ = 0;
-  double flushed_ = 0;  // what kernels may take for 0, in units of the smallest normal number
+  // values that kernels may flush to 0, in units of the smallest normal number
+  double flushed_ = 0;
 };
 
 }  // namespace plait::cli

@@ -1,4 +1,4 @@
-// The modes in which a rank's thread may be when it makes a call.
+// The floating-point modes of a rank's thread when it makes a call.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ inline constexpr std::array<FloatMode, 5> kFloatModes = {
      {.rounding = FE_DOWNWARD},
      {.rounding = FE_TOWARDZERO, .flushes = true}}};
 
-// Processors other than x86 are only set to round.
+// On processors other than x86 only the rounding mode is set.
 class InFloatMode {
  public:
   explicit InFloatMode(const FloatMode& mode) {
@@ -38,7 +38,7 @@ class InFloatMode {
   InFloatMode& operator=(const InFloatMode&) = delete;
   ~InFloatMode() { std::fesetenv(&before_); }
 
-  // Whether the thread is in it still.
+  // Whether the thread is still in this mode.
   static bool holds(const FloatMode& mode) {
 #ifdef __SSE2__
     if (((_mm_getcsr() & kFlush) != 0) != mode.flushes) return false;

@@ -4,24 +4,24 @@
 
 #include "base/check.h"
 #include "cli/verify/case.h"
-#include "cli/verify/dice.h"
+#include "cli/verify/random.h"
 #include "plait/gemm.h"
 
 namespace plait::cli {
 namespace {
 
-LayerVariant random_variant(Dice& dice, Operator op) {
-  return {.plan = dice.one_in(4) ? Plan{.schedule = Schedule::serial} : random_plan(dice, op),
-          .recompute_all_gather = dice.one_in(2),
-          .column_backward = dice.one_in(2),
-          .aligned_packing = !dice.one_in(3),
-          .threads = dice.one_in(4) ? 2 : 1};
+LayerVariant random_variant(Random& random, Operator op) {
+  return {.plan = random.one_in(4) ? Plan{.schedule = Schedule::serial} : random_plan(random, op),
+          .recompute_all_gather = random.one_in(2),
+          .column_backward = random.one_in(2),
+          .aligned_packing = !random.one_in(3),
+          .threads = random.one_in(4) ? 2 : 1};
 }
 
-// Equal shares that are nodes of a sum's tree.
-void make_nodes(Dice& dice, LayerCase& one, int world) {
-  const std::int64_t share = 512 + 32 * dice.between(0, world == 2 ? 32 : 8);
-  one.m = dice.between(1, 30);
+// Makes the shares equal, and nodes of a sum's tree.
+void make_nodes(Random& random, LayerCase& one, int world) {
+  const std::int64_t share = 512 + 32 * random.between(0, world == 2 ? 32 : 8);
+  one.m = random.between(1, 30);
   one.other = one.other % 70 + 1;
   one.wire = Dtype::f32;
   for (std::int64_t& own : one.shares) own = share;
@@ -40,42 +40,42 @@ bool is_as_on_one_rank(const LayerCase& one) {
 }
 
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) {
-  // Other problems than the operators have under this number.
-  Dice dice(seed ^ 0x1a7e5ULL,
-            static_cast<std::uint64_t>(number) * 64 + static_cast<std::uint64_t>(world));
+  // The problems differ from those of operators with the same number.
+  Random random(seed ^ 0x1a7e5ULL,
+                static_cast<std::uint64_t>(number) * 64 + static_cast<std::uint64_t>(world));
   LayerCase one;
   one.seed = seed * 1000003 + static_cast<std::uint64_t>(number);
-  one.row = dice.one_in(2);
-  one.sequence_parallel = !dice.one_in(3);
-  const bool large = dice.one_in(12);
-  one.m = random_size(dice, large ? 500 : 120);
-  const std::int64_t share = random_size(dice, large && dice.one_in(2) ? 700 : 150);
-  const bool uneven = dice.one_in(3);
+  one.row = random.one_in(2);
+  one.sequence_parallel = !random.one_in(3);
+  const bool large = random.one_in(12);
+  one.m = random_size(random, large ? 500 : 120);
+  const std::int64_t share = random_size(random, large && random.one_in(2) ? 700 : 150);
+  const bool uneven = random.one_in(3);
   for (int rank = 0; rank < world; ++rank)
-    one.shares.push_back(share + (uneven ? dice.below(30) : 0));
-  one.other = random_size(dice, large && dice.one_in(2) ? 700 : 150);
-  if (!dice.one_in(2)) {
+    one.shares.push_back(share + (uneven ? random.below(30) : 0));
+  one.other = random_size(random, large && random.one_in(2) ? 700 : 150);
+  if (!random.one_in(2)) {
     for (Dtype* dtype : {&one.x, &one.weight, &one.out, &one.grad_out, &one.grad_x})
-      *dtype = random_dtype(dice);
+      *dtype = random_dtype(random);
   }
-  one.grad_weight = random_dtype(dice);
-  one.wire = dice.one_in(2) ? Dtype::f32 : random_dtype(dice);
-  one.layout = dice.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
-  one.gap = dice.one_in(2) ? 3 : 0;
-  one.packed = dice.one_in(4);
-  one.bias = dice.one_in(2);
-  one.asks_x = !dice.one_in(5);
-  one.asks_weight = !dice.one_in(5);
-  one.asks_bias = one.bias && !dice.one_in(5);
-  one.accumulate = dice.one_in(2);
-  one.in_flight = dice.one_in(3) ? static_cast<int>(dice.between(2, 3)) : 1;
-  one.delays = dice.one_in(8);
+  one.grad_weight = random_dtype(random);
+  one.wire = random.one_in(2) ? Dtype::f32 : random_dtype(random);
+  one.layout = random.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
+  one.gap = random.one_in(2) ? 3 : 0;
+  one.packed = random.one_in(4);
+  one.bias = random.one_in(2);
+  one.asks_x = !random.one_in(5);
+  one.asks_weight = !random.one_in(5);
+  one.asks_bias = one.bias && !random.one_in(5);
+  one.accumulate = random.one_in(2);
+  one.in_flight = random.one_in(3) ? static_cast<int>(random.between(2, 3)) : 1;
+  one.delays = random.one_in(8);
   const Operator op = one.row ? Operator::matmul_all_reduce : Operator::all_gather_matmul;
-  for (int i = 0; i < 3; ++i) one.variants.push_back(random_variant(dice, op));
+  for (int i = 0; i < 3; ++i) one.variants.push_back(random_variant(random, op));
   one.variants.push_back({.plan = {}});
-  one.numbers = random_numbers(dice);
-  one.modes = dice.one_in(2);
-  if ((world == 2 || world == 4 || world == 8) && dice.one_in(3)) make_nodes(dice, one, world);
+  one.numbers = random_numbers(random);
+  one.modes = random.one_in(2);
+  if ((world == 2 || world == 4 || world == 8) && random.one_in(3)) make_nodes(random, one, world);
   return one;
 }
 

@@ -1,17 +1,17 @@
-// A random problem for the linear layers, the same on all ranks. As VerifyCase, it depends on the
-// seed, its number and the world alone.
+// A random problem for the linear layers, equal on all ranks. Like VerifyCase, it depends only on
+// the seed, its number and the world.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "cli/verify/dice.h"
+#include "cli/verify/random.h"
 #include "plait/linear.h"
 
 namespace plait::cli {
 
-// What must not change a bit.
+// Options that must not change a bit of the result.
 struct LayerVariant {
   Plan plan;
   bool recompute_all_gather = true;
@@ -22,11 +22,12 @@ struct LayerVariant {
 
 struct LayerCase {
   std::uint64_t seed = 0;
-  bool row = false;  // else column
+  bool row = false;  // otherwise column
   bool sequence_parallel = true;
   std::int64_t m = 0;
-  std::vector<std::int64_t> shares;  // of each rank: outputs of a column layer, inputs of a row one
-  std::int64_t other = 0;            // the weight's other size
+  // of each rank: outputs of a column layer, inputs of a row layer
+  std::vector<std::int64_t> shares;
+  std::int64_t other = 0;  // the weight's other size
   Dtype x = Dtype::bf16;
   Dtype weight = Dtype::bf16;
   Dtype out = Dtype::bf16;
@@ -36,7 +37,7 @@ struct LayerCase {
   Dtype wire = Dtype::f32;
   WeightLayout layout = WeightLayout::out_in;
   std::int64_t gap = 0;  // between rows
-  bool packed = false;   // both directions; frozen weights are
+  bool packed = false;   // in both directions, as for frozen weights
   bool bias = false;
   bool asks_x = true;
   bool asks_weight = true;
@@ -49,8 +50,8 @@ struct LayerCase {
   std::vector<LayerVariant> variants;  // each is compared with the serial one
 };
 
-// Whether one rank that has the whole layer would give the same bits in all results, NaNs aside. In
-// those that are no sums over ranks' shares it always does.
+// Whether one rank that has the whole layer must give the same bits in all results, except for
+// those of NaNs. Results that are not sums over ranks' shares are the same in any case.
 bool is_as_on_one_rank(const LayerCase& one);
 
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world);

@@ -21,7 +21,7 @@
 namespace plait::cli {
 namespace {
 
-// Elements of a result that are compared with sums in f64: all of a small one.
+// The elements of a result that are compared with sums in f64: all of a small result.
 constexpr std::int64_t kMostSamples = 120;
 
 constexpr std::uint64_t kSeedOfGradients = 3;
@@ -32,7 +32,7 @@ struct Result {
   Guarded grad_weight;
   Guarded grad_bias;
 
-  // With their names.
+  // Calls visit(name, matrix, other's matrix) for each matrix.
   template <class Visit>
   static void for_each(const Result& one, const Result& other, Visit&& visit) {
     visit("out", one.out, other.out);
@@ -68,12 +68,12 @@ class Check {
       if (!found.empty()) note(failure, describe(variant) + found);
     }
     note(failure, against_one_rank(serial));
-    if (!keeps_modes_) note(failure, "a call has left the thread in another float mode");
+    if (!keeps_modes_) note(failure, "a call has changed the thread's float mode");
     return failure;
   }
 
  private:
-  // The first that goes wrong is enough.
+  // Keeps only the first failure.
   static void note(std::string& failure, const std::string& found) {
     if (failure.empty()) failure = found;
   }
@@ -103,7 +103,7 @@ class Check {
     return desc;
   }
 
-  // What it holds before depends on where it is in that of all ranks.
+  // The old values depend on the matrix's place in that of all ranks.
   Guarded gradient(Dtype dtype, std::int64_t rows, std::int64_t cols, tensor::Origin origin) const {
     Guarded matrix(dtype, rows, cols, case_.gap);
     if (case_.accumulate)
@@ -133,8 +133,8 @@ class Check {
     if (case_.delays) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
   }
 
-  // Of results of one rank that has the whole layer, what this rank has. Those that are no sums
-  // over ranks' shares are the same in any world.
+  // Compares this rank's results with its part of those of one rank that has the whole layer. The
+  // results that are not sums over ranks' shares must be equal in any world.
   std::string against_one_rank(const std::vector<Result>& serial) {
     if (comm_.world() == 1) return {};
     LayerCase alone = case_;
@@ -181,7 +181,7 @@ class Check {
     keeps_modes_ = keeps_modes_ && InFloatMode::holds(mode);
   }
 
-  // Every other backward has none of its forward.
+  // Every other backward gets no state of its forward.
   static bool has_state(int call) { return call % 2 == 0; }
 
   template <class Layer>
@@ -302,7 +302,7 @@ class Check {
     return {};
   }
 
-  // Of sums over what the ranks share.
+  // The roundings of sums over the dimension that ranks share.
   tensor::Roundings shared(Dtype out) const {
     return {.terms = *std::max_element(case_.shares.begin(), case_.shares.end()),
             .world = comm_.world(),
@@ -347,7 +347,7 @@ class Check {
     return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
   }
 
-  // What a gradient held before.
+  // The value of a gradient before backward.
   double before(tensor::Origin place) const {
     if (!case_.accumulate) return 0;
     const Buffer one(size_of(case_.grad_weight));

@@ -1,5 +1,5 @@
-// One layer on one rank, forward and backward: every variant against the serial one, bit for bit,
-// and that one against sums in f64.
+// Checks one layer on one rank, forward and backward. Every variant must equal the serial one bit
+// for bit, and that one must be close to sums in f64.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace plait::cli {
 
-// What a micro-batch has left.
+// The results of a micro-batch.
 struct LayerResults {
   TensorView out;
   TensorView grad_x;
@@ -19,11 +19,11 @@ struct LayerResults {
   TensorView grad_bias;
 };
 
-// Spoils it, for tests that see whether it is noticed. `variant`: 0 is the serial one, then come
-// the case's.
+// Damages the results, for tests that check whether it is noticed. `variant`: 0 is the serial one,
+// then those of the case.
 using SpoilLayer = std::function<void(std::size_t variant, const LayerResults& results)>;
 
-// What is wrong with the case on this rank; empty: nothing. Collective.
+// The failure of the case on this rank; empty: none. Collective.
 std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil = {});
 
 }  // namespace plait::cli

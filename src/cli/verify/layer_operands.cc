@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kSeedOfWeight = 1;
 constexpr std::uint64_t kSeedOfBias = 2;
-constexpr std::uint64_t kSeedOfX = 4;  // and on, by forward
+constexpr std::uint64_t kSeedOfX = 4;  // plus the number of the forward
 constexpr std::uint64_t kSeedOfGradOut = 8;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The operands of a layer's case: those of all ranks together, of which each has some rows or
-// columns. Every rank can make them, for the reference.
+// The operands of a layer's case. They are those of all ranks together, of which each rank has some
+// rows or columns. Every rank can make them all, for the reference.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class LayerOperands {
  public:
   LayerOperands(const LayerCase& one, int rank);
 
-  // Of all ranks together.
+  // The sizes of all ranks together.
   std::int64_t outputs() const { return outputs_; }
   std::int64_t inputs() const { return inputs_; }
 
-  // This rank's.
+  // This rank's ranges.
   Range own_outputs() const { return case_.row ? Range{0, outputs_} : own_; }
   Range own_inputs() const { return case_.row ? own_ : Range{0, inputs_}; }
   Range x_rows() const { return case_.row ? Range{0, case_.m} : own_rows_; }
@@ -29,7 +29,7 @@ class LayerOperands {
   ConstTensorView bias() const;
   WeightView weight() const;
 
-  // Numbers as they are multiplied, in f64.
+  // The values that are multiplied, in f64.
   double x_at(int i, std::int64_t row, std::int64_t input) const;
   double grad_out_at(int i, std::int64_t row, std::int64_t output) const;
   double weight_at(std::int64_t output, std::int64_t input) const;
@@ -41,7 +41,7 @@ class LayerOperands {
   Guarded made(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t which) const;
 
   const LayerCase& case_;
-  Range own_;  // of what the ranks share
+  Range own_;  // of the dimension that ranks share
   Range own_rows_;
   std::int64_t outputs_;
   std::int64_t inputs_;

@@ -12,7 +12,7 @@
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kAround = 2;  // rows before and behind
+constexpr std::int64_t kAround = 2;  // rows before and after
 constexpr int kPoison = 0xA5;
 
 constexpr std::uint64_t kSeedOfOtherX = 0;
@@ -24,16 +24,16 @@ constexpr std::uint64_t kSeedOfBias = 3;
 
 namespace {
 
-// Of a row, which all of its numbers are multiplied by: f16 has no numbers as small as f32's.
-float random_scale(Dice& dice, Dtype dtype) {
-  if (dtype == Dtype::f16) return dice.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
-  return dice.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
+// A factor for all numbers of a row. f16 has no numbers as small as f32's.
+float random_scale(Random& random, Dtype dtype) {
+  if (dtype == Dtype::f16) return random.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
+  return random.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
 }
 
-// NaNs of two payloads, which stay quiet and apart in every dtype.
-float random_special(Dice& dice) {
+// Infinities, and NaNs with two payloads, which stay quiet and different in every dtype.
+float random_special(Random& random) {
   return std::bit_cast<float>(
-      dice.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
+      random.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
 }
 
 constexpr std::int64_t kNumbersPerZero = 16;
@@ -46,13 +46,13 @@ void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::O
   if (numbers == Numbers::usual || view.bytes() == 0) return;
   std::vector<float> values(static_cast<std::size_t>(view.cols));
   for (std::int64_t row = 0; row < view.rows; ++row) {
-    Dice dice(seed, static_cast<std::uint64_t>(origin.row + row));
-    const float scale = random_scale(dice, view.dtype);
+    Random random(seed, static_cast<std::uint64_t>(origin.row + row));
+    const float scale = random_scale(random, view.dtype);
     convert(view.row(row), view.dtype, values.data(), Dtype::f32, values.size());
     for (float& value : values) {
-      value *= dice.one_in(kNumbersPerZero) ? 0 : scale;
-      if (numbers == Numbers::broken && dice.one_in(kNumbersPerSpecial))
-        value = random_special(dice);
+      value *= random.one_in(kNumbersPerZero) ? 0 : scale;
+      if (numbers == Numbers::broken && random.one_in(kNumbersPerSpecial))
+        value = random_special(random);
     }
     convert(values.data(), Dtype::f32, view.row(row), view.dtype, values.size());
   }
@@ -127,13 +127,15 @@ Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
   const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
   const bool out_in = one.layout == WeightLayout::out_in;
   Guarded weight(dtype, out_in ? one.n[rank] : one.k[rank], out_in ? one.k[rank] : one.n[rank]);
-  // What is quantised must be numbers, of which few would be left where some are far larger.
+  // A weight to be quantised must be finite, and a few far larger values would leave little of the
+  // others.
   fill(weight.view(), one.scheme ? Numbers::usual : one.numbers,
        one.seed * 16 + rank * 4 + kSeedOfWeight);
   return weight;
 }
 
-// A rank's k of the weight of all ranks, which was quantised as a whole: a column has one scale.
+// Returns a rank's k of the weight of all ranks, which is quantised as a whole, so that a column
+// has one scale.
 QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
   const std::int64_t n = one.n[0];
   const std::int64_t share = one.k[0];
@@ -176,7 +178,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
           ? 0
           : static_cast<std::int64_t>(
                 balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
-  // Shards of one matrix, or a matrix of each rank's own.
+  // Shards of one matrix, or one matrix per rank.
   const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
   const auto random_x = [&](std::uint64_t which) {
     Guarded x(one.x, ops::count(rows, one.m, rank, world), k);

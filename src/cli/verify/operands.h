@@ -1,4 +1,4 @@
-// The operands of a case: every rank can make those of all ranks, for the reference.
+// The operands of a case. Every rank can make those of all ranks, for the reference.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace plait::cli {
 
-// A matrix with something between its rows, and something around it that nobody may write.
+// A matrix with gaps between its rows and memory around it, none of which may be written.
 class Guarded {
  public:
   Guarded() = default;
   Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap = kGap);
 
-  static constexpr std::int64_t kGap = 3;  // columns behind a row
+  static constexpr std::int64_t kGap = 3;  // columns after a row
 
   const TensorView& view() const { return view_; }
-  void poison();           // every byte of it
-  bool is_intact() const;  // whether all around the matrix is as poison() left it
+  void poison();           // fills all bytes
+  bool is_intact() const;  // whether the bytes around the matrix are as poison() left them
 
  private:
   std::int64_t whole_rows_ = 0;
@@ -32,10 +32,10 @@ class Guarded {
   TensorView view_;
 };
 
-// Random numbers that depend on the seed, row and column alone (see tensor/fill.h).
+// Writes random numbers that depend only on the seed, row and column (see tensor/fill.h).
 void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::Origin origin = {});
 
-// Of one rank.
+// The operands of one rank.
 class VerifyOperands {
  public:
   VerifyOperands(const VerifyCase& one, int rank, int world);
@@ -46,7 +46,7 @@ class VerifyOperands {
   Weight weight() const;
   ConstTensorView plain() const { return weight_.view(); }  // before it was quantised
 
-  // Numbers as they are multiplied, in f64.
+  // The values that are multiplied, in f64.
   double x_at(std::int64_t row, std::int64_t k) const;
   double weight_at(std::int64_t k, std::int64_t column) const;
   double bias_at(std::int64_t column) const;
@@ -61,7 +61,7 @@ class VerifyOperands {
   std::optional<PackedWeight> packed_;
 };
 
-// Where two matrices differ, bit by bit but for what is not a number in both; empty: nowhere.
+// The first difference between the bits of two matrices; empty: none. All NaNs are equal.
 std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorView& want);
 
 double element(const ConstTensorView& view, std::int64_t row, std::int64_t col);

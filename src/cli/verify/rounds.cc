@@ -15,7 +15,7 @@
 namespace plait::cli {
 namespace {
 
-// With the problem's description; empty: nothing is wrong.
+// The failure with the problem's description; empty: none.
 template <class Case>
 std::string described(const Case& one, Communicator& comm) {
   const std::string failure = failure_of(one, comm);
@@ -37,7 +37,7 @@ std::string problem(const Rounds& rounds, std::int64_t number, int world) {
   return describe(random_case(rounds.seed, number, world, rounds.ops));
 }
 
-// Whether this rank found something, and none before it did; and whether any has.
+// Whether this rank found a failure and no rank before it did, and whether any rank did.
 struct Finding {
   bool speaks = false;
   bool any = false;
@@ -56,7 +56,7 @@ Finding find_first(bool mine, Communicator& comm) {
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks) {
   Tally tally;
   std::unique_ptr<Communicator> group;
-  std::vector<std::int64_t> company;  // of the group's cases, up to this one
+  std::vector<std::int64_t> company;  // the cases of the group up to this one
   for (std::int64_t i = 0; i < rounds.numbers.size(); ++i) {
     const std::int64_t number = rounds.numbers[i];
     if (i % kCasesPerGroup == 0) company.clear();
@@ -65,7 +65,7 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
     try {
       if (company.size() == 1) {
         group.reset();
-        // Links are emulated on one host.
+        // Links are emulated within one host only.
         const bool may_have_link = comm.state().hosts() == 1;
         group = std::make_unique<Communicator>(
             comm.with_link(may_have_link ? random_link(rounds.seed, number) : std::nullopt));

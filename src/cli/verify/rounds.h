@@ -13,11 +13,11 @@
 
 namespace plait::cli {
 
-// So many cases share a group, and with it mailboxes and what was prepared; then there is a new
-// one, over another link.
+// The number of cases that share a communicator, and with it mailboxes and prepared operators.
+// Then a new one is made, over another link.
 inline constexpr std::int64_t kCasesPerGroup = 12;
 
-// Of some cases: those that are named, or every `step`th from `first` on.
+// The numbers of cases: the named ones, or every `step`th from `first` on.
 struct CaseNumbers {
   std::vector<std::int64_t> named;
   std::int64_t first = 0;
@@ -37,26 +37,26 @@ struct Rounds {
   std::uint64_t seed = 1;
   CaseNumbers numbers;
   std::vector<Operator> ops;
-  bool layers = false;  // in place of operators
+  bool layers = false;  // check layers in place of operators
 };
 
 struct Tally {
   std::int64_t passed = 0;
   std::int64_t failed = 0;
-  std::int64_t as_one = 0;  // of those that have passed: compared with one rank that has all k
+  std::int64_t as_one = 0;  // the passed cases that were compared with one rank that has all k
   bool ended = false;       // early, by an error
 };
 
 struct RoundsHooks {
   std::function<void(std::int64_t done)> progress;
-  // Before a case, with what those before it came to; `numbers`, of which it is the last, run it
-  // again in the company that it has.
+  // Called before a case, with the counts so far. The case is the last of `numbers`; running all of
+  // them again repeats it with the same state.
   std::function<void(std::span<const std::int64_t> numbers, const Tally& before)> begin;
   std::function<void(std::span<const std::int64_t> numbers, const std::string& sentence)> failure;
 };
 
-// Collective; the tally is the same on all ranks. A failure is told by the first that found it. A
-// case that ends in an error is the last: what it leaves can't be used.
+// Collective; the tally is equal on all ranks. The first rank that finds a failure reports it. A
+// case that ends in an error is the last, because the communicator can't be used after it.
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks);
 
 }  // namespace plait::cli

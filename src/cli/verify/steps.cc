@@ -29,7 +29,7 @@ class Sums {
     }
   }
 
-  // Neighbours are added in pairs, level by level.
+  // Adds neighbours in pairs, level by level.
   static Sums added_in_pairs(std::vector<Sums> parts) {
     while (parts.size() > 1) {
       std::vector<Sums> level;
@@ -57,7 +57,7 @@ class Sums {
   }
 
  private:
-  // Where it is not a number, always the same one.
+  // A NaN is always the same one.
   static float sum(float a, float b) {
     const float both = a + b;
     return std::isnan(both) ? std::bit_cast<float>(0xffc00000U) : both;
@@ -113,12 +113,12 @@ class Steps {
   const VerifyOperands& of(int rank) const { return *all_[static_cast<std::size_t>(rank)]; }
   const VerifyOperands& mine() const { return of(rank_); }
 
-  // Of how many equal shares of a sum each product makes one.
+  // The number of equal shares of a sum, of which each product computes one.
   std::int64_t shares() const {
     return ops::makes_partial_sums(case_.op) && case_.wire == Dtype::f32 ? world_ : 1;
   }
 
-  // By the weight of that rank.
+  // Multiplies by the weight of that rank.
   void multiply(const ConstTensorView& x, int rank, const TensorView& out,
                 const ConstTensorView& bias) const {
     const auto index = static_cast<std::size_t>(rank);
@@ -134,7 +134,7 @@ class Steps {
         .run({.x = {x}, .weight = of(rank).weight(), .out = out, .bias = bias});
   }
 
-  // Those rows that the result has: all, or this rank's own.
+  // The rows of the result: all, or this rank's own.
   ConstTensorView rows_of_out(const ConstTensorView& all) const {
     if (ops::shapes_of(case_.op).out == ops::Rows::all) return all;
     const Shard shard = balanced_shard(static_cast<std::size_t>(case_.m), rank_, world_);
@@ -144,7 +144,7 @@ class Steps {
 
   void sum_products() {
     const TensorView out = out_.view();
-    // Nothing travels, and the product adds the bias itself.
+    // Nothing is sent, and the product adds the bias itself.
     if (world_ == 1 && case_.wire == Dtype::f32)
       return multiply(mine().x(), rank_, out, mine().bias());
     const Guarded product(case_.wire, out.rows, out.cols);

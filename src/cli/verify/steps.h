@@ -1,6 +1,6 @@
-// What an operator must give, to the bit, made by one rank alone in the steps that the numerics
-// contract names: no schedule, no transport, nobody's help. All ranks sum in the same order where
-// each of them has what this says.
+// Computes what an operator must return, to the bit, on one rank alone, in the steps of the
+// numerics contract: without a schedule or a transport. If every rank's result equals this, all
+// ranks sum in the same order.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace plait::cli {
 Guarded in_steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
                  int rank);
 
-// What one rank would give that has all k, of a case whose ranks have equal shares of them: those
-// of its rows that `rank` has.
+// The result of one rank that has all k, of a case whose ranks have equal shares: the rows that
+// `rank` has.
 Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
                     int rank);
 

@@ -19,6 +19,7 @@ Pending& Pending::operator=(Pending&& other) noexcept {
 Pending::~Pending() {
   if (task_ == nullptr) return;
   try {
+    if (task_->is_left_by_interruption()) state_->group().note_interruption(nullptr);
     wait();
   } catch (...) {  // NOLINT(bugprone-empty-catch): lost, as the header says
   }

@@ -1,7 +1,7 @@
 // The collectives as state machines. Each is written once, on mailboxes, for every transport.
 //
 // All of them are direct: a rank talks to every other rank itself. With the few ranks that share a
-// tensor that is the fewest steps; sums are taken where the parts are, in rank order.
+// tensor that is the fewest steps; sums are taken where the parts are, as a tree over ranks.
 #pragma once
 
 #include <vector>

@@ -84,7 +84,7 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
 void MappedGroup::show_life(const Awaited* awaited) {
   if (awaited == nullptr) return;
   page(rank()).sign.write(
-      {.doing = is_multiplying(*awaited, rank()) ? Sign::Doing::product : Sign::Doing::call,
+      {.doing = is_multiplying(*awaited, rank()) ? Sign::Doing::call_product : Sign::Doing::call,
        .at = base::now()});
 }
 
@@ -98,11 +98,18 @@ std::string MappedGroup::doing_of(int peer) const {
   if (sign.doing == Sign::Doing::nothing) {
     return sentence(who, " is in no call of this group; its last was ", call);
   }
-  const std::string is_in =
-      sentence(who, " is in ", call, sign.doing == Sign::Doing::product ? ", multiplying" : "");
-  if (sign.at == 0) return is_in + "; no sign of life since it began";
   // Namespaces of processes may have clocks of their own: none is behind this moment.
   const Nanoseconds ago = std::max<Nanoseconds>(base::now() - sign.at, 0);
+  if (sign.doing == Sign::Doing::started) {
+    return sentence(who, " has started ", call, ", and last asked for it ",
+                    base::show_duration(ago), " ago");
+  }
+  const std::string is_in =
+      sign.doing == Sign::Doing::product
+          ? sentence(who, " multiplies; its last call of this group is ", call)
+          : sentence(who, " is in ", call,
+                     sign.doing == Sign::Doing::call_product ? ", multiplying" : "");
+  if (sign.at == 0) return is_in + "; no sign of life since it began";
   constexpr Nanoseconds kSilence = base::kSecond;
   return ago < kSilence ? sentence(is_in, "; last sign of life ", base::show_duration(ago), " ago")
                         : sentence(is_in, "; no sign of life for ", base::show_duration(ago));

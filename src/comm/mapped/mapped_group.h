@@ -24,6 +24,12 @@ class MappedGroup final : public Group {
     page(rank()).sign.write({.doing = Sign::Doing::call});
   }
   void rest() noexcept override { page(rank()).sign.rest(); }
+  void show_started(Nanoseconds asked_at) noexcept override {
+    page(rank()).sign.write({.doing = Sign::Doing::started, .at = asked_at});
+  }
+  void show_product() const noexcept override {
+    page(rank()).sign.write({.doing = Sign::Doing::product, .at = base::now()});
+  }
   void compare_calls() override;
   int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
   void end_waiting(int ticket) noexcept override;

@@ -62,11 +62,15 @@ class MappedTransport final : public Transport {
   MappedTransport(std::unique_ptr<Rendezvous> rendezvous, const WaitPolicy& policy,
                   const Rendezvous::Watch& watch = {})
       : rendezvous_(std::move(rendezvous)),
-        policy_(policy),
         group_(std::make_shared<MappedGroup>(rendezvous_, adapted(policy, *rendezvous_, watch),
                                              watch)) {}
 
   Group& group() override { return *group_; }
+
+  void set_timeout(Nanoseconds timeout) override {
+    rendezvous_->set_timeout(timeout);
+    group_->set_timeout(timeout);
+  }
 
   std::vector<std::string> all_gather(const std::string& mine) override {
     Vigil vigil(*group_, Operation::split);
@@ -84,7 +88,7 @@ class MappedTransport final : public Transport {
     if (rendezvous == nullptr) return nullptr;
     try {
       const auto watch = [&](int member) { vigil.watch()(members[member]); };
-      auto part = std::make_unique<MappedTransport>(std::move(rendezvous), policy_, watch);
+      auto part = std::make_unique<MappedTransport>(std::move(rendezvous), group_->policy(), watch);
       part->group_->descend_from(group_, members);
       return part;
     } catch (const Error& error) {
@@ -98,7 +102,6 @@ class MappedTransport final : public Transport {
 
  private:
   std::shared_ptr<Rendezvous> rendezvous_;
-  WaitPolicy policy_;
   std::shared_ptr<MappedGroup> group_;
 };
 

@@ -102,7 +102,7 @@ Wait AnnouncedWait::read() const {
 // Memory ordering: relaxed throughout, as above. Threads of the rank may write at once: one of
 // their signs is there afterwards, and each of them is true.
 void SignOfLife::write(const Sign& sign) {
-  word_.store(static_cast<std::uint64_t>(sign.at) << 2 | static_cast<std::uint64_t>(sign.doing),
+  word_.store(static_cast<std::uint64_t>(sign.at) << 3 | static_cast<std::uint64_t>(sign.doing),
               std::memory_order_relaxed);
 }
 
@@ -110,8 +110,8 @@ void SignOfLife::rest() { write({.doing = Sign::Doing::nothing, .at = read().at}
 
 Sign SignOfLife::read() const {
   const std::uint64_t word = word_.load(std::memory_order_relaxed);
-  return {.doing = static_cast<Sign::Doing>(word & 3U),
-          .at = static_cast<base::Nanoseconds>(word >> 2)};
+  return {.doing = static_cast<Sign::Doing>(word & 7U),
+          .at = static_cast<base::Nanoseconds>(word >> 3)};
 }
 
 void AnnouncedWait::write(const Wait& wait) {

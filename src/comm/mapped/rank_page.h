@@ -83,11 +83,17 @@ class alignas(kLine) AnnouncedWait {
 };
 
 // What a rank does, for the sentence about one that is late. Written as often as it looks around,
-// about every 10 ms, and at the beginning and the end of a call; nobody polls it.
+// about every 10 ms, and at the beginning and the end of a call; no rank waits for it.
 struct Sign {
-  enum class Doing : std::uint8_t { nothing, call, product };
+  enum class Doing : std::uint8_t {
+    nothing,
+    call,
+    call_product,  // the product of an operator
+    started,       // has a collective under way, and is in no call just now
+    product        // of no call of the group: of a layer, or without communication
+  };
   Doing doing = Doing::nothing;
-  base::Nanoseconds at = 0;  // when it last looked around in this call; 0: not yet
+  base::Nanoseconds at = 0;  // when it last looked around, or asked; 0: not yet in this call
 };
 
 class alignas(kLine) SignOfLife {
@@ -97,7 +103,7 @@ class alignas(kLine) SignOfLife {
   Sign read() const;
 
  private:
-  std::atomic<std::uint64_t> word_;  // at << 2 | doing
+  std::atomic<std::uint64_t> word_;  // at << 3 | doing
 };
 
 // How many threads of a rank can make known at once for whom they wait.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/region.h"
 
 namespace plait::comm {
@@ -25,7 +26,10 @@ class Rendezvous {
   virtual int rank() const = 0;
   virtual int world() const = 0;
 
-  // Collective, with the deadline that it was made with.
+  // For the waits of what follows.
+  virtual void set_timeout(base::Nanoseconds timeout) = 0;
+
+  // Collective.
   virtual std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) = 0;
 
   // Collective: every rank makes a zeroed region of `bytes` bytes and gets everybody's, its own at

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/interruption.h"
 #include "comm/shm/porch.h"
 #include "plait/error.h"
 
@@ -24,7 +25,7 @@ constexpr const char* kWelcome = "welcome";
 // How much longer than rank 0 the others wait, so that they hear its verdict.
 constexpr Nanoseconds kGrace = base::kSecond;
 
-// How long rank 0 stays to tell those who come later that it is of no use.
+// How long rank 0 stays to tell the ranks that come later that the group has failed.
 constexpr Nanoseconds kLinger = base::kSecond;
 
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
@@ -45,17 +46,24 @@ class Doorkeeper {
     pids_[0] = ::getpid();
   }
 
-  std::vector<Fd> run() try { return gather(); } catch (const Error& error) {
-    if (error.code() != Code::system || error.culprit() != Error::kNobody) throw;
-    // Told as others are, whoever has come or still comes: they would take rank 0 for gone.
-    const std::string verdict =
-        tell_guests(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
+  std::vector<Fd> run() {
+    const Interruption interruption;
     try {
-      porch_.make_room();
-      turn_away_the_late(verdict);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no room even for that
+      return gather();
+    } catch (const Error& error) {
+      if (interruption.has_come()) throw;
+      if (error.code() != Code::system || error.culprit() != Error::kNobody) throw;
+      // The ranks that have come, and those that still come, would take rank 0 for gone.
+      const std::string verdict =
+          tell_guests(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
+      try {
+        porch_.make_room();
+        turn_away_the_late(verdict);
+      } catch (const Error&) {  // no room even for that
+        if (interruption.has_come()) throw;
+      }
+      raise_failure(verdict);
     }
-    raise_failure(verdict);
   }
 
  private:
@@ -72,7 +80,7 @@ class Doorkeeper {
       }
       look_for_losses();
     }
-    // Closed before anybody is welcomed: who is welcomed may at once assemble anew under this name.
+    // Closed before any rank is welcomed: a rank that is may at once assemble anew under this name.
     porch_.close();
     for (const Fd& guest : guests_) {
       if (guest) base::send_message(guest, kWelcome, Fd());
@@ -189,17 +197,17 @@ class Doorkeeper {
   std::vector<long> pids_;
 };
 
-Fd call_leader(Way& way, const Seat& seat, const Watch& watch) {
+Fd call_leader(Finder& finder, const Seat& seat, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat.timeout;
   for (;;) {
-    if (auto leader = way.call()) return std::move(*leader);
+    if (auto leader = finder.call()) return std::move(*leader);
     if (watch) watch(0);
     if (base::now() >= deadline) {
       throw Error(
           Code::timeout,
           sentence("rank 0 of ", seat.world, " has not come within ",
                    base::show_duration(seat.timeout), ", or its group is complete without rank ",
-                   seat.rank, behind(way.obstacle())),
+                   seat.rank, behind(finder.obstacle())),
           0);
     }
     ::usleep(2000);
@@ -213,8 +221,8 @@ std::vector<Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watc
 }
 
 Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
-  Way way(name);
-  Fd leader = call_leader(way, seat, watch);
+  Finder finder(name);
+  Fd leader = call_leader(finder, seat, watch);
   const base::Credentials host = base::credentials_of(leader);
   const Nanoseconds deadline = base::now() + seat.timeout + kGrace;
   base::send_message(leader, write(Hello{seat.rank, seat.world, ::getpid(), seat.build}), Fd());
@@ -227,7 +235,7 @@ Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
     }
     if (watch) watch(0);
     if (delivery == Delivery::closed) {
-      way.clear_up();
+      finder.clear_up();
       throw Error(Code::peer_lost,
                   sentence("rank 0 (pid ", host.pid, ") has gone while the group was assembling"),
                   0);

@@ -7,7 +7,6 @@
 // the queue of callers full, ranks call again and again until they find room in it.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,14 +21,10 @@ namespace plait::comm::shm {
 struct Seat {
   int rank;
   int world;
-  base::Nanoseconds timeout;           // for all to come
-  base::Nanoseconds call_timeout = 0;  // afterwards, in set-up calls of the group; 0: as long
-  bool in_group = false;               // those who meet are ranks of a group already
+  base::Nanoseconds timeout;
+  bool in_group = false;                          // those who meet are ranks of a group already
   std::string build = std::string(build_name());  // only of its own kind does it meet others
 };
-
-// As Rendezvous::Watch.
-using Watch = std::function<void(int peer)>;
 
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
 // missing at the deadline, claimed twice, sees another world, or is of another build.

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "comm/group.h"
+#include "comm/interruption.h"
 
 namespace plait::comm::shm {
 
@@ -48,6 +48,7 @@ class PatientWatch {
     try {
       shm::look(watch_, peer);
     } catch (const Error&) {
+      if (interruption_.has_come()) throw;
       const Nanoseconds now = base::now();
       if (refused_at_ == 0) refused_at_ = now;
       if (now - refused_at_ >= patience_) throw;
@@ -58,61 +59,62 @@ class PatientWatch {
   const Rendezvous::Watch& watch_;
   Nanoseconds patience_;
   Nanoseconds refused_at_ = 0;
+  Interruption interruption_;
 };
 
-// The sockets of a process close a moment before it has ended. Whoever tells of its death waits for
-// that: the others, who see only him leave, would take him for the one to blame.
+// The sockets of a process close a moment before it has ended. The rank that tells of its death
+// waits for that: the others, which see only the teller leave, would blame the teller.
 void await_end(base::FunctionRef<bool()> ended) {
   const Nanoseconds deadline = base::now() + 50 * base::kMillisecond;
   while (!ended() && base::now() < deadline) ::usleep(500);
 }
 
-}  // namespace
+// What pids and starts of this process mean something in: two pid namespaces have the same pids.
+std::string realm_of_pids() {
+  return sentence(base::namespace_id("pid"), ' ', base::namespace_id("time"));
+}
 
-namespace {
+std::string introduce_process() {
+  return sentence(::getpid(), ' ', base::start_of(::getpid()), ' ', realm_of_pids());
+}
 
-// Which process this is, in the same words for all its ranks: two pid namespaces have the same
-// pids.
-std::string who_this_is() { return sentence(::getpid(), ' ', base::namespace_id("pid")); }
-
-// A process that is several ranks has the file open as many times, and its locks all go when it
-// closes one. So it closes none, and its ranks count as alive until it ends.
-void keep_where_shared(const std::shared_ptr<const Lives>& lives) {
-  static auto* const kept = new std::vector<std::shared_ptr<const Lives>>;
-  static std::mutex mutex;
-  if (std::count(lives->mine.begin(), lives->mine.end(), true) < 2) return;
-  const std::lock_guard lock(mutex);
-  kept->push_back(lives);
+Lives::Process process_behind(const std::string& introduction) {
+  const auto words = base::split(introduction, ' ');
+  const auto number = [&](std::size_t word) {
+    return words.size() > word ? base::parse_int(words[word]).value_or(0) : 0;
+  };
+  return {.pid = static_cast<pid_t>(number(0)),
+          .start = static_cast<std::uint64_t>(number(1)),
+          .visible = number(1) != 0 && introduction.ends_with(' ' + realm_of_pids())};
 }
 
 }  // namespace
+
+template <class F>
+auto Hub::telling_all(F&& f) {
+  const Interruption interruption;
+  try {
+    return f();
+  } catch (const Error& error) {
+    if (interruption.has_come() || error.code() != Code::system) throw;
+    tell_and_raise(error);
+  }
+}
 
 Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
     : seat_(seat), sockets_(std::move(sockets)), numbers_(seat.world) {
   std::iota(numbers_.begin(), numbers_.end(), 0);
-  try {
-    lives_ = meet_as_processes(watch);
-  } catch (const Error& error) {
-    tell_and_raise(error);
-  }
-  if (seat_.call_timeout > 0) seat_.timeout = seat_.call_timeout;
+  lives_ = telling_all([&] { return meet_as_processes(watch); });
 }
 
 std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
-  const std::string me = who_this_is();
-  Message mine = {.bytes = me, .fd = Fd()};
+  Message mine = {.bytes = introduce_process(), .fd = Fd()};
   if (rank() == 0) mine.fd = base::make_anonymous_file("plait", seat_.world);
   auto all = meet(std::move(mine), watch);
-  std::vector<pid_t> pids;
-  std::vector<bool> same;
-  for (const Message& one : all) {
-    const auto pid = base::parse_int(base::split(one.bytes, ' ').front());
-    pids.push_back(static_cast<pid_t>(pid.value_or(0)));
-    same.push_back(one.bytes == me);
-  }
-  auto lives = std::make_shared<const Lives>(base::LifeFile(std::move(all[0].fd)), std::move(pids),
-                                             std::move(same));
-  keep_where_shared(lives);
+  std::vector<Lives::Process> processes;
+  processes.reserve(all.size());
+  for (const Message& one : all) processes.push_back(process_behind(one.bytes));
+  auto lives = std::make_shared<Lives>(base::LifeFile(std::move(all[0].fd)), std::move(processes));
   lives->file.lock(rank());
   // Nobody looks at a place before it is locked.
   meet({.bytes = "locked", .fd = Fd()}, watch);
@@ -126,11 +128,16 @@ Hub::Hub(const Seat& seat, std::vector<Fd> sockets, std::shared_ptr<const Lives>
       lives_(std::move(lives)),
       numbers_(std::move(numbers)) {}
 
-pid_t Hub::pid_of(int peer) const { return lives_ == nullptr ? 0 : lives_->pids[numbers_[peer]]; }
+pid_t Hub::pid_of(int peer) const {
+  return lives_ == nullptr ? 0 : lives_->processes[numbers_[peer]].pid;
+}
 
 bool Hub::has_ended(int peer) const {
-  return lives_ != nullptr && !lives_->mine[numbers_[peer]] &&
-         !lives_->file.is_locked(numbers_[peer]);
+  if (lives_ == nullptr) return false;
+  const int number = numbers_[peer];
+  if (const auto lives = lives_->file.is_locked(number)) return !*lives;
+  const Lives::Process& process = lives_->processes[number];
+  return process.visible && base::has_ended(Fd(), process.pid, process.start);
 }
 
 std::string Hub::describe(int peer) const {
@@ -142,29 +149,31 @@ std::string Hub::describe(int peer) const {
 }
 
 std::vector<std::string> Hub::all_gather(const std::string& mine, const Watch& watch) {
-  std::vector<std::string> all;
-  for (Message& message : exchange({mine, Fd()}, watch)) all.push_back(std::move(message.bytes));
-  return all;
+  return telling_all([&] {
+    std::vector<std::string> all;
+    for (Message& message : meet({mine, Fd()}, watch)) all.push_back(std::move(message.bytes));
+    return all;
+  });
 }
 
 std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpose,
-                                     const Watch& watch) try {
-  const auto gifts = exchange({purpose, base::make_anonymous_file("plait", bytes)}, watch);
-  std::vector<base::Region> regions;
-  for (int peer = 0; peer < world(); ++peer) {
-    if (gifts[peer].bytes != purpose) look(watch, rank());  // it may know which calls these are
-    check_same_purpose(rank(), purpose, peer, gifts[peer].bytes);
-    regions.push_back(base::Region::map(gifts[peer].fd, bytes, sentence("rank ", peer)));
-  }
-  return regions;
-} catch (const Error& error) {
-  tell_and_raise(error);
+                                     const Watch& watch) {
+  return telling_all([&] {
+    const auto all = meet({purpose, base::make_anonymous_file("plait", bytes)}, watch);
+    std::vector<base::Region> regions;
+    for (int peer = 0; peer < world(); ++peer) {
+      if (all[peer].bytes != purpose) look(watch, rank());  // it may know which calls these are
+      check_same_purpose(rank(), purpose, peer, all[peer].bytes);
+      regions.push_back(base::Region::map(all[peer].fd, bytes, sentence("rank ", peer)));
+    }
+    return regions;
+  });
 }
 
 std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const Watch& watch) {
   const bool leads = !members.empty() && members.front() == rank();
   const std::string name = leads ? make_secret_name() : "";
-  // Listening before the name is known: nobody calls in vain.
+  // Listening before the name is known, so that no rank calls in vain.
   std::optional<MeetingPlace> place;
   if (leads) place.emplace(name, base::now() + seat_.timeout);
   const auto names = all_gather(name, watch);
@@ -174,6 +183,7 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
                      .world = static_cast<int>(members.size()),
                      .timeout = seat_.timeout,
                      .in_group = true};
+  const Interruption interruption;
   try {
     const Watch from_here = [&](int member) { look(watch, members[member]); };
     std::vector<Fd> sockets;
@@ -187,6 +197,7 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
     for (const int member : members) numbers.push_back(numbers_[member]);
     return std::make_unique<Hub>(seat, std::move(sockets), lives_, std::move(numbers));
   } catch (const Error& error) {
+    if (interruption.has_come()) throw;
     await_end([&] {
       look(watch, rank());  // throws what the whole group knows of it
       return error.code() != Code::peer_lost;
@@ -195,16 +206,9 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
   }
 }
 
-std::vector<Message> Hub::exchange(Message mine, const Watch& watch) try {
-  return meet(std::move(mine), watch);
-} catch (const Error& error) {
-  tell_and_raise(error);
-}
-
-// What the system refuses to one rank all are told, by rank 0 who hears of it: they would take it
-// for lost. An error that blames a rank has come from another, or is known to all.
+// What the system refuses to one rank all are told, by rank 0, which hears of it: they would take
+// that rank for lost. An error that blames a rank has come from another, or is known to all.
 void Hub::tell_and_raise(const Error& error) {
-  if (error.code() != Code::system) throw;
   if (error.culprit() != Error::kNobody) {
     if (rank() == 0) tell(error);
     throw;
@@ -215,7 +219,7 @@ void Hub::tell_and_raise(const Error& error) {
   throw Error(Code::system, what, rank());
 }
 
-// Whoever is to blame hears last: once it hears, it may go, and is missed by nobody.
+// The rank to blame hears last: once it hears it may go, and no other is to miss it before.
 void Hub::tell(const Error& error) noexcept try {
   const std::string message = encode_failure(error);
   const auto tell_one = [&](const Fd& socket) {
@@ -230,7 +234,8 @@ void Hub::tell(const Error& error) noexcept try {
 } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): can't be told nor helped
 }
 
-// Stays until rank 0 has told all: who sees this one end before would not wait for the reason.
+// Stays until rank 0 has told all: a rank that saw this one end before would not wait for the
+// reason.
 void Hub::await_verdict() noexcept {
   const Nanoseconds deadline = base::now() + kGrace;
   while (base::now() < deadline) {
@@ -258,8 +263,8 @@ std::vector<Message> Hub::meet(Message mine, const Watch& watch) {
   return all;
 }
 
-// Whoever has sent is heard at once: the user may have only so many descriptors on their way, so
-// that one rank's message may wait until another's has been taken.
+// Messages are taken in whatever order they come: the user may have only so many descriptors on
+// their way, so that one rank's message may wait until another's has been taken.
 std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat_.timeout;
   std::vector<Message> all(world());
@@ -349,10 +354,11 @@ void Hub::lose(int peer, const Watch& watch) {
   });
   look(watch, peer);
   refuse(Code::peer_lost, peer,
-         sentence("rank ", peer, " (", describe(peer), ") has died or left"));
+         sentence("rank ", peer, " (", describe(peer), ") has ",
+                  has_ended(peer) ? "died or left" : "closed its connection"));
 }
 
-// Rank 0 is the one who knows; the others hear from it, or know by themselves that rank 0 is gone.
+// Rank 0 knows; the others hear from it, or know by themselves that rank 0 is gone.
 void Hub::refuse(Code code, int culprit, const std::string& reason) {
   if (rank() == 0) {
     tell(Error(code, reason, culprit));
@@ -363,7 +369,7 @@ void Hub::refuse(Code code, int culprit, const std::string& reason) {
 std::unique_ptr<Rendezvous> meet_at(const std::string& name, const Seat& seat, const Watch& watch) {
   std::vector<Fd> sockets;
   if (seat.rank == 0) {
-    sockets = assemble(MeetingPlace(name, base::now() + seat.timeout), seat, watch);
+    sockets = assemble(MeetingPlace(name, base::now() + seat.timeout, watch), seat, watch);
   } else {
     sockets.push_back(attend(name, seat, watch));
   }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,9 +19,13 @@ namespace plait::comm::shm {
 
 // The processes of a group and of all that is split off it, as they were numbered when they met.
 struct Lives {
+  struct Process {
+    pid_t pid = 0;
+    std::uint64_t start = 0;  // see base::start_of()
+    bool visible = false;     // to this process: it sees the same pids
+  };
   base::LifeFile file;
-  std::vector<pid_t> pids;
-  std::vector<bool> mine;  // those that this process is
+  std::vector<Process> processes;
 };
 
 // Besides its sockets, of which rank 0 has one to each peer and the others one, a hub has one
@@ -36,6 +41,7 @@ class Hub final : public Rendezvous {
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
+  void set_timeout(base::Nanoseconds timeout) override { seat_.timeout = timeout; }
   std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override;
   std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
                                   const Watch& watch) override;
@@ -48,7 +54,6 @@ class Hub final : public Rendezvous {
   pid_t pid_of(int peer) const;
   std::shared_ptr<const Lives> meet_as_processes(const Watch& watch);
   // What every rank brings, in rank order: the one primitive that all of the above are made of.
-  std::vector<base::Message> exchange(base::Message mine, const Watch& watch);
   std::vector<base::Message> meet(base::Message mine, const Watch& watch);
   std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
   base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
@@ -56,9 +61,12 @@ class Hub final : public Rendezvous {
   void await(const std::vector<int>& peers, base::Nanoseconds deadline, const Watch& watch);
   void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
   void hear_verdict();
+  // Calls f(); what the system refuses in it to this rank is told to all.
+  template <class F>
+  auto telling_all(F&& f);
+  [[noreturn]] void tell_and_raise(const Error& error);
   void tell(const Error& error) noexcept;
   void await_verdict() noexcept;
-  [[noreturn]] void tell_and_raise(const Error& error);
   [[noreturn]] void refuse(Code code, int culprit, const std::string& reason);
   [[noreturn]] void lose(int peer, const Watch& watch);
 

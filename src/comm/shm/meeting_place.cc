@@ -146,9 +146,9 @@ std::string claimants(long first, long second, const std::string& rank) {
                   ": let one be done before the other begins, or give each a job of its own");
 }
 
-MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline) {
+MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline, const Watch& watch) {
   const std::string folder = folder_for(name);
-  listen_in_kernel(name, folder.empty(), deadline);
+  listen_in_kernel(name, folder.empty(), deadline, watch);
   if (folder.empty()) return;
   try {
     listen_in(folder, name);
@@ -164,7 +164,8 @@ MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline) {
 
 // The name is free as soon as its process has gone, or has closed it: a child that was forked
 // shortly before may take a moment to let go of it.
-void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanoseconds deadline) {
+void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanoseconds deadline,
+                                    const Watch& watch) {
   for (;;) {
     if (auto listener = base::listen_at(name)) {
       listeners_.push_back(std::move(*listener));
@@ -177,6 +178,7 @@ void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanosec
       obstacle_ = held_by(who);
       return;
     }
+    if (watch) watch(0);
     if (base::now() >= deadline) {
       base::fail(Code::system,
                  "the meeting place of this job is held by a process that does not answer");
@@ -192,7 +194,7 @@ void MeetingPlace::listen_in(const std::string& folder, const std::string& name)
     PLAIT_CHECK(!host, claimants(base::credentials_of(*host).pid, ::getpid(), "rank 0"));
   }
   remove_abandoned(folder);
-  // One who has taken it for abandoned may have removed the file just before this one listened.
+  // A rank that took the file for abandoned may have removed it just before this one listened.
   constexpr int kTries = 10;
   for (int tries = 0; tries < kTries; ++tries) {
     path_ = sentence(folder, '/', prefix, hex(random_number()));
@@ -212,10 +214,10 @@ void MeetingPlace::close() noexcept {
   listeners_.clear();
 }
 
-Way::Way(const std::string& name)
+Finder::Finder(const std::string& name)
     : name_(name), folder_(folder_for(name)), prefix_(folder_.empty() ? "" : prefix_of(name)) {}
 
-std::optional<Fd> Way::call() {
+std::optional<Fd> Finder::call() {
   if (!folder_.empty()) {
     for (const std::string& path : files_in(folder_, prefix_)) {
       auto host = call_at(path);
@@ -235,7 +237,7 @@ std::optional<Fd> Way::call() {
 }
 
 // Its sockets close one after another.
-void Way::clear_up() {
+void Finder::clear_up() {
   constexpr int kTries = 50;
   for (int tries = 0; !found_.empty() && tries < kTries; ++tries) {
     if (base::is_abandoned(found_)) ::unlink(found_.c_str());

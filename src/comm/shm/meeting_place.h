@@ -5,6 +5,7 @@
 // look there first. So ranks of which only some see that folder meet all the same.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,22 +16,26 @@
 
 namespace plait::comm::shm {
 
+// As Rendezvous::Watch.
+using Watch = std::function<void(int peer)>;
+
 // The name for a job that all ranks were told of.
 std::string name_of_job(const std::string& job);
 
-// A name that nobody can guess, and whether a text could be one. It is no file's.
+// A name that cannot be guessed, and whether a text could be one. It is no file's.
 std::string make_secret_name();
 bool is_secret_name(const std::string& text);
 
-// Who says to be the same rank. One process may connect twice at once, from two threads.
+// The sentence about two processes that say they are the same rank, or about one process that
+// connects twice at once, from two threads.
 std::string claimants(long first, long second, const std::string& rank);
 
-// Rank 0's.
+// Where rank 0 listens.
 class MeetingPlace {
  public:
   // Throws where a process listens there already, and says which; waits until `deadline` for one
-  // that is about to go.
-  MeetingPlace(const std::string& name, base::Nanoseconds deadline);
+  // that is about to go, and asks `watch` meanwhile.
+  MeetingPlace(const std::string& name, base::Nanoseconds deadline, const Watch& watch = {});
   MeetingPlace(MeetingPlace&& other) noexcept
       : listeners_(std::move(other.listeners_)),
         path_(std::exchange(other.path_, {})),
@@ -40,13 +45,14 @@ class MeetingPlace {
 
   const std::vector<base::Fd>& listeners() const { return listeners_; }
 
-  // Why some of those who know the name may not find this place; empty where all will.
+  // Why some ranks that know the name may not find this place; empty where all will.
   const std::string& obstacle() const { return obstacle_; }
 
   void close() noexcept;
 
  private:
-  void listen_in_kernel(const std::string& name, bool alone, base::Nanoseconds deadline);
+  void listen_in_kernel(const std::string& name, bool alone, base::Nanoseconds deadline,
+                        const Watch& watch);
   void listen_in(const std::string& folder, const std::string& name);
 
   std::vector<base::Fd> listeners_;
@@ -54,10 +60,10 @@ class MeetingPlace {
   std::string obstacle_;
 };
 
-// The others'.
-class Way {
+// Finds rank 0's MeetingPlace for another rank.
+class Finder {
  public:
-  explicit Way(const std::string& name);
+  explicit Finder(const std::string& name);
 
   // A socket to rank 0, which may not listen yet. Throws where only another user's process does.
   std::optional<base::Fd> call();

@@ -24,8 +24,8 @@ constexpr std::string_view kGreeting = "plait-2";
 // Those that don't say which build they are: other builds, then.
 constexpr std::string_view kFormerGreeting = "plait-1";
 
-// Whoever calls says who it is at once. Of those who don't, so many are borne at a time, and where
-// there are more, each so long.
+// A rank says its number as soon as it calls. At most kMostSilent callers that have said nothing
+// are kept at a time; where there are as many, each is kept for at most kSilence.
 constexpr std::size_t kMostSilent = 64;
 constexpr Nanoseconds kSilence = 250 * base::kMillisecond;
 
@@ -88,7 +88,7 @@ void Porch::let_in() {
   for (const Fd& listener : place_.listeners()) let_in(listener);
 }
 
-// So many at a time, other users' too: there may always be one more.
+// At most kMostAtATime in one turn, other users' too: there may always be one more.
 void Porch::let_in(const Fd& listener) {
   for (int accepted = 0; accepted < kMostAtATime && callers_.size() < most_; ++accepted) {
     auto caller = base::accept_from(listener);

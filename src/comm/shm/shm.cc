@@ -90,10 +90,8 @@ void check_one_host(const std::vector<Card>& cards) {
 }  // namespace
 
 std::unique_ptr<Transport> create(const Site& site) {
-  const Seat seat = {.rank = site.place.rank,
-                     .world = site.place.world,
-                     .timeout = site.policy.connect_timeout,
-                     .call_timeout = site.policy.timeout};
+  const Seat seat = {
+      .rank = site.place.rank, .world = site.place.world, .timeout = site.policy.timeout};
   const Watch watch = watch_for_interruption(site.policy);
   if (!site.all_gather) {
     // Nobody looks for a rank that is alone, and others may be alone too.
@@ -103,7 +101,7 @@ std::unique_ptr<Transport> create(const Site& site) {
   // The caller's own store carries a name that nobody else can guess.
   const std::string name = seat.rank == 0 ? make_secret_name() : "";
   std::optional<MeetingPlace> place;
-  if (seat.rank == 0) place.emplace(name, base::now() + seat.timeout);
+  if (seat.rank == 0) place.emplace(name, base::now() + seat.timeout, watch);
   const std::string mine =
       write({.name = name, .host = base::host_id(), .network = base::namespace_id("net")});
   const std::vector<Card> cards = read_all(site.all_gather(mine), seat, mine);

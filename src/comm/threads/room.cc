@@ -119,19 +119,15 @@ namespace {
 
 class Seat final : public Rendezvous {
  public:
-  struct Patience {
-    base::Nanoseconds at_first;  // until all have met once
-    base::Nanoseconds later;
-  };
-
-  Seat(std::shared_ptr<Room> room, int rank, const Patience& patience)
-      : room_(std::move(room)), rank_(rank), patience_(patience) {
+  Seat(std::shared_ptr<Room> room, int rank, base::Nanoseconds timeout)
+      : room_(std::move(room)), rank_(rank), timeout_(timeout) {
     room_->enter(rank);
   }
   ~Seat() override { room_->leave(rank_); }
 
   int rank() const override { return rank_; }
   int world() const override { return room_->world(); }
+  void set_timeout(base::Nanoseconds timeout) override { timeout_ = timeout; }
 
   std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) override {
     std::vector<std::string> all;
@@ -162,8 +158,7 @@ class Seat final : public Rendezvous {
     meet({}, watch);
     if (room == nullptr) return nullptr;
     const auto me = std::find(members.begin(), members.end(), rank_);
-    return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()),
-                                  Patience{.at_first = patience_.later, .later = patience_.later});
+    return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()), timeout_);
   }
 
   bool has_ended(int /*peer*/) const override {
@@ -173,23 +168,19 @@ class Seat final : public Rendezvous {
 
  private:
   std::vector<Room::Gift> meet(Room::Gift mine, const Watch& watch) {
-    auto gifts = room_->meet(rank_, std::move(mine), patience_.at_first, watch);
-    patience_.at_first = patience_.later;
-    return gifts;
+    return room_->meet(rank_, std::move(mine), timeout_, watch);
   }
 
   std::shared_ptr<Room> room_;
   int rank_;
-  Patience patience_;
+  base::Nanoseconds timeout_;
 };
 
 }  // namespace
 
 std::unique_ptr<Rendezvous> sit_down(std::shared_ptr<Room> room, int rank,
-                                     const WaitPolicy& policy) {
-  return std::make_unique<Seat>(
-      std::move(room), rank,
-      Seat::Patience{.at_first = policy.connect_timeout, .later = policy.timeout});
+                                     base::Nanoseconds timeout) {
+  return std::make_unique<Seat>(std::move(room), rank, timeout);
 }
 
 }  // namespace plait::comm::threads

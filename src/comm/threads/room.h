@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/region.h"
 #include "comm/mapped/rendezvous.h"
-#include "comm/wait_policy.h"
 
 namespace plait::comm::threads {
 
@@ -65,8 +64,7 @@ class Room {
   std::map<std::pair<std::uint64_t, int>, std::weak_ptr<Room>> side_rooms_;
 };
 
-// Waits for the others to come as long as `policy` says for connecting, and later as for any call.
 std::unique_ptr<Rendezvous> sit_down(std::shared_ptr<Room> room, int rank,
-                                     const WaitPolicy& policy);
+                                     base::Nanoseconds timeout);
 
 }  // namespace plait::comm::threads

@@ -15,7 +15,7 @@ Availability supports(const Site& site) {
 
 std::unique_ptr<Transport> create(const Site& site) {
   const auto room = std::make_shared<Room>(site.place.world);
-  return make_mapped_transport(sit_down(room, site.place.rank, site.policy), site.policy);
+  return make_mapped_transport(sit_down(room, site.place.rank, site.policy.timeout), site.policy);
 }
 
 }  // namespace plait::comm::threads

@@ -275,6 +275,11 @@ template <Dtype dtype>
   }
 }
 
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 with_one_nan(__m512 value) {
+  // One digit per class of numbers, quiet NaNs lowest: 3 makes it 0xffc00000, 0 leaves it alone.
+  return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
+}
+
 // What columns [j, j + 16) become, as far as `mask` has them, before they are rounded.
 template <Dtype dtype>
 [[PLAIT_AVX512, gnu::always_inline]] inline __m512 finished(const Finish& how, const float* sums,
@@ -284,7 +289,7 @@ template <Dtype dtype>
   if (how.scales != nullptr) y = _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, how.scales + j));
   if (how.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, how.bias + j));
   if (how.accumulate) y = _mm512_add_ps(y, load<dtype>(out, mask));
-  return y;
+  return how.only_rounds() ? y : with_one_nan(y);
 }
 
 template <Dtype dtype>
@@ -316,8 +321,7 @@ template <Dtype dtype>
 // Most rows are whole and only rounded: such loops know it.
 template <Dtype dtype>
 [[PLAIT_AVX512]] void finish_as(const Finish& how, const float* sums, const TensorView& out) {
-  const bool only_rounds = how.scales == nullptr && how.bias == nullptr && !how.accumulate;
-  if (!only_rounds || out.cols != kPanelColumns) return finish_rows<dtype>(how, sums, out);
+  if (!how.only_rounds() || out.cols != kPanelColumns) return finish_rows<dtype>(how, sums, out);
   constexpr Finish kRound = {.scales = nullptr, .bias = nullptr, .accumulate = false};
   for (std::int64_t i = 0; i < out.rows; ++i, sums += kPanelColumns)
     finish_row<dtype>(kRound, sums, kPanelColumns, out.row(i));

@@ -17,17 +17,18 @@ struct Remark {
 };
 
 constexpr std::array<Remark, 4> kRivals = {{
-    {"use_ascend_mc2", "MC2 fuses the very products and collectives that plait does"},
+    {"use_ascend_mc2", "MC2 fuses the same products and collectives as plait"},
     {"optimize_recomp_communication_level",
      "it leaves out collectives that plait hides behind their products"},
-    {"tp_2d", "it cuts the layers along two dimensions, and plait's are cut along one"},
-    {"unaligned_linear", "it replaces the layers that plait's are, which need no alignment"},
+    {"tp_2d", "it shards layers along two dimensions, and plait shards them along one"},
+    {"unaligned_linear",
+     "it replaces the layers that plait replaces, and plait's need no alignment"},
 }};
 
 constexpr std::array<Remark, 3> kMeaningless = {{
-    {"k_min", "packed weights are padded whatever their k"},
-    {"k_max", "packed weights are padded whatever their k"},
-    {"print_tensor_value_open", "plait verify compares bits, and plait trace shows calls"},
+    {"k_min", "plait pads packed weights for every k"},
+    {"k_max", "plait pads packed weights for every k"},
+    {"print_tensor_value_open", "use plait verify to compare bits, and plait trace to see calls"},
 }};
 
 template <class Remarks>
@@ -40,23 +41,23 @@ std::string_view reason_of(const Remarks& remarks, std::string_view name) {
 
 }  // namespace
 
-bool CocSwitches::take(std::string_view name, const Given& given) {
+bool CocSwitches::take(std::string_view name, const RawSetting& raw) {
   const auto say = [&](Strength strength, std::optional<Plan> plan) {
     const bool of_all = strength == Strength::off || strength == Strength::in_one_piece;
-    said_.emplace(strength, Choice{.plan = plan, .said = given, .of_all = of_all});
+    said_.emplace(strength, Choice{.plan = plan, .said = raw, .of_all = of_all});
   };
   if (name == "use_ascend_coc") {
-    if (given.flag())
+    if (raw.flag())
       say(Strength::on, std::nullopt);
     else
       say(Strength::off, kSerial);
   } else if (name == "coc_fused_kernel") {
-    if (given.flag()) say(Strength::fused, kFused);
+    if (raw.flag()) say(Strength::fused, kFused);
   } else if (name == "coc_mode") {
-    // 0 and 1 cut nothing; 2 cuts as the others say, and so does -1.
-    if (given.whole(-1, 2) >= 0 && given.whole(-1, 2) < 2) say(Strength::in_one_piece, kSerial);
+    // Modes 0 and 1 divide nothing. Modes 2 and -1 leave it to the other switches.
+    if (raw.whole(-1, 2) >= 0 && raw.whole(-1, 2) < 2) say(Strength::in_one_piece, kSerial);
   } else if (name == "coc_parallel_num") {
-    const int parts = static_cast<int>(given.whole(1, kMostParts));
+    const int parts = static_cast<int>(raw.whole(1, kMostParts));
     say(Strength::parts,
         parts == 1 ? kSerial : Plan{.schedule = Schedule::pipelined, .parts = parts});
   } else {
@@ -70,12 +71,12 @@ std::optional<CocSwitches::Choice> CocSwitches::choice() const {
   return said_.begin()->second;
 }
 
-bool take_rival(std::string_view name, const Given& given) {
+bool take_rival(std::string_view name, const RawSetting& raw) {
   const std::string_view reason = reason_of(kRivals, name);
   if (reason.empty()) return false;
-  // A flag, or a level that is off at 0.
-  const bool is_on = given.is_whole() ? given.whole(INT64_MIN, INT64_MAX) != 0 : given.flag();
-  if (is_on) given.refuse(" can't be had together with plait: ", reason);
+  // It is either a flag, or a level where 0 means off.
+  const bool is_on = raw.is_whole() ? raw.whole(INT64_MIN, INT64_MAX) != 0 : raw.flag();
+  if (is_on) raw.refuse(" cannot be combined with plait: ", reason);
   return true;
 }
 

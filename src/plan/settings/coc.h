@@ -1,4 +1,4 @@
-// What MindSpeed CoC has other things for than plait, and what it calls them.
+// The settings of MindSpeed CoC that plait understands, by CoC's names.
 #pragma once
 
 #include <array>
@@ -9,24 +9,26 @@
 #include <vector>
 
 #include "plait/plan.h"
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 namespace plait::plan {
 
-// Its four switches, as one place says them: a file, or the environment. No plan can be read from
-// one of them alone.
+// CoC's four switches as they are set in one place, a file or the environment. A plan follows from
+// all of them together.
 class CocSwitches {
  public:
   struct Choice {
-    std::optional<Plan> plan;  // empty: automatic
-    Given said;                // by which of them
-    bool of_all = false;       // whatever single shapes would have: there is no CoC, or none cuts
+    std::optional<Plan> plan;  // empty: automatic plans
+    RawSetting said;           // the switch that decides
+    // also overrides the plans of single shapes, because CoC is off or divides nothing
+    bool of_all = false;
   };
 
-  // False: it has no switch of that name. `name` is a file's, whatever the value is called.
-  bool take(std::string_view name, const Given& given);
+  // False: CoC has no switch of that name. `name` is the name used in files, whatever the value is
+  // called.
+  bool take(std::string_view name, const RawSetting& raw);
 
-  // What the strongest of them says; empty: they leave it to others.
+  // The choice of the strongest switch; empty if none of them chooses.
   std::optional<Choice> choice() const;
 
  private:
@@ -36,20 +38,21 @@ class CocSwitches {
 
 struct CocVariable {
   const char* variable;
-  std::string_view name;  // of the switch
+  std::string_view name;  // of the switch, in a file
 };
 inline constexpr std::array<CocVariable, 2> kCocVariables = {{
     {"COC_PARALLEL_NUM", "coc_parallel_num"},
     {"USE_COC_FUSED_KERNEL", "coc_fused_kernel"},
 }};
 
-// Refuses a feature that takes the place of plait's layers, where it is on. False: `name` is none.
-bool take_rival(std::string_view name, const Given& given);
+// Refuses a setting that enables a feature which replaces plait's layers. False: `name` is no such
+// setting.
+bool take_rival(std::string_view name, const RawSetting& raw);
 
-// Why what it sets means nothing here; empty: it sets no such thing.
+// Why this setting has no effect on plait; empty: it is not a known one.
 std::string_view why_meaningless(std::string_view name);
 
-// All names above that a file may use.
+// All names above, as files use them.
 std::vector<std::string> coc_names();
 
 }  // namespace plait::plan

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kLongestFile = 64 << 10;
 constexpr std::string_view kCocTable = "coc_cfgs";
 
-// Options of a command line have hyphens where keys have underscores.
+// Options on command lines have hyphens where keys in files have underscores.
 std::string underscored(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -37,13 +37,13 @@ class Loader {
  public:
   explicit Loader(Loaded& loaded) : loaded_(loaded) {}
 
-  void take_file(const Given::Entries& entries) {
+  void take_file(const RawSetting::Entries& entries) {
     CocSwitches switches;
     take_entries(entries, switches);
     const auto choice = switches.choice();
     if (!choice) return;
     if (loaded_.origins.contains("plan"))
-      choice->said.refuse(": the plan is said at ", loaded_.origin("plan"), " too");
+      choice->said.refuse(": a plan is set at ", loaded_.origin("plan"), " too");
     choose(*choice);
     if (choice->of_all) leave_out_shapes(choice->said);
   }
@@ -52,19 +52,19 @@ class Loader {
     CocSwitches switches;
     for (const auto& [variable, name] : kCocVariables) {
       if (auto text = environment(variable))
-        switches.take(name, Given::in_variable(variable, std::move(*text)));
+        switches.take(name, RawSetting::in_variable(variable, std::move(*text)));
     }
     if (const auto choice = switches.choice()) choose(*choice);
     for (const Setting& setting : all_settings()) {
       const std::string variable(setting.variable);
       if (auto text = environment(variable.c_str()))
-        take(setting, Given::in_variable(variable, std::move(*text)));
+        take(setting, RawSetting::in_variable(variable, std::move(*text)));
     }
   }
 
  private:
-  void take_entries(const Given::Entries& entries, CocSwitches& switches) {
-    for (const Given& entry : entries) {
+  void take_entries(const RawSetting::Entries& entries, CocSwitches& switches) {
+    for (const RawSetting& entry : entries) {
       const std::string name = underscored(entry.name());
       if (name == kCocTable) {
         take_entries(entry.entries(), switches);
@@ -75,29 +75,29 @@ class Loader {
     }
   }
 
-  void take_entry(const std::string& name, const Given& entry, CocSwitches& switches) {
+  void take_entry(const std::string& name, const RawSetting& entry, CocSwitches& switches) {
     if (const Setting* setting = find_setting(name)) {
       take(*setting, entry);
     } else if (const auto reason = why_meaningless(name); !reason.empty()) {
       loaded_.remarks.push_back(
-          base::sentence(entry.origin(), ": ", name, " means nothing here: ", reason));
+          base::sentence(entry.origin(), ": ", name, " has no effect: ", reason));
     } else if (!switches.take(name, entry) && !take_rival(name, entry)) {
       base::fail(Code::invalid_argument, entry.origin(), ": there is no setting ",
                  on_one_line(entry.name()), base::did_you_mean(name, names_of_a_file()));
     }
   }
 
-  // A setting may have several names, at the top and inside CoC's table.
-  void refuse_second(const std::string& name, const Given& entry) {
+  // A setting may have several names, at the top level and in CoC's table.
+  void refuse_second(const std::string& name, const RawSetting& entry) {
     const Setting* setting = find_setting(name);
     const auto [before, is_first] =
         seen_.emplace(setting == nullptr ? name : std::string(setting->name), entry.origin());
-    if (!is_first) entry.refuse(": it is said at ", before->second, " already");
+    if (!is_first) entry.refuse(": it is set at ", before->second, " already");
   }
 
-  void take(const Setting& setting, const Given& given) {
-    setting.read(given, loaded_.settings);
-    loaded_.origins[setting.name] = given.origin();
+  void take(const Setting& setting, const RawSetting& raw) {
+    setting.read(raw, loaded_.settings);
+    loaded_.origins[setting.name] = raw.origin();
   }
 
   void choose(const CocSwitches::Choice& choice) {
@@ -105,11 +105,11 @@ class Loader {
     loaded_.origins["plan"] = choice.said.origin();
   }
 
-  void leave_out_shapes(const Given& by) {
+  void leave_out_shapes(const RawSetting& by) {
     if (loaded_.settings.customized.empty()) return;
     std::string& origin = loaded_.origins["customized"];
-    loaded_.remarks.push_back(base::sentence(origin, ": customized means nothing here: ", by.name(),
-                                             " at ", by.origin(), " leaves all shapes serial"));
+    loaded_.remarks.push_back(base::sentence(origin, ": customized has no effect: ", by.name(),
+                                             " at ", by.origin(), " makes all shapes serial"));
     loaded_.settings.customized.clear();
     origin = by.origin();
   }
@@ -118,7 +118,7 @@ class Loader {
   std::map<std::string, std::string> seen_;
 };
 
-// Where a path begins with ~/, as no shell has read it.
+// Replaces a leading ~/, because no shell has done so.
 void find_home(std::string& path, const Environment& environment) {
   if (!path.starts_with("~/")) return;
   const auto home = environment("HOME");

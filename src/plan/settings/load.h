@@ -1,4 +1,4 @@
-// Settings together with where each of them came from (see plait/settings.h).
+// The settings, and where each of them was set (see plait/settings.h).
 #pragma once
 
 #include <functional>
@@ -14,25 +14,25 @@ namespace plait::plan {
 
 struct Loaded {
   Settings settings;
-  std::map<std::string_view, std::string> origins;  // "plait.toml:3", "PLAIT_PLAN"; by name, where
-                                                    // it isn't the default
-  std::string file;                                 // that was read; empty: none
-  std::vector<std::string> remarks;                 // about what was understood but means nothing
+  // "plait.toml:3", "PLAIT_PLAN"; by name, without defaults
+  std::map<std::string_view, std::string> origins;
+  std::string file;                  // the file that was read; empty: none
+  std::vector<std::string> remarks;  // about settings that were understood but have no effect
 
-  // "default" too.
+  // Where a setting was set: "plait.toml:3", "PLAIT_PLAN" or "default".
   std::string origin(std::string_view setting) const;
 };
 
 // The value of a variable; an empty one counts as unset.
 using Environment = std::function<std::optional<std::string>(const char*)>;
 
-// That of this process.
+// The variables of this process.
 Environment process_environment();
 
-// The file that PLAIT_CONFIG names, and then the other variables.
+// Loads the file that PLAIT_CONFIG names, then the other variables.
 Loaded load(const Environment& environment);
 
-// A text as if it were that file, and then the variables.
+// Loads a text in place of that file, then the variables.
 Loaded load(std::string_view toml, const std::string& file, const Environment& environment);
 
 }  // namespace plait::plan

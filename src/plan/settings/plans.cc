@@ -1,4 +1,4 @@
-// The settings as a source of plans.
+// Answers requests for plans from the settings.
 #include <utility>
 
 #include "plait/settings.h"
@@ -6,10 +6,10 @@
 
 namespace plait {
 
-// world 8, all_gather_matmul of 16384 x 5120 by 15360 columns    → [16384, 5120, 1920]
-// and the other way round, 15360 of k, with matmul_reduce_scatter → [16384, 1920, 5120]
+// world 8, all_gather_matmul of 16384 x 5120 by 15360 columns → [16384, 5120, 1920]
+// world 8, matmul_reduce_scatter with k = 15360              → [16384, 1920, 5120]
 ProductShape shape_of(const PlanKey& key) {
-  // Balanced shares, of which the first is the largest: 10 among 4 → 3 3 2 2.
+  // Shares are balanced, and the first is the largest: 10 among 4 → 3 3 2 2.
   const auto first_share = [&](std::int64_t size) { return (size + key.world - 1) / key.world; };
   const plan::Split split = plan::split_of(key.op);
   return {.m = key.m,
@@ -45,7 +45,8 @@ std::optional<Plan> SettingsPlans::next(const PlanKey& key) const {
   return std::nullopt;
 }
 
-// Who has answered is told what came of it: who still answers, since asking changes nothing.
+// Reports the time to the source that supplied the plan. It is the source that answers first now,
+// because asking does not change the sources.
 void SettingsPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const {
   if (set_for(key)) return;
   for (const PlanSource* source : further_) {

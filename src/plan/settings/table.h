@@ -1,4 +1,4 @@
-// The settings one by one: what each is called, how it is read, and how it is written.
+// The settings, one by one: their names, how they are read, and how they are written.
 #pragma once
 
 #include <span>
@@ -6,25 +6,25 @@
 #include <string_view>
 
 #include "plait/settings.h"
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 namespace plait::plan {
 
 struct Setting {
   std::string_view name;      // in a file
   std::string_view variable;  // in the environment
-  std::string_view coc_name;  // that MindSpeed CoC gives it; empty: none
-  void (*read)(const Given&, Settings&);
-  std::string (*show)(const Settings&);  // as a variable would say it
+  std::string_view coc_name;  // the name in MindSpeed CoC; empty: none
+  void (*read)(const RawSetting&, Settings&);
+  std::string (*show)(const Settings&);  // as a variable's value
 };
 
 // In the order in which they are shown.
 std::span<const Setting> all_settings();
 
-// By any of its names in a file; null: there is none.
+// Finds a setting by any of its names in a file; null if there is none.
 const Setting* find_setting(std::string_view name);
 
-// "fused", "pipelined parts=4"; or as CoC counts: 4 parts, 1 serial, -1 fused.
-Plan read_plan(const Given& given);
+// "fused", "pipelined parts=4"; or CoC's numbers: 4 parts, 1 serial, -1 fused.
+Plan read_plan(const RawSetting& raw);
 
 }  // namespace plait::plan

@@ -13,7 +13,7 @@ namespace {
 
 using Path = std::vector<std::string>;
 
-constexpr std::size_t kTables = 2;  // one in the other, as in coc_cfgs.customized_coc
+constexpr std::size_t kTables = 2;  // one within the other, as in coc_cfgs.customized_coc
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_control(char c) { return (c >= 0 && c < ' ' && c != '\t') || c == '\x7f'; }
@@ -54,8 +54,8 @@ class Reader {
  public:
   Reader(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
 
-  Given::Entries read() {
-    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // the mark that some editors begin with
+  RawSetting::Entries read() {
+    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // the byte order mark of some editors
     while (at_ < text_.size()) read_line();
     return std::move(entries_);
   }
@@ -65,7 +65,7 @@ class Reader {
     skip_blanks();
     if (next() == '[') {
       ++at_;
-      if (next() == '[') refuse("[[...]] is a list of tables, and no setting is one");
+      if (next() == '[') refuse("[[...]] is a list of tables, which no setting can be");
       table_ = read_path();
       expect(']', "the name of a table");
       open(table_);
@@ -73,12 +73,12 @@ class Reader {
       read_entry(table_);
     }
     skip_blanks();
-    if (!at_end()) refuse("there is more than one thing in this line");
+    if (!at_end()) refuse("a line may hold only one setting, or one table's name");
     at_ = std::min(text_.find('\n', at_), text_.size() - 1) + 1;
     ++line_;
   }
 
-  // NAME = VALUE, inside the table of that path.
+  // Reads NAME = VALUE in the table of that path.
   void read_entry(Path path) {
     skip_blanks();
     for (std::string& name : read_path()) path.push_back(std::move(name));
@@ -93,7 +93,7 @@ class Reader {
 
   // {NAME = VALUE, NAME = VALUE}
   void read_table(const Path& path) {
-    add(path, Given::Entries{});
+    add(path, RawSetting::Entries{});
     ++at_;
     skip_blanks();
     while (next() != '}') {
@@ -126,72 +126,73 @@ class Reader {
     return std::string(text_.substr(begin, at_ - begin));
   }
 
-  Given::Value read_value() {
+  RawSetting::Value read_value() {
     if (next() == '"' || next() == '\'') return read_text();
-    if (next() == '[') refuse("[...] is a list, and no setting is one");
+    if (next() == '[') refuse("[...] is a list, which no setting can be");
     const std::size_t begin = at_;
     while (!at_end() && !is_blank(next()) && next() != ',' && next() != '}') ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (word.empty()) refuse("a value is missing");
     if (word == "true" || word == "false") return word == "true";
     if (const auto whole = parse_whole(word)) return *whole;
-    return Given::Unusable{std::string(word)};
+    return RawSetting::Unusable{std::string(word)};
   }
 
   // "with \" escapes", 'without'
   std::string read_text() {
     const char quote = next();
     if (text_.substr(at_, 3) == std::string(3, quote))
-      refuse("no setting is a text of several lines");
+      refuse("no setting can be a text of several lines");
     std::string text;
     for (++at_; next() != quote; ++at_) {
-      if (at_ >= text_.size() || is_control(next())) refuse("a text does not end in its line");
+      if (at_ >= text_.size() || is_control(next())) refuse("a text must end on its line");
       text += next() == '\\' && quote == '"' ? read_escape() : next();
     }
     ++at_;
     return text;
   }
 
-  // Leaves the letter after the backslash to be passed.
+  // Leaves at_ at the letter after the backslash, for the caller to skip.
   char read_escape() {
     constexpr std::string_view kLetters = "btnfr\"\\";
     constexpr std::string_view kMeant = "\b\t\n\f\r\"\\";
     ++at_;
     const std::size_t found = kLetters.find(next());
     if (at_ >= text_.size() || found == std::string_view::npos)
-      refuse("a backslash in \"...\" is written twice; in '...' once is enough");
+      refuse("write a backslash twice in \"...\", or once in '...'");
     return kMeant[found];
   }
 
-  void add(Path path, Given::Value value) {
+  void add(Path path, RawSetting::Value value) {
     const std::string name = std::move(path.back());
     path.pop_back();
-    Given::Entries& table = open(path);
-    if (const Given* before = find(table, name)) refuse_second(*before);
+    RawSetting::Entries& table = open(path);
+    if (const RawSetting* before = find(table, name)) refuse_second(*before);
     append(table, name, std::move(value));
   }
 
-  // The table of that path, made where it isn't there.
-  Given::Entries& open(const Path& path) {
-    if (path.size() > kTables) refuse("tables within tables don't go that deep");
-    Given::Entries* table = &entries_;
+  // Returns the table of that path; creates it if it does not exist.
+  RawSetting::Entries& open(const Path& path) {
+    if (path.size() > kTables) refuse("tables may be nested at most two deep");
+    RawSetting::Entries* table = &entries_;
     for (const std::string& name : path) {
-      Given* inner = find(*table, name);
-      if (inner == nullptr) inner = &append(*table, name, Given::Entries{});
+      RawSetting* inner = find(*table, name);
+      if (inner == nullptr) inner = &append(*table, name, RawSetting::Entries{});
       table = inner->table();
       if (table == nullptr) refuse_second(*inner);
     }
     return *table;
   }
 
-  Given& append(Given::Entries& table, const std::string& name, Given::Value value) const {
-    const Given::Line line = {.file = file_, .number = line_};
-    return table.emplace_back(Given::in_file(name, line, std::move(value)));
+  RawSetting& append(RawSetting::Entries& table, const std::string& name,
+                     RawSetting::Value value) const {
+    const RawSetting::Line line = {.file = file_, .number = line_};
+    return table.emplace_back(RawSetting::in_file(name, line, std::move(value)));
   }
 
-  static Given* find(Given::Entries& table, const std::string& name) {
+  static RawSetting* find(RawSetting::Entries& table, const std::string& name) {
     const auto found = std::find_if(table.begin(), table.end(),
-                                    [&](const Given& one) { return one.name() == name; });
+                                    [&](const RawSetting& one) { return one.name() == name; });
     return found == table.end() ? nullptr : &*found;
   }
 
@@ -199,22 +200,22 @@ class Reader {
     while (is_blank(next())) ++at_;
   }
 
-  // 0 at the end, and for a 0 that is written there, which nothing expects.
+  // 0 at the end. A 0 in the text is never expected, so it is refused.
   char next() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
-  // Of what can be read in a line.
+  // Whether the readable part of the line ends here.
   bool at_end() const {
     return at_ >= text_.size() || next() == '\n' || next() == '#' || text_.substr(at_, 2) == "\r\n";
   }
 
   void expect(char wanted, std::string_view after) {
     skip_blanks();
-    if (next() != wanted) refuse(after, " is not followed by ", wanted);
+    if (next() != wanted) refuse(after, " must be followed by ", wanted);
     ++at_;
   }
 
-  [[noreturn]] void refuse_second(const Given& before) const {
-    refuse(before.name(), " is given a second time, after ", before.origin());
+  [[noreturn]] void refuse_second(const RawSetting& before) const {
+    refuse(before.name(), " is set twice, first at ", before.origin());
   }
 
   template <class... Parts>
@@ -228,12 +229,12 @@ class Reader {
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
   Path table_;
-  Given::Entries entries_;
+  RawSetting::Entries entries_;
 };
 
 }  // namespace
 
-Given::Entries read_toml(std::string_view text, const std::string& file) {
+RawSetting::Entries read_toml(std::string_view text, const std::string& file) {
   return Reader(text, file).read();
 }
 

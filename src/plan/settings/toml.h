@@ -1,5 +1,5 @@
-// The part of TOML that settings are written in: tables, bare and quoted and dotted keys, text in
-// one line, whole numbers, true and false, tables in braces, and comments.
+// Parses the part of TOML that settings use: tables; bare, quoted and dotted keys; text on one
+// line, whole numbers, true and false; tables in braces; comments.
 //
 //   coc_parallel_num = 4
 //   [customized]
@@ -9,11 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "plan/settings/given.h"
+#include "plan/settings/raw_setting.h"
 
 namespace plait::plan {
 
-// In the order of the file. Refuses what it can't read in a sentence with the file and the line.
-Given::Entries read_toml(std::string_view text, const std::string& file);
+// Entries are in the order of the file. A text that can't be read is refused in a sentence with the
+// file and the line.
+RawSetting::Entries read_toml(std::string_view text, const std::string& file);
 
 }  // namespace plait::plan

@@ -1,4 +1,4 @@
-// Eight elements at a time; the last few by way of padded copies.
+// Processes eight elements at a time, and the last few through padded copies.
 #include <immintrin.h>
 
 #include <array>
@@ -30,13 +30,14 @@ template <Element T>
   }
 }
 
-// The low halves of eight 32-bit values, none of them above 0xffff.
+// The low halves of eight 32-bit values, none of which exceeds 0xffff.
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i low_halves(__m256i values) {
   const __m256i packed = _mm256_packus_epi32(values, values);  // 0123 0123 4567 4567
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
 }
 
-// The upper halves are the bf16. Right for numbers, infinities and the NaN of with_one_nan().
+// The result is in the upper halves. It is right for numbers, infinities and the NaN of
+// with_one_nan().
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256i rounded_to_bf16(__m256 value) {
   const __m256i bits = _mm256_castps_si256(value);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -85,8 +86,8 @@ template <Element T, bool AnyNan>
   return _mm256_blendv_ps(value, _mm256_castsi256_ps(bits), nan);
 }
 
-// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the
-// compiler, and stays in registers.
+// Adds the vectors that `load` reads of each source. The compiler knows trees of 2, 4 and 8, and
+// keeps them in registers.
 template <class Load, int Count, std::size_t Vectors>
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void add_known(const Load& load,
                                                                        __m256 (&total)[Vectors],
@@ -147,8 +148,8 @@ struct Elements {
   }
 };
 
-// A group of vectors, read from all sources before anything is written, so that `out` may be one
-// of them. One: there is one source, to be converted.
+// Sums a group of vectors. It reads all sources before it writes, because `out` may be one of them.
+// One: there is one source, to be converted.
 template <Element In, Element Out, bool One, std::size_t Vectors>
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline void sum_group(void* out,
                                                                        const void* const* sources,
@@ -159,7 +160,7 @@ template <Element In, Element Out, bool One, std::size_t Vectors>
     store<Out, One>(out, i + v * kLanes, One ? total[v] : with_one_nan(total[v]));
 }
 
-// The first `count` elements, fewer than kLanes, by way of a padded copy.
+// Reads `count` elements, fewer than kLanes, through a padded copy.
 template <Element In>
 struct FewElements {
   std::size_t i;
@@ -174,6 +175,7 @@ struct FewElements {
   }
 };
 
+// Sums the last `rest` elements, fewer than kLanes, through padded copies.
 template <Element In, Element Out, bool One>
 [[gnu::target("avx2,f16c")]] void sum_rest(void* out, const void* const* sources, int count,
                                            std::size_t i, std::size_t rest) {
@@ -184,7 +186,7 @@ template <Element In, Element Out, bool One>
   std::memcpy(static_cast<std::byte*>(out) + i * sizeof(Out), padded.data(), rest * sizeof(Out));
 }
 
-// Elements [i, n).
+// Sums elements [i, n).
 template <Element In, Element Out, bool One>
 [[gnu::target("avx2,f16c")]] void sum_from(void* out, const void* const* sources, int count,
                                            std::size_t i, std::size_t n) {
@@ -208,7 +210,7 @@ template <Element In, Element Out, bool One>
   return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
 }
 
-// Even ones, then odd ones.
+// Reads the even elements, then the odd ones.
 struct Pairs {
   std::size_t i;
 
@@ -220,8 +222,8 @@ struct Pairs {
   }
 };
 
-// bf16 to bf16, in pairs: an f32 is made of the even element by a shift and of the odd one by a
-// mask, with nothing to unpack and to pack. Returns how many elements it did.
+// Sums bf16 to bf16 in pairs: a shift makes the even element an f32, and a mask the odd one, so
+// nothing needs to be unpacked or packed. Returns the number of elements summed.
 [[gnu::target("avx2,f16c")]] std::size_t sum_bf16_pairs(void* out, const void* const* sources,
                                                         int count, std::size_t n) {
   constexpr std::size_t kPairs = 2 * kLanes;

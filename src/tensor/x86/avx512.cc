@@ -1,4 +1,4 @@
-// Sixteen elements at a time; the rest under a mask.
+// Processes sixteen elements at a time, and the rest under a mask.
 //
 // The bf16 conversion is done with integers: the processor's own (AVX512_BF16) flushes denormals.
 // The f16 conversions are the processor's: their rounding is fixed in the instruction, and they
@@ -18,7 +18,7 @@ constexpr std::size_t kLanes = 16;
 constexpr std::size_t kUnroll = 4;
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-// `mask` is all ones but at the end of the array; loads and stores touch its elements only.
+// `mask` is all ones except at the end of the array. Loads and stores touch its elements only.
 template <Element T>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 load(
     const void* source, std::size_t i, __mmask16 mask) {
@@ -34,7 +34,8 @@ template <Element T>
   }
 }
 
-// The upper halves are the bf16. Right for numbers, infinities and the NaN of with_one_nan().
+// The result is in the upper halves. It is right for numbers, infinities and the NaN of
+// with_one_nan().
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512i rounded_to_bf16(
     __m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
@@ -82,12 +83,13 @@ template <Element T, bool AnyNan>
 
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 with_one_nan(
     __m512 value) {
-  // One digit per class of numbers, quiet NaNs lowest: 3 makes it 0xffc00000, 0 leaves it alone.
+  // The table has one digit per class of numbers, quiet NaNs lowest. 3 returns 0xffc00000; 0 keeps
+  // the value.
   return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
 }
 
-// What is added up: total = the vectors of one source. A tree of 2, 4 or 8 is known to the
-// compiler, and stays in registers.
+// Adds the vectors that `load` reads of each source. The compiler knows trees of 2, 4 and 8, and
+// keeps them in registers.
 template <class Load, int Count, std::size_t Vectors>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void add_known(
     const Load& load, __m512 (&total)[Vectors], const void* const* sources) {
@@ -144,8 +146,8 @@ struct Elements {
   }
 };
 
-// A group of vectors, read from all sources before anything is written, so that `out` may be one
-// of them. One: there is one source, to be converted.
+// Sums a group of vectors. It reads all sources before it writes, because `out` may be one of them.
+// One: there is one source, to be converted.
 template <Element In, Element Out, bool One, std::size_t Vectors>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
     void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
@@ -155,9 +157,10 @@ template <Element In, Element Out, bool One, std::size_t Vectors>
     store<Out, One>(out, i + v * kLanes, mask, One ? total[v] : with_one_nan(total[v]));
 }
 
-// Asks for all lines of a group a kilobyte ahead: the sources are often what another core has just
-// written, each line of it a trip to that core's cache, and more of them are then under way at
-// once. Never beyond the end: what lies behind a chunk may be what its writer is about to write.
+// Prefetches all lines of a group one KiB ahead. Another core has often just written the sources,
+// so each line comes from that core's cache; prefetching puts more of these transfers under way at
+// once. It never reaches beyond the end, because the bytes after a chunk may be about to be
+// written.
 template <Element In, Element Out, std::size_t Elements>
 [[gnu::always_inline]] inline void fetch_ahead(void* out, const void* const* sources, int count,
                                                std::size_t i, std::size_t n) {
@@ -174,7 +177,7 @@ template <Element In, Element Out, std::size_t Elements>
     __builtin_prefetch(ahead + byte, 1);
 }
 
-// Elements [i, n).
+// Sums elements [i, n).
 template <Element In, Element Out, bool One>
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void sum_from(void* out, const void* const* sources,
                                                            int count, std::size_t i,
@@ -206,7 +209,7 @@ template <Element In, Element Out, bool One>
   return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
 }
 
-// Two vectors of pairs: of each the even elements, then the odd ones.
+// Reads two vectors of pairs: from each the even elements, then the odd ones.
 struct Pairs {
   std::size_t i;
 
@@ -220,8 +223,8 @@ struct Pairs {
   }
 };
 
-// bf16 to bf16, in pairs: an f32 is made of the even element by a shift and of the odd one by a
-// mask, with nothing to unpack and to pack. Returns how many elements it did.
+// Sums bf16 to bf16 in pairs: a shift makes the even element an f32, and a mask the odd one, so
+// nothing needs to be unpacked or packed. Returns the number of elements summed.
 [[gnu::target("avx512f,avx512bw,avx512vl")]] std::size_t sum_bf16_pairs(void* out,
                                                                         const void* const* sources,
                                                                         int count, std::size_t n) {
@@ -252,7 +255,7 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
   sum_from<In, Out, false>(out, sources, count, done, n);
 }
 
-// Up to where `out` is at the beginning of a line, or all n; not at all where it never is.
+// The number of elements before `out` reaches the start of a cache line; n if it never does.
 std::size_t elements_to_line(const void* out, std::size_t n) {
   constexpr std::size_t kLine = 64;
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(out) % kLine;
@@ -260,7 +263,7 @@ std::size_t elements_to_line(const void* out, std::size_t n) {
   return std::min(n, (kLine - beyond) % kLine / sizeof(float));
 }
 
-// Elements [i, n), ordinarily.
+// Sums elements [i, n) into `kept`, then copies them to `out`, through the caches.
 void sum_and_copy(void* out, void* kept, const void* const* sources, int count, std::size_t i,
                   std::size_t n) {
   sum_from<float, float, false>(kept, sources, count, i, n);

@@ -1,4 +1,5 @@
-// By lines of four 16-byte vectors: what every x86-64 has. The memory is the limit, not the width.
+// Copies cache lines as four 16-byte vectors, which every x86-64 has: memory limits the speed, not
+// the width.
 #include "tensor/copy.h"
 
 #include <emmintrin.h>
@@ -23,7 +24,8 @@ Line load(const std::byte* from) {
                     _mm_loadu_si128(parts + 3)}};
 }
 
-// Up to where `to` is at the beginning of a line, or all of it.
+// Copies up to the start of a cache line of `to`, or everything. Returns the number of bytes
+// copied.
 std::size_t copy_head(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(to) % kLine;
   const std::size_t head = std::min(bytes, (kLine - beyond) % kLine);
@@ -46,8 +48,7 @@ void copy_ahead(void* to, const void* from, std::size_t bytes) {
   if (i < bytes) std::memcpy(out + i, in + i, bytes - i);
 }
 
-// Fetches ahead within `from` only: what lies behind a chunk may be what its writer is about to
-// write.
+// It prefetches within `from` only, because the bytes after a chunk may be about to be written.
 void stream_copy(void* to, const void* from, std::size_t bytes) {
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);

@@ -1,4 +1,4 @@
-// The sets of this folder.
+// The sets for x86.
 #pragma once
 
 #include "tensor/kernels.h"

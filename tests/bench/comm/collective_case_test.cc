@@ -27,7 +27,7 @@ TEST(CollectiveCase, RightResultsPass) {
   }
 }
 
-// One that does nothing, after one that was right: what is left in the output must not pass.
+// A call that does nothing, after a correct one: the old output must not pass the check.
 TEST(CollectiveCase, MissingResultIsNoticed) {
   run_in_threads(2, [](Communicator& comm) {
     for (const CollectiveKind& kind : kKinds) {

@@ -20,12 +20,12 @@ class ExchangeTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ExchangeTest, BringsEveryByte) {
   for (const int ranks : {2, 3}) {
-    EXPECT_NO_THROW(run_ranks({.ranks = ranks, .transport = GetParam()}, [](Seat& seat) {
+    EXPECT_NO_THROW(run_ranks({.ranks = ranks, .transport = GetParam()}, [](BenchRank& self) {
       for (const std::size_t bytes : {0, 1, 8, 64, 1000, 65536}) {
-        MailboxExchange mailbox(seat.comm, bytes);
-        use(mailbox, seat.comm.rank());
-        BareExchange bare(seat, bytes);
-        use(bare, seat.comm.rank());
+        MailboxExchange mailbox(self.comm, bytes);
+        use(mailbox, self.comm.rank());
+        BareExchange bare(self, bytes);
+        use(bare, self.comm.rank());
       }
     }));
   }
@@ -34,11 +34,11 @@ TEST_P(ExchangeTest, BringsEveryByte) {
 INSTANTIATE_TEST_SUITE_P(Transports, ExchangeTest, testing::Values("shm", "threads"),
                          [](const auto& test) { return test.param; });
 
-TEST(Cargo, DamageIsNoticed) {
+TEST(StampedBuffers, DamageIsNoticed) {
   std::vector<std::byte> chunk(1000);
   for (const std::size_t damaged : {0, 8, 999}) {
-    Cargo receiver(chunk.size(), 1);
-    Cargo sender(chunk.size(), 0);
+    StampedBuffers receiver(chunk.size(), 1);
+    StampedBuffers sender(chunk.size(), 0);
     sender.load(chunk.data());
     chunk[damaged] ^= std::byte{0x80};
     EXPECT_THROW(
@@ -51,10 +51,10 @@ TEST(Cargo, DamageIsNoticed) {
   }
 }
 
-TEST(Cargo, LostChunkIsNoticed) {
+TEST(StampedBuffers, LostChunkIsNoticed) {
   std::vector<std::byte> chunk(64);
-  Cargo sender(chunk.size(), 0);
-  Cargo receiver(chunk.size(), 1);
+  StampedBuffers sender(chunk.size(), 0);
+  StampedBuffers receiver(chunk.size(), 1);
   sender.load(chunk.data());
   sender.load(chunk.data());
   EXPECT_THROW(receiver.unload(chunk.data()), Error);
@@ -62,8 +62,8 @@ TEST(Cargo, LostChunkIsNoticed) {
 
 TEST(RunRanks, FailureOfAnotherRankIsThrownHere) {
   try {
-    run_ranks({.ranks = 2, .transport = "shm"}, [](Seat& seat) {
-      if (seat.comm.rank() == 1) throw Error(Code::system, "meant to fail");
+    run_ranks({.ranks = 2, .transport = "shm"}, [](BenchRank& self) {
+      if (self.comm.rank() == 1) throw Error(Code::system, "meant to fail");
     });
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
@@ -75,7 +75,7 @@ TEST(RunRanks, FailureOfAnotherRankIsThrownHere) {
 TEST(RunRanks, ProcessorsAreGivenBack) {
   cpu_set_t before, after;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
-  run_ranks({.ranks = 2, .transport = "shm"}, [](Seat&) {});
+  run_ranks({.ranks = 2, .transport = "shm"}, [](BenchRank&) {});
   ASSERT_EQ(::sched_getaffinity(0, sizeof(after), &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }

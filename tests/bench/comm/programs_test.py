@@ -1,4 +1,4 @@
-"""The comm benchmarks and the demonstration, run to their ends: what they print, write and return."""
+"""Runs the comm benchmarks, and checks what they print, write and return."""
 
 import json
 import os
@@ -13,7 +13,7 @@ SECTIONS = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_a
 
 def run(name, *words):
     return subprocess.run(
-        [BENCHES / name, *map(str, words)], capture_output=True, text=True, timeout=120
+        [BENCHES / name, *map(str, words)], capture_output=True, text=True, timeout=600
     )
 
 
@@ -58,7 +58,7 @@ class BenchTest(unittest.TestCase):
                 "plait_bench_comm", "--quick", "--only", "barrier", "--markdown", "--json", file
             )
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("### barrier", result.stdout)
+            self.assertIn("## barrier", result.stdout)
             self.assertEqual(json.loads(file.read_text())["races"][0]["what"], "barrier")
 
     def test_help_fits_and_wrong_words_are_refused(self):
@@ -69,18 +69,6 @@ class BenchTest(unittest.TestCase):
             result = run("plait_bench_comm", *words)
             self.assertEqual(result.returncode, 2, words)
             self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-
-
-class DemoTest(unittest.TestCase):
-    def test_it_shows_both_tables(self):
-        result = run("exchange_demo")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertLessEqual(max(map(len, result.stdout.splitlines())), 100)
-        for text in ("there and", "64 KiB", "4 MiB", "emulated link, 25 Gbit/s, 5 us", "ideal"):
-            self.assertIn(text, result.stdout)
-
-    def test_it_takes_no_arguments(self):
-        self.assertEqual(run("exchange_demo", "--fast").returncode, 2)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ TEST(Race, AllRanksGetTheSameResults) {
   }
 }
 
-// What counts is the time of the slowest rank.
+// The time of the slowest rank counts.
 TEST(Race, SlowestRankCounts) {
   constexpr Nanoseconds kSlow = 2 * base::kMillisecond;
   run_in_threads(2, [&](Communicator& comm) {
@@ -52,7 +52,7 @@ TEST(Race, SlowestRankCounts) {
   });
 }
 
-// Contenders in turns: a b, b a, a b, ...; each call prepared where that is asked for.
+// Contenders take turns: a b, b a, a b, ...; prepare() runs before each call if it is given.
 TEST(Race, TakesTurnsAndPrepares) {
   run_in_threads(1, [&](Communicator& comm) {
     std::string order;
@@ -70,7 +70,7 @@ TEST(Race, TakesTurnsAndPrepares) {
     const Contender b = {.name = "b", .call = [&] { note('b'); }};
     race(comm, {a, b}, {.repetitions = 4, .lasting = 1});
     EXPECT_EQ(prepared, 0);
-    // To warm up a and b, then in turns; neighbours of the same name look like one.
+    // One warm-up of each, then turns; two equal neighbours look like one.
     EXPECT_TRUE(order.starts_with("ababab")) << order;
   });
 }

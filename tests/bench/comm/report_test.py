@@ -1,4 +1,4 @@
-"""report.py: which run a row is from, what is met, and how a page is brought up to date."""
+"""report.py: the run of each row, the targets that are met, and the update of a page."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""report.py: which rounds a ratio is from, what is met, and how a page is brought up to date."""
+"""report.py: the rounds of each ratio, the targets that are met, and the update of a page."""
 
 import json
 import sys
@@ -76,7 +76,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(report.promises(results)[0][4], met)
 
     def test_two_threads_are_beside_one_in_wall_clock_time(self):
-        # run() makes processor time half of what has passed, or as much for two threads.
+        # 5e9 per second of wall-clock time is twice as much per second of processor time, half of which was used.
         threads = run({"square/bf16/one_thread/512": [10], "square/bf16/two_threads/512": [6],
                        "square/f32/one_thread/512": [10], "square/f32/two_threads/512": [5]},
                       {**PROCESSOR, "threads": "2"})

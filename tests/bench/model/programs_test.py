@@ -1,4 +1,4 @@
-"""bench/model: what is measured is summed up beside what was promised, and wrong words are refused."""
+"""bench/model: results are summed up and compared with the targets, and wrong arguments are refused."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class ProgramsTest(unittest.TestCase):
             for share, gain in ("0.08", 9.0), ("0.105", 7.0):
                 files.append(Path(folder) / f"model_llama2-70b_{share}.json")
                 files[-1].write_text(json.dumps(step("llama2-70b", 10.0, {"pipelined parts=8": 8.5, "fused": gain})))
-            # Sums that travel in other dtypes are of another step; a file of before says of none.
+            # Sums sent in other dtypes belong to other steps; older files do not record the dtype.
             files.append(Path(folder) / "model_llama2-70b-bf16_0.1.json")
             files[-1].write_text(json.dumps({**step("llama2-70b", 10.0, {"pipelined parts=8": 8.5, "fused": 8.1}),
                                              "wire": "bf16"}))
@@ -54,7 +54,7 @@ class ProgramsTest(unittest.TestCase):
                 ["fused, sums in f32: of what Amdahl allows, lowest of 2", "0.70", "0.80", "**no**"]])
             self.assertEqual(results.tables()[1][2][2], ["llama2-70b", "0.25", "f32", "1 Gbit/s, 5 us", "10.0 %",
                                                          "1000", "10.0 %", "8.5 % (0.85)", "7.0 % (0.70)"])
-            # A link of another share than was wanted is no row like the others.
+            # A link with another share than requested is marked.
             self.assertEqual(results.tables()[1][2][1][4], "**10.0 %**, not 8 %")
 
     def conditions(self, folder, *steps):
@@ -71,7 +71,7 @@ class ProgramsTest(unittest.TestCase):
         later = {**old, "conditions": {**known, "date": "2026-11-25", "commit": "cd34", "load": 1.9}}
         rest = "2 ranks, `./do bench model`; 1 block, {} tokens, bf16. Links are emulated."
         with tempfile.TemporaryDirectory() as folder:
-            # A file of before says nothing: it is of the day on which it was written.
+            # An older file has no date of its own, so the file's date counts.
             self.assertEqual(self.conditions(folder, old), "2010-01-01: a machine, " + rest.format(512))
             self.assertEqual(self.conditions(folder, new),
                              "2026-11-22: a machine (family 1, model 2), commit ab12, " + rest.format(1536) +

@@ -1,4 +1,4 @@
-"""bench/overlap: every section measures something, beside rivals whose results are checked."""
+"""bench/overlap: every section is measured, and the results of rivals are checked."""
 
 import json
 import os
@@ -30,8 +30,8 @@ class ProgramsTest(unittest.TestCase):
             shapes.write_text("# m n k\n512 128 192\n3 64 64\n")
             worlds = Path(folder) / "worlds.txt"
             worlds.write_text("512 128 192\n")
-            # Twice each, which is less than the least that a time comes to. Rivals differ between operators, sections
-            # do not; the last run sums up both.
+            # Two repetitions each, the least. Rivals differ between operators, but sections do not. The last run sums
+            # up both.
             words = ("--shapes", shapes, "--worlds", worlds, "--repeat", "2", "--kinds", "f32")
             for more in (["--only", "rival"], ["--only", "link,alone,row,worlds", "--operators", SECTIONS_OF]):
                 result = self.run_bench(folder, *words, *more)
@@ -47,7 +47,7 @@ class ProgramsTest(unittest.TestCase):
                         "one row: fused beyond its product, µs, highest of 4"):
                 if "oneDNN" not in bar or RIVAL.exists():
                     self.assertIn(bar, result.stdout)
-            # An efficiency is left out where it is within the noise, which a busy machine may make of all of them.
+            # An efficiency within the noise is left out; on a busy machine that may be all of them.
             for section, bar in (("link", "fused: efficiency, median of {} of"),
                                  ("worlds", "fused, 3, 4 and 8 ranks: efficiency, lowest of {} of")):
                 known = sum(one["plan"] == "fused" and one["overlap_efficiency"] is not None
@@ -90,21 +90,6 @@ class ProgramsTest(unittest.TestCase):
             rows = json.loads((kept / "alone_f32_again.json").read_text())["again"]
             self.assertEqual([row["k"] for row in rows], [64, 192])
 
-    def test_the_demo_takes_as_many_tokens_as_suit_the_machine(self):
-        with tempfile.TemporaryDirectory() as folder:
-            plait = Path(folder) / "src" / "cli" / "plait"
-            plait.parent.mkdir(parents=True)
-            for taken, tokens in (("1000.0", 32), ("8.2", 512), ("0.5", 8192)):
-                plait.write_text(f"""#!/bin/sh
-case "$*" in *--json*) printf '{{\\n  "t_gemm_ms": {taken},\\n  "t_comm_ms": 1\\n}}\\n' ;; *) echo "$@" ;; esac
-""")
-                plait.chmod(0o755)
-                demo = subprocess.run([BENCH / "demo.sh"], capture_output=True, text=True, check=False,
-                                      env={**os.environ, "BUILD": folder})
-                self.assertEqual((demo.returncode, demo.stderr), (0, ""))
-                self.assertIn(f"takes {taken} ms here with 128 tokens: scaled to {tokens} tokens, ", demo.stdout)
-                self.assertEqual(demo.stdout.count(f" --m {tokens} "), 5)
-
     def test_what_is_wrong_is_said_first(self):
         with tempfile.TemporaryDirectory() as folder:
             for words in (["--only", "all"], ["--kinds", ""], ["--operators", "matmul"],
@@ -116,7 +101,7 @@ case "$*" in *--json*) printf '{{\\n  "t_gemm_ms": {taken},\\n  "t_comm_ms": 1\\
 
     @unittest.skipUnless(RIVAL.exists(), "built where MPI and oneDNN are")
     def test_the_rival_may_have_no_product_of_a_dtype(self):
-        """As oneDNN 2 has none of bf16 without AVX-512."""
+        """Like oneDNN 2, which has no bf16 product without AVX-512."""
         with tempfile.TemporaryDirectory() as folder:
             shapes = Path(folder) / "shapes.txt"
             shapes.write_text("8 64 64\n")

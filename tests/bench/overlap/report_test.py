@@ -1,4 +1,4 @@
-"""report.py: which files a figure is from, and what is met."""
+"""report.py: the files of each figure, and the targets that are met."""
 
 import argparse
 import json
@@ -87,7 +87,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual([(row[1], row[7]) for row in kept.tables()[1][2]],
                              [("512 x 64 x 32", "0.80"), ("1024 x 64 x 32", "0.95")])
             self.assertRegex(kept.conditions(), "`--seconds 5`: 1 over links in f32 again")
-            # Whoever measures all of them later has the last word.
+            # A later complete measurement replaces the single rows.
             keep.keep({("link", "f32"): rows}, folder, "--repeat 3")
             self.assertEqual([file.name for file in folder.iterdir()], ["link_f32.json"])
 

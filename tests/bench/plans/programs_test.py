@@ -1,4 +1,4 @@
-"""bench/plans: automatic plans are measured beside all others, in every kind of problem."""
+"""bench/plans: automatic plans and all others are measured, for every kind of problem."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""report.py: what automatic plans are compared with, and what is met."""
+"""report.py: the comparison of automatic plans, and the targets that are met."""
 
 import json
 import tempfile
@@ -50,7 +50,7 @@ class ReportTest(unittest.TestCase):
                          ("0.500", "0.97", "**no**"))
 
     def test_predictions_are_judged_by_their_proportions(self):
-        # 0.5, 0.5 and 0.6 of what was measured.
+        # The predictions are 0.5, 0.5 and 0.6 times the measured times.
         self.assertEqual(self.results(PROBLEM).tables()[1][2][0][-1], "20")
 
 

@@ -1,4 +1,4 @@
-"""bench/predict: how near predictions were is summed up beside what was promised, and wrong words are refused."""
+"""bench/predict: errors of predictions are summed up and compared with the targets; wrong arguments are refused."""
 
 import json
 import os
@@ -60,25 +60,25 @@ class ProgramsTest(unittest.TestCase):
 
     def test_a_step_is_predicted_of_the_rate_of_its_products(self):
         rows, rate, words = self.compare(MEASURED)
-        # 6 x 8 x 100 x 1000 / 2 operations of a rank, in 8 ms.
+        # A rank has 6 x 8 x 100 x 1000 / 2 operations in 8 ms.
         self.assertAlmostEqual(rate, 0.0003)
         self.assertEqual(words[words.index("--link") + 1], "0.78gbit,5.0us")
         self.assertEqual(words[words.index("--memory") + 1], 5)
         self.assertEqual([(row["plan"], row["predicted_ms"]) for row in rows], [("serial", 9), ("fused", 9)])
         self.assertAlmostEqual(rows[0]["error"], -0.1)
-        # What a file of before doesn't say is as it always was.
+        # Values that an older file does not record are the only ones of that time.
         self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("f32", 8))
         self.assertFalse({"--whole-rows", "--keep-gathered", "--column-backward"} & set(words))
 
     def test_a_step_is_predicted_as_it_was_measured(self):
         rows, rate, words = self.compare({**MEASURED, "layers": 2, "batch": 3, "wire": "bf16", "column_backward": True,
                                           "sequence_parallel": False, "keep_gathered": False, "stand_in_ms": 2})
-        # Of two blocks and three times as many tokens, in 6 ms: for 2 of the 8 nothing is multiplied.
+        # Two blocks and three times as many tokens take 6 ms of products: 2 of the 8 ms are waiting.
         self.assertAlmostEqual(rate, 0.0003 * 2 * 3 * 8 / 6)
         self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("bf16", 24))
         self.assertLessEqual({"--whole-rows", "--column-backward"}, set(words))
         self.assertEqual([(row["tokens"], row["predicted_ms"]) for row in rows], [(24, 20), (24, 20)])
-        with self.assertRaisesRegex(SystemExit, "a was measured in f32, and plait predict is of bf16"):
+        with self.assertRaisesRegex(SystemExit, "a was measured in f32, but plait predict supports bf16 only"):
             self.compare({**MEASURED, "dtype": "f32"})
 
     def compare(self, measured):

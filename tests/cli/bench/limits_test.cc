@@ -41,7 +41,7 @@ TEST(Limits, BfloatsAreMultipliedByTilesWhereTheBackendCan) {
   EXPECT_NE(multiplying(Dtype::f32, 1).by, "AMX");
 }
 
-// A part that is no whole number of lines would begin in the middle of a vector.
+// A part of a line would begin in the middle of a vector.
 TEST(Limits, ThreadsReadWholeLines) {
   for (const std::size_t bytes : {0, 2, 64, 14000, 1 << 20}) {
     for (const int threads : {1, 2, 3}) {

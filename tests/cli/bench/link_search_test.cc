@@ -12,7 +12,8 @@
 namespace plait::cli {
 namespace {
 
-// How many tries it takes to come within 3 %, at most 20, where `ratio` takes seconds per byte.
+// The number of tries (at most 20) until the result is within 3 %, if `ratio` is the ratio for a
+// given number of seconds per byte.
 int tries(double guess, const std::function<double(double)>& ratio) {
   LinkSearch search(guess);
   int count = 0;
@@ -25,7 +26,7 @@ TEST(LinkSearch, FindsWhatIsProportionalAtOnce) {
   EXPECT_LE(tries(1e9, [](double seconds) { return seconds * 0.2e9; }), 4);
 }
 
-// A part of what travels is hidden, and the rest has costs that no link changes.
+// Some of the communication is hidden, and the rest has costs that do not depend on the link.
 TEST(LinkSearch, FindsWhatIsHiddenInPart) {
   for (const double hidden : {0.2, 0.9, 2.0, 5.0}) {
     for (const double fixed : {0.0, 0.3, 0.8}) {
@@ -44,12 +45,12 @@ TEST(LinkSearch, KeepsTheNearestOfThoseThatWereTried) {
   search.take(1.2);
   const double third = search.next();
   search.take(0.9);
-  search.take(2);  // what was measured contradicts itself
+  search.take(2);  // contradicts the measurements before
   EXPECT_DOUBLE_EQ(search.best(), third);
   EXPECT_NEAR(search.off(), 1 / 0.9 - 1, 1e-12);
 }
 
-// Where no link makes it short enough, it ends with the fastest.
+// If every link is too slow, the search ends with the fastest.
 TEST(LinkSearch, EndsWhereNoLinkIsFastEnough) {
   LinkSearch search(1e9);
   for (int turn = 0; turn < 8; ++turn) search.take(1.5 + 1e9 / search.next());
@@ -57,7 +58,7 @@ TEST(LinkSearch, EndsWhereNoLinkIsFastEnough) {
   EXPECT_NEAR(search.off(), 0.5, 0.1);
 }
 
-// What came near by luck is no longer the nearest when it has been measured again.
+// A link that was close by luck is not the best any more after a second measurement.
 TEST(LinkSearch, ForgetsWhatOneMeasurementSaidOfTheNearest) {
   LinkSearch search(1e9);
   search.take(1.01);
@@ -70,8 +71,8 @@ TEST(LinkSearch, ForgetsWhatOneMeasurementSaidOfTheNearest) {
   EXPECT_DOUBLE_EQ(search.best(), faster);
 }
 
-// As it is settled over a link of 1 GB/s: which links were tried, and which is the last. In a race
-// communication takes `slower` times as long as it did when the link was looked for.
+// Settles on a link of 1 GB/s, and records the links tried and the last one. In a race,
+// communication takes `slower` times as long as during the search.
 struct Settled {
   std::vector<double> tried;
   double last;
@@ -101,7 +102,7 @@ TEST(Settle, CorrectsALinkByWhatTheRaceItselfTook) {
   }
 }
 
-// The last link that was tried is the one whose race is reported.
+// The race that is reported is that of the last link.
 TEST(Settle, EndsAfterSoManyCorrections) {
   const Settled settled = settle_where(1000, 2);
   ASSERT_EQ(settled.tried.size(), 3U);

@@ -30,7 +30,7 @@ TEST(MatmulCase, ReadsTheWeightAsItIsKept) {
   EXPECT_EQ(bytes("s8:group=7"), 128U * 10 * (32 + 4));
 }
 
-// Groups of one k take 32 times the memory of the values, and a scale each.
+// Groups of one k take 32 times the memory of the values, and have one scale each.
 TEST(MatmulCase, CountsThePaddingOfGroupsAsMemory) {
   const auto available = static_cast<double>(read_memory().available);
   const auto side = static_cast<std::int64_t>(std::sqrt(available / 16)) / 64 * 64;

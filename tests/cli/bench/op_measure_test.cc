@@ -5,7 +5,7 @@
 namespace plait::cli {
 namespace {
 
-// A product of 100 and a collective of 40 over a link.
+// A product of 100 ms and a collective of 40 ms over a link.
 OpMeasurement measured() {
   OpMeasurement result;
   result.transport = "shm";

@@ -22,8 +22,7 @@ PlanKey key_of(const OpProblem& problem, std::int64_t k, bool plain) {
           .threads = 1};
 }
 
-// What plans hold that were prepared together and have run is counted, each of them, and not many
-// times over.
+// The estimate includes what every plan holds after running, but is not many times larger.
 TEST(OpMemory, CountsWhatAllPlansKeep) {
   constexpr std::int64_t kN = 640;
   constexpr std::int64_t kK = 512;

@@ -11,7 +11,7 @@ TEST(Race, TakesTurnsInAlternatingOrder) {
   std::string order;
   const std::vector<Contender> contenders = {[&] { order += 'a'; }, [&] { order += 'b'; }};
   const auto times = race(contenders, {.repetitions = 4, .lasting = 0});
-  // The first two calls of each warm it up.
+  // The first two calls of each are warm-ups.
   EXPECT_EQ(order, "aabbabbaabba");
   ASSERT_EQ(times.size(), 2U);
   for (const Times& one : times) {

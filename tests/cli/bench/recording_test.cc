@@ -9,7 +9,7 @@
 namespace plait::cli {
 namespace {
 
-// A rank whose clock is `behind` that of rank 0, and three runs on that of rank 0.
+// Makes the records of a rank whose clock is `behind` rank 0's, with three runs in rank 0's time.
 std::vector<std::byte> pack_of(int rank, std::int64_t behind, const std::vector<Interval>& runs) {
   Trace trace(rank);
   for (const Interval& run : runs)
@@ -23,7 +23,7 @@ TEST(Recordings, TakeTheTimesOfAllRanksOnOneClock) {
   const std::vector<Interval> first = {{1000, 1300}, {2000, 2100}, {3000, 3200}};
   const std::vector<Interval> second = {{1010, 1310}, {2010, 2110}, {2990, 3190}};
   const Recorded all = recorded_of({pack_of(0, 0, first), pack_of(1, 1'000'000, second)});
-  ASSERT_EQ(all.runs.size(), 1U);  // of the three the one of median length
+  ASSERT_EQ(all.runs.size(), 1U);  // the one of median length
   EXPECT_EQ(all.runs[0].begin, 2990);
   EXPECT_EQ(all.runs[0].end, 3200);
   ASSERT_EQ(all.ranks.size(), 2U);

@@ -18,7 +18,7 @@ StepOptions two_layers() {
   return options;
 }
 
-// While the plans race each of them has its own gathered X of every column layer, on every rank.
+// During the race each plan has its own gathered X of every column layer, on every rank.
 TEST(StepMemory, CountsWhatEveryPlanKeepsOfEveryLayer) {
   const StepOptions gathers = two_layers();
   StepOptions keeps = gathers;
@@ -39,8 +39,8 @@ TEST(StepMemory, CountsNothingKeptWhereNothingIsGathered) {
   EXPECT_DOUBLE_EQ(memory_needed(keeps, 2), memory_needed(gathers, 2));
 }
 
-// What a plan's communicator holds when the step has run is counted for each plan, and not many
-// times over.
+// The estimate includes what every plan's communicator holds after a step, but is not many times
+// larger.
 TEST(StepMemory, CountsWhatEveryPlansCommunicatorHolds) {
   StepOptions options = two_layers();
   options.linears = {{.name = "up", .kind = LinearKind::column, .in = 256, .out = 1024},

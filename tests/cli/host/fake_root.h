@@ -1,4 +1,4 @@
-// A folder that stands for /, with as much of proc/ and sys/ as a test writes.
+// A folder used as /, with those files of proc/ and sys/ that a test writes.
 #pragma once
 
 #include <gtest/gtest.h>

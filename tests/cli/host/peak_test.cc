@@ -24,10 +24,10 @@ TEST_F(Peak, IsUnknownWhereTheSystemDoesNotTell) {
 
 TEST_F(Peak, CountsWhatThisProcessTouchesFromNowOn) {
   constexpr std::size_t kMuch = std::size_t{64} << 20;
-  if (!forget_peak()) GTEST_SKIP() << "the system does not let a peak be forgotten";
+  if (!forget_peak()) GTEST_SKIP() << "the system does not let a process reset its peak";
   const std::int64_t before = read_peak().value_or(0);
   {
-    const Buffer buffer(kMuch, {.huge_pages = true});  // given back at once
+    const Buffer buffer(kMuch, {.huge_pages = true});  // freed at once
     std::memset(buffer.data(), 1, kMuch);
   }
   EXPECT_GE(read_peak().value_or(0), before + static_cast<std::int64_t>(kMuch) / 2);

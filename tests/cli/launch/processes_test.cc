@@ -1,4 +1,4 @@
-// Signals reach the very process that was seen, and none that has its number later.
+// Signals reach only the process that was seen, never a later one with its number.
 #include "cli/launch/processes.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace plait::cli {
 namespace {
 
-// One may end between the moments in which its file is opened and read, which is no error.
+// A process may end between opening and reading its file, which must not be an error.
 TEST(Processes, MayEndWhileTheyAreLookedAt) {
   const std::jthread births([](const std::stop_token& enough) {
     while (!enough.stop_requested()) {
@@ -28,7 +28,7 @@ TEST(Processes, MayEndWhileTheyAreLookedAt) {
   for (int look = 0; look < 1000; ++look) EXPECT_LE(processes_below(::getpid()).size(), 1U);
 }
 
-// A child in a group of its own, that sleeps until it is killed or the test is over.
+// A child in its own group that sleeps until it is killed or the test ends.
 class Sleeper {
  public:
   Sleeper() : pid_(::fork()) {
@@ -57,7 +57,7 @@ class Sleeper {
     ::waitpid(std::exchange(pid_, -1), nullptr, 0);
   }
 
-  // The signal by which it has ended.
+  // The signal that ended it.
   int await_end() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -99,7 +99,7 @@ TEST(SignalGroup, ReachesTheGroup) {
   EXPECT_EQ(sleeper.await_end(), SIGTERM);
 }
 
-// As where the system has given a dead leader's number to somebody else's group.
+// Simulates that the system has given a dead leader's number to another group.
 TEST(SignalGroup, SparesAnotherGroupOfTheSameNumber) {
   Sleeper leader;
   Group group = open_group(leader.pid());
@@ -119,7 +119,7 @@ TEST(Guard, OnceBuriedIsNotKilledByItsNumber) {
   ASSERT_EQ(::waitpid(guard.pid(), nullptr, 0), guard.pid());
   guard.bury();
   EXPECT_LT(guard.pid(), 0);
-  guard.watch(stranger.pid());  // nobody listens any more
+  guard.watch(stranger.pid());  // the guard has ended
   EXPECT_TRUE(stranger.is_alive());
 }
 

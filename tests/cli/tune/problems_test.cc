@@ -1,4 +1,4 @@
-// Which operators a model's layers are.
+// The operators of a model's layers.
 #include "cli/tune/problems.h"
 
 #include <gtest/gtest.h>
@@ -40,14 +40,14 @@ TEST(AModelsProblems, AreSumsAloneWithoutSequenceParallelism) {
   for (const PlanKey& key : problems) EXPECT_EQ(key.op, Operator::matmul_all_reduce);
 }
 
-// Up and down of a network without a gate are each other's backward.
+// Without a gate, the layers up and down are each other's backward.
 TEST(AModelsProblems, AreEachThereOnce) {
   EXPECT_EQ(
       problems_of(widths_of(*find_model("bloom-7b")), /*sequence_parallel=*/true, kUsual).size(),
       6U);
 }
 
-// So that plans are there for what plait bench model measures of the same scale.
+// The problems must be those that plait bench model measures with the same scale.
 TEST(AModelsProblems, AreScaledAsItsBenchmarkIs) {
   const auto problems = [](std::vector<std::string> words) {
     words.insert(words.end(), {"--model", "llama2-7b", "--cache", "/nowhere", "--ranks", "3",
@@ -65,7 +65,7 @@ TEST(AModelsProblems, AreScaledAsItsBenchmarkIs) {
   EXPECT_NE(problems({"--scale", "0.25"}), problems({}));
 }
 
-// As layers in training have them, which is what a model is tuned for.
+// A model is tuned for training, where weights are not packed before the call.
 TEST(AModelsProblems, AreOfPlainWeightsUnlessOthersAreAskedFor) {
   const auto weight_of = [](std::vector<std::string> words) {
     words.insert(words.end(), {"--cache", "/nowhere", "--transport", "threads"});

@@ -1,4 +1,4 @@
-// The names that MindSpeed CoC uses, and what they come to here.
+// The names that MindSpeed CoC uses, and their meaning here.
 #include "plan/settings/coc.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(CocSwitches, ChooseThePlan) {
   EXPECT_EQ(plan_of("coc_mode = -1"), "auto at default");
   EXPECT_EQ(plan_of("coc_fused_kernel = false"), "auto at default");
   EXPECT_EQ(refusal_of("coc_parallel_num = 4\nplan = 'fused'"),
-            "f:1: coc_parallel_num = 4: the plan is said at f:2 too");
+            "f:1: coc_parallel_num = 4: a plan is set at f:2 too");
   EXPECT_EQ(refusal_of("coc_parallel_num = 65"),
             "f:1: coc_parallel_num = 65 is not a whole number from 1 to 64");
   EXPECT_EQ(refusal_of("coc_mode = 3"), "f:1: coc_mode = 3 is not a whole number from -1 to 2");
@@ -89,7 +89,7 @@ TEST(CocConfiguration, MayHoldItsTableApart) {
   EXPECT_EQ(settings.customized, (std::map<ProductShape, Plan>{{{1, 2, 3}, parse_plan("fused")}}));
 }
 
-// There, no layer that looks rows up exists then.
+// In CoC, layers that look up shapes do not exist then.
 TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
   const std::string rows = "\n[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
   const PlanKey key = {.op = Operator::matmul_all_reduce, .m = 1, .n = 3, .k = 2, .world = 1};
@@ -97,21 +97,23 @@ TEST(CocConfiguration, IsSerialForAllShapesWhereItIsOff) {
     const Loaded loaded = load_from(off + rows);
     EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("serial")) << off;
     EXPECT_EQ(loaded.origin("customized"), "f:1");
-    EXPECT_EQ(loaded.remarks, (std::vector<std::string>{"f:3: customized means nothing here: " +
-                                                        off.substr(0, off.find(' ')) +
-                                                        " at f:1 leaves all shapes serial"}));
+    EXPECT_EQ(
+        loaded.remarks,
+        (std::vector<std::string>{"f:3: customized has no effect: " + off.substr(0, off.find(' ')) +
+                                  " at f:1 makes all shapes serial"}));
   }
   const std::string fused = "coc_mode = 0\ncoc_fused_kernel = true";
   EXPECT_EQ(SettingsPlans(load_from(fused + rows).settings).find(key), parse_plan("fused"));
   EXPECT_TRUE(load_from(fused + rows).remarks.empty());
-  // What another place says counts as it always does.
+  // Settings in another place count as usual.
   const Loaded loaded =
       load_from("use_ascend_coc = false\n" + rows, {{"PLAIT_CUSTOMIZED", "[1,2,3]=fused"}});
   EXPECT_EQ(SettingsPlans(loaded.settings).find(key), parse_plan("fused"));
 }
 
-// There, one part and mode -1, which are the defaults too, switch it off, and a table of rows does
-// nothing. Here one part is the plan of all other shapes, and who lists shapes wants them.
+// In CoC, one part and mode -1, which are also the defaults, switch it off, and a table of shapes
+// has no effect. Here one part is the plan of all other shapes, because a user who lists shapes
+// wants them.
 TEST(CocConfiguration, KeepsItsShapesWhereAllOthersAreOnePart) {
   const std::string rows = "\n[coc_cfgs]\ncustomized_coc = {\"[1, 2, 3]\" = -1}\n";
   const PlanKey listed = {.op = Operator::matmul_all_reduce, .m = 1, .n = 3, .k = 2, .world = 1};
@@ -132,24 +134,24 @@ TEST(CocConfiguration, SaysWhatMeansNothingHere) {
   EXPECT_EQ(loaded.settings, Settings{});
   EXPECT_EQ(loaded.remarks,
             (std::vector<std::string>{
-                "f:2: k_min means nothing here: packed weights are padded whatever their k",
-                "f:3: print_tensor_value_open means nothing here: plait verify compares bits, and "
-                "plait trace shows calls"}));
+                "f:2: k_min has no effect: plait pads packed weights for every k",
+                "f:3: print_tensor_value_open has no effect: use plait verify to compare "
+                "bits, and plait trace to see calls"}));
 }
 
 TEST(CocConfiguration, RefusesRivalsThatAreOn) {
   EXPECT_EQ(refusal_of("use_ascend_mc2 = true"),
-            "f:1: use_ascend_mc2 = true can't be had together with plait: MC2 fuses the very "
-            "products and collectives that plait does");
+            "f:1: use_ascend_mc2 = true cannot be combined with plait: MC2 fuses the same "
+            "products and collectives as plait");
   EXPECT_EQ(refusal_of("optimize-recomp-communication-level = 2"),
-            "f:1: optimize-recomp-communication-level = 2 can't be had together with plait: it "
+            "f:1: optimize-recomp-communication-level = 2 cannot be combined with plait: it "
             "leaves out collectives that plait hides behind their products");
   EXPECT_EQ(refusal_of("tp_2d = true"),
-            "f:1: tp_2d = true can't be had together with plait: it cuts the layers along two "
-            "dimensions, and plait's are cut along one");
+            "f:1: tp_2d = true cannot be combined with plait: it shards layers along two "
+            "dimensions, and plait shards them along one");
   EXPECT_EQ(refusal_of("unaligned_linear = true"),
-            "f:1: unaligned_linear = true can't be had together with plait: it replaces the layers "
-            "that plait's are, which need no alignment");
+            "f:1: unaligned_linear = true cannot be combined with plait: it replaces the layers "
+            "that plait replaces, and plait's need no alignment");
   EXPECT_EQ(load_from("use_ascend_mc2 = false\noptimize_recomp_communication_level = 0\n"
                       "tp_2d = false\nunaligned_linear = false")
                 .settings,

@@ -1,4 +1,4 @@
-// Random files: read, or refused in one sentence, and never anything else.
+// Random files are either read or refused in one sentence.
 #include <gtest/gtest.h>
 
 #include "plait/error.h"

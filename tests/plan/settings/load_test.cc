@@ -1,4 +1,4 @@
-// Files and variables, and which goes first.
+// Files and variables, and which of them takes precedence.
 #include "plan/settings/load.h"
 
 #include <gtest/gtest.h>
@@ -130,26 +130,26 @@ TEST(Settings, SayWhichValueTheyCannotRead) {
   EXPECT_EQ(refusal_of("threads = 'many'"),
             "f:1: threads = \"many\" is not a whole number from 0 to 1024");
   EXPECT_EQ(refusal_of("threads = -1"), "f:1: threads = -1 is not a whole number from 0 to 1024");
-  EXPECT_EQ(refusal_of("wire = 's8'"), "f:1: wire = \"s8\" is none of f32, bf16 and f16");
-  EXPECT_EQ(refusal_of("wire = 16"), "f:1: wire = 16 is no text in quotes");
+  EXPECT_EQ(refusal_of("wire = 's8'"), "f:1: wire = \"s8\" is none of f32, bf16, f16");
+  EXPECT_EQ(refusal_of("wire = 16"), "f:1: wire = 16 is not a text in quotes");
   EXPECT_EQ(refusal_of("tune_online = 2"), "f:1: tune_online = 2 is neither true nor false");
   EXPECT_EQ(refusal_of("tune_online = 'true'"),
             "f:1: tune_online = \"true\" is neither true nor false");
   EXPECT_EQ(refusal_of("plan = 0"),
-            "f:1: plan = 0 is neither 1 (serial), 2 to 64 parts, nor -1 (fused)");
+            "f:1: plan = 0 is not 1 (serial), 2 to 64 (parts) or -1 (fused)");
   EXPECT_EQ(refusal_of("", {{"PLAIT_PLAN", "fussed"}}),
-            "PLAIT_PLAN=fussed: fussed is neither a schedule (serial, pipelined or fused) nor "
+            "PLAIT_PLAN=fussed: fussed is neither a schedule (serial, pipelined, fused) nor "
             "NAME=VALUE");
-  EXPECT_EQ(refusal_of("[plan]\nparts = 4"), "f:1: plan = a table is no text in quotes");
-  EXPECT_EQ(refusal_of("coc_cfgs = 4"), "f:1: coc_cfgs = 4 is no table");
+  EXPECT_EQ(refusal_of("[plan]\nparts = 4"), "f:1: plan = a table is not a text in quotes");
+  EXPECT_EQ(refusal_of("coc_cfgs = 4"), "f:1: coc_cfgs = 4 is not a table");
   EXPECT_EQ(refusal_of("backend = \"" + std::string(200, 'x') + "\t\" x"),
-            "f:1: there is more than one thing in this line");
+            "f:1: a line may hold only one setting, or one table's name");
   EXPECT_EQ(refusal_of("wire = \"" + std::string(200, 'x') + '"'),
-            "f:1: wire = \"" + std::string(80, 'x') + "...\" is none of f32, bf16 and f16");
+            "f:1: wire = \"" + std::string(80, 'x') + "...\" is none of f32, bf16, f16");
 }
 
 TEST(Settings, SayWhichShapeTheyCannotRead) {
-  const std::string known = ": a shape is written [m, k, n]";
+  const std::string known = ": a shape must be written [m, k, n]";
   EXPECT_EQ(refusal_of("[customized]\n\"[1, 2]\" = 1"), "f:2: [1, 2] = 1" + known);
   EXPECT_EQ(refusal_of("[customized]\n\"1,2,3\" = 1"), "f:2: 1,2,3 = 1" + known);
   EXPECT_EQ(refusal_of("[customized]\n\"[1,2,3]x\" = 1"), "f:2: [1,2,3]x = 1" + known);
@@ -158,24 +158,23 @@ TEST(Settings, SayWhichShapeTheyCannotRead) {
   EXPECT_EQ(refusal_of("[customized]\n\"[1,0,3]\" = 1"),
             "f:2: [1,0,3] = 1" + known + ", with sizes of at least 1");
   EXPECT_EQ(refusal_of("[customized]\n\"[1,2,3]\" = 1\n\"[1, 2, 3]\" = 2"),
-            "f:3: [1, 2, 3] = 2: there is another plan for that shape");
+            "f:3: [1, 2, 3] = 2: this shape has a plan already");
   EXPECT_EQ(refusal_of("[customized]\n\"[1,2,3]\" = 'auto'"),
-            "f:2: [1,2,3] = \"auto\": auto is neither a schedule (serial, pipelined or fused) nor "
+            "f:2: [1,2,3] = \"auto\": auto is neither a schedule (serial, pipelined, fused) nor "
             "NAME=VALUE");
-  EXPECT_EQ(refusal_of("customized = 8"), "f:1: customized = 8 is no table");
+  EXPECT_EQ(refusal_of("customized = 8"), "f:1: customized = 8 is not a table");
   EXPECT_EQ(refusal_of("", {{"PLAIT_CUSTOMIZED", "[1,2,3]"}}),
-            "PLAIT_CUSTOMIZED=[1,2,3]: [1,2,3] lacks its =VALUE");
+            "PLAIT_CUSTOMIZED=[1,2,3]: [1,2,3] has no =VALUE");
   EXPECT_EQ(refusal_of("", {{"PLAIT_CUSTOMIZED", "[1,2,3]=65"}}),
-            "PLAIT_CUSTOMIZED: [1,2,3]=65 is neither 1 (serial), 2 to 64 parts, nor -1 (fused)");
+            "PLAIT_CUSTOMIZED: [1,2,3]=65 is not 1 (serial), 2 to 64 (parts) or -1 (fused)");
 }
 
 TEST(Settings, AreSaidOnce) {
-  EXPECT_EQ(refusal_of("threads = 1\nthreads = 2"),
-            "f:2: threads is given a second time, after f:1");
+  EXPECT_EQ(refusal_of("threads = 1\nthreads = 2"), "f:2: threads is set twice, first at f:1");
   EXPECT_EQ(refusal_of("aligned_packing = true\n[coc_cfgs]\nmatmul_soc_friendly = false"),
-            "f:3: matmul_soc_friendly = false: it is said at f:1 already");
+            "f:3: matmul_soc_friendly = false: it is set at f:1 already");
   EXPECT_EQ(refusal_of("coc-parallel-num = 2\ncoc_parallel_num = 2"),
-            "f:2: coc_parallel_num = 2: it is said at f:1 already");
+            "f:2: coc_parallel_num = 2: it is set at f:1 already");
 }
 
 TEST(TheSettingsFile, IsTheOneThatIsNamed) {

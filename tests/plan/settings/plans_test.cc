@@ -1,4 +1,4 @@
-// Which plan a problem gets: settings first, then further sources.
+// The plan of a problem: settings first, then further sources.
 #include <gtest/gtest.h>
 
 #include "plait/settings.h"
@@ -65,7 +65,7 @@ TEST(SettingsPlans, AskFurtherSourcesInTheirOrder) {
   EXPECT_EQ(SettingsPlans({}).find(kColumnForward), std::nullopt);
 }
 
-// Gives every call another plan, and notes what it is told.
+// Gives every call another plan, and records what it is told.
 class Trying final : public PlanSource {
  public:
   std::optional<Plan> find(const PlanKey&) const override { return Plan{.parts = 1}; }

@@ -7,7 +7,7 @@
 namespace plait::plan {
 namespace {
 
-// No member has its default.
+// No member has its default value.
 Settings all_changed() {
   return {.plan = parse_plan("pipelined parts=3 axis=rows"),
           .customized = {{{16384, 5120, 1920}, parse_plan("fused chunk=64")},
@@ -27,7 +27,7 @@ TEST(AllSettings, AreShownAsAVariableHoldsThem) {
     Settings read = wanted == Settings{} ? all_changed() : Settings{};
     for (const Setting& setting : all_settings()) {
       const std::string variable(setting.variable);
-      setting.read(Given::in_variable(variable, setting.show(wanted)), read);
+      setting.read(RawSetting::in_variable(variable, setting.show(wanted)), read);
       EXPECT_EQ(setting.show(read), setting.show(wanted)) << setting.name;
     }
     EXPECT_EQ(read, wanted);

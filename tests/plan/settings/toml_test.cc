@@ -8,11 +8,11 @@
 namespace plait::plan {
 namespace {
 
-// Every entry as a line: "3 a.b = text".
-void list(const Given::Entries& entries, const std::string& prefix, std::string& lines) {
-  for (Given entry : entries) {
+// Lists every entry as a line: "3 a.b = text".
+void list(const RawSetting::Entries& entries, const std::string& prefix, std::string& lines) {
+  for (RawSetting entry : entries) {
     const std::string name = prefix + entry.name();
-    if (const Given::Entries* table = entry.table()) {
+    if (const RawSetting::Entries* table = entry.table()) {
       list(*table, name + ".", lines);
       continue;
     }
@@ -60,45 +60,45 @@ TEST(Toml, ReadsWholeNumbers) {
 TEST(Toml, ReadsEscapes) {
   EXPECT_EQ(read(R"(a = "\"\\\t|")"), "1 a = \"\\\t|\n");
   EXPECT_EQ(refusal_of("a = 1\nb = \"C:\\dir\""),
-            "f:2: a backslash in \"...\" is written twice; in '...' once is enough");
+            "f:2: write a backslash twice in \"...\", or once in '...'");
 }
 
 TEST(Toml, ReadsFlags) {
-  const Given::Entries entries = read_toml("a = true\nb = false", "f");
+  const RawSetting::Entries entries = read_toml("a = true\nb = false", "f");
   EXPECT_TRUE(entries[0].flag());
   EXPECT_FALSE(entries[1].flag());
 }
 
 TEST(Toml, KeepsWhatNoSettingCouldBeForARefusal) {
-  const Given::Entries entries = read_toml("a = 2.5\nb = bf16\nc = 1979-05-27\nd = +-4", "f");
+  const RawSetting::Entries entries = read_toml("a = 2.5\nb = bf16\nc = 1979-05-27\nd = +-4", "f");
   EXPECT_EQ(sentence_of([&] { entries[0].whole(0, 9); }),
             "f:1: a = 2.5 is not a whole number from 0 to 9");
-  EXPECT_EQ(sentence_of([&] { entries[1].text(); }), "f:2: b = bf16 is no text in quotes");
+  EXPECT_EQ(sentence_of([&] { entries[1].text(); }), "f:2: b = bf16 is not a text in quotes");
   EXPECT_EQ(sentence_of([&] { entries[2].flag(); }),
             "f:3: c = 1979-05-27 is neither true nor false");
-  EXPECT_EQ(sentence_of([&] { entries[3].entries(); }), "f:4: d = +-4 is no table");
+  EXPECT_EQ(sentence_of([&] { entries[3].entries(); }), "f:4: d = +-4 is not a table");
 }
 
 TEST(Toml, SaysWhatItCannotRead) {
-  EXPECT_EQ(refusal_of("a"), "f:1: a name is not followed by =");
+  EXPECT_EQ(refusal_of("a"), "f:1: a name must be followed by =");
   EXPECT_EQ(refusal_of("\n\na = "), "f:3: a value is missing");
   EXPECT_EQ(refusal_of("a = # 1"), "f:1: a value is missing");
   EXPECT_EQ(refusal_of("= 1"), "f:1: a name is missing");
   EXPECT_EQ(refusal_of("a. = 1"), "f:1: a name is missing");
-  EXPECT_EQ(refusal_of("a = 1 2"), "f:1: there is more than one thing in this line");
-  EXPECT_EQ(refusal_of("a = \"x\ny\""), "f:1: a text does not end in its line");
-  EXPECT_EQ(refusal_of("a = \"\"\"x\"\"\""), "f:1: no setting is a text of several lines");
-  EXPECT_EQ(refusal_of("a = [1, 2]"), "f:1: [...] is a list, and no setting is one");
-  EXPECT_EQ(refusal_of("[[a]]"), "f:1: [[...]] is a list of tables, and no setting is one");
-  EXPECT_EQ(refusal_of("[a"), "f:1: the name of a table is not followed by ]");
+  EXPECT_EQ(refusal_of("a = 1 2"), "f:1: a line may hold only one setting, or one table's name");
+  EXPECT_EQ(refusal_of("a = \"x\ny\""), "f:1: a text must end on its line");
+  EXPECT_EQ(refusal_of("a = \"\"\"x\"\"\""), "f:1: no setting can be a text of several lines");
+  EXPECT_EQ(refusal_of("a = [1, 2]"), "f:1: [...] is a list, which no setting can be");
+  EXPECT_EQ(refusal_of("[[a]]"), "f:1: [[...]] is a list of tables, which no setting can be");
+  EXPECT_EQ(refusal_of("[a"), "f:1: the name of a table must be followed by ]");
   EXPECT_EQ(refusal_of("[]"), "f:1: a name is missing");
-  EXPECT_EQ(refusal_of("a = {b = 1"), "f:1: a value in braces is not followed by ,");
+  EXPECT_EQ(refusal_of("a = {b = 1"), "f:1: a value in braces must be followed by ,");
   EXPECT_EQ(refusal_of("a = {b = 1,\nc = 2}"), "f:1: a name is missing");
-  EXPECT_EQ(refusal_of("a = 1\n\"a\" = 2"), "f:2: a is given a second time, after f:1");
-  EXPECT_EQ(refusal_of("a = 1\n[a]"), "f:2: a is given a second time, after f:1");
-  EXPECT_EQ(refusal_of("a.b = 1\na = 2"), "f:2: a is given a second time, after f:1");
-  EXPECT_EQ(refusal_of("[a.b.c]"), "f:1: tables within tables don't go that deep");
-  EXPECT_EQ(refusal_of("a = {b = {c = {d = 1}}}"), "f:1: tables within tables don't go that deep");
+  EXPECT_EQ(refusal_of("a = 1\n\"a\" = 2"), "f:2: a is set twice, first at f:1");
+  EXPECT_EQ(refusal_of("a = 1\n[a]"), "f:2: a is set twice, first at f:1");
+  EXPECT_EQ(refusal_of("a.b = 1\na = 2"), "f:2: a is set twice, first at f:1");
+  EXPECT_EQ(refusal_of("[a.b.c]"), "f:1: tables may be nested at most two deep");
+  EXPECT_EQ(refusal_of("a = {b = {c = {d = 1}}}"), "f:1: tables may be nested at most two deep");
 }
 
 TEST(Toml, GoesNoDeeperThanItMay) {
@@ -108,8 +108,8 @@ TEST(Toml, GoesNoDeeperThanItMay) {
     dots += ".a";
     braces += "{a = ";
   }
-  EXPECT_EQ(refusal_of(dots + " = 1"), "f:1: tables within tables don't go that deep");
-  EXPECT_EQ(refusal_of(braces), "f:1: tables within tables don't go that deep");
+  EXPECT_EQ(refusal_of(dots + " = 1"), "f:1: tables may be nested at most two deep");
+  EXPECT_EQ(refusal_of(braces), "f:1: tables may be nested at most two deep");
 }
 
 }  // namespace

@@ -4,9 +4,11 @@ The reference is Megatron's own code in the same process: the layer runs, plait 
 same layer runs again.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig  # no
 
 import plait  # noqa: E402
 import plait.megatron  # noqa: E402
+import plait.torch  # noqa: E402
 from plait.megatron import fusion  # noqa: E402
 
 INPUTS, OUTPUTS, ROWS, BATCH = 96, 80, 12, 3
@@ -63,6 +66,38 @@ def main_grad(dtype: torch.dtype, flags: tuple[str, ...] = ()) -> Callable[[Any]
     return prepare
 
 
+@functools.cache
+def alone() -> Any:
+    """A group of this rank alone."""
+    made = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+    return made[dist.get_rank()]
+
+
+def by_itself(layer: Any) -> None:
+    layer.tp_group = alone()
+
+
+def offloaded(layer: Any) -> None:
+    # Megatron asks its context, which Transformer Engine makes, where a forward is.
+    layer.config._cpu_offloading_context = SimpleNamespace(inside_context=True)
+
+
+def fsdp(layer: Any) -> None:
+    weight = layer.weight
+    main_grad(weight.dtype)(layer)
+    weight.__fsdp_param__ = True
+    weight.get_main_grad = lambda: weight.main_grad
+
+
+def inference_optimized(layer: Any) -> None:
+    layer.config.transformer_impl = "inference_optimized"
+
+
+def inference_optimized_and_not_training(layer: Any) -> None:
+    inference_optimized(layer)
+    layer.eval()
+
+
 FUSION = {"gradient_accumulation_fusion": True}
 SEQUENCE = {"sequence_parallel": True}
 
@@ -87,6 +122,24 @@ CASES = [
             prepare=main_grad(torch.float32, ("grad_added_to_main_grad", "zero_out_wgrad")),
         ),
         Case("no main_grad", kind, FUSION, refusal="no main_grad", backward=False),
+        Case(
+            "main_grad of f64",
+            kind,
+            FUSION,
+            prepare=main_grad(torch.float64),
+            refusal="main_grad is torch.float64",
+            backward=False,
+        ),
+        Case("one rank", kind, prepare=by_itself, refusal="group has one rank"),
+        Case("offloaded", kind, prepare=offloaded, refusal="activations are offloaded"),
+        Case("FSDP", kind, FUSION, prepare=fsdp, refusal="a parameter of Megatron-FSDP"),
+        Case("inference_optimized, in training", kind, prepare=inference_optimized),
+        Case(
+            "inference_optimized",
+            kind,
+            prepare=inference_optimized_and_not_training,
+            refusal="transformer_impl is inference_optimized",
+        ),
         Case(
             "expert",
             kind,
@@ -242,6 +295,7 @@ def test_layer(
         fusion.provide()  # in place of APEX, for Megatron's own code
         expected = run(case, layer, dtype)
         fusion.withdraw()
+    plait.torch.forget_report()
     with caplog.at_level(logging.WARNING), plait.megatron.enabled(**how):
         found = run(case, layer, dtype)
         rows = plait.megatron.report().rows
@@ -250,11 +304,20 @@ def test_layer(
     if case.refusal is None:
         if not served:
             verdict = f"it was left to Megatron: {rows}"
+        elif (ran := engines()) != {how.get("engine", how.get("product", "native"))}:
+            verdict = f"another engine ran: {ran}"
     elif served or case.refusal not in str(rows[0].refusal):
         verdict = f"it should be left to Megatron ({case.refusal}): {rows}"
     elif dist.get_rank() == 0 and case.refusal not in caplog.text:
         verdict = "nothing was logged"
     agree(verdict)
+
+
+def engines() -> set[str]:
+    """Which have made calls of layers since forget_report()."""
+    others = [what for what, _ in plait.torch.report().others]
+    ran = {"c10d" if "engine 'c10d'" in what else "torch" for what in others}
+    return ran or {"native"}
 
 
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])

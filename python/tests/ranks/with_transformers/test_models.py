@@ -1,6 +1,8 @@
 """Models of Hugging Face with random weights: tensor-parallel, and the same in one process."""
 
-from collections.abc import Iterator
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import transformers
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate
 from transformers.distributed import DistributedConfig
+from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
 import plait
+import plait.torch
 import plait.transformers
 
 COMMON = {
@@ -134,17 +140,105 @@ def test_another_dtype_is_left_with_a_sentence(
         assert "left to transformers: its input is torch.float64" in caplog.text
 
 
-def test_enable_is_undone() -> None:
-    from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
+@pytest.mark.parametrize("product", ["torch", "auto"])
+@pytest.mark.parametrize("folder", ["llama", "mixtral, of experts"], indirect=True)
+def test_other_products(folder: tuple[str, Path], product: Any) -> None:
+    _, path = folder
+    expected = generate(whole(path))
+    plait.torch.forget_report()
+    with plait.transformers.enabled(product=product):
+        assert torch.equal(generate(shared(path)), expected)
+        assert plait.transformers.report().served > 0
+    if product == "torch":  # whose products are none of plait's operators
+        assert plait.torch.report().rows == ()
 
-    before = ALL_PARALLEL_STYLES["colwise"]
+
+@pytest.mark.parametrize("folder", ["mixtral, of experts"], indirect=True)
+def test_modules_are_left_with_a_sentence(
+    folder: tuple[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, path = folder
+    with caplog.at_level(logging.INFO), plait.transformers.enabled():
+        shared(path)
+        modules = dict(plait.transformers.report().modules)
+    experts = "MixtralExperts: the style moe_tp_experts is not served"
+    embedding = "Embedding: the style embedding_rowwise has no product"
+    assert (modules[experts], modules[embedding]) == (2, 1), modules
+    if dist.get_rank() == 0:
+        said = {(one.levelname, one.getMessage()) for one in caplog.records}
+        assert ("WARNING", f"a module is left to transformers: {experts}") in said
+        assert ("INFO", f"a module is left to transformers: {embedding}") in said
+
+
+class OtherLinear(torch.nn.Linear):
+    """A layer of a model's own."""
+
+
+@pytest.mark.parametrize(
+    ("layer", "quantized", "sentence"),
+    [
+        (torch.nn.Linear, True, "Linear: transformers has quantised its weight"),
+        (OtherLinear, False, "OtherLinear: it may have a forward of its own, and is no nn.Linear"),
+    ],
+    ids=["quantised", "a class of its own"],
+)
+def test_linear_layers_are_left_with_a_sentence(
+    layer: type[torch.nn.Linear], quantized: bool, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    with plait.transformers.enabled():
+        for _ in range(2):
+            module: Any = layer(8, 8)
+            module._hf_quantized_needs_local_tp = quantized  # as transformers marks them
+            ALL_PARALLEL_STYLES["colwise"].install_forward(module, mesh)
+        assert plait.transformers.report().modules == ((sentence, 2),)
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.transformers"]
+    expected = [f"a module is left to transformers: {sentence}"]
+    assert said == expected * (dist.get_rank() == 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (lambda x, mesh: x.to("meta"), "its input is on meta, and plait computes on the CPU"),
+        (lambda x, mesh: DTensor.from_local(x, mesh, [Replicate()]), "its input is a DTensor"),
+        (lambda x, mesh: x.to(torch.int32), "its input is torch.int32"),
+        (lambda x, mesh: x.half(), "its input is torch.float16, and its weight is torch.float32"),
+    ],
+    ids=["meta", "DTensor", "int32", "float16"],
+)
+def test_calls_are_left_with_a_sentence(
+    given: Callable[[torch.Tensor, Any], Any], sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    with plait.transformers.enabled():
+        style = ALL_PARALLEL_STYLES["colwise"]
+        module: Any = torch.nn.Linear(8, 8)
+        style.shard_param(module, "weight", mesh)
+        style.shard_param(module, "bias", mesh)
+        style.install_forward(module, mesh)
+        x = given(torch.ones(3, 8), mesh)
+        for _ in range(2):
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # theirs may refuse it too
+                module(x)
+        report = plait.transformers.report()
+    assert (report.served, report.refusals) == (0, ((sentence, 2),))
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.transformers"]
+    expected = [f"a linear layer is left to transformers: {sentence}"]
+    assert said == expected * (dist.get_rank() == 0)
+
+
+def test_enable_is_undone() -> None:
+    before = dict(ALL_PARALLEL_STYLES)
     plait.transformers.enable(schedule="serial")
     plait.transformers.enable(schedule="serial")
     with pytest.raises(plait.Error, match="other options"):
         plait.transformers.enable()
-    assert ALL_PARALLEL_STYLES["colwise"] is not before
+    assert ALL_PARALLEL_STYLES["colwise"] is not before["colwise"]
     plait.transformers.disable()
     plait.transformers.disable()
-    assert ALL_PARALLEL_STYLES["colwise"] is before
+    assert all(ALL_PARALLEL_STYLES[name] is style for name, style in before.items())
+    with pytest.raises(plait.Error, match="weight='s8' needs plait's product"):
+        plait.transformers.enable(weight="s8", product="torch")
     with pytest.raises(plait.Error, match="scheme"):
         plait.transformers.enable(weight="s9")

@@ -10,8 +10,8 @@
 namespace plait::cli {
 namespace {
 
-// Independent sums: two instructions a cycle, each taking up to six; and some to spare where there
-// are registers for them.
+// The number of independent sums: two instructions per cycle, each taking up to six cycles, and a
+// few more if there are registers for them.
 constexpr int kFewSums = 12;
 constexpr int kSums = 16;
 
@@ -59,7 +59,7 @@ bool amx_usable() { return gemm::amx::refusal(Dtype::bf16) == nullptr; }
   return kSums * 32 * 2;
 }
 
-// What LDTILECFG reads: 16 rows of 64 bytes for each of the eight tiles.
+// The data of LDTILECFG: 16 rows of 64 bytes for each of the eight tiles.
 struct alignas(64) Shapes {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -68,7 +68,7 @@ struct alignas(64) Shapes {
   std::array<std::uint8_t, 16> rows = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Four tiles of sums, two of rows and two of columns, as in a product; nothing is loaded.
+// Uses four tiles of sums, two of rows and two of columns, as in a product; nothing is loaded.
 [[gnu::target("amx-tile,amx-bf16")]] double run_amx(std::int64_t rounds) {
   const Shapes shapes;
   std::array<std::uint16_t, 512> ones = {};

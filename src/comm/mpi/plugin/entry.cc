@@ -21,7 +21,7 @@ std::unique_ptr<Transport> create(const Site& site) {
   PLAIT_CHECK(alone.owns_lock(),
               "another thread of this process is connecting through MPI: let one be done before "
               "the next begins, in the same order in all processes");
-  start_mpi({.timeout = site.policy.connect_timeout, .interrupted = site.policy.interrupted});
+  start_mpi({.timeout = site.policy.timeout, .interrupted = site.policy.interrupted});
   PLAIT_CHECK(process_rank() == site.place.rank && process_count() == site.place.world,
               "MPI says that this is rank ", process_rank(), " of ", process_count(),
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,

@@ -42,16 +42,17 @@ void leave_behind(std::unique_ptr<Leftover> leftover) noexcept {
 }
 
 // Taken off the shelf meanwhile: what settles may leave something behind itself.
-void settle_leftovers() noexcept {
+std::size_t settle_leftovers() noexcept {
   std::vector<std::unique_ptr<Leftover>> taken;
   {
     const std::lock_guard lock(shelf().mutex);
     taken.swap(shelf().leftovers);
   }
-  if (taken.empty()) return;
+  if (taken.empty()) return 0;
   std::erase_if(taken, [](const auto& leftover) { return is_settled(*leftover); });
   const std::lock_guard lock(shelf().mutex);
   std::move(taken.begin(), taken.end(), std::back_inserter(shelf().leftovers));
+  return shelf().leftovers.size();
 }
 
 }  // namespace plait::comm::mpi

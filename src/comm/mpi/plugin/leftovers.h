@@ -7,6 +7,7 @@
 // process ends: that memory is lost on purpose.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 namespace plait::comm::mpi {
@@ -25,6 +26,7 @@ class Leftover {
 // Frees it now, where it is settled already. Where MPI can't be asked any more it is lost, too.
 void leave_behind(std::unique_ptr<Leftover> leftover) noexcept;
 
-void settle_leftovers() noexcept;
+// Returns how many stay.
+std::size_t settle_leftovers() noexcept;
 
 }  // namespace plait::comm::mpi

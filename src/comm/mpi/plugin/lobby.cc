@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "comm/mpi/plugin/exchange.h"
@@ -16,9 +17,10 @@ namespace plait::comm::mpi {
 struct Letter {
   enum class Kind { hello, answer, withdrawal };
   Kind kind;
-  int number;         // of its sender's try
-  int answered = 0;   // answer: the number of the try that it answers
-  int first_tag = 0;  // hello
+  int number;                    // of its sender's try
+  int answered = 0;              // answer: the number of the try that it answers
+  int first_tag = 0;             // hello
+  bool is_interruption = false;  // withdrawal: the caller has ended the try, and not its deadline
   int card_bytes = 0;
   std::array<char, 2048> card = {};
 
@@ -28,6 +30,13 @@ struct Letter {
 namespace {
 
 constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+
+// A try that has just begun may hear first of an interruption before it, and then that the process
+// is here again.
+constexpr Nanoseconds kUntilHeard = base::kSecond;
+
+// How long a withdrawal may take to leave.
+constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 
 class LetterUnderWay final : public Leftover {
  public:
@@ -67,16 +76,27 @@ std::unique_ptr<Transport> Lobby::connect(WaitPolicy policy) {
     is_connecting_ = false;
     return make_group(policy);
   } catch (...) {
-    is_connecting_ = false;
-    for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer)
-      send({.kind = Letter::Kind::withdrawal, .number = number_}, peer);
+    withdraw();
     throw;
   }
+}
+
+void Lobby::withdraw() {
+  is_connecting_ = false;
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    send({.kind = Letter::Kind::withdrawal, .number = number_, .is_interruption = was_interrupted_},
+         peer);
+  }
+  // MPI moves what is sent only while it is called, and the caller may be done with it.
+  const Nanoseconds deadline = base::now() + kSending;
+  while (was_interrupted_ && settle_leftovers() > 0 && base::now() < deadline) ::usleep(20);
 }
 
 void Lobby::begin(int first_tag) {
   ++number_;
   is_connecting_ = true;
+  began_at_ = base::now();
+  was_interrupted_ = false;
   peers_[me_] = {
       .number = number_, .has_answered = true, .first_tag = first_tag, .card = Neighbours::card()};
   const std::string& card = peers_[me_].card;
@@ -96,7 +116,7 @@ void Lobby::begin(int first_tag) {
 }
 
 void Lobby::wait_for_all(const WaitPolicy& policy) {
-  const Nanoseconds timeout = policy.connect_timeout;
+  const Nanoseconds timeout = policy.timeout;
   const Nanoseconds deadline = base::now() + timeout;
   Nanoseconds look_at = 0;
   for (int turn = 0;; ++turn) {
@@ -105,14 +125,36 @@ void Lobby::wait_for_all(const WaitPolicy& policy) {
     if (missing.empty()) return;
     const Nanoseconds now = base::now();
     if (now >= look_at) {
-      if (policy.interrupted) policy.interrupted();
+      ask(policy);
       settle_leftovers();
       refuse_for_dead(missing);
+      refuse_for_interrupted();
       look_at = now + kBetweenLooks;
     }
     if (now >= deadline) refuse_for_missing(me_, static_cast<int>(peers_.size()), missing, timeout);
     if (turn > 100) ::usleep(100);
   }
+}
+
+void Lobby::ask(const WaitPolicy& policy) {
+  if (!policy.interrupted) return;
+  was_interrupted_ = true;  // where it throws
+  policy.interrupted();
+  was_interrupted_ = false;
+}
+
+// Each interruption ends one try of this process, its next one where it is in none.
+void Lobby::refuse_for_interrupted() {
+  if (base::now() - began_at_ < kUntilHeard) return;
+  int first = Error::kNobody;
+  for (int peer = static_cast<int>(peers_.size()) - 1; peer >= 0; --peer) {
+    if (std::exchange(peers_[peer].was_interrupted, false)) first = peer;
+  }
+  if (first == Error::kNobody) return;
+  throw Error(Code::peer_lost,
+              base::sentence("rank ", me_, " waits to meet the others; rank ", first,
+                             " was interrupted while it was connecting"),
+              first);
 }
 
 std::vector<int> Lobby::find_missing() const {
@@ -185,6 +227,7 @@ void Lobby::read(const Letter& letter, int peer) {
       if (letter.answered == number_ && letter.number == from.number) from.has_answered = true;
       return;
     case Letter::Kind::withdrawal:
+      if (letter.number == from.number) from.was_interrupted = letter.is_interruption;
       from.number = 0;
       from.has_answered = false;
   }

@@ -6,11 +6,13 @@
 //
 //   hello       here is my try 3, I receive my group's messages by tag 14
 //   answer      I am in my try 2, and know of your try 3
-//   withdrawal  I have given up
+//   withdrawal  I have given up, at my deadline or because my caller has interrupted me
 //
 // A try succeeds when each of the others has said hello and has answered. Where one of them gives
 // up just then, this process learns of it when the new group makes its first mailbox, by the
-// deadline there: it connects again like the others.
+// deadline there: it connects again like the others. One that hears of an interruption ends its own
+// try too, since the interrupted process perhaps never comes back. After a deadline the others go on
+// waiting, since the process may come again before theirs.
 #pragma once
 
 #include <mpi.h>
@@ -37,15 +39,19 @@ class Lobby {
   struct Peer {
     int number = 0;  // of its try; 0: it is in none
     bool has_answered = false;
+    bool was_interrupted = false;  // in its last try, of which this process has not told its caller
     int first_tag = 0;
     std::string card;
   };
 
   void begin(int first_tag);
   void wait_for_all(const WaitPolicy& policy);
+  void ask(const WaitPolicy& policy);
+  void withdraw();
   std::unique_ptr<Transport> make_group(WaitPolicy policy);
   std::vector<int> find_missing() const;
   void refuse_for_dead(const std::vector<int>& missing) const;
+  void refuse_for_interrupted();
 
   void expect_letter();
   void read_letters();
@@ -57,6 +63,8 @@ class Lobby {
   std::vector<Peer> peers_;  // of this process: what it tells the others
   int number_ = 0;           // of this process's last try
   bool is_connecting_ = false;
+  Nanoseconds began_at_ = 0;
+  bool was_interrupted_ = false;                  // by its caller, in its last try
   std::shared_ptr<const Neighbours> neighbours_;  // null until a try has succeeded
 
   std::unique_ptr<Letter> arriving_;  // under hold_mpi()

@@ -215,10 +215,36 @@ void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
   }
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNobody) return;
+  if (is_setting_up(*awaited) && !ready()) {
+    fail_and_raise({Code::mismatch, awaited->peer,
+                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
+                             " makes a mailbox or splits the group instead")});
+  }
   if (!is_long_gone(awaited->peer) || ready()) return;
   fail_and_raise(
       {Code::peer_lost, awaited->peer,
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
+}
+
+// Whether a set-up message of the peer has lain here for so long that all chunks which the peer sent
+// before it are here too. The peer sends such a message when its earlier calls are done: then it
+// takes no part in this one. Chunks of a program's own prove nothing, since another thread of the
+// peer may send them meanwhile.
+bool MpiGroup::is_setting_up(const Awaited& awaited) {
+  const Operation operation = awaited.tag.operation;
+  const bool is_chunk_of_a_call = !awaited.room && operation != Operation::custom;
+  if (!is_chunk_of_a_call || awaited.peer == rank()) return false;
+  int there = 0;
+  {
+    const auto held = hold_mpi();
+    check_mpi(MPI_Iprobe(members_.processes[awaited.peer], members_.my_tag(kSetUpTag), carrier(0),
+                         &there, MPI_STATUS_IGNORE),
+              "MPI_Iprobe");
+  }
+  const bool is_first = seen_.peer != awaited.peer || seen_.call != awaited.tag.call;
+  if (there == 0 || is_first || seen_.at == 0)
+    seen_ = {.peer = awaited.peer, .call = awaited.tag.call, .at = there == 0 ? 0 : base::now()};
+  return seen_.at != 0 && base::now() - seen_.at > kUnderWay;
 }
 
 void MpiGroup::look_around() {

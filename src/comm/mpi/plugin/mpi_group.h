@@ -85,6 +85,7 @@ class MpiGroup final : public Group {
 
  private:
   bool everybody_has_left() const;
+  bool is_setting_up(const Awaited& awaited);
   void expect_notice();
   void hear(const Notice& notice, int peer);
   void tell_all(const Notice& notice) noexcept;
@@ -95,6 +96,15 @@ class MpiGroup final : public Group {
   std::vector<std::atomic<Nanoseconds>> left_at_;  // 0: is here
   std::array<std::atomic<bool>, kEnds> ended_ = {};
   std::shared_ptr<MpiGroup> parent_;
+
+  // A set-up message of the peer that is waited for, as it was first seen in this call. Calls are
+  // made by one thread at a time.
+  struct Seen {
+    int peer = Error::kNobody;
+    std::uint32_t call = 0;
+    Nanoseconds at = 0;  // 0: there is none
+  };
+  Seen seen_;
 
   // Under hold_mpi().
   Notice heard_ = {.kind = Notice::Kind::farewell};

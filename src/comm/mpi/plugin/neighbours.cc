@@ -86,13 +86,13 @@ Neighbours::Neighbours(const std::vector<std::string>& cards) {
   int near = 0;
   for (const std::string& bytes : cards) {
     const Card card = parse(bytes);
-    Neighbour& one = all_.emplace_back(Neighbour{.pid = card.pid});
+    Neighbour& one = all_.emplace_back(Neighbour{.pid = card.pid, .start = card.start});
     if (realm.empty() || realm != card.realm.data()) continue;
     // Invalid on kernels before 5.3, and then the pid must do.
     one.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, card.pid, 0)));
     // A host that was cloned from the same snapshot calls itself alike: where this one has no such
     // process, or another under its pid, it isn't near. It has not died.
-    one.near = base::start_of(card.pid) == card.start && !base::has_ended(one.pidfd, card.pid);
+    one.near = !base::has_ended(one.pidfd, one.pid, one.start);
     if (!one.near) continue;
     CPU_OR(&cpus, &cpus, &card.cpus);
     ++near;
@@ -102,7 +102,7 @@ Neighbours::Neighbours(const std::vector<std::string>& cards) {
 
 bool Neighbours::has_ended(int process) const {
   const Neighbour& one = all_[process];
-  return one.near && base::has_ended(one.pidfd, one.pid);
+  return one.near && base::has_ended(one.pidfd, one.pid, one.start);
 }
 
 bool Neighbours::any_has_ended() const {

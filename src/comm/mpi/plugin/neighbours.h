@@ -34,6 +34,7 @@ class Neighbours {
  private:
   struct Neighbour {
     pid_t pid = 0;
+    std::uint64_t start = 0;
     bool near = false;
     base::Fd pidfd = {};
   };

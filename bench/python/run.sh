@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# What `./do bench python` does: the Python package beside torch and gloo, and what a call from Python costs.
+#
+#   bench/python/run.sh [--seconds S] [--ranks N] [--hidden H] [--only LIST] [--json FILE]
+#
+# LIST: collectives, layers, call, import, packing. Contenders take turns in one process; medians are printed, beside
+# the least that is wanted. For "bf16 without AVX-512" on a processor that has it, cap all three libraries:
+#
+#   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 bench/python/run.sh --only layers
+#
+# PLAIT_PYTHON names a Python that has plait and torch. Otherwise it is that of build/venv, with the wheel of the
+# release build. Results: build/bench/python.json.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+
+if [[ -z ${PLAIT_PYTHON:-} ]]; then
+  source tools/do/step.sh
+  source tools/do/python.sh
+  step 'python tools' prepare_venv
+  step 'python wheel' build_wheel
+  PLAIT_PYTHON=$PWD/$venv/bin/python
+fi
+
+ranks=2
+arguments=()
+while (($# > 0)); do
+  case $1 in
+    --ranks) ranks=$2; shift 2 ;;
+    *) arguments+=("$1"); shift ;;
+  esac
+done
+mkdir -p build/bench
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+exec "$PLAIT_PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
+  bench/python/measure.py --json build/bench/python.json "${arguments[@]}"

@@ -1,0 +1,59 @@
+import argparse
+import os
+import tempfile
+
+# Sizes of this example: a small cache, and a core for each rank.
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "0|1")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from vllm import LLM, SamplingParams
+
+
+def learn_to_count() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=256,
+        intermediate_size=704,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        vocab_size=256,
+    )
+    model = LlamaForCausalLM(config)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(50):
+        tokens = (torch.randint(256, (16, 1)) + torch.arange(16)) % 256
+        optimizer.zero_grad()
+        model(tokens, labels=tokens).loss.backward()
+        optimizer.step()
+    return model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--graphs", action="store_true", help="compile the model")
+    options = parser.parse_args()
+
+    name = tempfile.mkdtemp()
+    learn_to_count().save_pretrained(name)  # in place of a model that you have
+
+    llm = LLM(
+        name,
+        tensor_parallel_size=2,
+        dtype=options.dtype,
+        enforce_eager=not options.graphs,
+        skip_tokenizer_init=True,
+        max_model_len=256,
+        worker_extension_cls="plait.vllm.WorkerReport",  # only to print the report below
+    )
+    sampling = SamplingParams(temperature=0, max_tokens=16, ignore_eos=True, detokenize=False)
+    done = llm.generate({"prompt_token_ids": [5, 6, 7]}, sampling, use_tqdm=False)
+    print(list(done[0].outputs[0].token_ids))
+    print(llm.collective_rpc("plait_report")[0])
+
+
+if __name__ == "__main__":  # vLLM starts its workers from this file
+    main()

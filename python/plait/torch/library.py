@@ -1,0 +1,437 @@
+"""The operators as operators of torch: their schemas, kernels, fakes and gradients.
+
+A program calls plait.torch.operators. What is here is what a compiler sees: plain arguments, a
+group by its name, fresh results. Weights are tensors [n, k], or with `turned` [k, n]; quantised
+ones come as their parts, in operators whose names end in "_quantized".
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.autograd.function import once_differentiable
+from torch.distributed import distributed_c10d
+
+from plait import _native
+from plait._native import Code
+from plait.errors import Error
+from plait.torch import quantized, weights
+from plait.torch.context import context_of, group_place
+from plait.torch.options import Options
+from plait.torch.rows import as_rows, bias_row, check_matrix, float_dtype, view
+
+_resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
+_LIBRARY = torch.library.Library("plait", "DEF")
+_HOW = 'str group, str schedule="", int parts=0, str wire=""'
+_TURNED = ", bool turned=False"
+_ROWS = ", int rows=-1"
+
+
+class How(NamedTuple):
+    """What an operator takes besides its operands. torch leaves out what is as it is here."""
+
+    group: str | dist.ProcessGroup
+    schedule: str = ""
+    parts: int = 0
+    wire: str = ""
+    turned: bool = False
+    rows: int = -1  # of all ranks together, of operators that gather rows
+
+
+def _never_turned(
+    group: str, schedule: str = "", parts: int = 0, wire: str = "", rows: int = -1
+) -> How:
+    return How(group, schedule, parts, wire, turned=False, rows=rows)
+
+
+def group_called(name: str | dist.ProcessGroup) -> dist.ProcessGroup | None:
+    """Return the process group of this name; the empty one is the default group's."""
+    if not name:
+        return None
+    if not isinstance(name, str):  # a call that torch's dispatcher has no part in
+        return name
+    try:
+        group: dist.ProcessGroup = _resolve(name)
+    except RuntimeError:
+        raise Error(
+            Code.invalid_argument,
+            f"there is no process group {name!r}; it was destroyed, or this rank is no member",
+        ) from None
+    return group
+
+
+def _size(name: str | dist.ProcessGroup) -> tuple[int, int]:
+    """Return rank and size of a group, while tracing too."""
+    return group_place(group_called(name))
+
+
+@functools.lru_cache(maxsize=64)
+def _options(schedule: str, parts: int, wire: str) -> Options:
+    return Options(
+        schedule=schedule or None,  # type: ignore[arg-type]
+        parts=parts or None,
+        wire=wire or None,
+    )
+
+
+def _context(how: How) -> Any:
+    return context_of(group_called(how.group), _options(how.schedule, how.parts, how.wire))
+
+
+def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    name = schema.partition("(")[0]
+    _LIBRARY.define(schema)
+    _LIBRARY.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"plait::{name}", fake, lib=_LIBRARY)
+
+
+# How many rows a result has, of the rows of x.
+_RowsOf = Callable[[int, How], int]
+
+
+def _same_rows(own: int, how: How) -> int:
+    return own
+
+
+def _own_rows(m: int, how: How) -> int:
+    rank, size = _size(how.group)
+    return (m + size - 1 - rank) // size  # the first (m mod size) ranks own one row more
+
+
+def _all_rows(own: int, how: How) -> int:
+    return own * _size(how.group)[1] if how.rows < 0 else how.rows
+
+
+class Operator:
+    """One operator: its sizes and its kernels, of plain and of quantised weights."""
+
+    def __init__(self, name: str, rows: _RowsOf) -> None:
+        self.name, self.rows = name, rows
+        self.native = getattr(_native, name)
+        self.gathers = rows is _all_rows
+        rows_of_all = _ROWS if self.gathers else ""
+        _define(
+            f"{name}(Tensor x, Tensor weight, Tensor? bias, {_HOW}{_TURNED}{rows_of_all})"
+            " -> Tensor",
+            self.run,
+            self.fake,
+        )
+        _define(
+            f"{name}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
+            f"str scheme, Tensor? bias, {_HOW}{rows_of_all}) -> Tensor",
+            self.run_quantized,
+            self.fake_quantized,
+        )
+
+    def fake(self, x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> torch.Tensor:
+        """Return a result of the right shape, dtype and strides, which compilers look at."""
+        given = How(*how)
+        return x.new_empty(self.rows(x.shape[0], given), weight.shape[1 if given.turned else 0])
+
+    def run(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        *how: Any,
+        gathered: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Multiply by a plain weight."""
+        given = How(*how)
+        weight = _rows(self.name, "weight", weight)
+        by = weights.plain(weight, turned=given.turned)
+        return self._multiply(x, by, bias, given, gathered)
+
+    def fake_quantized(
+        self,
+        x: torch.Tensor,
+        values: torch.Tensor,
+        scales: torch.Tensor,
+        offsets: torch.Tensor | None,
+        scheme: str,
+        bias: torch.Tensor | None,
+        *how: Any,
+    ) -> torch.Tensor:
+        """Return what run_quantized() does, without its values."""
+        return x.new_empty(self.rows(x.shape[0], _never_turned(*how)), values.shape[0])
+
+    def run_quantized(
+        self,
+        x: torch.Tensor,
+        values: torch.Tensor,
+        scales: torch.Tensor,
+        offsets: torch.Tensor | None,
+        scheme: str,
+        bias: torch.Tensor | None,
+        *how: Any,
+    ) -> torch.Tensor:
+        """Multiply by a quantised weight."""
+        by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
+        return self._multiply(x, by, bias, _never_turned(*how), None)
+
+    def _multiply(
+        self,
+        x: torch.Tensor,
+        by: weights.Native,
+        bias: torch.Tensor | None,
+        how: How,
+        gathered: torch.Tensor | None,
+    ) -> torch.Tensor:
+        x = _rows(self.name, "x", x)
+        added = bias_row(bias, by.n, self.name)
+        context = _context(how)
+        out = x.new_empty(self.rows(x.shape[0], how), by.n)
+        call = functools.partial(
+            self.native,
+            view(x),
+            by,
+            view(out),
+            context.comm,
+            bias=None if added is None else view(added),
+            gathered=None if gathered is None else view(gathered),
+            wire=context.settings.wire,
+            plans=context.plans,
+            threads=context.settings.threads,
+            backend=context.settings.backend,
+        )
+        context.run((self.name, x.shape, by.n, x.dtype), call)
+        return out
+
+
+def _rows(operator: str, name: str, x: torch.Tensor) -> torch.Tensor:
+    """Check a matrix, and return it as rows that a product can read."""
+    check_matrix(x, operator, name)
+    return as_rows(x)
+
+
+OPERATORS = {
+    name: Operator(name, rows)
+    for name, rows in (
+        ("matmul", _same_rows),
+        ("matmul_all_reduce", _same_rows),
+        ("matmul_reduce_scatter", _own_rows),
+        ("matmul_all_gather", _all_rows),
+        ("all_gather_matmul", _all_rows),
+        ("reduce_scatter_matmul", _own_rows),
+        ("all_reduce_matmul", _same_rows),
+    )
+}
+
+
+# all_gather_matmul that also returns the gathered x.
+_gather_first = OPERATORS["all_gather_matmul"]
+
+
+def _gathered_fake(
+    x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out = _gather_first.fake(x, weight, bias, *how)
+    return out, x.new_empty(out.shape[0], x.shape[1])
+
+
+def _gathered_run(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    gathered = x.new_empty(_all_rows(x.shape[0], How(*how)), x.shape[1])
+    return _gather_first.run(x, weight, bias, *how, gathered=gathered), gathered
+
+
+_define(
+    "all_gather_matmul_gathered(Tensor x, Tensor weight, Tensor? bias, "
+    f"{_HOW}{_TURNED}{_ROWS}) -> (Tensor, Tensor)",
+    _gathered_run,
+    _gathered_fake,
+)
+
+# The weight's gradient: grad_outᵀ·x, of this rank alone.
+_gemms = threading.local()  # a Gemm serves one thread
+
+
+def _weight_gradient_run(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    grad_out = _rows("weight_gradient", "grad_out", grad_out)
+    x = _rows("weight_gradient", "x", x)
+    out = x.new_empty(grad_out.shape[1], x.shape[1])
+    kinds = tuple(float_dtype(one, "weight_gradient", "x") for one in (grad_out, x, out))
+    known: dict[tuple[Any, ...], _native.Gemm] = _gemms.__dict__.setdefault("known", {})
+    key = (*out.shape, x.shape[0], *kinds)
+    if key not in known:
+        if len(known) == 64:
+            known.pop(next(iter(known)))
+        known[key] = _native.Gemm(
+            out.shape[0], out.shape[1], x.shape[0], x=kinds[0], weight=kinds[1], out=kinds[2]
+        )
+    by = _native.WeightView(view(x), _native.WeightLayout.in_out)
+    known[key].run(view(grad_out), by, view(out), transposed=True)
+    return out
+
+
+def _weight_gradient_fake(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(grad_out.shape[1], x.shape[1])
+
+
+_define(
+    "weight_gradient(Tensor grad_out, Tensor x) -> Tensor",
+    _weight_gradient_run,
+    _weight_gradient_fake,
+)
+
+# Collectives of rows, which backwards need.
+
+
+def _counts(rows: int, columns: int, world: int) -> list[int]:
+    """Count the elements of each rank's rows."""
+    return [_native.balanced_shard(rows, rank, world).count * columns for rank in range(world)]
+
+
+def _all_gather_rows_fake(x: torch.Tensor, group: str, rows: int) -> torch.Tensor:
+    return x.new_empty(rows, x.shape[1])
+
+
+def _all_gather_rows(x: torch.Tensor, group: str, rows: int) -> torch.Tensor:
+    x, out = x.contiguous(), _all_gather_rows_fake(x, group, rows)
+    comm = _context(How(group)).comm
+    dtype = float_dtype(x, "all_gather", "x")
+    counts = _counts(rows, x.shape[1], comm.world)
+    _native._all_gather_at(
+        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
+    )
+    return out
+
+
+def _reduce_scatter_rows_fake(x: torch.Tensor, group: str) -> torch.Tensor:
+    return x.new_empty(_own_rows(x.shape[0], How(group)), x.shape[1])
+
+
+def _reduce_scatter_rows(x: torch.Tensor, group: str) -> torch.Tensor:
+    x, out = x.contiguous(), _reduce_scatter_rows_fake(x, group)
+    comm = _context(How(group)).comm
+    dtype = float_dtype(x, "reduce_scatter", "x")
+    counts = _counts(x.shape[0], x.shape[1], comm.world)
+    _native._reduce_scatter_at(
+        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
+    )
+    return out
+
+
+def _all_reduce_rows_fake(x: torch.Tensor, group: str) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _all_reduce_rows(x: torch.Tensor, group: str) -> torch.Tensor:
+    x, out = x.contiguous(), _all_reduce_rows_fake(x, group)
+    dtype = float_dtype(x, "all_reduce", "x")
+    _native._all_reduce_at(
+        x.data_ptr(), out.data_ptr(), x.numel(), dtype, _context(How(group)).comm
+    )
+    return out
+
+
+_define(
+    "all_gather_rows(Tensor x, str group, int rows) -> Tensor",
+    _all_gather_rows,
+    _all_gather_rows_fake,
+)
+_define(
+    "reduce_scatter_rows(Tensor x, str group) -> Tensor",
+    _reduce_scatter_rows,
+    _reduce_scatter_rows_fake,
+)
+_define("all_reduce_rows(Tensor x, str group) -> Tensor", _all_reduce_rows, _all_reduce_rows_fake)
+
+_ops = torch.ops.plait
+_Gradients = tuple[torch.Tensor | None, ...]
+
+
+def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    x, weight = inputs[:2]
+    ctx.how = tuple(inputs[3:7])  # group, schedule, parts, wire
+    ctx.turned = inputs[7]
+    ctx.save_for_backward(x, weight)
+    ctx.rows = (x.shape[0], output.shape[0])
+
+
+# Each takes the gradient of the result, and says what the gradient of x is, and by which rows the
+# gradients of weight and bias are made: of the result and of x.
+_Backward = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], Any]
+
+
+def _differentiate(name: str, rule: _Backward) -> None:
+    arguments = 6 if OPERATORS[name].gathers else 5
+
+    def backward(ctx: Any, grad: torch.Tensor) -> _Gradients:
+        x, weight = ctx.saved_tensors
+        grad_x, grad_rows, x_rows = rule(ctx, grad, x, weight)
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        grad_weight = None
+        if needs_weight:
+            left, right = (x_rows(), grad_rows) if ctx.turned else (grad_rows, x_rows())
+            grad_weight = _ops.weight_gradient(left, right)
+        grad_bias = grad_rows.sum(0) if needs_bias else None
+        return (grad_x if needs_x else None, grad_weight, grad_bias, *(None,) * arguments)
+
+    torch.library.register_autograd(
+        f"plait::{name}", once_differentiable(backward), setup_context=_save, lib=_LIBRARY
+    )
+
+
+def _local(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    return _ops.matmul(grad, weight, None, *ctx.how, not ctx.turned), grad, lambda: x
+
+
+def _scattered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    grad_x, all_rows = _ops.all_gather_matmul_gathered(
+        grad, weight, None, *ctx.how, not ctx.turned, ctx.rows[0]
+    )
+    return grad_x, all_rows, lambda: x
+
+
+def _gathered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
+    return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], ctx.rows[1])
+
+
+def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    rank, size = _size(ctx.how[0])
+    m, own = ctx.rows[1], ctx.rows[0]
+    begin = rank * (m // size) + min(rank, m % size)
+    return _local(ctx, grad[begin : begin + own], x, weight)
+
+
+def _summed(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    grad_x, grad_rows, _ = _local(ctx, grad, x, weight)
+    return grad_x, grad_rows, lambda: _ops.all_reduce_rows(x, ctx.how[0])
+
+
+def _summed_own(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    grad_x = _ops.all_gather_matmul(grad, weight, None, *ctx.how, not ctx.turned, ctx.rows[0])
+    return grad_x, grad, lambda: _ops.reduce_scatter_rows(x, ctx.how[0])
+
+
+_differentiate("matmul", _local)
+_differentiate("matmul_all_reduce", _local)
+_differentiate("matmul_reduce_scatter", _scattered)
+_differentiate("matmul_all_gather", _gathered_after)
+_differentiate("all_gather_matmul", _gathered)
+_differentiate("reduce_scatter_matmul", _summed_own)
+_differentiate("all_reduce_matmul", _summed)
+
+
+def _refuse_a_gradient(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    raise Error(
+        Code.invalid_argument,
+        "x requires a gradient, and a quantised weight has none to give; "
+        "call the operator under torch.no_grad()",
+    )
+
+
+def _no_gradient(ctx: Any, grad: torch.Tensor) -> _Gradients:
+    return ()  # there is no graph that has it: its forward raised
+
+
+for _name in OPERATORS:
+    torch.library.register_autograd(
+        f"plait::{_name}_quantized", _no_gradient, setup_context=_refuse_a_gradient, lib=_LIBRARY
+    )

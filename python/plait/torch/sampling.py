@@ -1,0 +1,122 @@
+"""What a few calls of each shape did with their time, for the report.
+
+The 2nd, 4th, 8th, ... call of a shape is traced, on each rank for itself; the first one prepares.
+Tracing is what plait.torch.profile does, so that a share in the report is that of the calls which
+were traced. While there is a profile nothing is sampled.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import astuple, dataclass, field
+
+from plait import _native
+from plait.errors import Error
+from plait.torch import recording
+
+# Records of each thread in one call; a call with more is not counted.
+_RECORDS = (1 << 13) - 1
+_MOST_SHAPES = 4096  # of which calls are counted, before all are forgotten
+
+Key = tuple[str, int, int, int, str, str]  # operator, m, n, k, dtype, plan
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of all traced calls of a row, in nanoseconds."""
+
+    calls: int = 0
+    time: int = 0
+    communication: int = 0  # chunks travel, or the rank copies, sums or waits
+    hidden: int = 0  # the part of it in which the rank multiplies as well
+    waiting: int = 0
+    copying: int = 0  # and summing, by the rank itself
+
+    def __add__(self, other: "Share") -> "Share":
+        return Share(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+def key_of(row: _native.PlanRow) -> Key:
+    """Return by what a report tells calls apart."""
+    return row.op.name, row.m, row.n, row.k, row.dtype.name, str(row.plan)
+
+
+@dataclass
+class Samples:
+    """The traced calls of one context."""
+
+    shares: dict[Key, Share] = field(default_factory=dict)
+    counts: dict[Hashable, int] = field(default_factory=dict)
+
+    def is_due(self, shape: Hashable) -> bool:
+        """Count a call, and say whether to trace it."""
+        count = self.counts[shape] = self.counts.get(shape, 0) + 1
+        if count == 1 or count & (count - 1):
+            if len(self.counts) > _MOST_SHAPES:
+                self.counts.clear()
+            return False
+        return not recording.is_on()
+
+    def trace(
+        self,
+        comm: _native.Communicator,
+        plans: _native.RecordedPlans,
+        call: Callable[[], None],
+    ) -> None:
+        """Make a call, and add up what its trace says."""
+        if comm.trace is not None:  # the program records by itself
+            call()
+            return
+        before = _calls(plans)
+        trace = _native.Trace(comm.rank, _RECORDS)
+        comm.set_trace(trace)
+        try:
+            call()
+        finally:
+            with contextlib.suppress(Error):  # the communicator was left
+                comm.set_trace(recording.current())  # where a profile began meanwhile
+        if trace.dropped:
+            return
+        made = set(_calls(plans) - before)
+        for calls in _native.calls_in_pack(trace.pack()):
+            row = _of_these(calls.problem, made)
+            if row is not None:
+                share = Share(
+                    calls.count,
+                    calls.time,
+                    calls.communication,
+                    calls.hidden,
+                    calls.waiting,
+                    calls.communicating,
+                )
+                self.shares[row] = self.shares.get(row, Share()) + share
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.shares.clear()
+        self.counts.clear()
+
+
+def _calls(plans: _native.RecordedPlans) -> Counter[Key]:
+    counts: Counter[Key] = Counter()
+    for row in plans.rows():
+        counts[key_of(row)] += row.calls
+    return counts
+
+
+def _of_these(problem: str, rows: set[Key]) -> Key | None:
+    """Find the row of a traced problem, whose n or k is this rank's share alone."""
+    if not problem.startswith("op="):
+        # A collective beside another product, which has no plan.
+        return None if problem == "weight gradient" else (problem, 0, 0, 0, "", BESIDE)
+    of = dict(pair.split("=", 1) for pair in problem.split())
+    for row in rows:
+        operator, m, n, k, dtype, _ = row
+        if (of["op"], of["m"], of["x"]) != (operator, str(m), dtype):
+            continue
+        if int(of["n"]) <= n and int(of["k"]) <= k and (int(of["n"]) == n or int(of["k"]) == k):
+            return row
+    return None
+
+
+BESIDE = "beside the weight's gradient"

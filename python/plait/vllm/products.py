@@ -1,0 +1,103 @@
+"""Products by weights that vLLM has loaded, as an operator that its graphs call.
+
+A graph holds no weight of plait's, which is no tensor: it is handed a tensor with the weight's
+number. Layers of the same sizes are the same graph in this way, as vLLM compiles them, and a graph
+that vLLM finds in its cache works in another process.
+"""
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+import torch
+import torch.distributed as dist
+
+from plait import _native
+from plait._native import Code
+from plait.errors import Error
+from plait.torch.context import Context, context_of
+from plait.torch.options import Options
+from plait.torch.rows import as_rows, bias_row, check_matrix, view
+from plait.torch.weights import plain
+
+_OPTIONS = Options()  # the environment's: vLLM's workers are processes of their own
+_LIBRARY = torch.library.Library("plait", "FRAGMENT")
+_numbers = itertools.count()
+
+calls: Counter[str] = Counter()  # by class
+
+
+@dataclass(eq=False)
+class Loaded:
+    """The weight of a layer, packed."""
+
+    layer: str  # its class
+    outputs: int  # an integer, which the compiler can read
+    weight: _native.PackedWeight
+    context: Context
+    number: torch.Tensor = field(default_factory=lambda: torch.tensor(next(_numbers)))
+
+
+_loaded: WeakValueDictionary[int, Loaded] = WeakValueDictionary()
+
+
+def load(layer: str, weight: torch.Tensor, group: dist.ProcessGroup) -> Loaded:
+    """Pack a weight [outputs, inputs]. All ranks of the group make the call."""
+    rows = as_rows(weight.detach())
+    packed = _native.PackedWeight(plain(rows))
+    made = Loaded(layer, rows.shape[0], packed, context_of(group, _OPTIONS))
+    _loaded[int(made.number)] = made
+    return made
+
+
+def multiply(
+    x: torch.Tensor, bias: torch.Tensor | None, loaded: Loaded, *, adds_up: bool
+) -> torch.Tensor:
+    """Multiply by a loaded weight; `adds_up`: and add up over the ranks, then the bias."""
+    out: torch.Tensor = torch.ops.plait.loaded_matmul(
+        x, bias, loaded.number, loaded.outputs, adds_up
+    )
+    return out
+
+
+def _run(
+    x: torch.Tensor, bias: torch.Tensor | None, number: torch.Tensor, outputs: int, adds_up: bool
+) -> torch.Tensor:
+    name = "matmul_all_reduce" if adds_up else "matmul"
+    loaded = _loaded.get(int(number))
+    if loaded is None:
+        raise Error(Code.invalid_argument, f"{name}: the layer's weight is gone", operator=name)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    check_matrix(rows, name, "x")
+    rows = as_rows(rows)
+    added = bias_row(bias, outputs, name)
+    out = x.new_empty(rows.shape[0], outputs)
+    context = loaded.context
+    getattr(_native, name)(
+        view(rows),
+        loaded.weight,
+        view(out),
+        context.comm,
+        bias=None if added is None else view(added),
+        wire=context.settings.wire,
+        plans=context.plans if adds_up else None,
+        threads=context.settings.threads,
+        backend=context.settings.backend,
+    )
+    calls[loaded.layer] += 1
+    return out.reshape(*x.shape[:-1], outputs)
+
+
+def _fake(
+    x: torch.Tensor, bias: torch.Tensor | None, number: torch.Tensor, outputs: int, adds_up: bool
+) -> torch.Tensor:
+    return x.new_empty(*x.shape[:-1], outputs)
+
+
+_LIBRARY.define(
+    "loaded_matmul(Tensor x, Tensor? bias, Tensor number, int outputs, bool adds_up) -> Tensor"
+)
+_LIBRARY.impl("loaded_matmul", _run, "CPU")
+torch.library.register_fake("plait::loaded_matmul", _fake, lib=_LIBRARY)

@@ -1,0 +1,77 @@
+"""What was served in this process, and what was not."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import plait.torch
+from plait.vllm import products
+
+_log = logging.getLogger("plait.vllm")
+_layers: Counter[tuple[str, str | None]] = Counter()  # by class and refusal
+
+
+@dataclass(frozen=True)
+class Row:
+    """Layers of one class that are served alike, or left to vLLM for one reason."""
+
+    layer: str
+    layers: int
+    calls: int  # of layers that are served
+    refusal: str | None  # None: plait serves them
+
+
+@dataclass(frozen=True)
+class Report:
+    """A value: `print(report())`, or read its rows."""
+
+    rows: tuple[Row, ...] = ()
+    operators: str = ""  # the table of plait.torch.report(): plans, times
+
+    @property
+    def served(self) -> int:
+        """Calls that plait has served."""
+        return sum(row.calls for row in self.rows)
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return "plait.vllm: no tensor-parallel layer was loaded"
+        lines = [
+            f"{row.layers} {row.layer}: "
+            + (f"{row.calls} calls served by plait" if row.refusal is None else "left to vLLM: ")
+            + (row.refusal or "")
+            for row in self.rows
+        ]
+        return "\n".join([*lines, self.operators])
+
+
+def report() -> Report:
+    """Say which layers of this process are served, and why others are not.
+
+    vLLM's workers are processes of their own: ask them with WorkerReport.
+    """
+    rows = [
+        Row(layer, count, 0 if refusal else products.calls[layer], refusal)
+        for (layer, refusal), count in _layers.items()
+    ]
+    return Report(tuple(rows), str(plait.torch.report()))
+
+
+class WorkerReport:
+    """Lets vLLM's workers be asked: LLM(worker_extension_cls="plait.vllm.WorkerReport")."""
+
+    def plait_report(self) -> str:
+        """Return the report of this worker, for LLM.collective_rpc("plait_report")."""
+        return str(report())
+
+
+def note(layer: Any, refusal: str | None) -> None:
+    """Count a layer, and log the first of each class and reason on one rank of the group."""
+    key = (type(layer).__name__, refusal)
+    _layers[key] += 1
+    if refusal is None or _layers[key] > 1 or layer.tp_rank != 0:
+        return
+    # A model on one rank has no communication to hide, which is no fallback.
+    level = logging.INFO if layer.tp_size == 1 else logging.WARNING
+    _log.log(level, "%s is left to vLLM: %s", key[0], refusal)

@@ -1,0 +1,77 @@
+"""Putting the layers where vLLM looks for others in the place of its own, and taking them back."""
+
+import inspect
+import logging
+from typing import Any
+
+import plait
+
+_log = logging.getLogger("plait.vllm")
+
+# What plait replaces or overrides, in the versions that the tests run.
+_KNOWN = {
+    "RowParallelLinear.forward": ("self", "input_"),
+    "UnquantizedLinearMethod.process_weights_after_loading": ("self", "layer"),
+    "UnquantizedLinearMethod.apply": ("self", "layer", "x", "bias"),
+}
+
+
+def _registry() -> dict[str, Any]:
+    from vllm.model_executor import custom_op
+
+    registry: dict[str, Any] = custom_op.op_registry_oot
+    return registry
+
+
+def _mismatch() -> str | None:
+    """Compare all seams before the first layer is registered: enabled whole, or not at all."""
+    from vllm.model_executor.layers import linear
+
+    for name, known in _KNOWN.items():
+        owner, method = name.split(".")
+        found = tuple(inspect.signature(getattr(getattr(linear, owner), method)).parameters)
+        if found != known:
+            return f"{name} takes ({', '.join(found)}), and plait knows ({', '.join(known)})"
+    return None
+
+
+def enable() -> None:
+    """Let vLLM make plait's layers from now on, in this process.
+
+    vLLM's plugin calls it in each process, with the environment's options. The same call again does
+    nothing. Where vLLM computes on another device than the CPU, nothing is replaced.
+    """
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        _log.info("vLLM computes on %s, and plait on the CPU", current_platform.device_type)
+        return
+    if (mismatch := _mismatch()) is not None:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.vllm.enable: this version of vLLM is unknown: {mismatch}; nothing was replaced",
+        )
+    from plait.vllm.layers import LAYERS
+
+    registry = _registry()
+    ours = {layer.__name__: layer for layer in LAYERS}
+    if taken := [name for name in ours if registry.get(name, ours[name]) is not ours[name]]:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.vllm.enable: another plugin replaces {', '.join(taken)}; nothing was replaced",
+        )
+    plait.load_settings()  # what is wrong in the environment is refused now, on all ranks
+    for name, layer in ours.items():
+        if name not in registry:
+            registry[name] = layer
+    _log.info("tensor-parallel layers of vLLM are served by plait")
+
+
+def disable() -> None:
+    """Let vLLM make its own layers again. Those that were made stay as they are."""
+    from plait.vllm.layers import LAYERS
+
+    registry = _registry()
+    for layer in LAYERS:
+        if registry.get(layer.__name__) is layer:
+            del registry[layer.__name__]

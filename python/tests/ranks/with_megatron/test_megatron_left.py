@@ -1,0 +1,98 @@
+"""Calls that plait leaves to Megatron for what they are given: each with one sentence."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import layers
+from test_megatron_layers import Case, agree, input_of, make
+
+import plait.megatron
+
+
+@pytest.fixture(scope="module", autouse=True)
+def groups() -> Iterator[None]:
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+    yield
+    plait.megatron.disable()
+    parallel_state.destroy_model_parallel()
+
+
+def in_f64(layer: Any, x: torch.Tensor) -> Any:
+    return layer.double()(x.double())[0]
+
+
+def under_autocast(layer: Any, x: torch.Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return layer(x)[0]
+
+
+def with_four_dimensions(layer: Any, x: torch.Tensor) -> Any:
+    return layer(x[None])[0]
+
+
+def on_meta(layer: Any, x: torch.Tensor) -> Any:
+    return layer.to("meta")(x.to("meta"))[0]
+
+
+def with_an_input_of_bf16(layer: Any, x: torch.Tensor) -> Any:
+    with pytest.raises(RuntimeError, match="dtype"):
+        layer(x.bfloat16())
+
+
+def with_a_share_of_the_weight(layer: Any, x: torch.Tensor) -> Any:
+    layer.gtp_remat_size = 2
+    known = inspect.signature(layers.linear_with_frozen_weight).parameters
+    if "gtp_remat_size" not in known:  # an older version takes the weight as it is
+        return layer(x)[0]
+    with pytest.raises(AttributeError):  # its own code asks the weight for the other shares
+        layer(x)
+
+
+LEFT: dict[Callable[[Any, torch.Tensor], Any], str] = {
+    in_f64: "its input is torch.float64",
+    under_autocast: "autocast is on",
+    with_four_dimensions: "its input has 4 dimensions, not 2 or 3",
+    on_meta: "its input is on meta, and plait computes on the CPU",
+    with_an_input_of_bf16: "its input is torch.bfloat16, and its weight is torch.float32",
+    with_a_share_of_the_weight: "gtp_remat_size gathers the weight in parts",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    # gloo sums up no tensors of the meta device, as Megatron's own row layer would.
+    [
+        (kind, call)
+        for kind in ("column", "row")
+        for call in LEFT
+        if (kind, call) != ("row", on_meta)
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_calls_that_are_left(
+    kind: str,
+    call: Callable[[Any, torch.Tensor], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    case, sentence = Case("left", kind), LEFT[call]
+    expected = call(make(case, torch.float32), input_of(case, torch.float32))
+    layer, name = make(case, torch.float32), case.kind.capitalize() + "ParallelLinear"
+    with caplog.at_level(logging.WARNING), plait.megatron.enabled():
+        found = call(layer, input_of(case, torch.float32))
+        call(layer, input_of(case, torch.float32))
+        rows = plait.megatron.report().rows
+    verdict = None
+    if [(row.layer, row.refusal) for row in rows] != [(name, sentence)]:
+        verdict = f"it should be left to Megatron ({sentence}): {rows}"
+    elif expected is not None and found.device.type != "meta" and not torch.equal(expected, found):
+        verdict = "Megatron's own code makes other values"
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.megatron"]
+    if said != [f"{name} is left to Megatron: {sentence}"][: 1 if dist.get_rank() == 0 else 0]:
+        verdict = f"it should be said once: {said}"
+    agree(verdict)

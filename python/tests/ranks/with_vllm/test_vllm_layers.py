@@ -1,0 +1,237 @@
+"""vLLM's layers on two ranks: with plait the same numbers as without, or left with a sentence."""
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import agree
+from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.distributed import parallel_state
+from vllm.model_executor import custom_op
+from vllm.model_executor.layers import linear
+from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import (
+    CompressedTensorsConfig,
+)
+
+import plait
+import plait.torch
+import plait.vllm
+from plait import _entry
+from plait.vllm import layers
+
+INPUTS, OUTPUTS, TOKENS = 64, 96, 7
+BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def groups(world: int) -> Iterator[None]:
+    # Ranks of one engine have it alike; vLLM names its shared memory after it.
+    os.environ.setdefault("VLLM_DIST_IDENT", f"plait-{os.environ['MASTER_PORT']}")
+    with set_current_vllm_config(VllmConfig()):
+        parallel_state.init_distributed_environment(
+            world, dist.get_rank(), "env://", dist.get_rank(), "gloo"
+        )
+        parallel_state.initialize_model_parallel(world, backend="gloo")
+        yield
+        parallel_state.destroy_model_parallel()
+
+
+@pytest.fixture(autouse=True)
+def disabled() -> Iterator[None]:
+    yield
+    plait.vllm.disable()
+
+
+@dataclass
+class Case:
+    """A layer, and whether plait serves it."""
+
+    name: str
+    kind: str = "RowParallelLinear"
+    options: dict[str, Any] = field(default_factory=dict)
+    quantized: bool = False
+    keeps_weight: bool = False  # as latent attention asks for
+    refusal: str | None = None
+    operator: str | None = None  # None: without communication of plait's
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+INT8 = {
+    "format": "int-quantized",
+    "ignore": [],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"},
+            "input_activations": {
+                "num_bits": 8,
+                "type": "int",
+                "symmetric": True,
+                "strategy": "token",
+                "dynamic": True,
+            },
+        }
+    },
+}
+SUM = "matmul_all_reduce"
+COLUMNS = ("ColumnParallelLinear", "MergedColumnParallelLinear", "QKVParallelLinear")
+CASES = [
+    Case("plain", operator=SUM),
+    Case("without a bias", options={"bias": False}, operator=SUM),
+    Case("skip_bias_add", options={"skip_bias_add": True}, operator=SUM),
+    Case("input not parallel", options={"input_is_parallel": False}, operator=SUM),
+    Case("return_bias=False", options={"return_bias": False}, operator=SUM),
+    Case("sums left to the caller", options={"reduce_results": False, "bias": False}),
+    Case("disable_tp", options={"disable_tp": True}, refusal="group has one rank"),
+    Case("latent attention", keeps_weight=True, refusal="read by latent attention"),
+    Case("quantised", quantized=True, refusal="CompressedTensorsLinearMethod multiplies it"),
+    *(Case("plain", kind) for kind in COLUMNS),
+    *(Case("skip_bias_add", kind, {"skip_bias_add": True}) for kind in COLUMNS),
+    Case("gather_output", COLUMNS[0], {"gather_output": True}),
+    Case("disable_tp", COLUMNS[0], {"disable_tp": True}, refusal="group has one rank"),
+]
+
+
+def make(case: Case, dtype: torch.dtype) -> Any:
+    options: dict[str, Any] = {"params_dtype": dtype, "bias": True, **case.options}
+    if case.quantized:
+        options["quant_config"] = CompressedTensorsConfig.from_config(INT8)
+    cls = getattr(linear, case.kind)
+    if case.kind == "QKVParallelLinear":
+        layer = cls(INPUTS, 8, 4, **options)
+    elif case.kind == "MergedColumnParallelLinear":
+        layer = cls(INPUTS, [OUTPUTS, OUTPUTS], **options)
+    else:
+        layer = cls(INPUTS, OUTPUTS, **options)
+    generator = torch.Generator().manual_seed(1 + dist.get_rank())
+    for name, parameter in layer.named_parameters():
+        if parameter.dtype == torch.int8:
+            values = torch.randint(-99, 99, parameter.shape, generator=generator)
+        elif name == "bias" and case.kind == "RowParallelLinear":  # the same on all ranks
+            values = torch.linspace(-1, 1, parameter.numel())
+        else:
+            values = torch.rand(parameter.shape, generator=generator) * 0.1
+        parameter.data.copy_(values)
+    if case.keeps_weight:
+        layer._cpu_skip_gemm_dispatch = True
+    layer.quant_method.process_weights_after_loading(layer)
+    return layer
+
+
+def input_of(case: Case, dtype: torch.dtype) -> torch.Tensor:
+    whole = torch.randn((TOKENS, INPUTS), generator=torch.Generator().manual_seed(3)).to(dtype)
+    is_whole = not case.options.get("input_is_parallel", True) or "disable_tp" in case.options
+    if case.kind != "RowParallelLinear" or is_whole:
+        return whole
+    return whole.chunk(dist.get_world_size(), 1)[dist.get_rank()].contiguous()
+
+
+def tensors(result: Any) -> list[torch.Tensor | None]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+@pytest.mark.parametrize("dtype", BOUNDS, ids=lambda one: str(one).removeprefix("torch."))
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_layer(case: Case, dtype: torch.dtype) -> None:
+    x = input_of(case, dtype)
+    with torch.inference_mode():
+        expected = tensors(make(case, dtype)(x))
+        plait.torch.forget_report()
+        plait.vllm.enable()
+        layer = make(case, dtype)
+        before = {row.layer: row.calls for row in plait.vllm.report().rows}
+        found = tensors(layer(x))
+    for theirs, ours in zip(expected, found, strict=True):
+        agree((theirs is None) == (ours is None), "one has a bias")
+        if theirs is not None and ours is not None:
+            agree((theirs.shape, theirs.dtype) == (ours.shape, ours.dtype), f"{ours.shape}")
+            off = (theirs.double() - ours.double()).abs().max().item()
+            agree(off <= BOUNDS[dtype] * max(1, theirs.abs().max().item()), f"differs by {off}")
+    agree(type(layer) is getattr(layers, case.kind), f"it is {type(layer)}")
+    operators = [row.operator for row in plait.torch.report().rows]
+    agree(operators == [case.operator] * (case.operator is not None), f"called: {operators}")
+    rows = plait.vllm.report().rows
+    if case.refusal is None:
+        agree(layer.weight.numel() == 0, "the plain weight is kept")
+        calls = sum(row.calls for row in rows if row.layer == case.kind)
+        agree(calls == before.get(case.kind, 0) + 1, f"not served: {rows}")
+    else:
+        left = [row for row in rows if row.layer == case.kind and case.refusal in str(row.refusal)]
+        agree(len(left) == 1, f"it should be left to vLLM: {rows}")
+
+
+def test_a_sentence_a_class_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+    plait.vllm.enable()
+    case = Case("float64", "ColumnParallelLinear")
+    with caplog.at_level(logging.INFO, "plait.vllm"):
+        for _ in range(2):
+            make(case, torch.float64)
+    ours = [one for one in caplog.records if one.name == "plait.vllm"]
+    said = [(one.levelname, one.getMessage()) for one in ours]
+    sentence = "ColumnParallelLinear is left to vLLM: its weight is torch.float64"
+    agree(said == [("WARNING", sentence)] * (dist.get_rank() == 0), str(said))
+
+
+def test_compiled_graphs_call_plait() -> None:
+    plait.vllm.enable()
+    up, down = make(Case("", COLUMNS[0]), torch.float32), make(Case(""), torch.float32)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(up(x)[0][:, : INPUTS // dist.get_world_size()])
+        out: torch.Tensor = down(hidden)[0]
+        return out
+
+    x = input_of(Case("", COLUMNS[0]), torch.float32)
+    with torch.inference_mode():
+        expected = program(x)
+        plait.torch.forget_report()
+        torch._dynamo.reset()
+        found = torch.compile(program, fullgraph=True, dynamic=True)(x)
+        calls = [(row.operator, row.calls) for row in plait.torch.report().rows]
+    agree(torch.allclose(expected, found, atol=1e-4), "values differ")
+    agree(calls == [(SUM, 1)], f"called: {calls}")
+
+
+def test_enable_is_whole_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = custom_op.op_registry_oot
+    before = dict(registry)
+    plait.vllm.enable()
+    plait.vllm.enable()
+    assert {name: registry[name].__module__ for name in (*COLUMNS, "RowParallelLinear")} == {
+        name: "plait.vllm.layers" for name in (*COLUMNS, "RowParallelLinear")
+    }
+    plait.vllm.disable()
+    plait.vllm.disable()
+    assert registry == before
+    monkeypatch.setitem(registry, "QKVParallelLinear", linear.RowParallelLinear)
+    with pytest.raises(plait.Error, match="another plugin replaces QKVParallelLinear"):
+        plait.vllm.enable()
+    assert "RowParallelLinear" not in registry
+    monkeypatch.delitem(registry, "QKVParallelLinear")
+
+    def forward(self: Any, input_: Any, scale: Any) -> None: ...
+
+    monkeypatch.setattr(linear.RowParallelLinear, "forward", forward)
+    with pytest.raises(plait.Error, match=r"unknown: RowParallelLinear\.forward takes"):
+        plait.vllm.enable()
+    assert registry == before
+
+
+def test_the_plugin_never_raises(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PLAIT_PLAN", "nothing known")
+    _entry.vllm_plugin()
+    assert "vLLM's layers are left as they are" in caplog.text
+    assert "RowParallelLinear" not in custom_op.op_registry_oot
+    monkeypatch.delenv("PLAIT_PLAN")
+    _entry.vllm_plugin()
+    _entry.vllm_plugin()
+    assert custom_op.op_registry_oot["RowParallelLinear"] is layers.RowParallelLinear

@@ -1,0 +1,189 @@
+#include "comm/tcp/address.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/check.h"
+#include "base/close_on_fork.h"
+#include "base/env.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+constexpr int kBacklog = 128;
+
+sockaddr* as_sockaddr(sockaddr_storage& bytes) { return reinterpret_cast<sockaddr*>(&bytes); }
+
+void set(const base::Fd& socket, int level, int option, int value) {
+  ::setsockopt(socket.get(), level, option, &value, sizeof(value));
+}
+
+std::optional<base::Fd> open_socket(int family) {
+  const base::CloseOnFork closing;
+  base::Fd socket = closing.adopt(::socket(family, SOCK_STREAM | kFlags, IPPROTO_TCP));
+  if (!socket) return std::nullopt;
+  return socket;
+}
+
+bool is_usable(const ifaddrs& one, const std::optional<std::string>& wanted) {
+  if (one.ifa_addr == nullptr || (one.ifa_flags & IFF_UP) == 0) return false;
+  if (wanted && *wanted != one.ifa_name) return false;
+  const int family = one.ifa_addr->sa_family;
+  if (family == AF_INET) return true;
+  if (family != AF_INET6) return false;
+  // A link-local address means something only together with the caller's own interface.
+  return !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one.ifa_addr)->sin6_addr);
+}
+
+}  // namespace
+
+bool Address::is_loopback() const {
+  if (family() == AF_INET) {
+    const auto* four = reinterpret_cast<const sockaddr_in*>(&bytes);
+    return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+  }
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&bytes)->sin6_addr) != 0;
+}
+
+// An IPv4 address that came through an IPv6 socket is shown as IPv4.
+std::string show_host(const Address& address) {
+  std::array<char, NI_MAXHOST> host = {};
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address.bytes), address.length, host.data(),
+                    host.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "?";
+  }
+  const std::string text = host.data();
+  constexpr std::string_view kMapped = "::ffff:";
+  return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
+}
+
+std::vector<Address> resolve(const std::string& host, int port, std::string& why) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (result != 0) {
+    why = ::gai_strerror(result);
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    Address address;
+    std::memcpy(&address.bytes, one->ai_addr, one->ai_addrlen);
+    address.length = one->ai_addrlen;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+std::vector<std::string> local_hosts() {
+  const auto wanted = base::env("PLAIT_INTERFACE");
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) base::fail_errno("cannot list the addresses of this host");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, ::freeifaddrs);
+  std::vector<std::string> outer;
+  std::vector<std::string> inner;
+  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+    if (!is_usable(*one, wanted)) continue;
+    Address address;
+    address.length =
+        one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.bytes, one->ifa_addr, address.length);
+    (address.is_loopback() ? inner : outer).push_back(show_host(address));
+  }
+  PLAIT_CHECK(!wanted || !outer.empty() || !inner.empty(), "PLAIT_INTERFACE=", *wanted,
+              ": this host has no interface of this name with an address");
+  outer.insert(outer.end(), inner.begin(), inner.end());
+  return outer;
+}
+
+base::Fd listen_at_port(int port) {
+  sockaddr_storage bytes = {};
+  socklen_t length = sizeof(sockaddr_in6);
+  auto socket = open_socket(AF_INET6);
+  if (socket) {
+    auto* six = reinterpret_cast<sockaddr_in6*>(&bytes);
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(static_cast<std::uint16_t>(port));
+    set(*socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  } else {
+    socket = open_socket(AF_INET);
+    if (!socket) base::fail_errno("cannot open a TCP socket");
+    auto* four = reinterpret_cast<sockaddr_in*>(&bytes);
+    four->sin_family = AF_INET;
+    four->sin_port = htons(static_cast<std::uint16_t>(port));
+    length = sizeof(sockaddr_in);
+  }
+  set(*socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (::bind(socket->get(), as_sockaddr(bytes), length) != 0 ||
+      ::listen(socket->get(), kBacklog) != 0) {
+    PLAIT_CHECK(errno != EADDRINUSE, "port ", port,
+                " of this host is taken, perhaps by another job: PLAIT_RENDEZVOUS=HOST:PORT names "
+                "another port for all ranks of this one");
+    base::fail_errno(base::sentence("cannot listen at port ", port));
+  }
+  return std::move(*socket);
+}
+
+int port_of(const base::Fd& socket) {
+  sockaddr_storage bytes = {};
+  socklen_t length = sizeof(bytes);
+  if (::getsockname(socket.get(), as_sockaddr(bytes), &length) != 0) return 0;
+  return ntohs(bytes.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&bytes)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&bytes)->sin_port);
+}
+
+std::optional<base::Fd> accept_caller(const base::Fd& listener) {
+  const base::CloseOnFork closing;
+  base::Fd socket = closing.adopt(::accept4(listener.get(), nullptr, nullptr, kFlags));
+  if (!socket) return std::nullopt;
+  return socket;
+}
+
+std::optional<base::Fd> begin_to_connect(const Address& address) {
+  auto socket = open_socket(address.family());
+  if (!socket) return std::nullopt;
+  const auto* to = reinterpret_cast<const sockaddr*>(&address.bytes);
+  if (::connect(socket->get(), to, address.length) != 0 && errno != EINPROGRESS)
+    return std::nullopt;
+  return socket;
+}
+
+Progress progress_of(const base::Fd& socket) {
+  pollfd asked = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
+  if (::poll(&asked, 1, 0) == 0) return Progress::under_way;
+  int error = 0;
+  socklen_t length = sizeof(error);
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == 0 ? Progress::done : Progress::refused;
+}
+
+std::string peer_of(const base::Fd& socket) {
+  Address address;
+  address.length = sizeof(address.bytes);
+  if (::getpeername(socket.get(), as_sockaddr(address.bytes), &address.length) != 0) return "?";
+  return show_host(address);
+}
+
+void set_options(const base::Fd& socket) {
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 2);
+}
+
+}  // namespace plait::comm::tcp

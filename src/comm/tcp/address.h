@@ -1,0 +1,50 @@
+// Addresses of this host and sockets of others.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace plait::comm::tcp {
+
+struct Address {
+  sockaddr_storage bytes = {};
+  socklen_t length = 0;
+
+  int family() const { return bytes.ss_family; }
+  bool is_loopback() const;
+};
+
+std::string show_host(const Address& address);  // "10.0.0.1", without the port
+
+// The addresses of a host, by name or in figures; `why` says why there are none.
+std::vector<Address> resolve(const std::string& host, int port, std::string& why);
+
+// What other hosts may reach this one by: the addresses of all interfaces, or of the one that
+// PLAIT_INTERFACE names; loopback comes last.
+std::vector<std::string> local_hosts();
+
+// A socket that listens at `port` of all addresses, IPv6 and IPv4; 0: at any that is free. Throws
+// Error{system}, or invalid_argument where the port is taken.
+base::Fd listen_at_port(int port);
+int port_of(const base::Fd& socket);
+
+// Null where no caller is waiting.
+std::optional<base::Fd> accept_caller(const base::Fd& listener);
+
+// Begins to connect; is_connected() tells whether it has, and what has gone wrong.
+std::optional<base::Fd> begin_to_connect(const Address& address);
+enum class Progress { under_way, done, refused };
+Progress progress_of(const base::Fd& socket);
+
+std::string peer_of(const base::Fd& socket);  // its host, in figures
+
+// No delay for small frames; the kernel asks an idle host every second whether it is there.
+void set_options(const base::Fd& socket);
+
+}  // namespace plait::comm::tcp

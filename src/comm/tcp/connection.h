@@ -1,0 +1,85 @@
+// The connection to one other process: frames out in the order in which they were sent, frames in
+// to the receivers that they name. It never blocks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/fd.h"
+#include "comm/tcp/frame.h"
+
+namespace plait::comm::tcp {
+
+class Connection {
+ public:
+  // Finds a receiver by its number; null where there is none any more.
+  using Find = std::function<Receiver*(std::uint32_t number)>;
+
+  Connection() = default;
+  Connection(int process, base::Fd socket);
+
+  int socket() const { return socket_.get(); }
+  bool has_unsent() const { return !unsent_.empty(); }
+
+  // Why nothing comes or goes any more; empty: it is open.
+  const std::string& end() const { return end_; }
+
+  // `payload` of frame.bytes stays where it is as long as `owner` lives.
+  void queue(const Frame& frame, const std::byte* payload, std::shared_ptr<const void> owner);
+
+  // Sends what the kernel takes now.
+  void flush();
+
+  // Receives what is here, and hands it on.
+  void receive(const Find& find);
+
+  // The receiver with this number is about to go: the rest of a chunk for it is thrown away.
+  void forget(std::uint32_t receiver);
+
+  // Asks the kernel whether the other host still answers, and ends the connection where it doesn't.
+  void check_host();
+
+  // Whether the other host's kernel has all that was sent.
+  bool is_delivered() const;
+
+  void close(const std::string& why);
+
+ private:
+  struct Unsent {
+    Frame frame;
+    const std::byte* payload;
+    std::shared_ptr<const void> owner;
+    std::size_t done = 0;  // bytes of the frame and its payload that the kernel has
+  };
+
+  // The frame that is being received: its header first, then its bytes.
+  struct Incoming {
+    Frame frame;
+    std::size_t header_bytes = 0;
+    std::byte* place = nullptr;  // of a chunk
+    std::string text;            // of anything else
+    std::size_t payload_bytes = 0;
+    bool is_unwanted = false;  // its receiver is gone: the bytes are thrown away
+  };
+
+  void note_sent(std::size_t bytes);
+  bool read_some(const Find& find);
+  void take(const std::byte* bytes, std::size_t count, const Find& find);
+  bool begin_payload(const Find& find);
+  bool finish_frame(const Find& find);
+  std::byte* rest_of_place();
+  std::size_t missing_payload() const { return incoming_.frame.bytes - incoming_.payload_bytes; }
+
+  int process_ = 0;
+  base::Fd socket_;
+  std::string end_ = "it was never made";
+  std::deque<Unsent> unsent_;
+  Incoming incoming_;
+  std::array<std::byte, 16384> buffer_;
+};
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,38 @@
+// How the ranks of one start find each other and connect, each with each.
+//
+// Where the caller lends an all-gather of its framework's, every rank listens at a port of its own,
+// and the others learn of it that way. Otherwise rank 0 listens where all know it (RENDEZVOUS), and
+// tells the others who has come. Of two ranks the higher one calls the lower one:
+//
+//   caller    hello, with its job, build, rank and world, and where it listens itself
+//   listener  welcome, with what rank 0 knows of all ranks; or a refusal, in words
+//
+// A caller that is no rank of this job is told so where it speaks plait's words, and dropped. It
+// costs the job nothing but the moment in which it is read.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/tcp/mesh.h"
+#include "comm/transport.h"
+
+namespace plait::comm::tcp {
+
+// Where ranks meet without the help of a framework; null: no variable says.
+struct Rendezvous {
+  std::string host;
+  int port;
+};
+std::optional<Rendezvous> rendezvous_from_environment();
+
+struct Met {
+  std::shared_ptr<Mesh> mesh;
+  bool crowded;  // more ranks on this host than processors
+};
+
+// Collective. Throws Error{timeout} that names the ranks that have not come.
+Met meet(const Site& site);
+
+}  // namespace plait::comm::tcp

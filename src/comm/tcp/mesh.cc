@@ -1,0 +1,120 @@
+#include "comm/tcp/mesh.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace plait::comm::tcp {
+
+using base::Nanoseconds;
+
+namespace {
+
+// What one look at the sockets costs, or so.
+constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
+
+// A process that ends keeps its last frames until the other host's kernel has them.
+constexpr Nanoseconds kLastFrames = 2 * base::kSecond;
+
+}  // namespace
+
+Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets)
+    : me_(me), neighbors_(std::move(neighbors)) {
+  for (int process = 0; process < size(); ++process) {
+    connections_.push_back(process == me ? Connection()
+                                         : Connection(process, std::move(sockets[process])));
+  }
+}
+
+Mesh::~Mesh() { deliver(base::now() + kLastFrames); }
+
+std::uint32_t Mesh::add(Receiver& receiver) {
+  const std::lock_guard lock(mutex_);
+  receivers_[++last_number_] = &receiver;
+  return last_number_;
+}
+
+void Mesh::remove(std::uint32_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  receivers_.erase(number);
+  for (Connection& connection : connections_) connection.forget(number);
+}
+
+void Mesh::send(int process, const Frame& frame, const std::byte* payload,
+                std::shared_ptr<const void> owner, Urgency urgency) {
+  const std::lock_guard lock(mutex_);
+  Connection& connection = connections_[process];
+  connection.queue(frame, payload, std::move(owner));
+  if (urgency == Urgency::now) connection.flush();
+}
+
+void Mesh::send_text(int process, Frame frame, const std::string& text) {
+  const auto kept = std::make_shared<const std::string>(text);
+  frame.bytes = kept->size();
+  send(process, frame, reinterpret_cast<const std::byte*>(kept->data()), kept, Urgency::now);
+}
+
+void Mesh::move_all() {
+  const Connection::Find find = [this](std::uint32_t number) -> Receiver* {
+    const auto found = receivers_.find(number);
+    return found == receivers_.end() ? nullptr : found->second;
+  };
+  for (Connection& connection : connections_) {
+    if (!connection.end().empty()) continue;
+    if (connection.has_unsent()) connection.flush();
+    connection.receive(find);
+  }
+  moved_at_.store(base::now(), std::memory_order_relaxed);
+}
+
+void Mesh::move() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) move_all();
+}
+
+void Mesh::move_now_and_then() noexcept {
+  if (base::now() - moved_at_.load(std::memory_order_relaxed) >= kBetweenMoves) move();
+}
+
+void Mesh::sleep(Nanoseconds until) {
+  std::vector<pollfd> sockets;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Connection& connection : connections_) {
+      if (!connection.end().empty()) continue;
+      const auto events = static_cast<short>(connection.has_unsent() ? POLLIN | POLLOUT : POLLIN);
+      sockets.push_back({.fd = connection.socket(), .events = events, .revents = 0});
+    }
+  }
+  const Nanoseconds rest = std::max<Nanoseconds>(until - base::now(), 0);
+  const timespec longest = {.tv_sec = rest / base::kSecond, .tv_nsec = rest % base::kSecond};
+  ::ppoll(sockets.data(), sockets.size(), &longest, nullptr);
+}
+
+std::string Mesh::loss_of(int process) {
+  if (process == me_) return {};
+  const std::lock_guard lock(mutex_);
+  connections_[process].check_host();
+  return connections_[process].end();
+}
+
+bool Mesh::is_sent(int process) {
+  const std::lock_guard lock(mutex_);
+  return !connections_[process].end().empty() || !connections_[process].has_unsent();
+}
+
+void Mesh::deliver(Nanoseconds until) noexcept {
+  const auto are_delivered = [this] {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const Connection& connection) { return connection.is_delivered(); });
+  };
+  for (;;) {
+    move();
+    if (are_delivered() || base::now() >= until) return;
+    sleep(std::min(until, base::now() + base::kMillisecond));
+  }
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,83 @@
+// The connections of this process to all others of one start, and the mailboxes and groups that
+// frames are meant for.
+//
+// A number names a mailbox or a group within the process that receives. Each process counts its
+// own, and tells the other members when something is made: so nothing collective is needed to find
+// a free number, and frames for what has gone are known as such.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "comm/tcp/connection.h"
+
+namespace plait::comm::tcp {
+
+// A process, as the others know it.
+struct Neighbor {
+  std::string name;  // for people: "pid 12 on node3"
+};
+
+class Mesh {
+ public:
+  // `connections[me]` is empty.
+  Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets);
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  // Waits a little until the other hosts have what was sent.
+  ~Mesh();
+
+  int me() const { return me_; }
+  int size() const { return static_cast<int>(neighbors_.size()); }
+  const std::string& name_of(int process) const { return neighbors_[process].name; }
+
+  // From now on frames with the number that is returned reach the receiver, until it is removed.
+  std::uint32_t add(Receiver& receiver);
+  void remove(std::uint32_t number) noexcept;
+
+  // The bytes after the header stay where they are as long as `owner` lives. A frame that is not
+  // urgent goes out with the next one or at the next move().
+  enum class Urgency { now, soon };
+  void send(int process, const Frame& frame, const std::byte* payload,
+            std::shared_ptr<const void> owner, Urgency urgency);
+  void send_text(int process, Frame frame, const std::string& text);
+
+  // Sends and receives what can be moved now. Does nothing while another thread does it.
+  void move() noexcept;
+
+  // Does what move() does, unless that was done in the last few microseconds: for questions that
+  // are asked again and again.
+  void move_now_and_then() noexcept;
+
+  // Sleeps until something comes or may go out, at most until `until`.
+  void sleep(base::Nanoseconds until);
+
+  // Why nothing comes from the process any more; empty: it is there, as far as can be told.
+  std::string loss_of(int process);
+
+  // Whether the kernel here has taken all that was sent to the process.
+  bool is_sent(int process);
+
+  // Moves frames until the other hosts' kernels have all of them, or the time is there.
+  void deliver(base::Nanoseconds until) noexcept;
+
+ private:
+  void move_all();  // under the mutex
+
+  int me_;
+  std::vector<Neighbor> neighbors_;
+  std::mutex mutex_;
+  std::vector<Connection> connections_;
+  std::map<std::uint32_t, Receiver*> receivers_;
+  std::uint32_t last_number_ = 0;
+  std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
+};
+
+}  // namespace plait::comm::tcp

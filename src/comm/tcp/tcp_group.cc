@@ -1,0 +1,207 @@
+#include "comm/tcp/tcp_group.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::comm::tcp {
+
+using base::sentence;
+
+namespace {
+
+// An agreement for which every rank has sent its part is brought to its end, even where one of them
+// has failed since: it fails for all or for none.
+constexpr Nanoseconds kUnderWay = base::kSecond;
+
+// A failure as text: "1 3 all_reduce: rank 0 waits ...", with its code and its culprit.
+std::string write(const Failure& failure) {
+  return sentence(static_cast<int>(failure.code), ' ', failure.culprit, ' ', failure.sentence);
+}
+
+std::optional<Failure> read_failure(const std::string& text) {
+  const auto words = base::split(text, ' ');
+  const auto code = words.size() < 3 ? std::nullopt : base::parse_int(words[0]);
+  const auto culprit = words.size() < 3 ? std::nullopt : base::parse_int(words[1]);
+  if (!code || !culprit || *code < 0 || *code > static_cast<int>(Code::system)) return std::nullopt;
+  return Failure{.code = static_cast<Code>(*code),
+                 .culprit = static_cast<int>(*culprit),
+                 .sentence = text.substr(words[0].size() + words[1].size() + 2)};
+}
+
+}  // namespace
+
+int Members::rank_of(int process) const {
+  const auto found = std::find(processes.begin(), processes.end(), process);
+  return found == processes.end() ? -1 : static_cast<int>(found - processes.begin());
+}
+
+TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy& policy)
+    : Group(members.me, members.size(), policy),
+      mesh_(std::move(mesh)),
+      members_(std::move(members)),
+      has_left_(world()),
+      gathered_(world()),
+      number_(mesh_->add(*this)) {}
+
+TcpGroup::~TcpGroup() { mesh_->remove(number_); }
+
+// Memory ordering: chunks that the peer sent before its farewell were counted by the thread that
+// sets has_left_ (release); a thread that sees it set (acquire) finds them.
+bool TcpGroup::receive(int process, const Frame& frame, std::string text) {
+  const int peer = members_.rank_of(process);
+  if (peer < 0) return false;
+  switch (frame.kind) {
+    case Kind::gather: {
+      const std::lock_guard lock(mutex_);
+      gathered_[peer].push_back(std::move(text));
+      return true;
+    }
+    case Kind::failure:
+    case Kind::abort: {
+      const auto failure = read_failure(text);
+      if (!failure) return false;
+      if (frame.kind == Kind::abort) adopt(End::abort, *failure);
+      adopt(End::failure, *failure);
+      return true;
+    }
+    case Kind::farewell:
+      has_left_[peer].store(true, std::memory_order_release);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Memory ordering: the record is complete before ended_ is set (release); a thread that sees it set
+// (acquire, in has_ended()) reads it whole. The mutex keeps two failures from being recorded at
+// once.
+void TcpGroup::adopt(End end, const Failure& failure) noexcept {
+  const auto which = static_cast<std::size_t>(end);
+  const std::lock_guard lock(mutex_);
+  if (ended_[which].load(std::memory_order_relaxed)) return;
+  records_[which] = failure;
+  ended_[which].store(true, std::memory_order_release);
+}
+
+void TcpGroup::end(End end, const Failure& failure) noexcept {
+  if (has_ended(end)) return;
+  if (end == End::abort) adopt(End::failure, failure);
+  adopt(end, failure);
+  tell_all(end == End::abort ? Kind::abort : Kind::failure, write(failure));
+}
+
+void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank() || members_.numbers.empty()) continue;
+    mesh_->send_text(members_.processes[peer], {.kind = kind, .receiver = members_.numbers[peer]},
+                     text);
+  }
+}
+
+void TcpGroup::leave() noexcept {
+  if (!failed()) tell_all(Kind::farewell, "");
+}
+
+Failure TcpGroup::record_of(End end) const {
+  const std::lock_guard lock(mutex_);
+  return records_[static_cast<std::size_t>(end)];
+}
+
+std::vector<int> TcpGroup::find_missing() {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> missing;
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer != rank() && gathered_[peer].empty()) missing.push_back(peer);
+  }
+  return missing;
+}
+
+std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanoseconds timeout) {
+  const Nanoseconds deadline = base::now() + timeout;
+  tell_all(Kind::gather, mine);
+  Nanoseconds look_at = 0;
+  Nanoseconds failed_at = 0;
+  for (std::vector<int> missing; mesh_->move(), !(missing = find_missing()).empty();) {
+    const Nanoseconds now = base::now();
+    if (now >= look_at) {
+      interrupt_if_asked(nullptr);
+      look_for_losses(
+          [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
+      if (failed() && failed_at == 0) failed_at = now;
+      if (failed() && now - failed_at > kUnderWay) raise();
+      for (const int peer : missing) {
+        if (failed() || !has_left(peer)) continue;
+        throw Error(
+            Code::peer_lost,
+            sentence("rank ", rank(), " waits to meet rank ", peer, ", which has left the group"),
+            peer);
+      }
+      look_at = now + kBetweenLooks;
+    }
+    if (now >= deadline) refuse_for_missing(missing, timeout);
+    mesh_->sleep(std::min(deadline, look_at));
+  }
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> all(world());
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank()) {
+      all[peer] = mine;
+    } else {
+      all[peer] = std::move(gathered_[peer].front());
+      gathered_[peer].pop_front();
+    }
+  }
+  return all;
+}
+
+void TcpGroup::refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout) {
+  throw Error(Code::timeout,
+              sentence("rank ", rank(), " has waited ", base::show_duration(timeout), " for rank",
+                       missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world()),
+              missing.front());
+}
+
+void TcpGroup::look_for_losses(base::FunctionRef<std::string()> doing) {
+  mesh_->move();
+  for (int peer = 0; peer < world() && !failed(); ++peer) {
+    if (peer == rank() || has_left(peer)) continue;
+    const std::string loss = mesh_->loss_of(members_.processes[peer]);
+    if (loss.empty()) continue;
+    fail({Code::peer_lost, peer,
+          sentence(doing(), "; rank ", peer, " (", mesh_->name_of(members_.processes[peer]),
+                   ") is lost: ", loss)});
+  }
+}
+
+void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
+  look_for_losses([&] {
+    return awaited == nullptr ? sentence("rank ", rank(), " looks after its peers")
+                              : describe(*awaited, rank());
+  });
+  raise_if_failed();
+  if (awaited == nullptr || awaited->peer == Error::kNobody) return;
+  if (!has_left(awaited->peer) || ready()) return;
+  fail_and_raise(
+      {Code::peer_lost, awaited->peer,
+       sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
+}
+
+void TcpGroup::give_up(const Awaited& awaited) {
+  fail_and_raise(
+      {Code::timeout, awaited.peer == Error::kNobody ? rank() : awaited.peer,
+       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
+}
+
+void TcpGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
+  while (base::now() < until) {
+    mesh_->move();
+    if (failed() || ready()) return;
+    mesh_->sleep(until);
+  }
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,94 @@
+// A group whose ranks hear of each other by frames.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/tcp/mesh.h"
+
+namespace plait::comm::tcp {
+
+// How often a rank that waits looks after its peers.
+inline constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+
+// The ranks of a group or mailbox: which process each is, and the number by which it receives.
+struct Members {
+  std::vector<int> processes;
+  std::vector<std::uint32_t> numbers;
+  int me = 0;
+
+  int size() const { return static_cast<int>(processes.size()); }
+  int rank_of(int process) const;  // -1: it is no member
+};
+
+class TcpGroup final : public Group, public Receiver {
+ public:
+  // `members.numbers` may come later, by set_numbers(): before anything is sent.
+  TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy& policy);
+  ~TcpGroup() override;
+
+  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }
+  const Members& members() const { return members_; }
+  std::uint32_t number() const { return number_; }
+  void set_numbers(std::vector<std::uint32_t> numbers) { members_.numbers = std::move(numbers); }
+
+  // All that a peer has sent before it left is here by then: it came over the same connection.
+  bool has_left(int peer) const {
+    return has_left_[peer].load(std::memory_order_acquire);  // pairs with receive()
+  }
+
+  // For set-up: each rank's text to all others. Throws Error{timeout} naming those that are missing
+  // at the deadline.
+  std::vector<std::string> all_gather(const std::string& mine, Nanoseconds timeout);
+
+  void leave() noexcept;
+
+  // Fails the group where a process is lost. `doing` begins the sentence.
+  void look_for_losses(base::FunctionRef<std::string()> doing);
+
+  // No rank sees the others' calls: tags travel with the chunks.
+  void announce(const Tag& /*tag*/) noexcept override {}
+  void rest() noexcept override { mesh_->move(); }
+  int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
+  void end_waiting(int /*ticket*/) noexcept override {}
+  [[noreturn]] void give_up(const Awaited& awaited) override;
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+
+  std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
+  bool receive(int process, const Frame& frame, std::string text) override;
+
+ protected:
+  void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
+  bool has_ended(End end) const noexcept override {
+    // Pairs with adopt(): the record is complete.
+    return ended_[static_cast<std::size_t>(end)].load(std::memory_order_acquire);
+  }
+  void end(End end, const Failure& failure) noexcept override;
+  Failure record_of(End end) const override;
+
+ private:
+  void adopt(End end, const Failure& failure) noexcept;
+  void tell_all(Kind kind, const std::string& text) noexcept;
+  std::vector<int> find_missing();
+  [[noreturn]] void refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout);
+
+  std::shared_ptr<Mesh> mesh_;
+  Members members_;
+  std::vector<std::atomic<bool>> has_left_;
+  std::array<std::atomic<bool>, kEnds> ended_ = {};
+
+  mutable std::mutex mutex_;  // for what follows; never held while the mesh is called
+  std::array<Failure, kEnds> records_ = {};
+  std::vector<std::deque<std::string>> gathered_;  // by peer: what it has sent, oldest first
+
+  std::uint32_t number_;  // last: from its making on frames may come
+};
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,222 @@
+#include "comm/tcp/tcp_mailbox.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+constexpr std::byte kPoison{0xA5};
+constexpr std::uint64_t kCredit = 2;
+
+}  // namespace
+
+TcpMailbox::TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
+    : MailboxBase(*group, desc),
+      group_(std::move(group)),
+      outgoing_(static_cast<std::size_t>(group_->world()) * desc.slots),
+      incoming_(outgoing_.size()) {
+  memory_ = base::Region::allocate(std::max<std::size_t>(outgoing_.size() * 4 * stride(), 1));
+  number_ = mesh().add(*this);
+}
+
+// The kernel reads what was posted from this mailbox's memory, which the frames under way keep; but
+// frames move only while a rank calls plait, so they are sent before this rank may leave.
+TcpMailbox::~TcpMailbox() {
+  send_rest();
+  end_polling();
+  mesh().remove(number_);
+}
+
+void TcpMailbox::send_rest() noexcept try {
+  const Nanoseconds timeout = group_->policy().timeout;
+  const Nanoseconds deadline = base::now() + timeout;
+  Nanoseconds look_at = base::now() + base::kMillisecond;
+  int peer = 0;
+  const auto doing = [&] {
+    return base::sentence("rank ", group_->rank(), " ends a mailbox and waits for rank ", peer,
+                          " to receive the last chunks");
+  };
+  while (!numbers_.empty() && !group_->failed() && peer < group_->world()) {
+    if (peer == group_->rank() || group_->has_left(peer) ||
+        mesh().is_sent(group_->members().processes[peer])) {
+      ++peer;
+      continue;
+    }
+    const Nanoseconds now = base::now();
+    if (now >= look_at) {
+      group_->interrupt_if_asked(nullptr);
+      group_->look_for_losses(doing);
+      look_at = now + kBetweenLooks;
+    }
+    if (now >= deadline) {
+      group_->fail({.code = Code::timeout,
+                    .culprit = peer,
+                    .sentence = doing() + " for " + base::show_duration(timeout)});
+    }
+    // The program may never make another call that could throw it.
+    if (group_->failed()) std::fprintf(stderr, "plait: %s\n", group_->failure().sentence.c_str());
+    mesh().move();
+    mesh().sleep(std::min(look_at, base::now() + base::kMillisecond));
+  }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "plait: at the end of a mailbox: %s\n", error.what());
+} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
+}
+
+std::byte* TcpMailbox::place_in(int source, int slot, std::uint64_t chunk) const {
+  return memory_.data() + (channel_of(source, slot) * 4 + chunk % 2) * stride();
+}
+
+std::byte* TcpMailbox::place_out(int peer, int slot, std::uint64_t chunk) const {
+  const std::uint64_t place = peer == group_->rank() ? chunk % 2 : 2 + chunk % 2;
+  return memory_.data() + (channel_of(peer, slot) * 4 + place) * stride();
+}
+
+// Memory ordering: the receiver has read chunk n - 2 before it gave its credit back, so its place
+// may be written again by the thread that sees it released (acquire; pairs with receive(), and for
+// a chunk to itself with release()).
+bool TcpMailbox::has_room(int peer, int slot) {
+  const Outgoing& channel = outgoing(peer, slot);
+  return channel.posted - channel.released.load(std::memory_order_acquire) < kCredit;
+}
+
+bool TcpMailbox::vacant(int peer, int slot) {
+  check_channel("vacant", peer, slot);
+  if (has_room(peer, slot)) return true;
+  mesh().move_now_and_then();
+  return has_room(peer, slot) || no_room(peer, slot);
+}
+
+std::byte* TcpMailbox::outbox(int peer, int slot) {
+  check_channel("outbox", peer, slot);
+  if (!has_room(peer, slot)) wait_vacant(peer, slot);
+  return place_out(peer, slot, outgoing(peer, slot).posted + 1);
+}
+
+void TcpMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
+  check_channel("post", peer, slot);
+  check_bytes(slot, bytes);
+  if (!has_room(peer, slot)) wait_vacant(peer, slot);
+  const std::uint64_t chunk = ++outgoing(peer, slot).posted;
+  const Frame frame = {.kind = Kind::chunk,
+                       .receiver = numbers_[peer],
+                       .slot = static_cast<std::uint32_t>(slot),
+                       .bytes = bytes,
+                       .tag = tag};
+  if (peer == group_->rank()) {
+    receive(group_->members().processes[peer], frame, {});
+  } else {
+    // A copy of the region: its memory lives until the frame has gone.
+    const auto memory = std::make_shared<const base::Region>(memory_);
+    mesh().send(group_->members().processes[peer], frame, place_out(peer, slot, chunk), memory,
+                Mesh::Urgency::now);
+  }
+  note_move();
+}
+
+// Called under the mesh's mutex. A sender that goes beyond its credit is not believed.
+std::byte* TcpMailbox::place_for(int process, const Frame& frame) {
+  const int source = group_->members().rank_of(process);
+  if (source < 0 || frame.slot >= static_cast<std::uint32_t>(desc().slots) ||
+      frame.bytes > desc().slot_bytes) {
+    return nullptr;
+  }
+  const Incoming& channel = incoming(source, static_cast<int>(frame.slot));
+  const std::uint64_t arrived = channel.arrived.load(std::memory_order_relaxed);
+  if (arrived - channel.taken.load(std::memory_order_acquire) >= kCredit) return nullptr;
+  return place_in(source, static_cast<int>(frame.slot), arrived + 1);
+}
+
+// Memory ordering: a chunk's bytes and its frame are written before it counts as arrived (release;
+// pairs with has_come()). A credit likewise, see has_room().
+bool TcpMailbox::receive(int process, const Frame& frame, std::string /*text*/) {
+  const int peer = group_->members().rank_of(process);
+  if (peer < 0 || frame.slot >= static_cast<std::uint32_t>(desc().slots)) return false;
+  const int slot = static_cast<int>(frame.slot);
+  if (frame.kind == Kind::credit) {
+    outgoing(peer, slot).released.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+  if (frame.kind != Kind::chunk) return false;
+  Incoming& channel = incoming(peer, slot);
+  const std::uint64_t chunk = channel.arrived.load(std::memory_order_relaxed) + 1;
+  channel.frames[chunk % 2] = frame;
+  channel.arrived.store(chunk, std::memory_order_release);
+  return true;
+}
+
+bool TcpMailbox::has_come(int source, int slot) {
+  const Incoming& channel = incoming(source, slot);
+  return channel.arrived.load(std::memory_order_acquire) !=
+         channel.taken.load(std::memory_order_relaxed);  // written by the thread that asks
+}
+
+const Frame& TcpMailbox::next_frame(int source, int slot) {
+  const Incoming& channel = incoming(source, slot);
+  return channel.frames[(channel.taken.load(std::memory_order_relaxed) + 1) % 2];
+}
+
+bool TcpMailbox::arrived(int source, int slot, const Tag& tag) {
+  check_channel("arrived", source, slot);
+  if (!has_come(source, slot)) {
+    mesh().move_now_and_then();
+    if (!has_come(source, slot)) return not_yet(source, slot, tag);
+  }
+  if (next_frame(source, slot).tag != tag) [[unlikely]]
+    refuse_tag(source, next_frame(source, slot).tag, tag);
+  return true;
+}
+
+void TcpMailbox::check_next(int source, int slot, const Tag& tag) {
+  if (!has_come(source, slot)) return;
+  const Tag& came = next_frame(source, slot).tag;
+  if (came.call != tag.call) return;
+  Tag expected = tag;
+  expected.chunk = came.chunk;
+  if (came != expected) refuse_tag(source, came, expected);
+}
+
+const std::byte* TcpMailbox::inbox(int source, int slot) {
+  check_channel("inbox", source, slot);
+  check_arrived("inbox", has_come(source, slot), source, slot);
+  const Incoming& channel = incoming(source, slot);
+  return place_in(source, slot, channel.taken.load(std::memory_order_relaxed) + 1);
+}
+
+std::size_t TcpMailbox::inbox_bytes(int source, int slot) {
+  check_channel("inbox_bytes", source, slot);
+  check_arrived("inbox_bytes", has_come(source, slot), source, slot);
+  return next_frame(source, slot).bytes;
+}
+
+// Memory ordering: the place may be written again as soon as the chunk counts as taken (release;
+// pairs with place_for(), or with has_room() of a chunk to itself).
+void TcpMailbox::release(int source, int slot) {
+  check_channel("release", source, slot);
+  check_arrived("release", has_come(source, slot), source, slot);
+  Incoming& channel = incoming(source, slot);
+  const std::uint64_t chunk = channel.taken.load(std::memory_order_relaxed) + 1;
+  if (desc().poison) {
+    std::byte* place = place_in(source, slot, chunk);
+    std::fill(place, place + desc().slot_bytes, kPoison);
+  }
+  channel.taken.store(chunk, std::memory_order_release);
+  if (source == group_->rank()) {
+    outgoing(source, slot).released.fetch_add(1, std::memory_order_release);
+  } else {
+    mesh().send(group_->members().processes[source],
+                {.kind = Kind::credit,
+                 .receiver = numbers_[source],
+                 .slot = static_cast<std::uint32_t>(slot)},
+                nullptr, nullptr, Mesh::Urgency::soon);
+  }
+  note_move();
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,140 @@
+// Ranks whose host program closes descriptors that it has not opened, as programs do that become
+// daemons (os.closerange() in Python); and what connecting again and again leaves open.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+
+CommunicatorOptions options_of(int rank, int world, const std::string& job) {
+  return {.transport = "shm", .place = Place{.rank = rank, .world = world, .job = job}};
+}
+
+float sum_of_ones(Communicator& comm) {
+  float sum = 1;
+  all_reduce({&sum, 1}, comm);
+  return sum;
+}
+
+constexpr int kMost = 1024;
+
+// Whether their numbers are those of other files afterwards, which can always be read.
+class ClosesAll : public testing::TestWithParam<bool> {
+ protected:
+  static void close_all() {
+    for (int fd = STDERR_FILENO + 1; fd < kMost; ++fd) ::close(fd);
+    if (!GetParam()) return;
+    for (int fd = STDERR_FILENO + 1; fd < 64; ++fd) ASSERT_EQ(::open("/dev/zero", O_RDONLY), fd);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Descriptors, ClosesAll, testing::Bool(), [](const auto& one) {
+  return std::string(one.param ? "AndOpensOthers" : "AndNoMore");
+});
+
+constexpr std::chrono::milliseconds kSeveralLooks{150};
+
+TEST_P(ClosesAll, AndGoesOn) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    EXPECT_EQ(sum_of_ones(comm), 3);
+    if (rank == 1) close_all();
+    // Each in its turn comes late, so that all others look whether it lives.
+    for (int late = 0; late < 3; ++late) {
+      if (rank == late) std::this_thread::sleep_for(kSeveralLooks);
+      EXPECT_EQ(sum_of_ones(comm), 3);
+    }
+  });
+}
+
+// The deadline is minutes away: a rank that doesn't notice makes the test fail by its own.
+TEST_P(ClosesAll, AndADeathIsNoticed) {
+  for (const int dies : {0, 1, 2}) {
+    const std::string job = fresh_job();
+    fork_ranks(3, [&](int rank) {
+      Communicator comm = Communicator::connect(options_of(rank, 3, job));
+      EXPECT_EQ(sum_of_ones(comm), 3);
+      if (rank == 1) close_all();
+      EXPECT_EQ(sum_of_ones(comm), 3);
+      if (rank == dies) ::_exit(0);  // as good as killed: nothing is destroyed
+      const Error error = expect_error(Code::peer_lost, [&] { sum_of_ones(comm); });
+      EXPECT_EQ(error.culprit(), dies) << error.what();
+      EXPECT_TRUE(contains(error.what(), "has died")) << error.what();
+    });
+  }
+}
+
+// Both look for themselves: the third, which could tell the one that has closed all, waits for none.
+TEST_P(ClosesAll, AndNoticesADeathByItself) {
+  const std::string job = fresh_job();
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job));
+    EXPECT_EQ(sum_of_ones(comm), 2);
+    if (rank == 1) ::_exit(0);
+    close_all();
+    const Error error = expect_error(Code::peer_lost, [&] { sum_of_ones(comm); });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), "has died")) << error.what();
+  });
+}
+
+// What ranks set up goes through sockets, of which it has none. It is not called dead.
+TEST_P(ClosesAll, AndCanSetUpNothingMore) {
+  const std::string job = fresh_job();
+  fork_ranks(3, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    EXPECT_EQ(sum_of_ones(comm), 3);
+    if (rank == 1) close_all();
+    try {
+      comm.split(0, 0);
+      ADD_FAILURE() << "rank " << rank << " made a group";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(contains(error.what(), "rank 1 (pid ")) << error.what();
+      EXPECT_FALSE(contains(error.what(), "died")) << error.what();
+    }
+  });
+}
+
+int count_descriptors() {
+  int count = 0;
+  DIR* folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+TEST(Descriptors, OfAProcessThatIsSeveralRanksDoNotAddUp) {
+  const auto connect_once = [] {
+    const std::string job = fresh_job();
+    const auto be_rank = [&](int rank) {
+      Communicator comm = Communicator::connect(options_of(rank, 2, job));
+      EXPECT_EQ(sum_of_ones(comm), 2);
+    };
+    const std::jthread other(be_rank, 1);
+    be_rank(0);
+  };
+  connect_once();
+  const int before = count_descriptors();
+  for (int round = 0; round < 200; ++round) connect_once();
+  EXPECT_EQ(count_descriptors(), before);
+}
+
+}  // namespace
+}  // namespace plait

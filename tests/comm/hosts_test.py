@@ -1,0 +1,174 @@
+"""Ranks on several hosts, which are network namespaces here: two of them, joined by a cable that can be cut.
+
+Namespaces need root. Another user's run says so and is a skip.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
+HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
+PLAIT = os.environ.get("PLAIT_COMMAND")
+PATIENCE = 60
+LAUNCHERS = re.compile("^(PLAIT_|OMPI_|PMIX_|PMI_|SLURM_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_)")
+BARE = {name: value for name, value in os.environ.items() if not LAUNCHERS.match(name)}
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+class Hosts:
+    """Two namespaces and a cable of 1 Gbit/s between them."""
+
+    def __init__(self):
+        self.names = [f"plait{os.getpid()}{letter}" for letter in "ab"]
+
+    def __enter__(self):
+        for name in self.names:
+            ip("netns", "add", name)
+        first, second = self.names
+        ip("link", "add", "v0", "netns", first, "type", "veth", "peer", "name", "v0", "netns", second)
+        for number, name in enumerate(self.names, start=1):
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "v0")
+            ip("-n", name, "link", "set", "v0", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+    def cut_the_cable(self):
+        ip("-n", self.names[1], "link", "set", "v0", "down")
+
+    def start(self, rank, world, *words, **variables):
+        """Starts a rank, the odd ones on the second host."""
+        place = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank // 2),
+                 "LOCAL_WORLD_SIZE": str((world + 1) // 2), "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500"}
+        if world == 2:
+            place["LOCAL_WORLD_SIZE"] = "1"
+        return subprocess.Popen(["ip", "netns", "exec", self.names[rank % 2], *words],
+                                env={**BARE, **place, **variables}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
+class HostsTest(unittest.TestCase):
+    def setUp(self):
+        self.hosts = self.enterContext(Hosts())
+        self.ranks = []
+
+    def start(self, world, *words, **variables):
+        self.ranks = [self.hosts.start(rank, world, *words, **variables) for rank in range(world)]
+        for rank in self.ranks:
+            self.addCleanup(rank.communicate)
+            self.addCleanup(rank.kill)
+        return self.ranks
+
+    def output_of(self, rank):
+        return rank.communicate(timeout=PATIENCE)[0]
+
+    def test_ranks_meet_and_sum_up(self):
+        for world in (2, 3, 4):
+            said = "".join(self.output_of(rank) for rank in self.start(world, RANK_PROGRAM))
+            total = world * (world + 1) // 2
+            self.assertEqual(sorted(said.splitlines()), [
+                f"rank {rank} of {world}, started by torch.distributed, over tcp: the sum is {total}"
+                for rank in range(world)])
+
+    def test_an_interface_that_is_not_there(self):
+        for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="eth77", PLAIT_TIMEOUT="1s"):
+            self.assertIn("PLAIT_INTERFACE=eth77: this host has no interface of this name", self.output_of(rank))
+
+    def lose(self, what, how):
+        """What rank 0 hears, and after how many seconds, when `how` happens to rank 1."""
+        ranks = self.start(2, HOST_PROGRAM, what)
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        time.sleep(0.3)
+        start = time.monotonic()
+        how(ranks[1])
+        heard = self.output_of(ranks[0])
+        return heard, time.monotonic() - start
+
+    def test_a_killed_rank_is_named_at_once(self):
+        for what in ("stream", "idle"):
+            heard, seconds = self.lose(what, lambda rank: rank.send_signal(signal.SIGKILL))
+            self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
+            self.assertLess(seconds, 3)
+
+    def test_a_cut_cable_is_noticed_within_seconds(self):
+        for what in ("stream", "idle"):
+            heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable())
+            self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
+            self.assertLess(seconds, 10)
+            print(f"{what}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
+            ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+
+    def run_on_hosts(self, shares, *words):
+        """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        agent = Path(folder, "agent")
+        agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
+                         'exec ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
+        agent.chmod(0o755)
+        return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
+                                env={**BARE, "PLAIT_RSH": str(agent)}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_plait_run_starts_ranks_on_several_hosts(self):
+        run = self.run_on_hosts("10.77.0.1:2,10.77.0.2:1", "--", RANK_PROGRAM)
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual(sorted(said.splitlines()), [
+            f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_a_rank_that_fails_on_another_host_ends_the_run(self):
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--linger", "1s", "-p", "--", "sh", "-c",
+                                "[ $PLAIT_RANK = 0 ] && exec sleep 100; echo \"it's me\"; exit 7")
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(run.returncode, 7, said)
+        self.assertIn("[1] it's me\n", said)
+        self.assertIn("plait run: rank 1 exited with status 7", said)
+        self.assertIn("plait run: host 10.77.0.2 exited with status 7; waiting up to 1 s for host 10.77.0.1", said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_no_rank_outlives_a_run_that_is_killed(self):
+        mark = f"300.{os.getpid()}"
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:2", "--grace", "1s", "--", "sleep", mark)
+        deadline = time.monotonic() + PATIENCE
+
+        def count():
+            return len(subprocess.run(["pgrep", "-f", f"^sleep {mark}"], capture_output=True, text=True,
+                                      check=False).stdout.split())
+
+        while count() < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(count(), 3)
+        run.kill()
+        run.communicate(timeout=PATIENCE)
+        while count() > 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(count(), 0)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_operators_have_equal_bits(self):
+        first, second = self.start(2, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
+        said = self.output_of(first)
+        self.output_of(second)
+        self.assertEqual((first.returncode, second.returncode), (0, 0), said)
+        self.assertIn("40 passed", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,286 @@
+// How ranks over TCP meet, and what they hear of one that is lost.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/environment.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::fork_ranks;
+using conformance::fresh_job;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+// A socket that listens on loopback, or only has the port of one that did.
+struct Port {
+  int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  int number = 0;
+
+  Port() {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof(address);
+    ::bind(socket, reinterpret_cast<sockaddr*>(&address), length);
+    ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+    number = ntohs(address.sin_port);
+  }
+  void give_back() const { ::close(socket); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(number); }
+};
+
+int call(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return socket;
+  ::close(socket);
+  return -1;
+}
+
+CommunicatorOptions options_of(int rank, int world, const std::string& job) {
+  return {.transport = "tcp", .place = Place{.rank = rank, .world = world, .job = job}};
+}
+
+class Tcp : public testing::Test {
+ protected:
+  Tcp() { port_.give_back(); }
+  Port port_;
+  std::string job_ = fresh_job();
+  Environment environment_{Environment::Variables{{"PLAIT_RENDEZVOUS", port_.address()}}};
+};
+
+TEST_F(Tcp, NamesARankThatNeverComes) {
+  CommunicatorOptions options = options_of(0, 3, job_);
+  options.timeout = milliseconds(300);
+  const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+  EXPECT_EQ(error.culprit(), 1);
+  EXPECT_STREQ(error.what(), "ranks 1 and 2 of 3 have not come within 300 ms");
+}
+
+TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
+  CommunicatorOptions options = options_of(1, 2, job_);
+  options.timeout = milliseconds(300);
+  const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+  EXPECT_EQ(error.culprit(), 0);
+  EXPECT_EQ(error.what(), "rank 0 of 2 has not been met at " + port_.address() + " within 300 ms");
+}
+
+TEST_F(Tcp, RefusesAPortThatIsTaken) {
+  const Port taken;
+  ::listen(taken.socket, 1);
+  const Environment environment(Environment::Variables{{"PLAIT_RENDEZVOUS", taken.address()}});
+  const Error error =
+      expect_error(Code::invalid_argument, [&] { Communicator::connect(options_of(0, 2, job_)); });
+  EXPECT_TRUE(contains(error.what(), "port " + std::to_string(taken.number) +
+                                         " of this host is "
+                                         "taken, perhaps by another job"))
+      << error.what();
+  taken.give_back();
+}
+
+TEST_F(Tcp, RefusesAnAddressThatIsNone) {
+  for (const char* text : {"node1", "node1:", ":29600", "node1:0", "node1:65536", "node1:x"}) {
+    const Environment environment(Environment::Variables{{"PLAIT_RENDEZVOUS", text}});
+    const Error error = expect_error(Code::invalid_argument,
+                                     [&] { Communicator::connect(options_of(1, 2, job_)); });
+    EXPECT_EQ(error.what(), std::string("PLAIT_RENDEZVOUS=") + text +
+                                " is not like HOST:PORT, as in node1:29600");
+  }
+}
+
+TEST_F(Tcp, RefusesAHostThatNoServerKnows) {
+  const Environment environment(
+      Environment::Variables{{"PLAIT_RENDEZVOUS", "no-such-host.invalid:29600"}});
+  const Error error =
+      expect_error(Code::invalid_argument, [&] { Communicator::connect(options_of(1, 2, job_)); });
+  EXPECT_TRUE(contains(error.what(), "rank 1 cannot find host \"no-such-host.invalid\""))
+      << error.what();
+}
+
+TEST_F(Tcp, TellsARankOfAnotherJobWhoIsHere) {
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, 2, rank == 0 ? job_ : "another");
+    options.timeout = milliseconds(1500);
+    if (rank == 0) {
+      expect_error(Code::timeout, [&] { Communicator::connect(options); });
+    } else {
+      const Error error =
+          expect_error(Code::invalid_argument, [&] { Communicator::connect(options); });
+      EXPECT_TRUE(contains(error.what(), "to meet rank 0: here is rank 0 of 2 of another job"))
+          << error.what();
+    }
+  });
+}
+
+// Silent ones, ones that talk nonsense, ones that begin like a rank, ones that go at once.
+TEST_F(Tcp, CallersThatAreNoRanksCostTheJobNothing) {
+  std::atomic<bool> is_over{false};
+  std::thread flood([&] {
+    std::vector<int> silent;
+    for (int i = 0; !is_over; ++i) {
+      const int socket = call(port_.number);
+      if (socket < 0) {
+        std::this_thread::sleep_for(milliseconds(1));
+        continue;
+      }
+      const std::string nonsense(static_cast<std::size_t>(i % 7) * 1000, 'x');
+      ::send(socket, nonsense.data(), nonsense.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (i % 3 == 0) ::send(socket, "HTLP\0\0\0\0\xff\xff\xff\xff", 12, MSG_NOSIGNAL);
+      if (i % 2 == 0 && silent.size() < 200) {
+        silent.push_back(socket);
+      } else {
+        ::close(socket);
+      }
+    }
+    for (const int socket : silent) ::close(socket);
+  });
+  fork_ranks(3, [&](int rank) {
+    std::this_thread::sleep_for(milliseconds(100 * rank));
+    Communicator comm = Communicator::connect(options_of(rank, 3, job_));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 3);
+  });
+  is_over = true;
+  flood.join();
+}
+
+TEST_F(Tcp, AConnectThatFailedMayBeTriedAgain) {
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, 2, job_);
+    options.timeout = milliseconds(300);
+    if (rank == 0) expect_error(Code::timeout, [&] { Communicator::connect(options); });
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(400));
+    options.timeout = seconds(20);
+    for (int turn = 0; turn < 3; ++turn) {
+      Communicator comm = Communicator::connect(options);
+      float sum = 1;
+      all_reduce({&sum, 1}, comm);
+      EXPECT_EQ(sum, 2);
+    }
+  });
+}
+
+// What the framework's store holds for each rank, by a pipe to and from each.
+TEST_F(Tcp, MeetsThroughACallersAllGather) {
+  constexpr int kWorld = 3;
+  int in[kWorld][2];
+  int out[kWorld][2];
+  for (int rank = 0; rank < kWorld; ++rank) {
+    ASSERT_EQ(::pipe(in[rank]), 0);
+    ASSERT_EQ(::pipe(out[rank]), 0);
+  }
+  std::thread store([&] {
+    std::string all;
+    for (const auto& one : in) {
+      std::vector<char> text(4096);
+      const ssize_t bytes = ::read(one[0], text.data(), text.size());
+      all += std::string(text.data(), static_cast<std::size_t>(bytes)) + '\n';
+    }
+    for (const auto& one : out) EXPECT_GT(::write(one[1], all.data(), all.size()), 0);
+  });
+  fork_ranks(kWorld, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, kWorld, job_);
+    options.all_gather = [&](const std::string& mine) {
+      EXPECT_GT(::write(in[rank][1], mine.data(), mine.size()), 0);
+      std::vector<char> text(1 << 16);
+      const ssize_t bytes = ::read(out[rank][0], text.data(), text.size());
+      std::vector<std::string> parts;
+      std::string part;
+      for (const char c : std::string(text.data(), static_cast<std::size_t>(bytes))) {
+        if (c != '\n') {
+          part += c;
+        } else {
+          parts.push_back(std::exchange(part, ""));
+        }
+      }
+      return parts;
+    };
+    Communicator comm = Communicator::connect(options);
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, kWorld);
+  });
+  store.join();
+}
+
+// A rank that is killed, or stopped, while the others wait for it.
+void run_with_a_victim(const std::string& job, int signal, milliseconds timeout) {
+  int pids[2];
+  ASSERT_EQ(::pipe(pids), 0);
+  std::thread killer([&] {
+    pid_t victim = 0;
+    ASSERT_EQ(::read(pids[0], &victim, sizeof(victim)), static_cast<ssize_t>(sizeof(victim)));
+    std::this_thread::sleep_for(milliseconds(50));
+    ::kill(victim, signal);
+    if (signal == SIGKILL) return;
+    std::this_thread::sleep_for(timeout * 3);
+    ::kill(victim, SIGKILL);
+  });
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    const pid_t child = ::fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    CommunicatorOptions options = options_of(rank, 3, job);
+    options.timeout = timeout;
+    Communicator comm = Communicator::connect(options);
+    barrier(comm);
+    if (rank == 2) {
+      const pid_t self = ::getpid();
+      if (::write(pids[1], &self, sizeof(self)) < 0) ::_exit(3);
+      for (;;) ::pause();
+    }
+    const auto start = Clock::now();
+    const Error error =
+        expect_error(signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
+    EXPECT_EQ(error.culprit(), 2) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 2")) << error.what();
+    if (signal == SIGKILL) {
+      EXPECT_TRUE(contains(error.what(), "is lost")) << error.what();
+      EXPECT_LT(Clock::now() - start, seconds(5));
+    }
+
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  killer.join();
+  for (int rank = 0; rank < 3; ++rank) {
+    int status = 0;
+    ::waitpid(children[rank], &status, 0);
+    if (rank != 2) {
+      EXPECT_EQ(status, 0) << "rank " << rank;
+    }
+  }
+}
+
+TEST_F(Tcp, NamesAKilledRankLongBeforeTheDeadline) {
+  run_with_a_victim(job_, SIGKILL, seconds(60));
+}
+
+TEST_F(Tcp, NamesAStoppedRankAtTheDeadline) {
+  run_with_a_victim(job_, SIGSTOP, milliseconds(1000));
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,115 @@
+// What a caller's hook throws in a layer comes out of it as it was thrown, soon, and the other ranks
+// are told.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "conformance/ranks.h"
+#include "nn/layer.h"
+#include "plait/error.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using Clock = std::chrono::steady_clock;
+
+// A wait is to end 0.2 s after it was asked to; this is the patience with a slow, busy machine. A
+// wait that doesn't end takes ten minutes.
+constexpr std::chrono::seconds kPatience{20};
+
+// No std::exception: what is thrown is the caller's own affair.
+struct Stopped {};
+
+struct Scene {
+  const char* name;
+  LayerKind kind;
+  bool is_forward;
+  LinearOptions options;
+};
+
+void PrintTo(const Scene& scene, std::ostream* out) { *out << scene.name; }  // NOLINT: gtest's name
+
+class EveryInterruptedStep : public testing::TestWithParam<Scene> {
+ protected:
+  using Call = std::function<void()>;
+  using Rank = std::function<void(Communicator& comm, const Call& call)>;
+
+  // Makes the layer, does one step with the other rank, and hands over the call to interrupt.
+  static void run(Communicator& comm, const Rank& rank) {
+    const Scene& scene = GetParam();
+    const LayerProblem problem(scene.kind, 300, comm, scene.options.sequence_parallel);
+    const auto step = [&](auto layer) {
+      LinearState state;
+      layer.forward(problem.forward(), &state);
+      layer.backward(problem.backward(), &state);
+      rank(comm, [&] {
+        if (scene.is_forward) return layer.forward(problem.forward(), nullptr);
+        layer.backward(problem.backward(), &state);
+      });
+    };
+    if (scene.kind == LayerKind::column) {
+      step(ColumnParallelLinear(problem.desc(), comm, scene.options));
+    } else {
+      step(RowParallelLinear(problem.desc(), comm, scene.options));
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Nn, EveryInterruptedStep,
+    testing::Values(
+        Scene{"ColumnForward", LayerKind::column, true, {}},
+        Scene{"ColumnBackward", LayerKind::column, false, {}},
+        Scene{"ColumnBackwardWithOperator", LayerKind::column, false, {.column_backward = true}},
+        Scene{"ColumnBackwardWithAllRows", LayerKind::column, false, {.sequence_parallel = false}},
+        Scene{"ColumnBackwardWithAllRowsAndOperator",
+              LayerKind::column,
+              false,
+              {.sequence_parallel = false, .column_backward = true}},
+        Scene{"RowForward", LayerKind::row, true, {}},
+        Scene{"RowForwardWithAllRows", LayerKind::row, true, {.sequence_parallel = false}},
+        Scene{"RowBackward", LayerKind::row, false, {}}),
+    [](const auto& one) { return std::string(one.param.name); });
+
+// A layer may wait in two communicators, whose waits ask in turn: each of the first questions is
+// once the one that ends the call.
+TEST_P(EveryInterruptedStep, EndsByWhatTheHookThrows) {
+  for (int question = 1; question <= 4; ++question) {
+    SCOPED_TRACE(question);
+    std::atomic<int> left{0};  // questions until the hook throws; 0: it doesn't
+    std::atomic<bool> is_through{false};
+    std::atomic<bool> has_ended{false};
+    const ThreadGroup group(2);
+    const std::jthread other([&] {
+      Communicator comm = group.join(1);
+      run(comm, [&](Communicator& /*comm*/, const Call& call) {
+        is_through = true;
+        while (!has_ended) std::this_thread::yield();
+        const Error error = expect_error(Code::peer_lost, call);
+        EXPECT_EQ(error.culprit(), 0) << error.what();
+        EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
+      });
+    });
+    const auto hook = [&] {
+      if (left > 0 && --left == 0) throw Stopped{};
+    };
+    Communicator comm = group.join(0, {.interrupted = hook});
+    run(comm, [&](Communicator& /*comm*/, const Call& call) {
+      while (!is_through) std::this_thread::yield();
+      left = question;
+      const auto begin = Clock::now();
+      EXPECT_THROW(call(), Stopped);
+      EXPECT_LT(Clock::now() - begin, kPatience);
+      has_ended = true;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,41 @@
+"""Writes sentences into small files, and checks which of them tools/check_words.py refuses."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_words
+
+
+def faults(name: str, text: str) -> list[tuple[int, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_text(text, encoding="utf-8")
+        return [(found.line, found.why) for found in check_words.faults_of(path)]
+
+
+class CheckWordsTest(unittest.TestCase):
+    def test_an_opening_that_needs_a_second_reading(self):
+        for opening in ("Of one rank.", "That it holds.", "So nothing is lost.", "The same for rows.", "As before."):
+            self.assertEqual(faults("a.cc", f"int a;\n// {opening}\nint b;\n"),
+                             [(2, f'a comment opens with "{opening}"')])
+        self.assertEqual(faults("a.py", "x = 1  #\x20Of a rank.\n"), [(1, 'a comment opens with "Of a rank."')])
+
+    def test_the_lines_of_one_comment_are_read_together(self):
+        self.assertEqual(faults("a.h", "// Ranks meet here, and all of them know the number\n// of chunks.\n"), [])
+        self.assertEqual(faults("a.h", "// The rank waits.\n// Of the peers,\n// nobody comes.\n"),
+                         [(1, 'a comment says "nobody"')])
+
+    def test_words_for_people(self):
+        self.assertEqual(faults("a.sh", "#!/bin/sh\n# Whoever calls it waits.\n"), [(2, 'a comment says "Whoever"')])
+        self.assertEqual(faults("a.md", "# Ranks\n\nEverybody waits.\n\n```\nnobody\n```\n`nobody` does.\n"),
+                         [(3, '"Everybody"')])
+
+    def test_code_is_not_prose(self):
+        self.assertEqual(faults("a.cc", 'auto a = "nobody"; int nobody = 1;\n'), [])
+        self.assertEqual(faults("CMakeLists.txt", "set(nobody 1)\n"), [])
+        self.assertEqual(faults("picture.svg", "# Of nobody\n"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

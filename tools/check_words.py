@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Checks that comments and documents are in plain English.
+
+    tools/check_words.py [FILE...]
+
+Looks at the comments of C++, Python, CMake and shell files, and at Markdown's prose, of all files that git knows, and
+refuses what makes a sentence need a second reading:
+- a comment that opens with "Of", "That", "So", "The same" or "As": say whole what it is about;
+- nobody, somebody, everybody, whoever, whom: name the rank, the thread, the caller, the owner.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKS = {".cc": "//", ".h": "//", ".cu": "//", ".py": "#", ".sh": "#", ".cmake": "#", "CMakeLists.txt": "#", "do": "#"}
+OPENING = re.compile(r"(?:Of|That|So|The same|As)\b(?! (?:is|was)\b)")
+ANIMATE = re.compile(r"\b(?:nobody|somebody|everybody|whoever|whomever|whom)\b", re.IGNORECASE)
+
+
+class Found(NamedTuple):
+    line: int
+    why: str
+
+
+def comments(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Each comment, joined over its lines, with the number of its first line."""
+    start, words = 0, []
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        # A mark inside of a string is followed by something other than a blank.
+        match = re.search(rf"(?:^|\s){re.escape(mark)} (.*)", line)
+        alone = match is not None and not line[: match.start()].strip()
+        if words and not alone:
+            yield start, " ".join(words)
+            words = []
+        if match is not None:
+            if not words:
+                start = number
+            words.append(match[1].strip())
+            if not alone:
+                yield start, " ".join(words)
+                words = []
+
+
+def faults_of_code(text: str, mark: str) -> Iterator[Found]:
+    for line, comment in comments(text, mark):
+        if OPENING.match(comment):
+            yield Found(line, f'a comment opens with "{comment[:30]}"')
+        if word := ANIMATE.search(comment):
+            yield Found(line, f'a comment says "{word[0]}"')
+
+
+def faults_of_prose(text: str) -> Iterator[Found]:
+    fenced = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and (word := ANIMATE.search(re.sub(r"`[^`]*`", "", line))):
+            yield Found(number, f'"{word[0]}"')
+
+
+def faults_of(path: Path) -> Iterator[Found]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield from faults_of_prose(text)
+    elif mark := MARKS.get(path.name, MARKS.get(path.suffix)):
+        yield from faults_of_code(text, mark)
+
+
+def main() -> int:
+    names = sys.argv[1:] or subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    count = 0
+    for path in (ROOT / name for name in names if name):
+        if path.is_file():
+            for found in faults_of(path):
+                count += 1
+                print(f"{path.relative_to(ROOT)}:{found.line}: {found.why}")
+    print(f"{count} sentences to say otherwise" if count else "the words are plain")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
