@@ -226,10 +226,10 @@ void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
 }
 
-// Whether a set-up message of the peer has lain here for so long that all chunks which the peer sent
-// before it are here too. The peer sends such a message when its earlier calls are done: then it
-// takes no part in this one. Chunks of a program's own prove nothing, since another thread of the
-// peer may send them meanwhile.
+// Whether a set-up message of the peer has lain here for so long that all chunks which the peer
+// sent before it are here too. The peer sends such a message when its earlier calls are done: then
+// it takes no part in this one. Chunks of a program's own prove nothing, since another thread of
+// the peer may send them meanwhile.
 bool MpiGroup::is_setting_up(const Awaited& awaited) {
   const Operation operation = awaited.tag.operation;
   const bool is_chunk_of_a_call = !awaited.room && operation != Operation::custom;
