@@ -114,8 +114,8 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
-  // The same of a collective that this rank has started and last asked for at that time, and of a
-  // product beside all calls of the group, which tells it now and then.
+  // Tells the peers of a collective that this rank has started and last polled at that time, and of
+  // a product that runs outside all calls of the group, which reports itself now and then.
   virtual void show_started(Nanoseconds /*asked_at*/) noexcept {}
   virtual void show_product() const noexcept {}
 
@@ -146,15 +146,15 @@ class Group {
     return interrupted_.load(std::memory_order_relaxed);  // set by the very thread that unwinds
   }
 
-  // Makes known, while this rank waits, for whom: so that the one who is really late gets the
-  // blame. Threads of a rank may wait at once: each keeps the ticket that it got, and tells anew
-  // with it now and then that it still waits. See KnownWait.
+  // Publishes, while this rank waits, which rank it waits for, which keeps the blame from a rank
+  // that is not the late one. Threads of a rank may wait at once: each keeps its ticket, and
+  // republishes with it now and then that it still waits. See KnownWait.
   static constexpr int kNoTicket = -1;
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
 
-  // The deadline has passed: fails the group, and blames. Who waits for nobody and does not go on
-  // is itself to blame.
+  // The deadline has passed: fails the group and blames a rank. A rank that waits for no other and
+  // makes no progress is itself to blame.
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.

@@ -50,7 +50,7 @@ class MappedGroup final : public Group {
  protected:
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override {
-    // Pairs with end(): whoever sees it set may read the record.
+    // Pairs with end(): a rank that sees it set may read the record.
     return page(0).ended_by[static_cast<std::size_t>(end)].load(std::memory_order_acquire) != 0;
   }
   void end(End end, const Failure& failure) noexcept override;

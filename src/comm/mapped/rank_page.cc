@@ -27,7 +27,7 @@ void Doorbell::sleep(base::Nanoseconds longest, base::FunctionRef<bool()> ready)
       count.fetch_add(1,
                       std::memory_order_seq_cst);  // before the last look; pairs with ring()'s load
     }
-    ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }  // nobody acts upon leaving
+    ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }  // no thread acts on it
     std::atomic<std::uint32_t>& count;
   };
   constexpr base::Nanoseconds kUnfencedNap = 50 * base::kMicrosecond;

@@ -33,7 +33,7 @@ constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 // What is added to the sentence about a rank that has not come.
 std::string behind(const std::string& obstacle) { return obstacle.empty() ? "" : "; " + obstacle; }
 
-// Rank 0's side, until everybody sits.
+// Rank 0's side, until all ranks have come.
 class Doorkeeper {
  public:
   Doorkeeper(MeetingPlace place, const Seat& seat, const Watch& watch)

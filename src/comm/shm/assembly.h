@@ -1,5 +1,5 @@
 // How the processes of a group find each other: rank 0 listens at a name that all know, the others
-// call, and when everybody is there each holds a socket to rank 0.
+// call, and when all have come each holds a socket to rank 0.
 //
 // Only processes of the same user are let in. A caller of another user, or one that talks nonsense
 // or nothing, is ignored. However many of them call, every wait ends at its deadline, and rank 0

@@ -31,8 +31,8 @@ class Porch {
 
   const std::string& obstacle() const { return place_.obstacle(); }
 
-  // Waits until somebody calls or speaks, here or at one of `others`; returns who has said who it
-  // is.
+  // Waits until a caller connects or speaks, here or at one of `others`; returns those that have
+  // said which rank they are.
   std::vector<Guest> wait(std::vector<const base::Fd*> others, base::Nanoseconds longest);
 
   void close();

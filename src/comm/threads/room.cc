@@ -149,7 +149,7 @@ class Seat final : public Rendezvous {
 
   std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
                                        const Watch& watch) override {
-    // Two meetings: after the first all agree on its number, and nobody goes on to another before
+    // Two meetings: after the first all agree on its number, and no rank goes on to another before
     // the second, when every room has been found.
     meet({}, watch);
     const auto room = members.empty()

@@ -33,7 +33,7 @@ class Room {
     base::Region region;
   };
 
-  // Collective: returns everybody's gifts, in rank order.
+  // Collective: returns what all ranks brought, in rank order.
   std::vector<Gift> meet(int rank, Gift mine, base::Nanoseconds timeout,
                          const Rendezvous::Watch& watch);
 

@@ -1,4 +1,4 @@
-// Everybody's bytes to everybody: how the members of a group agree on what they make next.
+// An all-gather of bytes, by which the members of a group agree on what they make next.
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 // How long a farewell may take when its sender's process is seen to have ended.
 constexpr Nanoseconds kLastWords = 50 * base::kMillisecond;
 
-// A notice on its way to everybody else.
+// A notice on its way to all other ranks.
 class Circular final : public Leftover {
  public:
   Circular(const Notice& notice, const Members& members)
@@ -272,8 +272,8 @@ void MpiGroup::give_up(const Awaited& awaited) {
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
 }
 
-// Nobody rings: MPI must be called for anything to move. 20 µs keep the core mostly free, and are
-// little beside a network's latency.
+// No peer wakes this rank: MPI must be called for anything to move. 20 µs keep the core mostly
+// free, and are little beside a network's latency.
 void MpiGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   while (base::now() < until) {
     listen();
