@@ -50,7 +50,7 @@ struct Place {
 // environment; one rank alone when there is none. Refuses a launcher's that it can't read.
 PLAIT_EXPORT Place place_from_environment();
 
-// Every rank calls it with its bytes and gets everybody's, in rank order.
+// Every rank calls it with its bytes and gets the bytes of all ranks, in rank order.
 using AllGatherBytes = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct CommunicatorOptions {

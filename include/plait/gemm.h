@@ -75,7 +75,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Of the product's rows and columns.
+// A block of the product: a range of its rows and one of its columns.
 struct Window {
   Range rows = {};
   Range columns = {};
@@ -115,7 +115,7 @@ class PLAIT_EXPORT Gemm {
   const GemmDesc& desc() const;
   std::string_view backend() const;
 
-  // Of the memory that it keeps: as much as its runs have taken so far.
+  // Bytes of memory that it keeps: as much as its runs have taken so far.
   std::size_t held_bytes() const;
 
   // Error{invalid_argument}, with the operator and the values, before anything is written. Where
