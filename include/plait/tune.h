@@ -39,8 +39,8 @@ struct AutomaticOptions {
 // Collective. Ranks that have no cache, or no profile, use those of the ranks that do. Where two
 // ranks have different ones, or are different machines, all of them get Error{mismatch}. A file
 // that is of another machine or can't be read is refused on all ranks, in one sentence, if `cache`
-// or a setting names it; otherwise it is ignored, with a remark on standard error. The source is
-// for this communicator's ranks alone; the communicator must outlive it and not move.
+// or a setting names it; otherwise it is neither read nor written, with a remark on standard error.
+// The source is for this communicator's ranks alone; the communicator must outlive it and not move.
 PLAIT_EXPORT std::unique_ptr<PlanSource> automatic_plans(Communicator& comm,
                                                          const AutomaticOptions& options = {});
 
