@@ -277,7 +277,7 @@ class ComputeFirst final : public Operation {
     flows_.sums->made(static_cast<int>(index), sources_);
   }
 
-  // As few products as there are runs of rows.
+  // Makes one product for each run of adjacent rows, to read the weight as seldom as possible.
   void multiply_blocks(const Cut::Part& part) {
     const std::size_t owners = one_step_ ? 1 : blocks_.size();
     for (std::size_t first = 0; first < owners;) {
