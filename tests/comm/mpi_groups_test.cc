@@ -226,7 +226,7 @@ TEST(MpiGroups, NameARankThatMakesAMailboxInstead) {
   });
 }
 
-// As a process does that ends without destroying them.
+// A process that ends without destroying its groups leaves all of them at once.
 TEST(MpiGroups, AreLeftAllAtOnce) {
   run([](Communicator& comm) {
     if (comm.world() == 1) return;
