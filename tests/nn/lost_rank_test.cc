@@ -53,7 +53,7 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
         layer.forward(problem.forward(), &state);
         _exit(0);
       }
-      // Whoever is still in forward when another has noticed it hears of it there.
+      // A rank that is still in forward when another has noticed gets the error there.
       const Error error = expect_error(Code::peer_lost, [&] {
         layer.forward(problem.forward(), &state);
         layer.backward(problem.backward(), &state);
