@@ -46,7 +46,7 @@ inline bool is_multiplying(const Awaited& awaited, int rank) {
   return awaited.tag.operation >= Operation::matmul_all_reduce && awaited.peer == rank;
 }
 
-// For who is asked just when all has come.
+// The answer of awaited() at a moment at which all has come.
 inline Awaited nobody(const Tag& tag) { return {.peer = Error::kNobody, .tag = tag}; }
 
 inline Failure failure_of(const Error& error) {
@@ -165,7 +165,7 @@ class Group {
 
   void set_clock(VirtualClock* clock) { clock_ = clock; }
 
-  // The first record of each kind stands; who sees has_ended() may read it.
+  // The first record of each kind stands; it may be read once has_ended() is true.
   virtual bool has_ended(End end) const noexcept = 0;
   virtual void end(End end, const Failure& failure) noexcept = 0;
   virtual Failure record_of(End end) const = 0;

@@ -26,8 +26,8 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
   }
 }
 
-// Memory ordering: the record is written before ended_by names it (release); who finds it named
-// (acquire, in has_ended() and record_of()) reads the whole record.
+// Memory ordering: the record is written before ended_by names it (release); a rank that finds it
+// named (acquire, in has_ended() and record_of()) reads the whole record.
 void MappedGroup::end(End end, const Failure& failure) noexcept {
   record_first(end, failure);
   for (int peer = 0; peer < world(); ++peer) ring(peer);
@@ -160,8 +160,8 @@ void MappedGroup::examine_call(int peer) {
                            " disagree on ", difference(mine, theirs))});
 }
 
-// Memory ordering: who takes a ticket (acquire) goes on where its last holder (release) left the
-// word. Where more threads wait than there are tickets, the others' waits are not known.
+// Memory ordering: a thread that takes a ticket (acquire) continues the word that its last holder
+// (release) left. Where more threads wait than there are tickets, the others' are not published.
 int MappedGroup::begin_waiting(const Awaited& awaited, int ticket) noexcept {
   if (ticket != kNoTicket) {
     page(rank()).waits[ticket].renew(awaited.peer);

@@ -36,8 +36,8 @@ class MappedGroup final : public Group {
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
-  // The parts of examine(), for who must not blame at once: whether a peer has died; fails the
-  // group where one has; fails it where one is in another call.
+  // The parts of examine(), for callers that must not fail the group at once: whether a peer has
+  // died; fails the group where one has; fails it where one is in another call.
   bool misses_one() const;
   void examine_lives(const Awaited* awaited);
   void examine_calls();

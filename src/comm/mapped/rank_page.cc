@@ -75,8 +75,8 @@ bool AnnouncedCall::read(Tag& tag) const {
   return true;
 }
 
-// Memory ordering: relaxed throughout. The word is advice for a sentence about who is late; nothing
-// is read because of it.
+// Memory ordering: relaxed throughout. The word only helps to say which rank is late; no other
+// memory is read because of it.
 void AnnouncedWait::begin(int peer) {
   const Wait last = read();
   write({.peer = peer, .start = static_cast<std::uint16_t>(last.start + 1), .beat = last.beat});

@@ -73,7 +73,7 @@ std::vector<int> strangers(const std::vector<Card>& cards, std::string Card::* w
   return ranks;
 }
 
-// All ranks find the same and refuse at once, instead of waiting for those who can't come.
+// All ranks see the same cards and refuse at once, instead of waiting for ranks that can't come.
 void check_one_host(const std::vector<Card>& cards) {
   const auto who = [](const std::vector<int>& ranks) {
     return base::sentence(ranks.size() > 1 ? "ranks " : "rank ", base::show_list(ranks),

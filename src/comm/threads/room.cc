@@ -99,7 +99,7 @@ std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeou
 
 std::shared_ptr<Room> Room::side_room(int leader, int world) {
   const std::lock_guard lock(mutex_);
-  // Those of earlier meetings have been found by all who look for them.
+  // Rooms of earlier meetings have been found by all ranks that look for them.
   side_rooms_.erase(side_rooms_.begin(), side_rooms_.lower_bound({meeting_, 0}));
   std::weak_ptr<Room>& known = side_rooms_[{meeting_, leader}];
   std::shared_ptr<Room> room = known.lock();
