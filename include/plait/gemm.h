@@ -40,7 +40,7 @@
 
 namespace plait {
 
-// What is multiplied, for choosing who does it. Run() takes any number of rows; m is the usual one.
+// A problem, from which a backend is chosen. Run() takes any number of rows; m is the usual one.
 struct GemmDesc {
   std::int64_t m, n, k;
   Dtype x = Dtype::bf16;  // f32, bf16 or f16, and so the others

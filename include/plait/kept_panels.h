@@ -18,7 +18,7 @@
 namespace plait {
 
 // Borrows its memory, a copy of the weight, until forget(). The process keeps that memory and lends
-// it to the next who multiplies in turns.
+// it to the next KeptPanels.
 class PLAIT_EXPORT KeptPanels {
  public:
   KeptPanels();
