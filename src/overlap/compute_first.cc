@@ -232,7 +232,7 @@ class ComputeFirst final : public Operation {
     return memory_.data() + place * buffer_bytes_;
   }
 
-  // Straight into the slots of those who add them up.
+  // Multiplies straight into the slots of the owners, which add the blocks up.
   void make_in_slots(std::size_t index) {
     const Cut::Part& part = cut_.parts()[index];
     std::byte* own = take_buffer(part);

@@ -1,4 +1,4 @@
-// Partial sums on their way to their owners, who add them up.
+// Sends partial sums to their owners, which add them up.
 //
 // Each rank has a partial matrix, part by part; each block of a chunk belongs to a rank (see Cut).
 // Blocks are sent to their owners as soon as they are made, and summed in rank order where all
