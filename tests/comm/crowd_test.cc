@@ -1,4 +1,4 @@
-// Many ranks, under the limits of a user who is not root: of root the kernel asks less.
+// Many ranks, under the limits of an ordinary user: the kernel does not limit root as much.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

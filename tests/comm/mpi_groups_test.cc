@@ -181,7 +181,7 @@ TEST(MpiGroups, HaveWaitsThatTheirCallerEnds) {
   run_under_mpi(place_from_environment().world, body, {.interrupted = hook});
 }
 
-// The others are told at once who has left, and all may try again.
+// The others are told at once which rank has left, and all may try again.
 TEST(MpiGroups, ConnectingEndsForAllWhereOneIsInterrupted) {
   struct Stopped {};
   run([&](Communicator& all) {

@@ -1,4 +1,4 @@
-// A rank that is lost in the middle of a step: the others say who, and don't wait for their
+// A rank that is lost in the middle of a step: the others say which, and don't wait for their
 // deadline.
 #include <gtest/gtest.h>
 #include <unistd.h>

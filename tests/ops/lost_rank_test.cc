@@ -1,4 +1,4 @@
-// A rank that dies, disagrees or is late in an operator: every other rank says who, where and when.
+// A rank that dies, disagrees or is late in an operator: every other rank names it and the place.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
