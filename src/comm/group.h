@@ -114,8 +114,8 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
-  // Tells the peers of a collective that this rank has started and last polled at that time, and of
-  // a product that runs outside all calls of the group, which reports itself now and then.
+  // Announces a collective that this rank has started and last polled at that time, and a product
+  // that runs outside all calls of the group, which is announced again now and then.
   virtual void show_started(Nanoseconds /*asked_at*/) noexcept {}
   virtual void show_product() const noexcept {}
 
@@ -146,8 +146,8 @@ class Group {
     return interrupted_.load(std::memory_order_relaxed);  // set by the very thread that unwinds
   }
 
-  // Publishes, while this rank waits, which rank it waits for, which keeps the blame from a rank
-  // that is not the late one. Threads of a rank may wait at once: each keeps its ticket, and
+  // Publishes, while this rank waits, which rank it waits for, and thereby leads the blame to
+  // the rank that is really late. Threads of a rank may wait at once: each keeps its ticket, and
   // republishes with it now and then that it still waits. See KnownWait.
   static constexpr int kNoTicket = -1;
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;

@@ -36,7 +36,7 @@ class Linear {
 
   // Whether rows are shared out on the side of the layer where the weight is not.
   bool is_sharded() const { return options_.sequence_parallel; }
-  // Whether backward has all rows of x without gathering; otherwise it has this rank's.
+  // Whether gathered_of() is all rows of x; otherwise it is this rank's, and backward gathers.
   bool has_gathered(const LinearState* state) const;
   static ConstTensorView gathered_of(const LinearBackward& call, const LinearState* state);
   TensorView room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const;

@@ -82,7 +82,7 @@ TEST_P(LayerEdges, StepsOfDifferentSizesInFlightAreThoseOfEachAlone) {
   }
 }
 
-// Pipelines do that: they make grad_x first and the weight's gradient later.
+// Pipelines split backward like this: grad_x first, the weight's gradient later.
 TEST_P(LayerEdges, BackwardInHalvesIsTheSame) {
   for (const bool sequence_parallel : {false, true}) {
     run_as_threads(2,
@@ -234,7 +234,7 @@ TEST_P(LayerEdges, ARankWithoutAShareNeedsNoMemory) {
   }
 }
 
-// One rank's weight is [5, 0] and the other's is [0, 0]: only the first has a size to ask with.
+// A gradient of [5, 0] has a size that could mean it is asked for; one of [0, 0] has none.
 TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
   run_as_threads(2,
                  [](Communicator& comm) {

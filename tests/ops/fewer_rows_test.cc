@@ -262,7 +262,7 @@ TEST(FewerRows, AreTheSameOnAllRanks) {
 }
 
 // The source answers for 100, 50, 25 and so on rows, and a call follows the answer for the fewest
-// rows that are not fewer than its own: a rank that follows another plan is told so.
+// rows that are not fewer than its own. Rank 1 is given that plan, and the two must agree.
 TEST(FewerRows, FollowThePlanOfAsFewRows) {
   class Halves final : public PlanSource {
    public:
