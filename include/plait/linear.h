@@ -77,9 +77,8 @@ struct LinearOptions {
   OpOptions operators = {};  // wire, plan or plans, threads, backend: nothing of one call
 };
 
-// The options that the settings describe (see settings.h); sequence parallelism is not among them.
-// `plans` is asked as long as there are layers: SettingsPlans of the same settings, or a source
-// that goes before it.
+// The options that settings.h describes, without sequence parallelism. `plans` is asked as long as
+// there are layers: SettingsPlans of the same settings, or a source that goes before it.
 PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSource& plans);
 
 // What a backward may take over from its forward: the gathered x, where recompute_all_gather is

@@ -40,7 +40,8 @@ struct AutomaticOptions {
 // ranks have different ones, or are different machines, all of them get Error{mismatch}. A file
 // that is of another machine or can't be read is refused on all ranks, in one sentence, if `cache`
 // or a setting names it; otherwise it is neither read nor written, with a remark on standard error.
-// The source is for this communicator's ranks alone; the communicator must outlive it and not move.
+// The source is for this communicator's ranks alone. The communicator must stay where it is as long
+// as the source lives.
 PLAIT_EXPORT std::unique_ptr<PlanSource> automatic_plans(Communicator& comm,
                                                          const AutomaticOptions& options = {});
 

@@ -9,10 +9,9 @@
 
 namespace plait::comm {
 
-// Does for a rank that calls arrived() or vacant() again and again, with progress() in between,
-// what the wait loop does for one that sleeps: it publishes which rank it waits for, notices ranks
-// that have died, have left or are in another call, and gives up at the deadline. Several threads
-// of a rank may poll at once.
+// Does for a rank that polls (arrived() or vacant(), then progress()) what the wait loop does for
+// one that sleeps: publishes which rank it waits for, notices ranks that have died, left or are in
+// another call, and gives up at the deadline. Several threads of a rank may poll at once.
 class Polling {
  public:
   Polling(Group& group, int slots) : group_(group), slots_(slots), known_(group) {}
