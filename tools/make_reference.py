@@ -31,6 +31,8 @@ MODULES = [
     "plait.torch.c10d",
     "plait.megatron",
     "plait.transformers",
+    "plait.vllm",
+    "plait.torch.symm_mem",
 ]
 INSIDE = ("plait.torch.backend", "plait.torch.c10d")  # what they do is told, and no name of theirs
 HEAD = """# Python reference

@@ -119,7 +119,7 @@ def collectives(bench: Bench) -> None:
         ("all_reduce", (2048, 4096), torch.bfloat16, 3),
     ]
     for name, (rows, columns), dtype, bar in cases:
-        # Of zeros: sums in place stay what they are.
+        # The elements are zeros because sums in place then stay what they are.
         whole = torch.zeros(rows, columns, dtype=dtype)
         own = torch.zeros(rows // bench.world, columns, dtype=dtype) if rows > 1 else whole
         found = bench.alternate(

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""What users of plait gain: Megatron-Core's layers, and models of Hugging Face, beside what they had.
+"""Measure what users of Megatron-Core and of Hugging Face models gain by plait.
 
     bench/python/users.py                    # all tables, some minutes on two quiet cores
     bench/python/users.py megatron --capped  # one of them, as on a processor with AVX2 alone
     bench/python/users.py --json FILE
 
-    megatron   steps of a small GPT of hidden size 1024 on 2 ranks: Megatron's own layers over gloo against
-               plait's, in f32 and bf16, with sequence parallelism and without
-    link       the same over an emulated link of 2 Gbit/s: plait's serial plans against automatic ones
-    llama      a LLaMA of 1024/2816 on 2 ranks: its own tensor parallelism over gloo against plait's, and one
-               process on one core and on two; prefill of 512 tokens, and decode
-    vllm       the same model in bf16 in vLLM on 2 ranks, without plait's plugin and with it. Only where it is
-               named: it needs the environment of `./do test vllm`, in which plait is installed
+    megatron   steps of a small GPT of hidden size 1024 on 2 ranks: Megatron's own layers over
+               gloo against plait's, in f32 and bf16, with sequence parallelism and without
+    link       the same over an emulated link of 2 Gbit/s: serial plans against automatic ones
+    llama      a LLaMA of 1024/2816 on 2 ranks: its own tensor parallelism over gloo against
+               plait's, and one process on one core and on two; prefill of 512 tokens, and decode
+    vllm       the same model in bf16 in vLLM on 2 ranks, without plait's plugin and with it. It
+               runs only if it is named: it needs the environment of `./do test vllm`
 
-Contenders take turns, in one start where ranks are alike; figures are medians. Cap everything alike: --capped
-sets PLAIT_ISA=avx2, ONEDNN_MAX_CPU_ISA=AVX2 and ATEN_CPU_CAPABILITY=avx2. It needs the packages of
+Contenders take turns, in one start where ranks are alike; figures are medians. --capped sets
+PLAIT_ISA=avx2, ONEDNN_MAX_CPU_ISA=AVX2 and ATEN_CPU_CAPABILITY=avx2. It needs the packages of
 python/requirements-test.txt.
 """
 
@@ -28,8 +28,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
@@ -39,13 +40,21 @@ Seconds = dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", help="megatron, link, llama, vllm; without, the first three")
-    parser.add_argument("--rounds", type=int, default=5, help="of each contender, after one that warms up")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "tables", nargs="*", help="megatron, link, llama, vllm; without, the first three"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of each contender, after one that warms up"
+    )
     parser.add_argument("--layers", type=int, default=2, help="of the models")
     parser.add_argument("--capped", action="store_true", help="no instructions beyond AVX2")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--rank", help=argparse.SUPPRESS)  # what a process that this one starts measures
+    parser.add_argument(
+        "--rank", help=argparse.SUPPRESS
+    )  # what a process that this one starts measures
     options = parser.parse_args()
     if options.rank:
         WORK[options.rank](options)
@@ -59,7 +68,9 @@ def main() -> None:
     if options.json:
         from conditions import now
 
-        options.json.write_text(json.dumps({"conditions": now(), "capped": options.capped, "rows": rows}, indent=1))
+        options.json.write_text(
+            json.dumps({"conditions": now(), "capped": options.capped, "rows": rows}, indent=1)
+        )
 
 
 def print_table(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -67,24 +78,47 @@ def print_table(rows: list[dict[str, Any]], options: argparse.Namespace) -> None
 
     where = now()
     capped = ", capped at AVX2" if options.capped else ""
-    print(f"\n{where['processor']}{capped}, {where['date']}, plait {where.get('commit', 'without git')}, "
-          f"load {where['load']}\n")
-    print(f"{'what':<52} {'before':<26} {'ms':>9} {'with plait':<18} {'ms':>9} {'gain':>6} {'bar':>5}")
+    print(
+        f"\n{where['processor']}{capped}, {where['date']}, "
+        f"plait {where.get('commit', 'without git')}, "
+        f"load {where['load']}\n"
+    )
+    print(
+        f"{'what':<52} {'before':<26} {'ms':>9} {'with plait':<18} {'ms':>9} {'gain':>6} {'bar':>5}"
+    )
     for row in rows:
         gain = row["before_ms"] / row["ms"]
         bar = "" if row["bar"] is None else f"{row['bar']:.2f}"
-        print(f"{row['what']:<52} {row['before']:<26} {row['before_ms']:>9.1f} {row['contender']:<18} "
-              f"{row['ms']:>9.1f} {gain:>6.2f} {bar:>5}")
+        print(
+            f"{row['what']:<52} {row['before']:<26} {row['before_ms']:>9.1f} "
+            f"{row['contender']:<18} "
+            f"{row['ms']:>9.1f} {gain:>6.2f} {bar:>5}"
+        )
 
 
 # Starting what measures
 
 
-def start(work: str, options: argparse.Namespace, *, ranks: int, cores: str | None = None, **variables: str) -> Any:
-    """Start ranks of this file, or one process on the cores named; return what rank 0 has written."""
+def start(
+    work: str,
+    options: argparse.Namespace,
+    *,
+    ranks: int,
+    cores: str | None = None,
+    **variables: str,
+) -> Any:
+    """Start ranks of this file, or a process on these cores; return what rank 0 has written."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        own = [__file__, "--rank", work, "--rounds", str(options.rounds), "--layers", str(options.layers)]
+        own = [
+            __file__,
+            "--rank",
+            work,
+            "--rounds",
+            str(options.rounds),
+            "--layers",
+            str(options.layers),
+        ]
         own += ["--json", str(result)]
         command = [sys.executable, *own]
         if ranks > 1:
@@ -92,7 +126,9 @@ def start(work: str, options: argparse.Namespace, *, ranks: int, cores: str | No
             command = [sys.executable, *launch, *own]
         if cores is not None:
             command = ["taskset", "-c", cores, *command]
-        threads = {"OMP_NUM_THREADS": "1" if ranks > 1 or cores is None else str(cores.count(",") + 1)}
+        threads = {
+            "OMP_NUM_THREADS": "1" if ranks > 1 or cores is None else str(cores.count(",") + 1)
+        }
         caps = dict(CAPS) if options.capped else {}
         if work == "vllm":  # 0.32.0 by itself looks up wrong rows of its embedding with it
             caps.pop("ATEN_CPU_CAPABILITY", None)
@@ -101,15 +137,17 @@ def start(work: str, options: argparse.Namespace, *, ranks: int, cores: str | No
 
 
 def in_turns(rounds: int, contenders: dict[str, Callable[[], Seconds]]) -> dict[str, Seconds]:
-    """Measure all in turns; return the medians of what each has measured, without the first round."""
+    """Measure all in turns; return the medians of each, without the first round."""
     found: dict[str, list[Seconds]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, measure in contenders.items():
             seconds = measure()
             if turn > 0:
                 found[name].append(seconds)
-    return {name: {key: statistics.median(one[key] for one in all_of) for key in all_of[0]}
-            for name, all_of in found.items()}
+    return {
+        name: {key: statistics.median(one[key] for one in all_of) for key in all_of[0]}
+        for name, all_of in found.items()
+    }
 
 
 def write(options: argparse.Namespace, result: Any) -> None:
@@ -121,15 +159,18 @@ def write(options: argparse.Namespace, result: Any) -> None:
 
 
 def load_example() -> Any:
-    spec = importlib.util.spec_from_file_location("megatron_gpt", ROOT / "examples" / "python" / "megatron_gpt.py")
-    assert spec is not None and spec.loader is not None
+    spec = importlib.util.spec_from_file_location(
+        "megatron_gpt", ROOT / "examples" / "python" / "megatron_gpt.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def measure_megatron(options: argparse.Namespace) -> None:
-    """Steps of the example's model, in turns: Megatron's layers, plait's, or plait's serial ones."""
+    """Steps of the example's model: Megatron's layers, plait's, or plait's serial ones."""
     import torch
     import torch.distributed as dist
     from megatron.core import parallel_state
@@ -144,17 +185,27 @@ def measure_megatron(options: argparse.Namespace) -> None:
     result = {}
     for dtype in ("f32", "bf16"):
         for sequence in (False, True):
-            how = argparse.Namespace(hidden=1024, layers=options.layers, tokens=256, dtype=dtype, steps=2,
-                                     sequence_parallel=sequence)
+            how = argparse.Namespace(
+                hidden=1024,
+                layers=options.layers,
+                tokens=256,
+                dtype=dtype,
+                steps=2,
+                sequence_parallel=sequence,
+            )
 
             def step(with_plait: Any, how: argparse.Namespace = how) -> Seconds:
                 with with_plait:
                     return {"step": example.train(how)[1] * 1e-3}
 
-            before = (lambda: step(plait.megatron.enabled(schedule="serial"))) if is_linked else (
-                lambda: step(contextlib.nullcontext()))
+            before = (
+                (lambda: step(plait.megatron.enabled(schedule="serial")))
+                if is_linked
+                else (lambda: step(contextlib.nullcontext()))
+            )
             result[f"{dtype} {sequence}"] = in_turns(
-                options.rounds, {"before": before, "plait": lambda: step(plait.megatron.enabled())})
+                options.rounds, {"before": before, "plait": lambda: step(plait.megatron.enabled())}
+            )
     write(options, result)
     dist.destroy_process_group()
 
@@ -170,8 +221,16 @@ def megatron(options: argparse.Namespace, **variables: str) -> list[dict[str, An
         else:
             before, bar = "Megatron over gloo", 1.1 if dtype == "f32" else 4.0
             bar = None if dtype == "bf16" and not options.capped else bar
-        rows.append({"what": what + (f", {LINK}" if variables else ""), "before": before, "contender": "plait",
-                     "before_ms": times["before"]["step"] * 1e3, "ms": times["plait"]["step"] * 1e3, "bar": bar})
+        rows.append(
+            {
+                "what": what + (f", {LINK}" if variables else ""),
+                "before": before,
+                "contender": "plait",
+                "before_ms": times["before"]["step"] * 1e3,
+                "ms": times["plait"]["step"] * 1e3,
+                "bar": bar,
+            }
+        )
     return rows
 
 
@@ -184,9 +243,15 @@ def make_llama(options: argparse.Namespace, folder: str) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
     set_seed(0)
-    LlamaForCausalLM(LlamaConfig(
-        hidden_size=1024, intermediate_size=2816, num_hidden_layers=options.layers, num_attention_heads=16,
-        vocab_size=4096)).save_pretrained(folder)
+    LlamaForCausalLM(
+        LlamaConfig(
+            hidden_size=1024,
+            intermediate_size=2816,
+            num_hidden_layers=options.layers,
+            num_attention_heads=16,
+            vocab_size=4096,
+        )
+    ).save_pretrained(folder)
 
 
 def generate(model: Any) -> Seconds:
@@ -223,14 +288,20 @@ def measure_llama(options: argparse.Namespace) -> None:
         def load(with_plait: Any, dtype: torch.dtype = dtype) -> Any:
             with with_plait:
                 return AutoModelForCausalLM.from_pretrained(
-                    os.environ["PLAIT_BENCH_MODEL"], dtype=dtype,
-                    distributed_config=DistributedConfig(tp_size=dist.get_world_size()))
+                    os.environ["PLAIT_BENCH_MODEL"],
+                    dtype=dtype,
+                    distributed_config=DistributedConfig(tp_size=dist.get_world_size()),
+                )
 
-        models = {"before": load(contextlib.nullcontext()),
-                  "plait": load(plait.transformers.enabled()),
-                  "auto": load(plait.transformers.enabled(product="auto"))}
+        models = {
+            "before": load(contextlib.nullcontext()),
+            "plait": load(plait.transformers.enabled()),
+            "auto": load(plait.transformers.enabled(product="auto")),
+        }
         result[str(dtype).removeprefix("torch.")] = in_turns(
-            options.rounds, {name: (lambda model=model: generate(model)) for name, model in models.items()})
+            options.rounds,
+            {name: (lambda model=model: generate(model)) for name, model in models.items()},
+        )
     write(options, result)
     dist.destroy_process_group()
 
@@ -264,18 +335,31 @@ def llama(options: argparse.Namespace) -> list[dict[str, Any]]:
         found = start("llama", options, ranks=2, PLAIT_BENCH_MODEL=folder)
         cores = [str(core) for core in sorted(os.sched_getaffinity(0))[:2]]
         alone = {
-            "one process, one core": start("one", options, ranks=1, cores=cores[0], PLAIT_BENCH_MODEL=folder),
-            "one process, two cores": start("one", options, ranks=1, cores=",".join(cores), PLAIT_BENCH_MODEL=folder),
+            "one process, one core": start(
+                "one", options, ranks=1, cores=cores[0], PLAIT_BENCH_MODEL=folder
+            ),
+            "one process, two cores": start(
+                "one", options, ranks=1, cores=",".join(cores), PLAIT_BENCH_MODEL=folder
+            ),
         }
     for (dtype, phase), bars in BARS.items():
-        before = {"its own TP=2 over gloo": found[dtype]["before"][phase],
-                  **{name: one[dtype][phase] for name, one in alone.items()}}
-        for bar, (name, seconds) in zip(bars, before.items()):
+        before = {
+            "its own TP=2 over gloo": found[dtype]["before"][phase],
+            **{name: one[dtype][phase] for name, one in alone.items()},
+        }
+        for bar, (name, seconds) in zip(bars, before.items(), strict=True):
             for contender in ("plait", "auto"):
                 capped = dtype == "float32" or options.capped
-                rows.append({"what": f"LLaMA {phase}, {dtype}", "before": name, "before_ms": seconds * 1e3,
-                             "contender": "plait" if contender == "plait" else "plait, product=auto",
-                             "ms": found[dtype][contender][phase] * 1e3, "bar": bar if capped else None})
+                rows.append(
+                    {
+                        "what": f"LLaMA {phase}, {dtype}",
+                        "before": name,
+                        "before_ms": seconds * 1e3,
+                        "contender": "plait" if contender == "plait" else "plait, product=auto",
+                        "ms": found[dtype][contender][phase] * 1e3,
+                        "bar": bar if capped else None,
+                    }
+                )
     return rows
 
 
@@ -290,8 +374,16 @@ def measure_vllm(options: argparse.Namespace) -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     from vllm import LLM, SamplingParams
 
-    llm = LLM(os.environ["PLAIT_BENCH_MODEL"], tensor_parallel_size=2, dtype="bfloat16", enforce_eager=True,
-              skip_tokenizer_init=True, max_model_len=1024, max_num_batched_tokens=1024, enable_prefix_caching=False)
+    llm = LLM(
+        os.environ["PLAIT_BENCH_MODEL"],
+        tensor_parallel_size=2,
+        dtype="bfloat16",
+        enforce_eager=True,
+        skip_tokenizer_init=True,
+        max_model_len=1024,
+        max_num_batched_tokens=1024,
+        enable_prefix_caching=False,
+    )
 
     def tokens(prompt: int, count: int) -> float:
         how = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, detokenize=False)
@@ -312,18 +404,40 @@ def vllm(options: argparse.Namespace) -> list[dict[str, Any]]:
         make_llama(options, folder)
         for _ in range(2):  # engines take turns
             for name, variables in (("without", {"VLLM_PLUGINS": ""}), ("plait", {})):
-                found[name].append(start("vllm", options, ranks=1, PLAIT_BENCH_MODEL=folder, **variables))
+                found[name].append(
+                    start("vllm", options, ranks=1, PLAIT_BENCH_MODEL=folder, **variables)
+                )
     rows = []
     for phase, bar in (("prefill", 3.0), ("decode", None)):
-        before, ms = (1e3 * statistics.median(one[phase] for one in found[name]) for name in ("without", "plait"))
-        rows.append({"what": f"vLLM {phase}, bfloat16", "before": "its own TP=2", "before_ms": before,
-                     "contender": "plait", "ms": ms, "bar": bar if options.capped else None})
+        before, ms = (
+            1e3 * statistics.median(one[phase] for one in found[name])
+            for name in ("without", "plait")
+        )
+        rows.append(
+            {
+                "what": f"vLLM {phase}, bfloat16",
+                "before": "its own TP=2",
+                "before_ms": before,
+                "contender": "plait",
+                "ms": ms,
+                "bar": bar if options.capped else None,
+            }
+        )
     return rows
 
 
-WORK = {"megatron": measure_megatron, "llama": measure_llama, "one": measure_one_process, "vllm": measure_vllm}
-TABLES = {"megatron": megatron, "link": lambda options: megatron(options, PLAIT_LINK=LINK), "llama": llama,
-          "vllm": vllm}
+WORK = {
+    "megatron": measure_megatron,
+    "llama": measure_llama,
+    "one": measure_one_process,
+    "vllm": measure_vllm,
+}
+TABLES = {
+    "megatron": megatron,
+    "link": lambda options: megatron(options, PLAIT_LINK=LINK),
+    "llama": llama,
+    "vllm": vllm,
+}
 
 if __name__ == "__main__":
     main()

@@ -15,8 +15,8 @@
 // make the same calls in the same order. When a rank dies, leaves, disagrees or lets
 // the deadline pass, every other rank of the group gets the same Error from the call it is in, or
 // its next one; the communicator is of no use after that. A process forked from a rank can't use
-// the rank's communicators: it gets Error{invalid_argument}, and so does who uses one that was
-// moved to another.
+// the rank's communicators: it gets Error{invalid_argument}, and so does the use of a communicator
+// that was moved to another.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ struct Place {
   int rank;
   int world;
   std::string job = {};       // the same text in all ranks of this start, and in no other
-  std::string launcher = {};  // who said so, for people: "plait run", "torchrun", ...
+  std::string launcher = {};  // what said so, for messages: "plait run", "torchrun", ...
   int hosts = 1;  // as the launcher has it, by which transports that can't join them are refused
   int local_rank = 0;  // among the ranks of its host: which device is its own
 };
@@ -50,7 +50,7 @@ struct Place {
 // environment; one rank alone when there is none. Refuses a launcher's that it can't read.
 PLAIT_EXPORT Place place_from_environment();
 
-// Every rank calls it with its bytes and gets everybody's, in rank order.
+// Every rank calls it with its bytes and gets the bytes of all ranks, in rank order.
 using AllGatherBytes = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct CommunicatorOptions {

@@ -46,7 +46,7 @@
 
 namespace plait {
 
-// What is multiplied, for choosing who does it. Run() takes any number of rows; m is the usual one.
+// A problem, from which a backend is chosen. Run() takes any number of rows; m is the usual one.
 struct GemmDesc {
   std::int64_t m, n, k;
   Dtype x = Dtype::bf16;  // f32, bf16 or f16, and so the others
@@ -89,7 +89,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Of the product's rows and columns.
+// A block of the product: a range of its rows and one of its columns.
 struct Window {
   Range rows = {};
   Range columns = {};
@@ -129,7 +129,7 @@ class PLAIT_EXPORT Gemm {
   const GemmDesc& desc() const;
   std::string_view backend() const;
 
-  // Of the memory that it keeps: as much as its runs have taken so far.
+  // Bytes of memory that it keeps: as much as its runs have taken so far.
   std::size_t held_bytes() const;
 
   // Error{invalid_argument}, with the operator and the values, before anything is written. Where

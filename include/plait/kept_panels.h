@@ -6,8 +6,8 @@
 //     gemm.run({.x = {turn.rows}, .weight = w, .out = turn.out, .kept_panels = &panels});
 //
 // It changes no bits, only the time. It belongs to the weight it was made of: run() refuses
-// another, and when the elements of the weight have changed, which nobody can see, forget() it. It
-// serves one run at a time.
+// another. A change of the weight's elements cannot be detected: call forget() after one. It serves
+// one run at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace plait {
 
 // Borrows its memory, a copy of the weight, until forget(). The process keeps that memory and lends
-// it to the next who multiplies in turns.
+// it to the next KeptPanels.
 class PLAIT_EXPORT KeptPanels {
  public:
   KeptPanels();
@@ -26,10 +26,10 @@ class PLAIT_EXPORT KeptPanels {
   KeptPanels& operator=(KeptPanels&&) noexcept;
   ~KeptPanels();
 
-  // As new: for the next weight, or for this one with other elements.
+  // Makes it as new, ready for the next weight, or for this one with other elements.
   void forget();
 
-  // Of the memory that it has borrowed.
+  // Bytes of memory that it has borrowed.
   std::size_t held_bytes() const;
 
   class State;

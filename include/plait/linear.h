@@ -77,8 +77,8 @@ struct LinearOptions {
   OpOptions operators = {};  // wire, plan or plans, threads, backend: nothing of one call
 };
 
-// As the settings say (see settings.h), which say nothing of sequence parallelism. `plans` is asked
-// as long as there are layers: SettingsPlans of the same settings, or a source that goes before it.
+// The options that settings.h describes, without sequence parallelism. `plans` is asked as long as
+// there are layers: SettingsPlans of the same settings, or a source that goes before it.
 PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSource& plans);
 
 // What a backward may take over from its forward: the gathered x, where recompute_all_gather is
@@ -121,8 +121,8 @@ struct LinearBackward {
   TensorView grad_bias = {};    // [1, outputs]
   bool accumulate = false;      // adds to what grad_weight and grad_bias hold
 
-  // Of all ranks together. A row layer with sequence parallelism must be told where the call has
-  // neither x, nor grad_x, nor a state; elsewhere it is compared with what they say.
+  // Rows of all ranks together. A row layer with sequence parallelism needs it where the call has
+  // neither x, nor grad_x, nor a state; elsewhere it is compared with their rows.
   std::int64_t rows = -1;
 };
 

@@ -37,7 +37,7 @@ struct MailboxDesc {
   int slots;               // per source
   std::size_t slot_bytes;  // the largest chunk
   bool poison = false;     // fill released chunks with 0xA5: tests find late readers with it
-  Device device = kCpu;    // where the slots lie, and who can read and write them
+  Device device = kCpu;    // whose memory the slots are in, and which can access them
 
   bool operator==(const MailboxDesc&) const = default;
 };

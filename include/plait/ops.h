@@ -10,7 +10,7 @@
 //
 //   matmul_all_reduce      X [m, k_r]    W [k_r, n]   out [m, n]: the sum over ranks
 //   matmul_reduce_scatter  X [m, k_r]    W [k_r, n]   out: this rank's rows of the sum
-//   matmul_all_gather      X own rows    W [k, n]     out [m, n]: everybody's rows
+//   matmul_all_gather      X own rows    W [k, n]     out [m, n]: the rows of all ranks
 //   all_gather_matmul      X own rows    W [k, n_r]   out [m, n_r]; also X [m, k] where asked for
 //   reduce_scatter_matmul  X [m, k]      W [k, n]     out: this rank's rows of (sum of X)·W
 //   all_reduce_matmul      X [m, k]      W [k, n]     out [m, n]: (sum of X)·W
@@ -106,7 +106,7 @@ PLAIT_EXPORT void all_reduce_matmul(const ConstTensorView& x, const Weight& weig
                                     const TensorView& out, Communicator& comm,
                                     const OpOptions& options = {});
 
-// The same product without communication: what the others are compared with.
+// A product without communication; the other operators are compared with it.
 PLAIT_EXPORT void matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
                          Communicator& comm, const OpOptions& options = {});
 

@@ -6,8 +6,8 @@
 //   for (const Window& window : windows)
 //     gemm.run({.x = {x}, .weight = w, .out = chunk, .window = window, .packed_x = &ready});
 //
-// It changes no bits, only the time. It belongs to the x it was made of: run() refuses another, and
-// when the elements of x have changed, which nobody can see, pack it again.
+// It changes no bits, only the time. It belongs to the x it was made of: run() refuses another. A
+// change of the elements of x cannot be detected: pack it again after one.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ class PLAIT_EXPORT PackedInput {
   PackedInput& operator=(PackedInput&&) noexcept;
   ~PackedInput();
 
-  // Of the x it was made of; 0 before there was one, and of a PackedInput that was moved from.
+  // The sizes of the x it was made of; 0 before there was one, and after it was moved from.
   std::int64_t rows() const;
   std::int64_t k() const;
 
-  // Of the memory that it keeps.
+  // Bytes of memory that it keeps.
   std::size_t held_bytes() const;
 
   class State;

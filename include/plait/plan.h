@@ -37,15 +37,15 @@ inline constexpr int kMostParts = 64;
 struct Plan {
   Schedule schedule = Schedule::fused;
 
-  // Of pipelined: how many parts (1 to kMostParts), along what, and how large the first and the
-  // last are, in percent of the others: a short one hides what nothing else can hide.
+  // For pipelined: how many parts (1 to kMostParts), along which axis, and how large the first and
+  // the last are, in percent of the others: short ones leave less time exposed at both ends.
   int parts = 4;
   Axis axis = Axis::natural;
   int first = 50;
   int last = 50;
 
-  // Of fused: how many columns (compute first) or rows of a shard (comm first) make a chunk; 0: as
-  // many as suit the product. Compute first, those at both ends are smaller where there are enough.
+  // For fused: how many columns (compute first) or rows of a shard (comm first) make a chunk; 0: as
+  // many as suit the product. Compute first, those at both ends are smaller if there are enough.
   std::int64_t chunk = 0;
 
   // How long a product goes on, in microseconds, before it is asked to look after the
@@ -66,7 +66,7 @@ PLAIT_EXPORT Plan parse_plan(std::string_view text);
 // Refuses a plan that no operator could follow, in one sentence that begins with `who`.
 PLAIT_EXPORT void check(const Plan& plan, std::string_view who);
 
-// The same number for the same plan, on every machine.
+// A hash of the plan: equal plans have equal ones, on every machine.
 PLAIT_EXPORT std::uint32_t fingerprint(const Plan& plan);
 
 // Whether the operator exists in the schedule.
@@ -124,7 +124,7 @@ class PLAIT_EXPORT PlanSource {
   virtual void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const;
 };
 
-// The plan that is taken where nobody says another: fused where the operator has it, else serial.
+// The plan that is used if the caller names none: fused where the operator has it, else serial.
 PLAIT_EXPORT Plan default_plan(Operator op);
 
 }  // namespace plait

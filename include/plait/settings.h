@@ -4,11 +4,11 @@
 //   const plait::SettingsPlans plans(settings);
 //   plait::matmul_all_reduce(x, w, y, comm, {.wire = settings.wire, .plans = &plans});
 //
-// The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on go before what it
+// The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on override what it
 // says. Names that MindSpeed CoC knows are understood too. What is misspelt in the file, can't be
 // read or contradicts itself is refused: Error{invalid_argument} names the file and the line, or
-// the variable. (Variables whose names are misspelt are nobody's: plait info finds them.) All ranks
-// of a communicator must have the same settings.
+// the variable. (Variables with misspelt names are not read: plait info lists them.) All ranks of a
+// communicator must have the same settings.
 #pragma once
 
 #include <compare>
@@ -38,7 +38,7 @@ struct Settings {
   std::optional<Plan> plan = {};                 // of all operators; empty: automatic
   std::map<ProductShape, Plan> customized = {};  // of some shapes, instead of `plan`
 
-  // Of layers (see LinearOptions).
+  // For layers (see LinearOptions).
   bool column_backward = false;      // a column layer's grad_x by one operator
   bool recompute_all_gather = true;  // backward gathers X again
   bool aligned_packing = true;       // what it gathers lies in rows that suit the caches

@@ -1,4 +1,4 @@
-// Matrices that belong to somebody else.
+// Views of matrices in memory that the caller owns.
 //
 //   const auto x = plait::ConstTensorView::of(numbers, 512, 4096);   // float* → f32
 //   plait::TensorView y{.data = memory, .dtype = Dtype::bf16, .rows = 512, .cols = 4096};
@@ -60,7 +60,7 @@ struct BasicTensorView {
     return {.data = data, .dtype = kDtypeOf<std::remove_const_t<T>>, .rows = rows, .cols = cols};
   }
 
-  // Of the elements alone, without what lies between the rows.
+  // Bytes of the elements alone, without what lies between the rows.
   std::size_t bytes() const { return static_cast<std::size_t>(rows) * row_bytes(); }
   std::size_t row_bytes() const { return static_cast<std::size_t>(cols) * size_of(dtype); }
 

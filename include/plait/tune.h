@@ -1,5 +1,5 @@
-// Plans that nobody has to think of: those that plait tune has measured on this machine, and for
-// other problems what the cost model chooses, or what the first calls find out.
+// A source of plans to use if you don't want to choose them: plans that plait tune has measured on
+// this machine, and for other problems the cost model's, or what the first calls find out.
 //
 //   plait::Communicator comm = plait::Communicator::connect();
 //   const auto plans = plait::automatic_plans(comm);
@@ -36,12 +36,12 @@ struct AutomaticOptions {
   std::optional<bool> online = {};
 };
 
-// Collective. Ranks that have no cache, or no profile, go by those of the ranks that do. Where two
-// ranks have different ones, or are different machines, all of them get Error{mismatch}; a file
-// that is of another machine or can't be read is refused on all ranks, in one sentence, but left
-// alone, with a remark on standard error, where nobody has named it: neither `cache` nor a setting.
-// The source is of this communicator's ranks alone, which must stay where it is as long as the
-// source lives.
+// Collective. Ranks that have no cache, or no profile, use those of the ranks that do. Where two
+// ranks have different ones, or are different machines, all of them get Error{mismatch}. A file
+// that is of another machine or can't be read is refused on all ranks, in one sentence, if `cache`
+// or a setting names it; otherwise it is neither read nor written, with a remark on standard error.
+// The source is for this communicator's ranks alone. The communicator must stay where it is as long
+// as the source lives.
 PLAIT_EXPORT std::unique_ptr<PlanSource> automatic_plans(Communicator& comm,
                                                          const AutomaticOptions& options = {});
 

@@ -30,7 +30,7 @@ enum class WeightLayout : std::uint8_t {
 
 PLAIT_EXPORT std::string_view name(WeightLayout layout);
 
-// A plain weight in memory that belongs to somebody else: f32, bf16 or f16.
+// A plain weight in memory that the caller owns: f32, bf16 or f16.
 struct WeightView {
   ConstTensorView view;
   WeightLayout layout;
@@ -38,7 +38,7 @@ struct WeightView {
   std::int64_t n() const { return layout == WeightLayout::out_in ? view.rows : view.cols; }
   std::int64_t k() const { return layout == WeightLayout::out_in ? view.cols : view.rows; }
 
-  // The same elements with inputs and outputs exchanged: what a gradient is multiplied by.
+  // Exchanges inputs and outputs of the same elements: a gradient is multiplied by the result.
   WeightView turned() const {
     const bool out_in = layout == WeightLayout::out_in;
     return {.view = view, .layout = out_in ? WeightLayout::in_out : WeightLayout::out_in};
@@ -57,7 +57,7 @@ struct WeightKind {
   }
 };
 
-// As a PlanKey has it: "bf16:plain", which each call packs anew; "bf16" and "s8:group=128", which
+// The name in a PlanKey: "bf16:plain", which each call packs anew; "bf16" and "s8:group=128", which
 // were packed before.
 PLAIT_EXPORT std::string name(const WeightKind& kind);
 

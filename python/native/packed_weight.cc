@@ -50,7 +50,7 @@ class Fingerprint {
   void add_by_avx2(const std::byte* from, std::size_t bytes) { add_whole(from, bytes); }
 #endif
 
-  // Of whole Words.
+  // Adds `bytes` bytes, which must be a whole number of Words.
   [[gnu::always_inline]] void add_whole(const std::byte* from, std::size_t bytes) {
     using Four [[gnu::vector_size(32)]] = std::uint64_t;
     constexpr std::size_t kFours = sizeof(Words) / sizeof(Four);

@@ -10,7 +10,7 @@ namespace plait::python {
 // A TensorView, or an array, which is viewed without a copy; None is an empty view.
 TensorView view_of(nb::handle object, Argument argument);
 
-// The same of memory that is only read.
+// Views memory that is only read, as view_of() does.
 ConstTensorView const_view_of(nb::handle object, Argument argument);
 
 // A PackedWeight or a WeightView.

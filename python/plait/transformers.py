@@ -300,7 +300,7 @@ class _SplitRow(_Style):
         return site.multiply("row", module, split_columns(x, site.group))
 
 
-# Of embeddings, norms and gradients: there is no product to serve.
+# Styles of embeddings, norms and gradients: there is no product to serve.
 _WITHOUT_PRODUCT = (
     "all_reduce",
     "embedding_colwise",

@@ -29,7 +29,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         TORCHRUN,
         [*SMALL_GPT, "--sequence-parallel"],
         "megatron",
-        # The same four digits of all losses, and every call served.
+        # All losses agree in four digits, and every call was served.
         r"megatron +(\d\.\d{4})\d* (\d\.\d{4})\d*\nwith plait +\1\d* \2\d*\n"
         r"(.*\n)*ColumnParallelLinear: 6 calls served by plait\n"
         r"RowParallelLinear: 4 calls served by plait\n",
@@ -61,7 +61,7 @@ def test_megatron_gpt_over_a_link() -> None:
     program = [*TORCHRUN, str(EXAMPLES / "megatron_gpt.py"), *SMALL_GPT, *link]
     done = run([*program, "--compare", "serial"])
     assert done.returncode == 0, done.stderr
-    # The same bits, and so the same six digits.
+    # Equal bits print equal digits, so all six must agree.
     said = (
         r"serial +(.*)\nwith plait +\1\na step over 2gbit,20us: (.*\n)*matmul_all_reduce .* fused"
     )

@@ -14,7 +14,7 @@ from plait._native import Dtype
 def lets_others_run(call: Callable[[], object]) -> bool:
     """Whether a thread that needs the GIL gets it from within a call, made again and again."""
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # seconds: Python itself hands the GIL over to nobody
+    sys.setswitchinterval(1000)  # seconds: Python itself never takes the GIL from the thread
     gate = _thread.allocate_lock()
     gate.acquire()
     went_on = []

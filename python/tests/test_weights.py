@@ -11,7 +11,7 @@ def fingerprint(weight: torch.Tensor) -> int:
     return _native._fingerprint(weights.plain(weight))
 
 
-# Of whole blocks of words, of less than one, with a rest of some bytes, and of nothing.
+# Some are whole blocks of words, some less than one, some have odd bytes left, one has nothing.
 SIZES = [(0, 4), (1, 1), (3, 5), (8, 64), (7, 129), (64, 100)]
 
 

@@ -30,8 +30,8 @@ LifeFile::LifeFile(Fd file) : file_(std::move(file)) {
   inode_ = status.st_ino;
 }
 
-// The lock belongs to the open file description, which the kernel keeps as long as any descriptor or
-// mapping of it exists. Only a mapping that children don't get goes with the process and with
+// The lock belongs to the open file description, which the kernel keeps as long as any descriptor
+// or mapping of it exists. Only a mapping that children don't get goes with the process and with
 // nothing else: a descriptor also goes if the host program closes all that it doesn't know, and
 // stays in a child made by clone(). The file is opened again, because descriptors that were passed
 // between processes share one open file description, and so one lock.

@@ -1,6 +1,6 @@
-// Tells which of several processes are alive. Every process locks its own place in an anonymous file
-// that all have open, and the kernel releases the lock when the process ends. Forked children do not
-// inherit it, and it stays if the host program closes descriptors that are not its own.
+// Tells which of several processes are alive. Every process locks its own place in an anonymous
+// file that all have open, and the kernel releases the lock when the process ends. Forked children
+// do not inherit it, and it stays if the host program closes descriptors that are not its own.
 #pragma once
 
 #include <sys/types.h>

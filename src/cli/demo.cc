@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/bench/measurements.h"
-#include "cli/speech.h"
+#include "cli/console.h"
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);

@@ -46,7 +46,7 @@ inline bool is_multiplying(const Awaited& awaited, int rank) {
   return awaited.tag.operation >= Operation::matmul_all_reduce && awaited.peer == rank;
 }
 
-// For who is asked just when all has come.
+// The answer of awaited() at a moment at which all has come.
 inline Awaited nobody(const Tag& tag) { return {.peer = Error::kNobody, .tag = tag}; }
 
 inline Failure failure_of(const Error& error) {
@@ -114,8 +114,8 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
-  // The same of a collective that this rank has started and last asked for at that time, and of a
-  // product beside all calls of the group, which tells it now and then.
+  // Announces a collective that this rank has started and last polled at that time, and a product
+  // that runs outside all calls of the group, which is announced again now and then.
   virtual void show_started(Nanoseconds /*asked_at*/) noexcept {}
   virtual void show_product() const noexcept {}
 
@@ -146,15 +146,15 @@ class Group {
     return interrupted_.load(std::memory_order_relaxed);  // set by the very thread that unwinds
   }
 
-  // Makes known, while this rank waits, for whom: so that the one who is really late gets the
-  // blame. Threads of a rank may wait at once: each keeps the ticket that it got, and tells anew
-  // with it now and then that it still waits. See KnownWait.
+  // Publishes, while this rank waits, which rank it waits for, and thereby leads the blame to
+  // the rank that is really late. Threads of a rank may wait at once: each keeps its ticket, and
+  // republishes with it now and then that it still waits. See KnownWait.
   static constexpr int kNoTicket = -1;
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
 
-  // The deadline has passed: fails the group, and blames. Who waits for nobody and does not go on
-  // is itself to blame.
+  // The deadline has passed: fails the group and blames a rank. A rank that waits for no other and
+  // makes no progress is itself to blame.
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.
@@ -165,7 +165,7 @@ class Group {
 
   void set_clock(VirtualClock* clock) { clock_ = clock; }
 
-  // The first record of each kind stands; who sees has_ended() may read it.
+  // The first record of each kind stands; it may be read once has_ended() is true.
   virtual bool has_ended(End end) const noexcept = 0;
   virtual void end(End end, const Failure& failure) noexcept = 0;
   virtual Failure record_of(End end) const = 0;

@@ -68,8 +68,8 @@ class MailboxBase : public Mailbox {
   // that is not known, or has been.
   virtual Nanoseconds room_due_of(int /*peer*/, int /*slot*/) { return kNever; }
 
-  // The same of all that arrived() and vacant() were asked for since the last call: the first of
-  // them. For a mailbox that only one thread uses, as the collectives' own is.
+  // The earliest such time among all that arrived() and vacant() were asked for since the last
+  // call. For a mailbox that only one thread uses, like the collectives' own.
   virtual Nanoseconds take_due() { return kNever; }
 
  protected:

@@ -136,8 +136,8 @@ int count_hosts(const Launcher& launcher, int world) {
 }
 
 // Slurm gives rank and world to a batch script and to an allocation's shell too, which are one
-// process with nobody to meet. What srun starts is a step with a number; theirs is not set, or,
-// with other Slurms, is a name or one of the highest numbers of 32 bits.
+// process without peers. What srun starts is a step with a number; the others' number is not set,
+// or, with other Slurms, is a name or one of the highest numbers of 32 bits.
 bool is_step(const char* variable) {
   constexpr std::int64_t kSpecialSteps = 0xfffffff0;
   const auto text = base::env(variable);

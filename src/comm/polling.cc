@@ -51,8 +51,8 @@ void Polling::look_carefully() {
   }
   const Awaited awaited = unpacked(missing);
   known_.say(awaited);
-  // Of a peer that has left the chunk may have come since it was asked for: it is blamed where the
-  // next look finds that it was asked for in vain once more.
+  // The chunk of a peer that has left may have come since the last poll: the peer is blamed only if
+  // the next look finds that the chunk was polled for in vain once more.
   bool has_left = false;
   group_.examine(&awaited, [&] {
     has_left = true;

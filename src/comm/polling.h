@@ -9,9 +9,9 @@
 
 namespace plait::comm {
 
-// What the wait loop does for a rank that sleeps, for one that asks arrived() or vacant() again and
-// again with progress() in between: it says for whom it waits, notices who has died, has left or
-// is in another call, and gives up at the deadline. Several threads of a rank may poll at once.
+// Does for a rank that polls (arrived() or vacant(), then progress()) what the wait loop does for
+// one that sleeps: publishes which rank it waits for, notices ranks that have died, left or are in
+// another call, and gives up at the deadline. Several threads of a rank may poll at once.
 class Polling {
  public:
   Polling(Group& group, int slots) : group_(group), slots_(slots), known_(group) {}
@@ -31,7 +31,7 @@ class Polling {
   // Cheap: for every progress(). Looks at the peers with care now and then.
   void look();
 
-  // Tells the peers that nobody is waited for; before the group may go.
+  // Tells the peers that this rank waits for none of them; called before the group may go.
   void end() noexcept { known_.end(); }
 
  private:
@@ -42,8 +42,8 @@ class Polling {
   Group& group_;
   int slots_;
 
-  // Memory ordering of all: relaxed. They say how long and for whom; nothing is read because of
-  // them, and what one thread overwrites for another is asked and counted again.
+  // Memory ordering of all: relaxed. They say for how long and for which rank; no other memory is
+  // read because of them, and what one thread overwrites for another is asked and counted again.
   std::atomic<std::uint64_t> refused_{0};  // what was asked for in vain since the last look
   std::atomic<std::uint64_t> missing_{0};  // the same, since the last careful one
   std::atomic<Nanoseconds> waited_{0};     // in vain, since the last move

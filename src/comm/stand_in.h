@@ -22,8 +22,8 @@ class StandIn {
     base::Nanoseconds poll;
     Label label = "product";
 
-    // Of several that follow one another in one call and could be one kernel: how large it is (no
-    // rows and columns: this product is by itself), and whether this is the first of them.
+    // Set for several products that follow one another in one call and could be one kernel: how
+    // large that is (0: this product is by itself), and whether this is the first of them.
     std::int64_t all_rows = 0, all_columns = 0;
     bool first = true;
 

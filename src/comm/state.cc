@@ -23,7 +23,7 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
 
 namespace {
 
-// Owned by nobody from here on, on purpose.
+// Leaks the object on purpose.
 template <class Owned>
 void let_go(std::unique_ptr<Owned> owned) {
   [[maybe_unused]] const Owned* forgotten = owned.release();
@@ -347,7 +347,7 @@ void Communicator::State::look_around() {
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
   Task& front = *queue_.front();
-  // Nobody is late whose chunk is known to be on its way.
+  // A peer whose chunk is known to be on its way is not late.
   if (!front.step() && mailbox().take_due() != comm::kNever) polled_for_ = 0;
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);

@@ -45,7 +45,7 @@ class Pending::Task {
     return advance();
   }
 
-  // Whom it waits for.
+  // Which rank it waits for, and for what.
   virtual comm::Awaited awaited() const = 0;
 
   // Has it written to a trace as one flight, from now until it is done or abandoned. A blocking
@@ -150,7 +150,7 @@ class Communicator::State {
   Mailbox& cached_mailbox(const MailboxDesc& desc);
   std::unique_ptr<State> split(int color, int key);
 
-  // The same, over a link of its own, or none: `link` is a view of all this group's ranks.
+  // Splits, and emulates another link or none: `link` is a view of all this group's ranks.
   std::unique_ptr<State> split(int color, int key, std::optional<comm::LinkView> link);
 
   // The beginning of an operator's call, after what was started before: gives it its number, and
@@ -271,8 +271,8 @@ class Communicator::State {
   std::atomic<bool> has_left_{false};
   bool in_operator_ = false;
 
-  // Of polling for the front of the queue: when last, for how long in all, when the peers were
-  // looked at.
+  // Polling for the front of the queue: the time of the last poll, the time polled in all, and when
+  // the peers were last looked at.
   base::Nanoseconds polled_at_ = 0;
   base::Nanoseconds polled_for_ = 0;
   std::uint64_t polled_moves_ = 0;

@@ -43,7 +43,7 @@ std::string both(std::string_view field, const Value& a, const Value& b) {
   return std::move(text).str();
 }
 
-// Of operators' last sizes, which differ.
+// Compares the last sizes of two operators' tags, which must differ.
 std::string last_difference(std::string_view field, const Tag& a, const Tag& b) {
   const auto size = [](const Tag& tag) { return tag.sizes[2] % kTagOut; };
   const auto out = [](const Tag& tag) {

@@ -78,7 +78,7 @@ std::vector<std::vector<std::byte>> comm::collect_packs(Trace& trace, Communicat
   const std::uint64_t size = mine.size();
   all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), world * sizeof(size), Dtype::s8},
              comm);
-  // Only rank 0 wants them: to everybody else each sends nothing.
+  // Only rank 0 gathers the records: a rank sends nothing to the others.
   std::vector<std::size_t> send(world);
   send[0] = mine.size();
   std::vector<std::size_t> receive(world);

@@ -15,7 +15,7 @@
 
 namespace plait::comm {
 
-// Beyond any machine: who asks for more has made a mistake.
+// Beyond any machine: a larger world is refused as a mistake.
 inline constexpr int kMostRanks = 65536;
 
 // The answer to "can you?": empty means yes, anything else says why not.

@@ -33,8 +33,8 @@ struct Candidate {
   bool chosen;          // the first of those that are wanted and can
 };
 
-// The rule by which a transport is chosen, step by step, best first. To the chosen one: nobody is
-// asked who is not wanted or comes behind it, since a plugin, say, is loaded to be asked.
+// The rule by which a transport is chosen, step by step, best first. `to_the_chosen` does not ask a
+// transport that is not wanted or that comes after the chosen one: asking may load a plugin.
 enum class Walk { to_the_chosen, to_the_end };
 std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk);
 

@@ -1,5 +1,5 @@
-// A rank's time where ranks are only played: it passes as fast as the work in it is said to take,
-// and not at all between. Waits, and whoever does work in name only, ask it instead of the host's.
+// A rank's time where ranks are simulated: it passes as fast as the work in it is said to take, and
+// stands still between. Waits and simulated work ask it instead of the host's clock.
 #pragma once
 
 #include "base/function_ref.h"

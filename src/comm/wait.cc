@@ -56,7 +56,7 @@ void wait_slowly(Group& group, const Question& question) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
     const Nanoseconds due = question.due();
-    // Nobody is late before that.
+    // No peer is late before that.
     if (due != kNever) deadline = std::max(deadline, due + group.policy().timeout);
     if (question.moves != nullptr && *question.moves != moved) {
       moved = *question.moves;
@@ -65,8 +65,8 @@ void wait_slowly(Group& group, const Question& question) {
     if (now >= examine_at) {
       const Awaited awaited = question.awaited();
       known.say(awaited);
-      // Of a peer that has left, nothing is missing any more where this rank waits for another.
-      // Nor is anything missing of which it is known when it will be here.
+      // A peer that has left is not to blame where this rank now waits for another one, or where
+      // the time at which the chunk will be here is known.
       const auto ready = [&] {
         return question.ready() || question.awaited().peer != awaited.peer ||
                question.due() != kNever;

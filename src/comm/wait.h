@@ -14,7 +14,7 @@ inline constexpr Nanoseconds kNever = INT64_MAX;
 struct Question {
   base::FunctionRef<bool()> ready;
   base::FunctionRef<Nanoseconds()> due;  // kNever: not known
-  base::FunctionRef<Awaited()> awaited;  // who is to blame if it never comes
+  base::FunctionRef<Awaited()> awaited;  // which rank is to blame if it never comes
 
   // Grows while chunks come and go: what takes long but moves is no reason to give up. Null: what
   // is waited for is one chunk.

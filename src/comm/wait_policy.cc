@@ -7,7 +7,7 @@
 namespace plait::comm {
 namespace {
 
-// Nobody looks around in it, and no deadline passes.
+// A spinning rank does not look for lost peers, and does not notice its deadline.
 constexpr base::Nanoseconds kMostSpin = 10 * base::kMillisecond;
 
 }  // namespace

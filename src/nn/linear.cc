@@ -192,7 +192,7 @@ void Linear::check(const LinearForward& call) const {
                {.what = "weight", .n = desc_.outputs, .k = desc_.inputs, .kind = desc_.weight});
 }
 
-// Of all ranks together: as the state or the call says, or the operands that have all of them.
+// Rows of all ranks together, from the state, the call, or operands that have all of them.
 std::int64_t Linear::rows_of(const LinearBackward& call, const LinearState* state) const {
   PLAIT_CHECK(call.rows >= -1, who(), ": backward has rows=", call.rows);
   if (state != nullptr) {

@@ -36,11 +36,11 @@ class Linear {
 
   // Whether rows are shared out on the side of the layer where the weight is not.
   bool is_sharded() const { return options_.sequence_parallel; }
-  // All rows of x, where backward has them without gathering; otherwise this rank's.
+  // Whether gathered_of() is all rows of x; otherwise it is this rank's, and backward gathers.
   bool has_gathered(const LinearState* state) const;
   static ConstTensorView gathered_of(const LinearBackward& call, const LinearState* state);
   TensorView room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const;
-  // Of rows that an operator gathers.
+  // The distance between rows that an operator gathers.
   std::int64_t stride_of(Dtype dtype, std::int64_t cols) const;
   static void forget(LinearState& state) {
     state.rows_ = -1;

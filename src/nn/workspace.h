@@ -29,8 +29,8 @@ class Workspace {
   // Ready for the next product of its kind.
   Gemm& gemm(const GemmDesc& desc, const GemmOptions& options);
 
-  // The same ranks once more, for a collective that goes on beside an operator: two calls of one
-  // communicator would wait for each other. Collective, the first time.
+  // A communicator of the same ranks for a collective that runs during an operator: two calls of
+  // one communicator would wait for each other. Collective, the first time.
   Communicator& beside(Communicator& comm);
 
   std::size_t bytes() const;

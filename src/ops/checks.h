@@ -25,8 +25,8 @@ struct Standing {
 };
 void check(const OpDesc& desc, const OpCall& call, Standing standing);
 
-// The same error in the words of whoever made a call, who knows of no product, no mailbox and no
-// gather that it is made of, nor of the call that another rank was in who met the error first.
+// Rewords an error for the caller, which knows nothing of the product, the mailbox or the gather
+// inside its call, and may be in another call than the rank that met the error first.
 Error in_words_of(std::string_view who, const Error& error);
 
 // Refuses a plan that the operator can't follow.

@@ -15,7 +15,7 @@ namespace plait::ops {
 
 class Kept {
  public:
-  // So many kinds are kept, and so many bytes of all together: what was not used for longest goes
+  // The cache keeps so many kinds, and so many bytes of all together; the least recently used goes
   // first. The last one stays, however large it is.
   struct Limits {
     std::size_t kinds = 64;

@@ -120,7 +120,7 @@ void tell_shortage(Operator op, const Error& error, Communicator& comm) {
        .sentence = base::sentence(name(op), ": rank ", comm.rank(), ": ", error.what())});
 }
 
-// What one row has for a stride nobody looked at: it may be beyond all numbers.
+// Gives a view of one row the usual stride: the caller's is never used and may be any number.
 template <class View>
 View counted(View view) {
   if (view.rows <= 1) view.row_stride = view.cols;
@@ -247,8 +247,8 @@ void Ready::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
                    .poll = call.poll ? &poll : nullptr});
   mark_return();
 } catch (const Error& error) {
-  // Of ranks in different calls all hear of the call of the one that has noticed. Whatever else
-  // fails has this operator's name, or is of its poll hook.
+  // Where ranks are in different calls, all get the error of the rank that noticed, which names its
+  // call. Any other error has this operator's name, or comes from its poll hook.
   if (error.code() != Code::mismatch) throw;
   throw in_words_of(name(desc_.op), error);
 }

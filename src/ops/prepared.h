@@ -13,7 +13,7 @@
 
 namespace plait::ops {
 
-// Of a weight that ranks may share: all their shares together.
+// The sizes of a weight that ranks may share: all their shares together.
 struct WholeSizes {
   std::int64_t n;
   std::int64_t k;
@@ -74,7 +74,7 @@ class Ready {
   std::int64_t problem_rows_ = -1;
 };
 
-// The same with its plans and its mailbox, for calls of at most desc.m rows. Collective.
+// A Ready with its plans and its mailbox, for calls of at most desc.m rows. Collective.
 class Prepared {
  public:
   Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options);
@@ -90,11 +90,11 @@ class Prepared {
   const Plan& plan_of(std::int64_t m) const;
 
   Ready ready_;
-  // Of desc.m rows and fewer; the next of at most half of them, and so on. One: of any number.
+  // Plans for at most desc.m rows, for at most half of them, and so on. One: for any number.
   std::vector<Plan> plans_;
 };
 
-// Of all ranks together: as many as the operand has that every rank has whole.
+// Rows of all ranks together: the rows of an operand that every rank has whole.
 std::int64_t rows_of(Operator op, const OpCall& call);
 
 }  // namespace plait::ops

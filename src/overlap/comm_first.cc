@@ -165,7 +165,7 @@ class CommFirst final : public Operation {
         multiply(part.rows()[static_cast<std::size_t>(exchange_.rank())]);
         continue;
       }
-      // As few products as there are runs of rows.
+      // Runs of adjacent rows are multiplied at once, to read the weight as seldom as possible.
       for (std::size_t first = 0; first < part.rows().size();) {
         const std::size_t end = part.end_of_run(first);
         multiply({part.rows()[first].begin, part.rows()[end - 1].end});
@@ -205,8 +205,8 @@ class CommFirst final : public Operation {
     }
   }
 
-  // Of the peers' rows that have come and were not multiplied yet: of one peer, or of several whose
-  // rows follow one another. Each product reads the weight.
+  // The longest run of the peers' rows that have come and were not multiplied yet, of one peer or
+  // of several with adjacent rows. Each product reads the weight, hence the longest.
   Range longest_run() const {
     Range longest = {0, 0};
     Range run = {0, 0};

@@ -232,7 +232,7 @@ class ComputeFirst final : public Operation {
     return memory_.data() + place * buffer_bytes_;
   }
 
-  // Straight into the slots of those who add them up.
+  // Multiplies straight into the slots of the owners, which add the blocks up.
   void make_in_slots(std::size_t index) {
     const Cut::Part& part = cut_.parts()[index];
     std::byte* own = take_buffer(part);
@@ -277,7 +277,7 @@ class ComputeFirst final : public Operation {
     flows_.sums->made(static_cast<int>(index), sources_);
   }
 
-  // As few products as there are runs of rows.
+  // Makes one product for each run of adjacent rows, to read the weight as seldom as possible.
   void multiply_blocks(const Cut::Part& part) {
     const std::size_t owners = one_step_ ? 1 : blocks_.size();
     for (std::size_t first = 0; first < owners;) {

@@ -1,8 +1,8 @@
 // How a matrix is cut: in parts, which are multiplied at once, and chunks, which travel at once.
 //
-// Every rank has rows of the matrix (its shard, or all of them where everybody owns everything). A
-// part is some columns, and of every rank some rows; a chunk is a piece of a part, and each rank's
-// block of it goes its own way. All ranks cut alike, so that chunk i of one is chunk i of all.
+// Every rank has rows of the matrix (its shard, or all of them where each rank owns all rows). A
+// part is some columns, and some rows of every rank; a chunk is a piece of a part, and each rank's
+// block of it is sent by itself. All ranks cut alike: chunk i of one is chunk i of all.
 //
 //   columns      0    64        192               448
 //   rank 0's   ┌────┬─────────┬─────────────────┬──       a matrix in parts of columns, each one
@@ -60,8 +60,8 @@ class Cut {
   // A part for each range of columns, a chunk for each part.
   static Cut by_columns(const Ownership& owners, const std::vector<Range>& columns);
 
-  // A part, which is one chunk, for each of the plan's shares of everybody's rows. One part alone
-  // is all rows.
+  // A part, which is one chunk, for each of the plan's shares of all ranks' rows. One part alone is
+  // all rows.
   static Cut by_rows(const Ownership& owners, int parts, const Plan& plan);
 
   // Cuts parts that are larger into chunks of at most `elements` a block.

@@ -28,7 +28,7 @@ void Exchange::look_after() {
   constexpr base::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
   mailbox_->help();
   group_.raise_if_failed();
-  if (group_.clock() != nullptr) return;  // where nobody can be lost
+  if (group_.clock() != nullptr) return;  // simulated ranks cannot be lost
   const base::Nanoseconds now = base::now();
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;

@@ -16,7 +16,7 @@
 
 namespace plait::overlap {
 
-// Parts go to whom they belong to, and what was made of them comes back beside them.
+// Chunks go out to the ranks they belong to, and what those made of them comes back.
 enum class Way : std::uint8_t { out, back };
 
 // Chunks that may be on their way to a peer before it has released the first: enough that neither
@@ -51,7 +51,7 @@ class Exchange {
   // Where this rank's work on chunks is recorded; null: nowhere.
   Trace* trace() const { return group_.trace(); }
 
-  // Of the channel's next chunk.
+  // These three are about the channel's next chunk.
   bool vacant(Way way, int peer) const { return mailbox_->vacant(peer, slot(way, out(way, peer))); }
   std::byte* box(Way way, int peer) { return mailbox_->outbox(peer, slot(way, out(way, peer))); }
   void post(Way way, int peer, std::size_t bytes);
@@ -79,8 +79,8 @@ class Exchange {
   }
   comm::Awaited nobody() const { return comm::nobody(tag_); }
 
-  // Between tiles: moves what the transport can't move alone, and notices who is lost. Whoever
-  // multiplies is in no hurry: nobody is late before he is waited for.
+  // Between tiles: moves what the transport can't move alone, and notices lost ranks. While this
+  // rank multiplies, no peer is late.
   void look_after();
 
   // Returns when ready() says yes; it is asked again and again, and does what can be done.

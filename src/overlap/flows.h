@@ -18,7 +18,7 @@ class Flows {
   explicit Flows(Exchange& exchange) : exchange_(exchange) {}
 
   std::unique_ptr<Sums> sums;      // where partial sums travel
-  std::unique_ptr<Spread> spread;  // where everybody gets everything
+  std::unique_ptr<Spread> spread;  // where all ranks get all rows
 
   PollHook poll;
 
@@ -29,13 +29,13 @@ class Flows {
     if (spread) spread->step();
   }
 
-  // The same in a wait.
+  // Does that in a wait, and calls the poll hook.
   void wait_step() {
     step();
     poll();
   }
 
-  // The same between two tiles, where the transport may need help and a peer may be lost.
+  // Does that between two tiles, where the transport may need help and a peer may be lost.
   void look() {
     step();
     exchange_.look_after();

@@ -67,7 +67,7 @@ void Multiplier::run(GemmCall& call, Look look) {
              .poll = poll(),
              .next = base::now() + poll(),
              .caller = std::this_thread::get_id()};
-  // Of the threads that share the product only the caller's owns the lanes.
+  // Several threads share the product, and only the caller's may send and receive.
   call.on_tile = [&watch](const Tile& /*tile*/) {
     if (std::this_thread::get_id() != watch.caller || base::now() < watch.next) return;
     watch.look();

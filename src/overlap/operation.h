@@ -16,7 +16,7 @@
 
 namespace plait::overlap {
 
-// What a rank multiplies, and with whom.
+// What a rank multiplies, and in which operator.
 struct Problem {
   Operator op;
   std::int64_t m;  // rows of all ranks together, of one call
@@ -70,7 +70,7 @@ class Operation {
 };
 
 struct Setting {
-  Problem problem;  // whose m nobody looks at
+  Problem problem;  // its m is not used
   int threads;
   Gemm gemm;                           // whose output is the wire where partial sums travel from it
   const comm::Group* group = nullptr;  // whose trace and stand-in they are
@@ -79,8 +79,8 @@ struct Setting {
 std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm);
 std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm);
 
-// Nobody's help is needed: a product without communication, or a world of one whose partial sums
-// are not rounded on the way.
+// For problems that need no peer: a product without communication, or a world of one whose partial
+// sums are not rounded on the way.
 std::unique_ptr<Operation> make_plain(Setting setting);
 
 }  // namespace plait::overlap

@@ -1,4 +1,4 @@
-// A product that needs nobody else: no communication, or nobody to communicate with.
+// Operators that need no peer: no communication, or a world of one rank.
 #include "overlap/copy_block.h"
 #include "overlap/operation.h"
 

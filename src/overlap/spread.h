@@ -1,6 +1,6 @@
-// Blocks on their way from their owners to everybody.
+// Sends blocks from their owners to all ranks.
 //
-// Each rank owns a block of every chunk (see Cut) and sends it to all others, who put it where it
+// Each rank owns a block of every chunk (see Cut) and sends it to all others, which put it where it
 // belongs:
 //
 //   spread.begin({.own = x, .first_row = shard.begin, .all = gathered});
@@ -39,7 +39,7 @@ class Spread {
   // Chunks whose blocks have come from this peer; from all of them.
   std::uint32_t received(int peer) const { return exchange_.taken(way_, peer); }
   std::uint32_t received() const;
-  // Chunks that have been sent to everybody.
+  // Chunks whose own block has been sent to every peer.
   std::uint32_t sent() const;
   bool done() const { return received() == cut_.chunks() && sent() == cut_.chunks(); }
 

@@ -14,7 +14,7 @@ namespace {
 // Fewer elements are not worth waking a thread for.
 constexpr std::int64_t kLeastPerThread = 32 * 1024;
 
-// So many columns are summed at once where the sum needs a place before it is rounded.
+// A sum that needs a temporary place before it is rounded is made so many columns at a time.
 constexpr std::int64_t kColumnsAtOnce = 1024;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Partial sums on their way to their owners, who add them up.
+// Sends partial sums to their owners, which add them up.
 //
 // Each rank has a partial matrix, part by part; each block of a chunk belongs to a rank (see Cut).
 // Blocks are sent to their owners as soon as they are made, and added as a tree over ranks where
@@ -35,8 +35,8 @@ class Sums {
 
   void begin(const Result& result);
 
-  // The part's blocks can be read until all its chunks are past(): of each rank, where its block
-  // begins.
+  // Hands over a part's blocks, given by where each rank's begins. They must stay readable until
+  // all the part's chunks are past().
   void made(int part, const std::vector<ConstTensorView>& blocks);
 
   // Writing into the slots: whether the owners have room for the next chunk, where a peer's block
@@ -50,7 +50,7 @@ class Sums {
 
   std::uint32_t summed() const { return summed_; }
 
-  // Chunks that have been sent to everybody and summed.
+  // Chunks that have been summed, and whose blocks were sent to all peers.
   std::uint32_t past() const;
   bool done() const { return past() == cut_.chunks(); }
 

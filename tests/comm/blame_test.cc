@@ -1,4 +1,4 @@
-// Who is blamed where threads of one rank wait at once, and what is said of who is late.
+// Which rank is blamed where threads of one rank wait at once, and how the late one is named.
 #include <gtest/gtest.h>
 
 #include <chrono>

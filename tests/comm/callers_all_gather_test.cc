@@ -101,7 +101,7 @@ TEST(CallersAllGather, MustReturnWhatWasSent) {
   }
 }
 
-// As ranks of two hosts would, which no deadline has to pass for.
+// The ranks claim to be on two hosts, and are refused at once, before any deadline.
 TEST(CallersAllGather, RefusesRanksOfAnotherHost) {
   const FileStore store(4);
   fork_ranks(4, [&](int rank) {

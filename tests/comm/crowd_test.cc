@@ -1,4 +1,4 @@
-// Many ranks, under the limits of a user who is not root: of root the kernel asks less.
+// Many ranks, under the limits of an ordinary user: the kernel does not limit root as much.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -85,7 +85,7 @@ TEST(Crowd, NinetySixRanksOfAUserMeet) {
   });
 }
 
-// As few as leave each rank just the room that it needs.
+// Each rank's limit of descriptors leaves it just as many as it needs.
 TEST(Crowd, ManyMoreRanksThanDescriptorsOnTheirWay) {
   constexpr int kWorld = 24;
   const std::string name = name_of_job(fresh_job()) + "-crowd";

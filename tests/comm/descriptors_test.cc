@@ -80,7 +80,8 @@ TEST_P(ClosesAll, AndADeathIsNoticed) {
   }
 }
 
-// Both look for themselves: the third, which could tell the one that has closed all, waits for none.
+// Both look for themselves: the third, which could tell the one that has closed all, waits for
+// none.
 TEST_P(ClosesAll, AndNoticesADeathByItself) {
   const std::string job = fresh_job();
   fork_ranks(2, [&](int rank) {

@@ -9,7 +9,7 @@
 namespace plait {
 namespace {
 
-// Whoever does not say of which type they are, or has elements of no dtype, does not compile.
+// Elements of an unknown type, or of a type that is no dtype, do not compile.
 static_assert(!std::is_constructible_v<Elements, void*, std::size_t>);
 static_assert(!std::is_constructible_v<Elements, void*, std::size_t, Device>);
 static_assert(!std::is_constructible_v<Elements, double*, std::size_t>);

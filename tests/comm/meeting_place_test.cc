@@ -171,7 +171,7 @@ TEST(MeetingPlace, AFolderThatTakesNoSocketIsAsGoodAsNone) {
   see(nullptr);
 }
 
-// As one that is killed leaves it: neither its own job nor another is kept from meeting.
+// A killed rank's file keeps neither its own job nor another from meeting.
 TEST(MeetingPlace, WhatAKilledRankLeftIsRemovedByTheNext) {
   const Folder folder;
   const std::string job = fresh_job();

@@ -250,7 +250,7 @@ TEST(ModelledWorld, HasTheSameRanksOnceMore) {
   });
 }
 
-// Of large ones nothing is written: they take their time alone.
+// Large collectives write nothing: they only take their time.
 TEST(ModelledWorld, LargeCollectivesArePlayed) {
   constexpr std::size_t kMany = 1 << 20;
   World world({.ranks = 2,

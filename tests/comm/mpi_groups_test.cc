@@ -181,7 +181,7 @@ TEST(MpiGroups, HaveWaitsThatTheirCallerEnds) {
   run_under_mpi(place_from_environment().world, body, {.interrupted = hook});
 }
 
-// The others are told at once who has left, and all may try again.
+// The others are told at once which rank has left, and all may try again.
 TEST(MpiGroups, ConnectingEndsForAllWhereOneIsInterrupted) {
   struct Stopped {};
   run([&](Communicator& all) {
@@ -226,7 +226,7 @@ TEST(MpiGroups, NameARankThatMakesAMailboxInstead) {
   });
 }
 
-// As a process does that ends without destroying them.
+// A process that ends without destroying its groups leaves all of them at once.
 TEST(MpiGroups, AreLeftAllAtOnce) {
   run([](Communicator& comm) {
     if (comm.world() == 1) return;

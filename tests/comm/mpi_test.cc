@@ -1,5 +1,5 @@
 // Started by mpirun: every process runs every test, as its own rank of a group of them all.
-// Behaviour is defined in conformance/; this says who else behaves so.
+// Behaviour is defined in conformance/; this runs its suites over this transport.
 #include <cstdlib>
 
 #include "conformance/collectives.h"

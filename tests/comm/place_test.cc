@@ -302,8 +302,8 @@ TEST(Place, RefusesHalfAPlace) {
             "PLAIT_RANK is set but PLAIT_WORLD_SIZE is not: how many ranks are there?");
 }
 
-// In a batch script and in the shell of an allocation there is nobody to meet: they have rank and
-// world of the whole job, but are no step that srun started.
+// A batch script and the shell of an allocation have no peers to meet: they have rank and world of
+// the whole job, but are no step that srun started.
 TEST(Place, IsAloneInASlurmShell) {
   const Variables batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "1"}};
   EXPECT_EQ(place_in(batch).world, 1);

@@ -64,7 +64,7 @@ TEST(PollingAMailbox, EndsAtTheDeadlineForRoomToo) {
       "outbox: rank 0 waits for rank 1 to release a chunk for 300 ms");
 }
 
-// What moves is no reason to give up, and time in which nobody is asked is none of waiting.
+// Progress restarts the deadline, and time without a poll does not count as waiting.
 TEST(PollingAMailbox, TakesItsTime) {
   const auto body = [](Communicator& comm) {
     const auto mailbox = comm.make_mailbox(kOneSlot);

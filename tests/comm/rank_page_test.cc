@@ -20,7 +20,7 @@ struct Zeroed {
   Part* operator->() { return reinterpret_cast<Part*>(bytes.data()); }
 };
 
-// Sleepers that nobody wakes would make these tests run into their deadline.
+// A sleeper that is not woken would make these tests run into their deadline.
 constexpr base::Nanoseconds kVeryLong = 1000 * kSecond;
 
 TEST(Doorbell, WhatIsReadyIsNotSleptFor) {

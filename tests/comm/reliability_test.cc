@@ -105,7 +105,7 @@ class EveryWait : public testing::TestWithParam<Wait> {
 INSTANTIATE_TEST_SUITE_P(Reliability, EveryWait, testing::ValuesIn(kWaits),
                          [](const auto& one) { return std::string(one.param.name); });
 
-// The deadline is a minute away: whoever does not notice makes the test fail by its own.
+// The deadline is a minute away: a rank that does not notice fails by the test's own timeout.
 TEST_P(EveryWait, NoticesADeath) {
   const std::string job = fresh_job();
   fork_ranks(4, [&](int rank) {

@@ -102,8 +102,8 @@ TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
   });
 }
 
-// Whoever greets as another build does, and what all are told then. One is from before builds had
-// names; tests/comm/launchers_test.py has whole programs of another build.
+// A rank that greets as another build does is refused, and all are told which. One greeting is from
+// before builds had names; tests/comm/launchers_test.py has whole programs of another build.
 TEST(Rendezvous, RanksOfAnotherBuildAreRefused) {
   const std::pair<std::string, std::string> kOthers[] = {
       {"plait-2 1 3 77 0.0.9+0123456789ab", "rank 1 (pid 77) runs plait 0.0.9+0123456789ab, "},
@@ -359,7 +359,7 @@ TEST_F(Strangers, ThatHoldTheMeetingPlaceAreNamedAndNotTalkedTo) {
     const auto listener = base::listen_at(name);
     ASSERT_TRUE(listener.has_value());
     done.await(0, 2);
-    // Whoever called has said nothing.
+    // No caller may have said anything.
     while (const auto caller = base::accept_from(*listener)) {
       base::Message message;
       EXPECT_NE(base::receive_message(*caller, message), base::Delivery::done) << message.bytes;

@@ -31,7 +31,7 @@ TEST(Room, ForgetsTheRoomsOfEarlierSplits) {
   }
 }
 
-// Whoever leaves a meeting first may have ended the group before the last knows that all came.
+// The first rank to leave a meeting may end the group before the last knows that all came.
 TEST(Room, AMeetingThatAllCameToIsNotRefused) {
   const auto room = std::make_shared<Room>(2);
   std::jthread other;

@@ -1,4 +1,4 @@
-// Behaviour is defined in conformance/; this says who else behaves so.
+// Behaviour is defined in conformance/; this runs its suites over this transport.
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 #include "conformance/transport.h"

@@ -53,8 +53,8 @@ std::string connect_and_sum(int rank, const std::string& job) {
 
 class Shortage : public testing::TestWithParam<int> {};
 
-// Wherever it strikes, all hear which rank it is and what it lacks, and none waits for the
-// deadline. One that has not even got its first socket can tell nobody.
+// Wherever the shortage strikes, all hear which rank it is and what it lacks, and none waits for
+// the deadline. A rank without even its first socket cannot tell the others.
 TEST_P(Shortage, OfDescriptorsIsToldToAll) {
   const int poor = GetParam();
   bool enough = false;

@@ -1,4 +1,4 @@
-// Emulated links that take longer than the deadline: nobody is late whose chunks are on their way.
+// Emulated links slower than the deadline: a rank whose chunks are on their way is not late.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -87,7 +87,7 @@ TEST(WithLink, IsAGroupOfItsOwnOverThatLink) {
     EXPECT_EQ(linked.link(), link);
     EXPECT_EQ(linked.rank(), comm.rank());
     const auto begin = std::chrono::steady_clock::now();
-    barrier(comm);  // nobody sends before all have looked at the clock
+    barrier(comm);  // no rank sends before all have read the clock
     barrier(linked);
     EXPECT_GE(std::chrono::steady_clock::now() - begin, kDeadline);
     Communicator without = linked.with_link(std::nullopt);

@@ -1,4 +1,4 @@
-// Behaviour is defined in conformance/; this says who else behaves so.
+// Behaviour is defined in conformance/; this runs its suites over this transport.
 #include <vector>
 
 #include "conformance/collectives.h"

@@ -97,7 +97,7 @@ TEST(TwoThreads, OneMayAbortWhatTheOtherWaitsFor) {
                               {});
 }
 
-// What a thread was refused leaves nothing behind, and whoever comes later is welcome.
+// A communicator serves one thread at a time, but each call may come from another thread.
 TEST(TwoThreads, OneMayComeAfterTheOther) {
   conformance::run_as_threads(2,
                               [](Communicator& comm) {

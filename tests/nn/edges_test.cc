@@ -82,7 +82,7 @@ TEST_P(LayerEdges, StepsOfDifferentSizesInFlightAreThoseOfEachAlone) {
   }
 }
 
-// As pipelines do that make grad_x first and the weight's gradient later.
+// Pipelines split backward like this: grad_x first, the weight's gradient later.
 TEST_P(LayerEdges, BackwardInHalvesIsTheSame) {
   for (const bool sequence_parallel : {false, true}) {
     run_as_threads(2,
@@ -223,7 +223,7 @@ TEST_P(LayerEdges, ARankWithoutAShareNeedsNoMemory) {
                             &state);
               layer.backward(call, &state);
             });
-            // Of ones: each gradient is as large as it has terms.
+            // All operands are ones: each gradient equals the number of its terms.
             for (std::int64_t i = 0; i < x_rows * inputs; ++i)
               EXPECT_EQ(static_cast<float*>(call.grad_x.data)[i], column ? 1 : kWhole);
             for (std::int64_t i = 0; i < w_rows * w_cols; ++i)
@@ -234,7 +234,7 @@ TEST_P(LayerEdges, ARankWithoutAShareNeedsNoMemory) {
   }
 }
 
-// Of [5, 0] and [0, 0] the one has a size to ask with and the other has none.
+// A gradient of [5, 0] has a size that could mean it is asked for; one of [0, 0] has none.
 TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
   run_as_threads(2,
                  [](Communicator& comm) {
@@ -270,7 +270,7 @@ TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
                                        .grad_weight = empty(outputs, inputs)},
                                       &state);
                      });
-                     barrier(comm);  // nobody waits for another's collective
+                     barrier(comm);  // fails if only one rank made a collective
                    }
                  },
                  {});
@@ -314,7 +314,7 @@ TEST_P(LayerEdges, RefusesGradientsOverTheWeight) {
                  {});
 }
 
-// Of amx there is only a product of bf16: what backward can't do is said before it begins.
+// amx has a product of bf16 only: what backward can't do is said before it begins.
 TEST_P(LayerEdges, RefusesABackendThatCannotGoBackward) {
   run_as_threads(
       2,

@@ -1,5 +1,5 @@
-// What a caller's hook throws in a layer comes out of it as it was thrown, soon, and the other ranks
-// are told.
+// What a caller's hook throws in a layer comes out of it as it was thrown, soon, and the other
+// ranks are told.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Small layers for tests: one rank's operands, which are its part of everybody's.
+// Small layers for tests: one rank's operands, which are its part of all ranks' operands.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace plait {
 
 enum class LayerKind : std::uint8_t { column, row };
 
-// The same weight, tokens and gradients whoever shares them.
+// Weight, tokens and gradients have the same values, however many ranks share them.
 struct LayerProblem {
   LayerProblem(LayerKind layer, std::int64_t tokens, const Communicator& comm,
                bool sequence_parallel = true, Dtype dtype = Dtype::bf16)

@@ -90,7 +90,7 @@ class Difference {
   }
 
  private:
-  // Of all ranks, over those outputs alone. Where all have the same rows of out, they count once.
+  // Sums those outputs over all ranks. Where all have the same rows of out, they count once.
   double sum(const Element& element) {
     LinearForward call = problem_.forward();
     const Range outputs = problem_.outputs();
@@ -167,7 +167,7 @@ void expect_the_gradients_of_forward(LayerKind kind, Communicator& comm, bool se
   const Matrix bias(Dtype::f32, 1, kOutputs, 4);
   run_both(kind, comm, options, problem);
   Difference difference(comm, options, problem, bias);
-  // Of every rank's rows and columns, in groups of two and of three.
+  // The elements are in every rank's rows and columns, in groups of two and of three.
   for (const std::int64_t input : {0, 17, 40, 95}) {
     for (const std::int64_t token : {0, 3, 4, 8}) {
       const Element x = {problem.all_x.view, token, input, {token, token + 1}, {0, kOutputs}};

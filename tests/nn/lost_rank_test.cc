@@ -1,4 +1,4 @@
-// A rank that is lost in the middle of a step: the others say who, and don't wait for their
+// A rank that is lost in the middle of a step: the others say which, and don't wait for their
 // deadline.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
         layer.forward(problem.forward(), &state);
         _exit(0);
       }
-      // Whoever is still in forward when another has noticed it hears of it there.
+      // A rank that is still in forward when another has noticed gets the error there.
       const Error error = expect_error(Code::peer_lost, [&] {
         layer.forward(problem.forward(), &state);
         layer.backward(problem.backward(), &state);

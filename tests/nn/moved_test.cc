@@ -73,7 +73,7 @@ TEST(MovedFrom, APendingSaysSo) {
   });
 }
 
-// All threads of a group share it, whoever holds it.
+// Moving a ThreadGroup copies its pointer to the group: the moved-from object still works.
 TEST(MovedFrom, AThreadGroupStaysAGroup) {
   ThreadGroup first(1);
   const ThreadGroup second = std::move(first);

@@ -14,7 +14,7 @@ namespace {
 using conformance::expect_error;
 using conformance::run_as_threads;
 
-// Of a layer of one rank, after a forward.
+// Returns the refusal of a changed backward call of a one-rank layer, after a forward.
 template <class Change>
 std::string refused(LayerKind kind, const Change& change) {
   std::string sentence;

@@ -27,7 +27,7 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
-// Of Buffers.
+// Counts the allocations that Buffers make.
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
   ++allocations;
   void* memory = nullptr;

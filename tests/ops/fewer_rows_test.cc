@@ -47,7 +47,7 @@ Blocking blocking(Operator op) {
   return matmul;
 }
 
-// Sums of 300 rows are too many to be given to everybody, and to be copied; those of 3 are neither.
+// 300 rows are too many for sums to be sent to all ranks, or copied; 3 rows are not.
 constexpr std::int64_t kMost = 300;
 constexpr std::int64_t kColumns = 500;
 constexpr std::int64_t kDepth = 96;
@@ -261,8 +261,8 @@ TEST(FewerRows, AreTheSameOnAllRanks) {
                  {});
 }
 
-// Of the source's answers for 100, 50, 25 and so on rows, a call follows the one for the fewest
-// that are not fewer than its own: what another rank follows that is told so.
+// The source answers for 100, 50, 25 and so on rows, and a call follows the answer for the fewest
+// rows that are not fewer than its own. Rank 1 is given that plan, and the two must agree.
 TEST(FewerRows, FollowThePlanOfAsFewRows) {
   class Halves final : public PlanSource {
    public:

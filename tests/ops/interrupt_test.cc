@@ -116,7 +116,8 @@ TEST_P(EveryInterruptedPlan, EndsInItsOwnWait) {
   EXPECT_TRUE(contains(told.what(), "rank 0 was interrupted")) << told.what();
 }
 
-// The poll hook asks for a collective of another communicator, whose hook throws; this one has none.
+// The poll hook asks for a collective of another communicator, whose hook throws; this one has
+// none.
 TEST_P(EveryInterruptedPlan, EndsInAnothersPending) {
   std::atomic<bool> is_asked{false};
   std::atomic<bool> has_ended{false};

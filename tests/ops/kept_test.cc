@@ -16,7 +16,7 @@ constexpr std::int64_t kRows = 300;
 constexpr std::int64_t kDepth = 99;
 constexpr std::size_t kPackedBytes = std::size_t{kRows} * kDepth * sizeof(std::uint16_t);
 
-// Of a kind for each number of columns.
+// A call whose number of columns makes it a kind of its own.
 struct Call {
   explicit Call(Communicator& on, std::int64_t columns = 200, std::int64_t rows = kRows)
       : comm(on), problem(Operator::matmul_all_reduce, rows, comm, columns, kDepth) {}
@@ -112,7 +112,7 @@ TEST(Kept, CountsWhatMoreRowsTake) {
                  {});
 }
 
-// However large it is: whoever calls it again would have to make it again.
+// The last one is kept however large it is: a caller that repeats it must not pay for it again.
 TEST(Kept, HasTheLastOneAtLeast) {
   run_as_threads(2,
                  [](Communicator& comm) {

@@ -1,4 +1,4 @@
-// A rank that dies, disagrees or is late in an operator: every other rank says who, where and when.
+// A rank that dies, disagrees or is late in an operator: every other rank names it and the place.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, EveryPlan,
                            return text.substr(0, text.find(' '));
                          });
 
-// The deadline is a minute away: whoever does not notice makes the test fail by its own.
+// The deadline is a minute away: a rank that does not notice fails by the test's own timeout.
 TEST_P(EveryPlan, NoticesADeath) {
   run_in_three([](Communicator& comm, Op& op, const OpProblem& problem) {
     const int rank = comm.rank();
@@ -85,7 +85,7 @@ TEST_P(EveryPlan, NoticesADeath) {
     });
     EXPECT_EQ(error.culprit(), 1) << error.what();
     EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
-    // Whoever is still in the barrier says that instead.
+    // A rank that is still in the barrier names the barrier instead.
     EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))) ||
                 contains(error.what(), "barrier"))
         << error.what();
@@ -107,7 +107,7 @@ TEST_P(EveryPlan, NoticesADeathBeforeItsFirstCall) {
       barrier(comm);
       prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());
     });
-    // Whoever is still in the barrier says that instead.
+    // A rank that is still in the barrier names the barrier instead.
     EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))) ||
                 contains(error.what(), "barrier"))
         << error.what();
@@ -157,7 +157,7 @@ TEST_P(EveryPlan, EndsAtTheDeadline) {
 TEST_P(EveryPlan, RefusesRanksThatDisagree) {
   run_as_threads(2,
                  [](Communicator& comm) {
-                   // Of the same cut, so that only what the chunks say tells them apart.
+                   // Both problems are cut alike: only the chunks' tags tell them apart.
                    const OpProblem problem(GetParam().op, kRows + comm.rank(), comm);
                    const Error error = expect_error(Code::mismatch, [&] {
                      prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());

@@ -177,8 +177,8 @@ TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
                  {});
 }
 
-// Sums that are too many to be given to everybody, or copied: fused plans make them in the slots of
-// their owners, who add them up, and where all ranks get them hand them on.
+// Sums that are too many to be sent to all ranks, or copied: fused plans make them in the slots of
+// their owners, which add them up, and send them on where all ranks get them.
 class ManySums : public testing::TestWithParam<Operator> {};
 
 INSTANTIATE_TEST_SUITE_P(Ops, ManySums,
@@ -247,7 +247,7 @@ TEST_P(EveryOperator, KeepsWhatItHasPrepared) {
                  {});
 }
 
-// Nobody is late whose chunks are on their way.
+// A rank whose chunks are on their way is not late.
 TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
   const Link link = {.bytes_per_second = 1e9, .latency_ns = 300'000'000};
   run_as_threads(2,
@@ -277,7 +277,7 @@ TEST(Gathered, IsEverybodysXInEveryPlan) {
             const Shard shard = balanced_shard(31, rank, 3);
             const auto first = static_cast<std::int64_t>(shard.offset);
             const auto count = static_cast<std::int64_t>(shard.count);
-            // As OpProblem makes it there.
+            // OpProblem makes that rank's x from this seed.
             const Matrix x(Dtype::bf16, count, problem.x.view.cols,
                            static_cast<std::uint64_t>(rank) + 1);
             EXPECT_TRUE(tensor::same_bits(all.view.row_range(first, first + count), x.view))

@@ -210,8 +210,8 @@ TEST(AskingAPlanSource, EndsAtTheDeadline) {
                  {.timeout = std::chrono::milliseconds(600)});
 }
 
-// Each hears it in words of the operator that it has called, whoever has found it out: one that was
-// prepared before, and one that is first to be.
+// Each rank's error names the operator that it has called, whichever rank noticed: with an op that
+// was prepared before, and with one that has yet to be.
 TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
   for (const bool is_prepared : {true, false}) {
     for (const Operator other : {Operator::matmul_all_reduce, Operator::matmul_reduce_scatter}) {

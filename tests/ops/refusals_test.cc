@@ -22,7 +22,7 @@ std::string refusal(const std::function<void()>& call) {
   return expect_error(Code::invalid_argument, call).what();
 }
 
-// On every rank alike, so that nobody waits for anybody.
+// Runs the body on both ranks alike, which keeps either from waiting for the other.
 void with_problem(Operator op, const std::function<void(OpProblem&, Communicator&)>& body) {
   run_as_threads(2,
                  [&](Communicator& comm) {
@@ -218,7 +218,7 @@ TEST(Refusals, OfGatheredThatLiesWhereSomethingElseDoes) {
       return refusal([&] { all_gather_matmul(p.x.view, p.packed, p.out.view, comm, options); });
     };
     EXPECT_EQ(says(p.x.view), "all_gather_matmul: gathered is 4 x 96, not 8 x 96");
-    // Beside p.x's rows, and beyond the end of its memory, which nobody writes: it is refused.
+    // The view begins at p.x and ends beyond its memory: it is refused before any write.
     TensorView over = {.data = p.x.view.data,
                        .dtype = Dtype::bf16,
                        .rows = p.m,

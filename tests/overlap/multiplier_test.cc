@@ -76,7 +76,7 @@ TEST_F(PacedProduct, IsMultipliedWithoutAPace) {
 
 // A sleeper wakes late, never early.
 TEST_F(PacedProduct, TakesItsTimeAndLooksMeanwhile) {
-  // So long that a rank whose core others take for a while still looks.
+  // The time is long enough that a rank still looks when others take its core for a while.
   constexpr base::Nanoseconds kLong = 200 * base::kMillisecond;
   multiply(double{kLong} / kFlops);
   EXPECT_GE(taken_, kLong - base::kMicrosecond);

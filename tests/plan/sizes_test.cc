@@ -83,7 +83,7 @@ TEST(Sizes, FewRowsAreGatheredBeforeAWeightIsReadForThem) {
   EXPECT_FALSE(gathers_all_first({.m = 512, .n = 3520}, 8, false));  // many rows for so few columns
 }
 
-// Of fewer rows some blocks are larger: none may be larger than what is said of more of them.
+// With fewer rows some blocks are larger, but none may exceed the size said for more rows.
 TEST(Sizes, NoBlockOfFewerRowsIsLarger) {
   for (const int world : {1, 2, 3, 8, 40}) {
     for (const std::int64_t n : {0, 3, 64, 300, 1000, 4096, 20000}) {

@@ -27,8 +27,8 @@ std::vector<float> rounded(const Grid& grid, std::vector<float> numbers, const F
   return numbers;
 }
 
-// Every value must be within the format, and as near to its number as docs/concepts/quantised-values.md
-// says.
+// Every value must be within the format, and as near to its number as
+// docs/concepts/quantised-values.md says.
 void expect_near(const std::vector<float>& numbers, const Grid& grid, const Format& format) {
   const Range range = range_of(numbers);
   const double largest = std::max(range.greatest(), -range.least());

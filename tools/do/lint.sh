@@ -4,6 +4,7 @@
 lint() {
   check layers tools/check_layers.py || true
   check documents check_documents || true
+  check words check_words || true
   check format check_format || true
   check 'shell scripts' check_shell || true
   check clang-tidy tidy || true
@@ -23,6 +24,12 @@ check_documents() {
   local plait=build/release/src/cli/plait options=()
   [[ ! -x $plait ]] || options=(--plait "$plait")
   tools/check_docs.py "${options[@]}"
+}
+
+# The products' comments are still to be rewritten.
+check_words() {
+  our_files '*.h' '*.cc' '*.py' '*.sh' '*.md' '*.cmake' '*CMakeLists.txt' 'do' ':!src/gemm' ':!tests/gemm' |
+    xargs -r python3 tools/check_words.py
 }
 
 # our_files PATTERN...: lists tracked files and untracked ones that git does not ignore, so that a file is checked

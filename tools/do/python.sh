@@ -48,7 +48,8 @@ build_wheel() {
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
 }
 
-# Installs the wheel in an empty environment of every Python of this machine: it must load, compute and have its command.
+# Installs the wheel in an empty environment of every Python of this machine: it must load, compute and have its
+# command.
 check_pythons() {
   local python program name folder=build/pythons
   rm -rf "$folder"

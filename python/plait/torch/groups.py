@@ -47,7 +47,7 @@ def _make(group: dist.ProcessGroup) -> Communicator:
     with lock:  # two threads may make their first calls at once
         found = _communicators.get(group)
         if found is None:
-            # The same for a group of the backend "plait", which has its own.
+            # A group of the backend "plait" has a communicator already, which is used.
             found = getattr(group, "communicator", None)
             if found is None:
                 # A connection of its own: a thread that waits for a key of this group must not keep

@@ -71,7 +71,7 @@ def packed(
     owner = weights.owner_of(values)
     stamp = (inputs, scheme, *map(_stamp, (values, scales, offsets)))
     found = owner.packed.get(False)
-    if found is None or found.stamp != stamp:
+    if found is None or found.place != stamp:
         try:
             whole = _native.QuantizedWeight.from_parts(
                 _native.QuantScheme(scheme),
@@ -84,7 +84,7 @@ def packed(
             )
         except Error as error:
             _refuse(operator, str(error))
-        found = weights._Packed(stamp, _native.PackedWeight(whole))
+        found = weights._Packed(stamp, 0, _native.PackedWeight(whole))
         owner.packed[False] = found
     return found.weight
 

@@ -342,7 +342,7 @@ def test_report_names_plans_and_what_is_hidden(world: int) -> None:
         pt.all_gather_matmul(x, w, options=SCHEDULES[0])
     rows = {row.operator: row for row in pt.report().rows}
     pipelined, serial = rows["matmul_all_reduce"], rows["all_gather_matmul"]
-    # Of five calls the second and the fourth were traced.
+    # Two of the five calls were traced: the second and the fourth.
     found = (pipelined.calls, pipelined.traced, pipelined.m, pipelined.n, pipelined.k)
     agree(found == (5, 2, 64, 256, 512 * world), str(pipelined))
     agree(pipelined.plan == "pipelined parts=2", pipelined.plan)

@@ -22,8 +22,8 @@ class RankGroup {
   RankGroup& operator=(const RankGroup&) = delete;
   ~RankGroup();  // kills what is left
 
-  // Starts the next rank, or the agent of the next host. Its output goes to `output` if that is given. Returns a description for
-  // --verbose.
+  // Starts the next rank, or the agent of the next host. Its output goes to `output` if that is
+  // given. Returns a description for --verbose.
   std::string start_next(Output* output);
 
   // Tells that this process was reaped. Returns its rank, if it was one.

@@ -7,12 +7,12 @@
 namespace plait::comm {
 namespace {
 
-// Up to this many bytes everybody sends everything to everybody and sums by itself: one step
-// instead of two, for (world - 1) times the bytes. Two ranks send the same bytes either way, where
-// sums are as wide as parts.
+// Up to this many bytes each rank sends all its elements to every other rank and sums by itself:
+// one step instead of two, for (world - 1) times the bytes. Two ranks send the same bytes either
+// way, where sums are as wide as parts.
 constexpr std::size_t kOneStepBytes = 32 * 1024;
 
-// The same where chunks can be answered: a second step is then cheap.
+// This limit replaces kOneStepBytes where chunks can be answered: a second step is then cheap.
 constexpr std::size_t kAnsweredBytes = 1024;
 
 Tag all_reduce_tag(const ConstElements& in, const Elements& out) {
@@ -127,10 +127,10 @@ class TwoSteps final : public Task {
   std::vector<std::byte*> places_;
 };
 
-// The same where chunks can be answered: each rank sums its shard, and writes the sums over the
-// parts that came. A part and its sum cross between two cores in the same memory, which neither
-// has to take back from the other's cache to write it, and the sums are written while their parts
-// are at hand.
+// An all-reduce where chunks can be answered: each rank sums its shard and writes the sums over the
+// parts that came. A part and its sum cross between two cores in the same memory, so neither has to
+// take the lines back from the other's cache, and the parts are still in cache when the sums are
+// written.
 class Answered final : public Task {
  public:
   Answered(Communicator::State& state, const ConstElements& in, const Elements& out)
@@ -154,7 +154,7 @@ class Answered final : public Task {
     return reducer_.done() && all_done(askers_);
   }
 
-  // Room is there for whoever has read the answers, so that only chunks and answers are waited for.
+  // A peer that has read the answers has room, so only chunks and answers are waited for.
   Awaited awaited() const override {
     for (const Receiver& receiver : reducer_.receivers()) {
       if (!receiver.done() && !receiver.arrived(tag())) return receiver.awaited(tag());

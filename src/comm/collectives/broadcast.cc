@@ -38,7 +38,7 @@ class Broadcast final : public Task {
   Awaited awaited() const override { return first_awaited(tag(), receivers_, senders_); }
 
  private:
-  // Nobody answers a root: where another rank is one too, both would be done and content.
+  // A root gets no answer: two ranks that both think they are the root would both return happily.
   void look_for_other_roots() {
     group_.compare_calls();
     for (const int peer : peers_of(group_)) {

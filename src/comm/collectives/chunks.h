@@ -26,11 +26,11 @@ inline constexpr std::uint32_t kSlotsPerLane = 8;
 // a chunk from each.
 inline constexpr std::size_t kReceivedBytes = std::size_t{16} << 20;
 
-// A stream of so many bytes does not stay in a core's cache: what comes is written past it, and
-// drives nothing else out.
+// A stream of at least so many bytes does not stay in a core's cache: its chunks are written past
+// the cache and evict nothing.
 inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
 
-// Of modelled ranks, streams of fewer bytes have contents: what ranks tell of themselves.
+// On modelled ranks, shorter streams have real contents: ranks exchange what they need to know.
 inline constexpr std::size_t kLeastPlayedBytes = std::size_t{1} << 12;
 
 // Streams of two kinds can be under way between two ranks: a call's own chunks, and sums that come

@@ -41,8 +41,8 @@ class Reducer {
     return true;
   }
 
-  // The same, and answers each part with the sum, where that is of the parts' dtype. There must be
-  // two ranks or more.
+  // Takes the next parts and answers each with the sum, which must have the parts' dtype. There
+  // must be two ranks or more.
   bool answer_next(const Tag& tag) {
     if (!gather(tag)) return false;
     if (const std::size_t bytes = pieces_.bytes(next_); bytes > 0) {

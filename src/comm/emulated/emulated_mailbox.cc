@@ -18,7 +18,7 @@ class EmulatedMailbox final : public MailboxBase {
         link_(std::move(link)),
         sent_(static_cast<std::size_t>(desc.slots) * link_.ranks.size()) {}
 
-  // Nobody can have released what has not arrived.
+  // A peer cannot have released a chunk that has not arrived yet.
   bool vacant(int peer, int slot) override {
     check_channel("vacant", peer, slot);
     const Nanoseconds due = room_due_of(peer, slot);

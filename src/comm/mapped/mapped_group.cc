@@ -26,8 +26,8 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
   }
 }
 
-// Memory ordering: the record is written before ended_by names it (release); who finds it named
-// (acquire, in has_ended() and record_of()) reads the whole record.
+// Memory ordering: the record is written before ended_by names it (release); a rank that finds it
+// named (acquire, in has_ended() and record_of()) reads the whole record.
 void MappedGroup::end(End end, const Failure& failure) noexcept {
   record_first(end, failure);
   for (int peer = 0; peer < world(); ++peer) ring(peer);
@@ -147,8 +147,8 @@ void MappedGroup::compare_calls() {
   examine_calls();
 }
 
-// A peer may be in another call than this rank was, or is: then somebody waits for what will never
-// come, and the two tags say why. Of a peer that is ahead nothing can be said; it will say it.
+// A peer may be in another call than this rank was, or is: then one of them waits for a chunk that
+// will never come, and the two tags say why. A peer that is ahead will report the mismatch itself.
 void MappedGroup::examine_call(int peer) {
   Tag theirs;
   if (peer == rank() || !page(peer).call.read(theirs)) return;
@@ -160,8 +160,8 @@ void MappedGroup::examine_call(int peer) {
                            " disagree on ", difference(mine, theirs))});
 }
 
-// Memory ordering: who takes a ticket (acquire) goes on where its last holder (release) left the
-// word. Where more threads wait than there are tickets, the others' waits are not known.
+// Memory ordering: a thread that takes a ticket (acquire) continues the word that its last holder
+// (release) left. Where more threads wait than there are tickets, the others' are not published.
 int MappedGroup::begin_waiting(const Awaited& awaited, int ticket) noexcept {
   if (ticket != kNoTicket) {
     page(rank()).waits[ticket].renew(awaited.peer);
@@ -197,9 +197,10 @@ std::vector<RankPage::Waits> MappedGroup::waits_of_all() const {
 
 namespace {
 
-// For whom `suspect` waits, seen from `me`; nobody where it waits for none, or says so but has not
-// moved. Of several threads' waits the one counts that has lasted all the time: the others come and
-// go. One that would lead back to who has been asked already is taken last.
+// The rank that `suspect` waits for, seen from `me`; Error::kNobody where it waits for none, or
+// says that it waits but has not moved. Among several threads' waits, the one counts that has
+// lasted all the time: the others come and go. A wait for a rank that has been asked already is
+// taken last.
 int followed(const RankPage::Waits& before, const RankPage::Waits& after, int suspect,
              const std::vector<bool>& asked) {
   int best = Error::kNobody;
@@ -216,8 +217,8 @@ int followed(const RankPage::Waits& before, const RankPage::Waits& after, int su
   return best;
 }
 
-// Follows the waits from `suspect`: 1 waits for 2 waits for 3, and 3 waits for nobody, or says that
-// it waits but has not moved.
+// Follows the waits from `suspect`: 1 waits for 2 waits for 3, and 3 waits for no rank, or says
+// that it waits but has not moved.
 int follow(const std::vector<RankPage::Waits>& before, const std::vector<RankPage::Waits>& after,
            int suspect, int asker) {
   const int first = suspect;
@@ -259,8 +260,8 @@ int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
 }
 
 void MappedGroup::give_up(const Awaited& awaited) {
-  // Known to wait until all know why it does no more: another, who looks for the culprit at the
-  // same time, would else find this rank waiting for nobody.
+  // The wait stays published until all ranks know why it ends: a peer that looks for the culprit at
+  // the same time would else find this rank waiting for no other.
   KnownWait known(*this);
   const bool waits = awaited.peer != Error::kNobody;
   const int culprit = waits ? find_culprit(awaited.peer, known) : rank();

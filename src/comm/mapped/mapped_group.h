@@ -36,8 +36,8 @@ class MappedGroup final : public Group {
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
-  // The parts of examine(), for who must not blame at once: whether a peer has died; fails the
-  // group where one has; fails it where one is in another call.
+  // The parts of examine(), for callers that must not fail the group at once: whether a peer has
+  // died; fails the group where one has; fails it where one is in another call.
   bool misses_one() const;
   void examine_lives(const Awaited* awaited);
   void examine_calls();
@@ -50,7 +50,7 @@ class MappedGroup final : public Group {
  protected:
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override {
-    // Pairs with end(): whoever sees it set may read the record.
+    // Pairs with end(): a rank that sees it set may read the record.
     return page(0).ended_by[static_cast<std::size_t>(end)].load(std::memory_order_acquire) != 0;
   }
   void end(End end, const Failure& failure) noexcept override;

@@ -80,7 +80,7 @@ std::byte* MappedMailbox::outbox(int peer, int slot) {
 }
 
 // Memory ordering: payload, tag and size are written before the number (release), which arrived()
-// reads (acquire): who sees the number sees the chunk.
+// reads (acquire): a rank that sees the number sees the chunk.
 void MappedMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
   check_channel("post", peer, slot);
   check_bytes(slot, bytes);
@@ -127,7 +127,7 @@ std::byte* MappedMailbox::answer_box(int source, int slot) {
 }
 
 // Memory ordering: the answer is written before release(), whose number is read here (acquire):
-// who sees the number sees the answer.
+// a rank that sees the number sees the answer.
 const std::byte* MappedMailbox::answer(int peer, int slot) {
   check_channel("answer", peer, slot);
   Outgoing& out = outgoing(peer, slot);

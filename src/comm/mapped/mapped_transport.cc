@@ -22,7 +22,7 @@ WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::
 }
 
 // Looks after the group while this rank meets the others in a rendezvous, as wait_slowly does in a
-// wait: makes known for whom it waits, notices who dies, and gives up at the deadline.
+// wait: publishes which rank it waits for, notices ranks that die, and gives up at the deadline.
 class Vigil {
  public:
   Vigil(MappedGroup& group, Operation operation)

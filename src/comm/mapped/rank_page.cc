@@ -27,7 +27,7 @@ void Doorbell::sleep(base::Nanoseconds longest, base::FunctionRef<bool()> ready)
       count.fetch_add(1,
                       std::memory_order_seq_cst);  // before the last look; pairs with ring()'s load
     }
-    ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }  // nobody acts upon leaving
+    ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }  // no thread acts on it
     std::atomic<std::uint32_t>& count;
   };
   constexpr base::Nanoseconds kUnfencedNap = 50 * base::kMicrosecond;
@@ -75,8 +75,8 @@ bool AnnouncedCall::read(Tag& tag) const {
   return true;
 }
 
-// Memory ordering: relaxed throughout. The word is advice for a sentence about who is late; nothing
-// is read because of it.
+// Memory ordering: relaxed throughout. The word only helps to say which rank is late; no other
+// memory is read because of it.
 void AnnouncedWait::begin(int peer) {
   const Wait last = read();
   write({.peer = peer, .start = static_cast<std::uint16_t>(last.start + 1), .beat = last.beat});

@@ -22,14 +22,14 @@ inline constexpr std::size_t kLine = 64;
 // Processors fetch lines in pairs: what different ranks write lies that far apart.
 inline constexpr std::size_t kPair = 2 * kLine;
 
-// Sleeping until a peer has done something, without the peer paying for it when nobody sleeps.
+// Sleeps until a peer has done something; costs the peer nothing while no rank sleeps.
 class alignas(kLine) Doorbell {
  public:
   // Memory ordering: a poster stores its flag and then loads sleepers_; a sleeper increments
   // sleepers_ and then looks at the flag. Were both pairs free to be reordered, each could miss the
   // other, and the sleeper would sleep through. A full fence in every post would forbid it, at the
   // price of waiting for the chunk's own stores to leave the core, 0.1 µs a post. So the sleeper,
-  // who is in no hurry, makes the kernel put that fence into every poster (base::heavy_fence): a
+  // which has time, makes the kernel put that fence into every poster (base::heavy_fence): a
   // post before it is seen in the last look, a post after it sees the sleeper. Where the kernel
   // can't, a nap is kept so short that a lost wake-up does not matter.
   //
@@ -49,8 +49,8 @@ class alignas(kLine) AnnouncedCall {
  public:
   void write(const Tag& tag);
 
-  // Of two ranks that each write(), settle() and then read() the other's, one at least reads what
-  // the other wrote.
+  // When two ranks each write(), settle() and then read() the other's, at least one reads what the
+  // other wrote.
   void settle();
 
   // False when none was ever written, or the owner is writing just now (or died writing).
@@ -61,10 +61,10 @@ class alignas(kLine) AnnouncedCall {
   std::array<std::atomic<std::uint64_t>, sizeof(Tag) / sizeof(std::uint64_t)> words_;
 };
 
-// For whom a thread of a rank waits. `beat` moves while it is awake: one whose beat stands still is
-// not waiting, but stopped. `start` tells one wait from the next.
+// Which rank a thread waits for. `beat` moves while the thread is awake: one whose beat stands
+// still is not waiting, but stopped. `start` tells one wait from the next.
 struct Wait {
-  int peer = -1;  // -1: waits for nobody
+  int peer = -1;  // -1: waits for no rank
   std::uint16_t start = 0;
   std::uint16_t beat = 0;
 };
@@ -106,7 +106,7 @@ class alignas(kLine) SignOfLife {
   std::atomic<std::uint64_t> word_;  // at << 3 | doing
 };
 
-// How many threads of a rank can make known at once for whom they wait.
+// How many threads of a rank can publish at once which ranks they wait for.
 inline constexpr int kWaits = 8;
 
 struct RankPage {

@@ -32,9 +32,9 @@ class Rendezvous {
   // Collective.
   virtual std::vector<std::string> all_gather(const std::string& mine, const Watch& watch) = 0;
 
-  // Collective: every rank makes a zeroed region of `bytes` bytes and gets everybody's, its own at
-  // its rank. `purpose` must be the same text on all ranks: it is how they notice that they are
-  // sharing memory for different things.
+  // Collective: every rank makes a zeroed region of `bytes` bytes and gets the regions of all
+  // ranks, in rank order. `purpose` must be the same text on all ranks: it is how they notice that
+  // they are sharing memory for different things.
   virtual std::vector<base::Region> share(std::size_t bytes, const std::string& purpose,
                                           const Watch& watch) = 0;
 

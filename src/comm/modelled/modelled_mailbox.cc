@@ -5,7 +5,7 @@
 namespace plait::comm::modelled {
 namespace {
 
-// Of a rank that polls, between two polls: an ordinary one's cost about as much.
+// The simulated time between two polls of a rank: a real poll costs about as much.
 constexpr Nanoseconds kPoll = 100;
 
 constexpr int kPoison = 0xA5;
@@ -90,7 +90,7 @@ void ModelledMailbox::release(int source, int slot) {
   stage_->seat(source).notify(at);
 }
 
-// Polling takes time, or nobody else would ever get on.
+// Polling takes simulated time: otherwise no other rank would ever get its turn.
 void ModelledMailbox::progress() {
   group().raise_if_failed();
   seat().spend(kPoll);

@@ -10,7 +10,7 @@
 namespace plait::comm::modelled {
 namespace {
 
-// Gaps that are longer ago than so many are never used: nobody hands over in the past.
+// Gaps older than the last so many are never used: no rank hands over a chunk in the past.
 constexpr std::size_t kRemembered = 256;
 
 constexpr std::array<std::string_view, 3> kNames = {"pairs", "ports", "shared"};

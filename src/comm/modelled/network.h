@@ -35,8 +35,8 @@ class Wires {
 
   const Network& network() const { return network_; }
 
-  // Of a chunk that is handed over at `from`: it leaves when the wires that it needs are free, and
-  // is there `latency` after its last byte has left.
+  // Books the wires for a chunk that is handed over at `from`: it leaves when the wires that it
+  // needs are free, and arrives `latency` after its last byte has left.
   Interval book(int source, int destination, std::size_t bytes, base::Nanoseconds from);
 
  private:

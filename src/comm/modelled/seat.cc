@@ -29,7 +29,7 @@ void Seat::rest(Nanoseconds until, const Looks& looks) {
   rests_ = false;
 }
 
-// As finely as ranks look: of thousands of chunks a rank then remembers some dozens of times.
+// Times are rounded up to the rank's grain: thousands of chunks then need only dozens of entries.
 void Seat::notify(Nanoseconds at) {
   at = (at + grain() - 1) / grain() * grain();
   const auto before = std::lower_bound(coming_.begin(), coming_.end(), at, std::greater<>());

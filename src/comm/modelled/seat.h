@@ -61,7 +61,7 @@ class Seat final : public VirtualClock {
   Nanoseconds now_ = 0;
   Nanoseconds beside_until_ = 0;
 
-  // Of its turn: the stage's.
+  // Belongs to the stage, which decides when this rank runs.
   std::unique_ptr<base::Fiber> fiber_;
   Nanoseconds wakes_at_ = 0;
 

@@ -83,7 +83,7 @@ struct Slots {
   }
   std::size_t padded() const { return (desc.slot_bytes + 63) / 64 * 64; }
 
-  std::vector<Buffer> memory_;  // by source; hollow: the first is everybody's
+  std::vector<Buffer> memory_;  // by source; hollow: all share the first
   std::vector<Tag> calls_;
   std::vector<std::vector<Channel>> channels_;  // by source and slot: to each destination
   std::vector<Times> due_;                      // by destination and slot: from each source

@@ -31,7 +31,7 @@ void World::Stage::play(const std::function<void(int)>& be_rank) {
   }
 }
 
-// Whoever stays the first goes on without any ado.
+// A rank that is still the earliest goes on without a switch of fibers.
 void World::Stage::sleep(Seat& seat, Nanoseconds until) {
   until = std::max(until, seat.now_);
   const std::pair mine(until, seat.rank());

@@ -12,7 +12,7 @@
 namespace plait::comm::modelled {
 namespace {
 
-// Everybody sees everything: there is nothing to announce, and nobody can be lost.
+// All ranks share one process: announcements are not needed, and no rank can be lost.
 class ModelledGroup final : public Group {
  public:
   ModelledGroup(std::shared_ptr<World::Stage> stage, int rank)
@@ -64,7 +64,7 @@ class ModelledTransport final : public Transport {
         stage_, group_, stage_->slots({.group = number_, .number = mailboxes_++}, desc));
   }
 
-  // The same ranks once more.
+  // A sub-group has all ranks in the same order; nothing else can be modelled.
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override {
     for (int rank = 0; rank < group_.world(); ++rank) {
       const bool same = static_cast<int>(members.size()) == group_.world() && members[rank] == rank;

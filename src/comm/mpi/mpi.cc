@@ -28,7 +28,7 @@ std::vector<fs::path> plugin_folders() {
   std::error_code failure;
   // Any address of this binary will do.
   if (::dladdr(reinterpret_cast<const void*>(&plugin_folders), &self) == 0) return folders;
-  // Of the program itself only the word is known by which it was started.
+  // For the program itself, dladdr() only knows the word by which it was started.
   const bool is_program = std::string_view(self.dli_fname) == program_invocation_name;
   const char* const binary = is_program ? "/proc/self/exe" : self.dli_fname;
   fs::path folder = fs::canonical(binary, failure).parent_path();

@@ -33,7 +33,7 @@ constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 // What is added to the sentence about a rank that has not come.
 std::string behind(const std::string& obstacle) { return obstacle.empty() ? "" : "; " + obstacle; }
 
-// Rank 0's side, until everybody sits.
+// Rank 0's side, until all ranks have come.
 class Doorkeeper {
  public:
   Doorkeeper(MeetingPlace place, const Seat& seat, const Watch& watch)
@@ -171,7 +171,7 @@ class Doorkeeper {
     return verdict;
   }
 
-  // Ranks do not start at the same moment: those who come a little later would wait in vain. Where
+  // Ranks do not start at the same moment: those that come a little later would wait in vain. Where
   // there is a group already, it tells them.
   void turn_away_the_late(const std::string& verdict) {
     for (const Guest& guest : std::exchange(heard_, {})) turn_away(guest, verdict);
@@ -191,9 +191,9 @@ class Doorkeeper {
   Porch porch_;
   Seat seat_;
   const Watch& watch_;
-  std::vector<Guest> heard_;  // who has said who it is, and is not seated yet
+  std::vector<Guest> heard_;  // callers that have said which rank they are
   std::vector<Fd> guests_;
-  std::vector<bool> told_;  // those who have been turned away
+  std::vector<bool> told_;  // ranks that have been turned away
   std::vector<long> pids_;
 };
 

@@ -1,5 +1,5 @@
 // How the processes of a group find each other: rank 0 listens at a name that all know, the others
-// call, and when everybody is there each holds a socket to rank 0.
+// call, and when all have come each holds a socket to rank 0.
 //
 // Only processes of the same user are let in. A caller of another user, or one that talks nonsense
 // or nothing, is ignored. However many of them call, every wait ends at its deadline, and rank 0
@@ -22,11 +22,11 @@ struct Seat {
   int rank;
   int world;
   base::Nanoseconds timeout;
-  bool in_group = false;                          // those who meet are ranks of a group already
+  bool in_group = false;                          // its ranks are in a group already
   std::string build = std::string(build_name());  // only of its own kind does it meet others
 };
 
-// Rank 0: sockets by rank (its own stays empty). Throws, and tells those who came, when a rank is
+// Rank 0: sockets by rank (its own stays empty). Throws, and tells the callers, when a rank is
 // missing at the deadline, claimed twice, sees another world, or is of another build.
 std::vector<base::Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watch = {});
 

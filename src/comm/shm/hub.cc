@@ -116,7 +116,7 @@ std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
   for (const Message& one : all) processes.push_back(process_behind(one.bytes));
   auto lives = std::make_shared<Lives>(base::LifeFile(std::move(all[0].fd)), std::move(processes));
   lives->file.lock(rank());
-  // Nobody looks at a place before it is locked.
+  // No rank asks whether a process lives before that process has locked its place.
   meet({.bytes = "locked", .fd = Fd()}, watch);
   return lives;
 }

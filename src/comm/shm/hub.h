@@ -35,7 +35,7 @@ class Hub final : public Rendezvous {
   // Collective, over the sockets that assemble() or attend() returned.
   Hub(const Seat& seat, std::vector<base::Fd> sockets, const Watch& watch = {});
 
-  // As part of a group: `numbers` are the ranks' among `lives`.
+  // A sub-group's hub: `numbers` are its ranks' places in `lives`.
   Hub(const Seat& seat, std::vector<base::Fd> sockets, std::shared_ptr<const Lives> lives,
       std::vector<int> numbers);
 

@@ -16,7 +16,7 @@
 
 namespace plait::comm::shm {
 
-// As Rendezvous::Watch.
+// Has the contract of Rendezvous::Watch.
 using Watch = std::function<void(int peer)>;
 
 // The name for a job that all ranks were told of.

@@ -1,4 +1,4 @@
-// Where those who call at rank 0 wait until they have said who they are.
+// Keeps the connections to rank 0 until the callers have said which ranks they are.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +31,14 @@ class Porch {
 
   const std::string& obstacle() const { return place_.obstacle(); }
 
-  // Waits until somebody calls or speaks, here or at one of `others`; returns who has said who it
-  // is.
+  // Waits until a caller connects or speaks, here or at one of `others`; returns those that have
+  // said which rank they are.
   std::vector<Guest> wait(std::vector<const base::Fd*> others, base::Nanoseconds longest);
 
   void close();
 
-  // Where descriptors are short: gives up the one that was kept for this, so that those who still
-  // call can be told, one at a time.
+  // Where descriptors are short: closes the one that was kept for this, which lets further callers
+  // be told, one at a time.
   void make_room();
 
  private:

@@ -73,7 +73,7 @@ std::vector<int> strangers(const std::vector<Card>& cards, std::string Card::* w
   return ranks;
 }
 
-// All ranks find the same and refuse at once, instead of waiting for those who can't come.
+// All ranks see the same cards and refuse at once, instead of waiting for ranks that can't come.
 void check_one_host(const std::vector<Card>& cards) {
   const auto who = [](const std::vector<int>& ranks) {
     return base::sentence(ranks.size() > 1 ? "ranks " : "rank ", base::show_list(ranks),
@@ -94,11 +94,11 @@ std::unique_ptr<Transport> create(const Site& site) {
       .rank = site.place.rank, .world = site.place.world, .timeout = site.policy.timeout};
   const Watch watch = watch_for_interruption(site.policy);
   if (!site.all_gather) {
-    // Nobody looks for a rank that is alone, and others may be alone too.
+    // No peer looks for a rank that is alone, and other such ranks may run beside it.
     const std::string name = seat.world == 1 ? make_secret_name() : name_of_job(site.place.job);
     return make_mapped_transport(meet_at(name, seat, watch), site.policy);
   }
-  // The caller's own store carries a name that nobody else can guess.
+  // The caller's own store carries a name that no other process can guess.
   const std::string name = seat.rank == 0 ? make_secret_name() : "";
   std::optional<MeetingPlace> place;
   if (seat.rank == 0) place.emplace(name, base::now() + seat.timeout, watch);

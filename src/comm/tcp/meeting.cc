@@ -325,7 +325,7 @@ void Meeting::learn_from(const std::vector<std::string>& texts) {
   }
 }
 
-// All ranks that see another build's card refuse it; who called is told.
+// All ranks that see another build's card refuse it; a caller is told the reason.
 void Meeting::check_build(int rank, const Card& card, const base::Fd* socket) {
   if (card.build == card_.build) return;
   const std::string why = sentence("rank ", rank, " runs plait ", card.build, ", rank ", me_,

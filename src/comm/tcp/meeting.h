@@ -2,7 +2,7 @@
 //
 // Where the caller lends an all-gather of its framework's, every rank listens at a port of its own,
 // and the others learn of it that way. Otherwise rank 0 listens where all know it (RENDEZVOUS), and
-// tells the others who has come. Of two ranks the higher one calls the lower one:
+// tells the others which ranks have come. Of two ranks the higher one calls the lower one:
 //
 //   caller    hello, with its job, build, rank and world, and where it listens itself
 //   listener  welcome, with what rank 0 knows of all ranks; or a refusal, in words

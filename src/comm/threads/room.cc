@@ -99,7 +99,7 @@ std::vector<Room::Gift> Room::meet(int rank, Gift mine, base::Nanoseconds timeou
 
 std::shared_ptr<Room> Room::side_room(int leader, int world) {
   const std::lock_guard lock(mutex_);
-  // Those of earlier meetings have been found by all who look for them.
+  // Rooms of earlier meetings have been found by all ranks that look for them.
   side_rooms_.erase(side_rooms_.begin(), side_rooms_.lower_bound({meeting_, 0}));
   std::weak_ptr<Room>& known = side_rooms_[{meeting_, leader}];
   std::shared_ptr<Room> room = known.lock();
@@ -149,7 +149,7 @@ class Seat final : public Rendezvous {
 
   std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
                                        const Watch& watch) override {
-    // Two meetings: after the first all agree on its number, and nobody goes on to another before
+    // Two meetings: after the first all agree on its number, and no rank goes on to another before
     // the second, when every room has been found.
     meet({}, watch);
     const auto room = members.empty()

@@ -33,15 +33,15 @@ class Room {
     base::Region region;
   };
 
-  // Collective: returns everybody's gifts, in rank order.
+  // Collective: returns what all ranks brought, in rank order.
   std::vector<Gift> meet(int rank, Gift mine, base::Nanoseconds timeout,
                          const Rendezvous::Watch& watch);
 
-  // The room of a sub-group led by `leader`, agreed on at the last meeting; made by who comes
-  // first.
+  // The room of a sub-group led by `leader`, agreed on at the last meeting; the first of its ranks
+  // to call makes it.
   std::shared_ptr<Room> side_room(int leader, int world);
 
-  // How many are remembered, for those who have yet to come.
+  // How many are remembered for ranks that have yet to call side_room().
   std::size_t side_rooms();
 
  private:
@@ -55,8 +55,8 @@ class Room {
   std::vector<bool> seated_;
   std::vector<bool> left_;
 
-  // The meeting that is filling up. Who completes it starts the next one, and those who still sleep
-  // keep their own through the shared pointer.
+  // The meeting that is filling up. The rank that completes it starts the next one, and ranks that
+  // still sleep keep their own through the shared pointer.
   Gifts gifts_;
   std::vector<bool> here_;
   int count_ = 0;

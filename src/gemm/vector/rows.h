@@ -2,10 +2,10 @@
 //
 // A Set says what its registers hold (Vector, kLanes, broadcast, multiply_add) and how many rows
 // and vectors of a row it works on at once (kRows; vectors(rows)). One whose compiler may exchange
-// the operands of an addition has settle(sum), which makes all that is not a number alike. One whose registers hold whole
-// rows of a panel may have store(to, dtype, sums), which rounds. A word is what a lane multiplies
-// at once: an f32, or kWordK bf16. Sets are types of unnamed namespaces, so that no code compiled
-// for one processor is linked into what runs on another.
+// the operands of an addition has settle(sum), which makes all that is not a number alike. One
+// whose registers hold whole rows of a panel may have store(to, dtype, sums), which rounds. A word
+// is what a lane multiplies at once: an f32, or kWordK bf16. Sets are types of unnamed namespaces,
+// so that no code compiled for one processor is linked into what runs on another.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Everybody's bytes to everybody: how the members of a group agree on what they make next.
+// An all-gather of bytes, by which the members of a group agree on what they make next.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace plait::comm::mpi {
 // end it.
 using Watch = base::FunctionRef<void(const std::vector<int>& missing)>;
 
-// Collective over the members of a group. Throws Error{timeout} that names those who have not come.
+// Collective over the members of a group. Throws Error{timeout} that names the missing ones.
 std::vector<std::string> all_gather(const Members& members, const std::string& mine,
                                     base::Nanoseconds timeout, Watch watch);
 

@@ -1,9 +1,9 @@
 // A mailbox that its rank has destroyed, until all the others have done so too.
 //
-// The ranks don't do it at the same moment, so chunks that nobody will read may still be on their
-// way, and a synchronous send ends only when it is received. Each rank therefore goes on receiving
-// until every other has said that it is through with sending; after that nothing can come, the
-// receives are cancelled, and all is freed. Where the group has failed nobody waits for anybody.
+// The ranks don't do it at the same moment, and chunks that will not be read may still be on their
+// way; a synchronous send ends only when it is received. Each rank therefore goes on receiving
+// until every other has said that it has finished sending; after that nothing can come, the
+// receives are cancelled, and all is freed. Where the group has failed no rank waits for another.
 #pragma once
 
 #include <memory>

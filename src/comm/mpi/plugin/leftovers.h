@@ -1,8 +1,8 @@
 // What outlives its owner because MPI is not done with it.
 //
 // A request that is active may touch its buffer at any time, and only the peer and the network
-// decide when that ends. Destructors don't wait for them: who still has active requests leaves
-// them behind together with the memory. Leftovers are looked at now and then, and freed as soon as
+// decide when that ends. Destructors don't wait for active requests: they leave them behind
+// together with the memory. Leftovers are looked at now and then, and freed as soon as
 // they are settled. One that never settles, since its peer is dead or stuck, stays until the
 // process ends: that memory is lost on purpose.
 #pragma once

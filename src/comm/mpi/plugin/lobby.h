@@ -11,8 +11,8 @@
 // A try succeeds when each of the others has said hello and has answered. Where one of them gives
 // up just then, this process learns of it when the new group makes its first mailbox, by the
 // deadline there: it connects again like the others. One that hears of an interruption ends its own
-// try too, since the interrupted process perhaps never comes back. After a deadline the others go on
-// waiting, since the process may come again before theirs.
+// try too, since the interrupted process perhaps never comes back. After a deadline the others go
+// on waiting, since the process may come again before theirs.
 #pragma once
 
 #include <mpi.h>

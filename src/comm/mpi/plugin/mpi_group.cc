@@ -24,7 +24,7 @@ constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 // How long a farewell may take when its sender's process is seen to have ended.
 constexpr Nanoseconds kLastWords = 50 * base::kMillisecond;
 
-// A notice on its way to everybody else.
+// A notice on its way to all other ranks.
 class Circular final : public Leftover {
  public:
   Circular(const Notice& notice, const Members& members)
@@ -114,8 +114,8 @@ bool MpiGroup::has_stopped_listening() {
   return done != 0;
 }
 
-// Memory ordering: what a peer sent before its farewell has its place in MPI's queues when
-// left_at_ is set (release); who sees it set (acquire, in has_left()) and then asks MPI finds it.
+// Memory ordering: all that a peer sent before its farewell is in MPI's queues when left_at_ is set
+// (release): a thread that sees it set (acquire, in has_left()) and then asks MPI finds it there.
 void MpiGroup::hear(const Notice& notice, int peer) {
   switch (notice.kind) {
     case Notice::Kind::abort:
@@ -146,7 +146,7 @@ bool MpiGroup::is_long_gone(int peer) const {
   return left_at != 0 && base::now() - left_at > kUnderWay;
 }
 
-// Memory ordering: the record is complete before ended_ is set (release); who sees it set
+// Memory ordering: the record is complete before ended_ is set (release); a thread that sees it set
 // (acquire, in has_ended()) reads it whole. The mutex keeps two failures from being recorded at
 // once.
 void MpiGroup::adopt(End end, const Notice& notice) noexcept {
@@ -226,7 +226,7 @@ void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
 }
 
-// Whether a set-up message of the peer has lain here for so long that all chunks which the peer sent
+// Whether a set-up message of the peer has lain here for so long that all chunks that the peer sent
 // before it are here too. The peer sends such a message when its earlier calls are done: then it
 // takes no part in this one. Chunks of a program's own prove nothing, since another thread of the
 // peer may send them meanwhile.
@@ -272,8 +272,8 @@ void MpiGroup::give_up(const Awaited& awaited) {
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
 }
 
-// Nobody rings: MPI must be called for anything to move. 20 µs keep the core mostly free, and are
-// little beside a network's latency.
+// No peer wakes this rank: MPI must be called for anything to move. 20 µs keep the core mostly
+// free, and are little beside a network's latency.
 void MpiGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   while (base::now() < until) {
     listen();

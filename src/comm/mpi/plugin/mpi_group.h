@@ -23,7 +23,7 @@ struct Notice {
   Kind kind;
   int mailbox = 0;               // closing: of which mailbox (see MpiGroup::say_closed)
   Code code = Code::peer_lost;   // failure, abort: why
-  int culprit = Error::kNobody;  // and by whom
+  int culprit = Error::kNobody;  // and by which rank
   std::array<char, 500> sentence = {};
 };
 
@@ -31,7 +31,7 @@ class MpiGroup final : public Group {
  public:
   MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours, const WaitPolicy& policy);
 
-  // As descend_from(), and hears what is said there from now on.
+  // Does what descend_from() does, and hears the parent's notices from now on.
   void split_off(const std::shared_ptr<MpiGroup>& parent, const std::vector<int>& ranks);
 
   const Members& members() const { return members_; }
@@ -50,13 +50,13 @@ class MpiGroup final : public Group {
   // Hears what the peers have to say.
   void listen();
 
-  // The same with more care, about 1 µs a peer: fails the group where a process of this host has
-  // died. `doing` begins the sentence: what this rank does meanwhile.
+  // Like listen(), with a look at each process, about 1 µs a peer: fails the group where a process
+  // of this host has died. `doing` begins the sentence: what this rank does meanwhile.
   void look_around(base::FunctionRef<std::string()> doing);
   void look_around();
 
-  // Once nobody has anything to say any more: true when nothing is received any longer, which is
-  // what the group's end must wait for.
+  // Called when all members have sent their last notice: true when no receive is posted any more,
+  // which the group's end must wait for.
   bool has_stopped_listening();
 
   // A mailbox is known to all its members by the same number. This rank tells them that it sends
@@ -67,7 +67,7 @@ class MpiGroup final : public Group {
 
   void leave() noexcept;
 
-  // Nobody could see it: tags travel with the chunks.
+  // No peer could read an announcement or a wait: tags travel with the chunks.
   void announce(const Tag& /*tag*/) noexcept override {}
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}

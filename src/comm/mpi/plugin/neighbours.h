@@ -16,7 +16,7 @@ class Neighbours {
   // What a process tells the others about itself.
   static std::string card();
 
-  // Made of everybody's cards, in the order of their ranks in MPI_COMM_WORLD. Refuses those of
+  // Made of the cards of all ranks, in the order of their ranks in MPI_COMM_WORLD. Refuses those of
   // other builds of plait, on all processes alike.
   explicit Neighbours(const std::vector<std::string>& cards);
 

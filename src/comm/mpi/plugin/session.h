@@ -21,7 +21,7 @@ struct Meeting {
   std::function<void()> interrupted = {};
 };
 
-// MPI is one per process, whoever uses it; so is all of this. The first to ask starts it, unless
+// There is one MPI for the whole process, and so is all of this. The first caller starts it, unless
 // the program has; what it started ends with the process. Collective over all processes of
 // MPI_COMM_WORLD the first time; called by one thread at a time.
 void start_mpi(const Meeting& meeting);
