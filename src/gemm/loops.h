@@ -29,10 +29,10 @@ struct Finish {
   const float* scales;  // of each column; nullptr: 1
   const float* bias;    // nullptr: 0
   bool accumulate;
-  bool grouped = false;  // parts, groups or leaves of k, were scaled and added before
+  bool of_parts = false;  // groups or leaves of k were added before
 
   bool only_rounds() const {
-    return scales == nullptr && bias == nullptr && !accumulate && !grouped;
+    return scales == nullptr && bias == nullptr && !accumulate && !of_parts;
   }
 };
 

@@ -99,7 +99,7 @@ void run_reference(const Task& task) {
       const Finish how = {.scales = nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
                           .accumulate = call.accumulate,
-                          .grouped = call.weight.scheme().has_value()};
+                          .of_parts = call.weight.scheme() || task.leaves.count() > 1};
       const std::int64_t row = i - task.rows.begin;
       const std::int64_t column = j - task.columns.begin;
       Places places(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});

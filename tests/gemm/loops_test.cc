@@ -205,7 +205,7 @@ TEST_P(Loop, FinishesWhatIsNotFinite) {
       const Finish how = {.scales = (variant & 1) != 0 ? others.data() : nullptr,
                           .bias = (variant & 2) != 0 ? others.data() : nullptr,
                           .accumulate = (variant & 4) != 0,
-                          .grouped = (variant & 8) != 0};
+                          .of_parts = (variant & 8) != 0};
       std::vector<std::byte> got = before;
       std::vector<std::byte> want = before;
       TensorView out = {.data = got.data(),

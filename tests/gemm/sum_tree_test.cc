@@ -2,7 +2,10 @@
 // are made leaf by leaf and added here.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -176,6 +179,72 @@ TEST_P(SumTree, OfEqualSharesIsThatOfTheWhole) {
         for (std::int64_t share = 0; share < shares; ++share)
           parts.push_back(product(x, w, {share * desc.k, (share + 1) * desc.k}, shares));
         ASSERT_EQ(added_in_pairs(parts), product(x, w, {0, k}, 1)) << name(desc);
+      }
+    }
+  }
+  if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
+}
+
+// Puts infinities and NaNs with other bits among the elements.
+void spoil(const Matrix& matrix) {
+  constexpr std::uint32_t kSpecial[] = {0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U};
+  std::mt19937 random(3);
+  for (std::int64_t i = 0; i < matrix.view.rows; ++i) {
+    auto* row = static_cast<std::byte*>(matrix.view.row(i));
+    for (std::int64_t j = 0; j < matrix.view.cols; ++j) {
+      if (random() % 500 != 0) continue;
+      const auto value = std::bit_cast<float>(kSpecial[random() % 4]);
+      const std::int64_t at = j * static_cast<std::int64_t>(size_of(matrix.view.dtype));
+      convert(&value, Dtype::f32, row + at, matrix.view.dtype, 1);
+    }
+  }
+}
+
+// The bits of the elements that are NaNs, as f32.
+std::vector<std::uint32_t> nans_of(const ConstTensorView& view) {
+  std::vector<std::uint32_t> all;
+  std::vector<float> row(static_cast<std::size_t>(view.cols));
+  for (std::int64_t i = 0; i < view.rows; ++i) {
+    convert(view.row(i), view.dtype, row.data(), Dtype::f32, row.size());
+    for (const float value : row) {
+      if (std::isnan(value)) all.push_back(std::bit_cast<std::uint32_t>(value));
+    }
+  }
+  return all;
+}
+
+// Leaves are added by other loops for one row than for several, and for whole panels.
+TEST_P(SumTree, HasOneNotANumber) {
+  int done = 0;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (const Dtype out : {Dtype::f32, Dtype::bf16}) {
+      const bool is_slow = GetParam() == "reference";
+      const GemmDesc desc = {.m = is_slow ? 3 : 40,
+                             .n = is_slow ? 9 : 130,
+                             .k = 2048,
+                             .x = dtype,
+                             .weight = dtype,
+                             .out = out};
+      if (!can(desc)) continue;
+      ++done;
+      const Matrix x(dtype, desc.m, desc.k, 1);
+      spoil(x);
+      const Matrix w(dtype, desc.n, desc.k, 2);
+      const WeightView weight = {w.view, WeightLayout::out_in};
+      const Matrix whole(out, desc.m, desc.n);
+      select(desc).run({.x = {x.view}, .weight = weight, .out = whole.view});
+      const std::vector<std::uint32_t> nans = nans_of(whole.view);
+      EXPECT_FALSE(nans.empty());
+      for (const std::uint32_t bits : nans) ASSERT_EQ(bits, 0xffc00000U) << name(desc);
+      Gemm gemm = select(desc);
+      for (std::int64_t row = 0; row < desc.m; ++row) {
+        const Matrix alone(out, 1, desc.n);
+        gemm.run({.x = {x.view},
+                  .weight = weight,
+                  .out = alone.view,
+                  .window = {.rows = {row, row + 1}, .columns = {0, desc.n}}});
+        ASSERT_TRUE(tensor::same_bits(alone.view, whole.view.row_range(row, row + 1)))
+            << name(desc) << " row " << row;
       }
     }
   }

@@ -111,6 +111,10 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
   if constexpr (Rounds<Set>) {
     static_assert(Vectors * Set::kLanes == kPanelColumns, "it stores whole rows");
     if (call.out.data != nullptr) {
+      // The compiler chooses which operand's NaN an addition of nodes keeps.
+      for (std::int64_t r = 0; r < Rows && call.nodes.count > 0; ++r) {
+        for (Vector& one : sum[r]) one = Set::with_one_nan(one);
+      }
       for (std::int64_t r = 0; r < Rows; ++r)
         Set::store(call.out.data + (row + r) * call.out.row_stride, call.out.dtype, sum[r]);
       return;

@@ -275,11 +275,6 @@ template <Dtype dtype>
   }
 }
 
-[[PLAIT_AVX512, gnu::always_inline]] inline __m512 with_one_nan(__m512 value) {
-  // One digit per class of numbers, quiet NaNs lowest: 3 makes it 0xffc00000, 0 leaves it alone.
-  return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
-}
-
 // What columns [j, j + 16) become, as far as `mask` has them, before they are rounded.
 template <Dtype dtype>
 [[PLAIT_AVX512, gnu::always_inline]] inline __m512 finished(const Finish& how, const float* sums,
@@ -318,13 +313,15 @@ template <Dtype dtype>
     finish_row<dtype>(how, sums, out.cols, out.row(i));
 }
 
-// Most rows are whole and only rounded: such loops know it.
+// Most rows are whole, and nothing is left to be added to their sums: such loops know it.
 template <Dtype dtype>
 [[PLAIT_AVX512]] void finish_as(const Finish& how, const float* sums, const TensorView& out) {
-  if (!how.only_rounds() || out.cols != kPanelColumns) return finish_rows<dtype>(how, sums, out);
-  constexpr Finish kRound = {.scales = nullptr, .bias = nullptr, .accumulate = false};
+  const bool is_sum = how.scales == nullptr && how.bias == nullptr && !how.accumulate;
+  if (!is_sum || out.cols != kPanelColumns) return finish_rows<dtype>(how, sums, out);
+  const Finish plain = {
+      .scales = nullptr, .bias = nullptr, .accumulate = false, .of_parts = how.of_parts};
   for (std::int64_t i = 0; i < out.rows; ++i, sums += kPanelColumns)
-    finish_row<dtype>(kRound, sums, kPanelColumns, out.row(i));
+    finish_row<dtype>(plain, sums, kPanelColumns, out.row(i));
 }
 
 [[PLAIT_AVX512]] void finish(const Finish& how, const float* sums, const TensorView& out) {

@@ -22,6 +22,12 @@ namespace plait::gemm {
   return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
 }
 
+// Makes every NaN tensor::kNan.
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline __m512 with_one_nan(__m512 value) {
+  // One digit per class of numbers, quiet NaNs lowest: 3 makes it 0xffc00000, 0 leaves it alone.
+  return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
+}
+
 // Two vectors to one: a store that narrows takes an EPYC tens of cycles.
 [[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void store_as_bf16(void* to,
                                                                                   __m512 low,
