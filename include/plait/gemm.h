@@ -14,15 +14,15 @@
 //   plait::Gemm gemm = plait::select_gemm({.m = 1, .n = 4096, .k = 4096, .quant = q.scheme()});
 //   const plait::PackedWeight packed(q);
 //
-// Sums are f32. k is cut in leaves, 1 below k = 1024, then 2, 4, 8 of at least 512, and 16 from
+// Sums are f32. k is cut in leaves: 1 below k = 1024, then 2, 4 or 8 of at least 512, and 16 from
 // 16384 on. Each is one chain; neighbours are added in pairs, level by level. Values and offsets
 // are exact; scales multiply sums: those per group the group's sum before it is added to that of
 // the groups before it in its leaf, others the leaf. The bits of an element depend on its row of X,
 // its column of the weight and the backend alone: not on m, on windows, on threads, nor on whether
 // rows or weight were packed before.
 //
-// Equal shares of k that are nodes of the tree are products whose results, added in pairs, are that
-// of all k, bit by bit: of 2, 4 and 8 shares from 512 k each on (see sum_tree()).
+// If equal shares of k are nodes of the tree, their products, added in pairs, have the bits of the
+// product of all k. So do 2, 4 or 8 shares of at least 512 k each (see sum_tree()).
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ struct GemmDesc {
   Dtype out = Dtype::bf16;
   std::optional<QuantScheme> quant = {};  // the weight is quantised so; `weight` says nothing then
 
-  // k is one of so many equal shares of a sum. Where they are no nodes of its tree, or for 1, k is
-  // summed up as all there is.
+  // k is one of so many equal shares of a sum. If these are not nodes of the sum's tree, or if there
+  // is only one, k is summed as a whole.
   std::int64_t shares = 1;
 
   bool operator==(const GemmDesc&) const = default;

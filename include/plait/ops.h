@@ -16,11 +16,11 @@
 //   all_reduce_matmul      X [m, k]      W [k, n]     out [m, n]: (sum of X)·W
 //
 // Partial products are summed over k in f32, rounded to the wire, added over ranks in f32 as a tree
-// (0 + 1, 2 + 3, ..., and so on with what comes of it), a bias is added, and the result is rounded
-// once. So every plan, every transport, every number of threads and every run gives the same bits,
-// on every rank, in whatever mode of rounding and of denormals its threads are. Where ranks have
-// equal shares of k that are nodes of the tree of all k, and the wire is f32, they are also the
-// bits of one rank that has all k: Op::sum_tree() says so.
+// (0 + 1, 2 + 3, ..., level by level), a bias is added, and the result is rounded once. So every
+// plan, every transport, every number of threads and every run gives the same bits, on every rank,
+// in whatever mode of rounding and of denormals its threads are. If ranks have equal shares of k
+// that are nodes of the tree of all k, and the wire is f32, they are also the bits of one rank that
+// has all k: Op::sum_tree() says so.
 //
 // Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. Operands
 // that are refused (Error{invalid_argument}) have had nothing written; a call that fails in what
@@ -64,8 +64,7 @@ struct OpOptions {
   // plan of its rows; prepare() of desc.m rows, of half of them, and so on.
   const PlanSource* plans = nullptr;
 
-  // matmul: k is one of so many equal shares of a sum that is added up elsewhere
-  // (GemmDesc::shares).
+  // matmul: k is one of so many equal shares of a sum that the caller adds (GemmDesc::shares).
   std::int64_t shares = 1;
 
   int threads = 0;           // 0: as many as OpenMP would use
