@@ -54,8 +54,8 @@ struct GemmDesc {
   Dtype out = Dtype::bf16;
   std::optional<QuantScheme> quant = {};  // the weight is quantised so; `weight` says nothing then
 
-  // k is one of so many equal shares of a sum. If these are not nodes of the sum's tree, or if there
-  // is only one, k is summed as a whole.
+  // k is one of so many equal shares of a sum. If these are not nodes of the sum's tree, or if
+  // there is only one, k is summed as a whole.
   std::int64_t shares = 1;
 
   bool operator==(const GemmDesc&) const = default;
