@@ -143,7 +143,7 @@ class HostsTest(unittest.TestCase):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
         agent = Path(folder, "agent")
-        # As with ssh, what the agent starts is in another session, and only the agent is this run's child.
+        # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
         agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
                          'setsid --fork --wait ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
         agent.chmod(0o755)
