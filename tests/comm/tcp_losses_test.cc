@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -307,6 +308,7 @@ void run_with_a_victim(const std::string& job, int signal, milliseconds timeout)
       children.push_back(child);
       continue;
     }
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped rank must not outlive the test
     CommunicatorOptions options = options_of(rank, 3, job);
     options.timeout = timeout;
     Communicator comm = Communicator::connect(options);
