@@ -27,7 +27,8 @@ namespace {
 
 constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 constexpr Nanoseconds kSilentCaller = 5 * base::kSecond;  // then it is dropped
-constexpr Nanoseconds kOneAddress = base::kSecond;        // then the next address is tried
+constexpr Nanoseconds kSilentInACrowd = 250 * base::kMillisecond;
+constexpr Nanoseconds kOneAddress = base::kSecond;  // then the next address is tried
 constexpr Nanoseconds kBetweenCalls = 20 * base::kMillisecond;
 constexpr std::size_t kMostStrangers = 64;
 constexpr int kMostAtOnce = 32;
@@ -230,6 +231,9 @@ class Meeting {
   void call_lower_ranks(int first);
   std::vector<Address> addresses_of(const Card& card) const;
 
+  bool has_room_for_callers() const {
+    return callers_.size() < static_cast<std::size_t>(world_) + kMostStrangers;
+  }
   void accept_callers();
   void hear_callers();
   void admit(Caller& caller, const Hello& hello);
@@ -375,17 +379,17 @@ std::vector<Address> Meeting::addresses_of(const Card& card) const {
   return all;
 }
 
+// A flood of callers must neither keep this rank from its deadline nor push out a rank that has
+// called and is about to speak: while there are many, the rest waits in the kernel's queue.
 void Meeting::accept_callers() {
-  // A flood of callers must not keep this rank from its deadline.
-  for (int turn = 0; turn < kMostAtOnce; ++turn) {
+  const Nanoseconds now = base::now();
+  if (!has_room_for_callers()) {
+    std::erase_if(callers_, [&](const Caller& one) { return now - one.since > kSilentInACrowd; });
+  }
+  for (int turn = 0; turn < kMostAtOnce && has_room_for_callers(); ++turn) {
     auto socket = accept_caller(listener_);
     if (!socket) break;
-    callers_.push_back({.socket = std::move(*socket), .said = {}, .since = base::now()});
-  }
-  const std::size_t most = static_cast<std::size_t>(world_) + kMostStrangers;
-  if (callers_.size() > most) {
-    const auto too_many = static_cast<std::ptrdiff_t>(callers_.size() - most);
-    callers_.erase(callers_.begin(), callers_.begin() + too_many);
+    callers_.push_back({.socket = std::move(*socket), .said = {}, .since = now});
   }
 }
 
@@ -482,7 +486,9 @@ void Meeting::hear(Call& call) {
 }
 
 void Meeting::wait() {
-  std::vector<pollfd> sockets = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> sockets;
+  if (has_room_for_callers())
+    sockets.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
   for (const Caller& caller : callers_)
     sockets.push_back({.fd = caller.socket.get(), .events = POLLIN, .revents = 0});
   bool is_to_call = false;
