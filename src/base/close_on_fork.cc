@@ -16,12 +16,16 @@ namespace {
 
 // A thread holds it while it opens or closes such a descriptor, and the forking thread holds it
 // during fork(). It is recursive because one descriptor may be closed while another is opened.
-std::recursive_mutex*& place_of_mutex() {
+struct Forks {
+  std::recursive_mutex mutex;
+  const Forks* parents;  // the parent's, so that none is taken for lost memory
+};
+Forks*& place_of_forks() {
   // never destroyed: a fork may come while statics are destroyed
-  static auto* mutex = new std::recursive_mutex;
-  return mutex;
+  static auto* forks = new Forks{.mutex = {}, .parents = nullptr};
+  return forks;
 }
-std::recursive_mutex& forks() { return *place_of_mutex(); }
+std::recursive_mutex& forks() { return place_of_forks()->mutex; }
 
 // One bit per descriptor number. Higher numbers are beyond the usual hard limit.
 constexpr std::size_t kNumbers = 65536;
@@ -50,7 +54,7 @@ void close_in_child() {
   }
   // The old mutex stays locked, because the C library sees the child as a thread other than the one
   // that locked it. A child has one thread, so nothing reads the pointer meanwhile.
-  place_of_mutex() = new std::recursive_mutex;
+  place_of_forks() = new Forks{.mutex = {}, .parents = place_of_forks()};
 }
 
 void lock_forks() { forks().lock(); }

@@ -1,4 +1,4 @@
-// plait run: starts ranks on this host.
+// plait run: starts ranks on this host, or on several.
 #include <unistd.h>
 
 #include <optional>
@@ -26,6 +26,7 @@ namespace plait::cli {
 namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
+constexpr base::Nanoseconds kForRemoteRuns = 2 * base::kSecond;
 
 constexpr Options::About kAbout = {
     .verb = "run",
@@ -160,13 +161,15 @@ void share_out(const Args& args, Launch& launch) {
   Part part = {.first = 0,
                .world = 0,
                .job = random_job(),
-               .rendezvous = choose_rendezvous(launch.hosts[0].host)};
+               .rendezvous = choose_rendezvous(name_of(launch.hosts[0]))};
   for (const HostShare& share : launch.hosts) part.world += share.ranks;
   for (const HostShare& share : launch.hosts) {
     launch.agents.push_back(agent_words(share, part, options_for_hosts(args), launch.words));
     part.first += share.ranks;
   }
   launch.part.job = part.job;
+  // The runs on the hosts have their own patience with the ranks.
+  launch.grace = read_duration("--grace", args.grace) + kForRemoteRuns;
 }
 
 // Either all ranks, or those of this host where plait run --hosts was called on another.
@@ -191,7 +194,7 @@ Launch read_launch(const Args& args, Words command) {
     share_out(args, launch);
   }
   launch.verbose = args.verbose;
-  launch.grace = read_duration("--grace", args.grace);
+  if (launch.hosts.empty()) launch.grace = read_duration("--grace", args.grace);
   launch.linger = read_duration("--linger", args.linger);
   if (!args.limit.empty()) {
     launch.limit = read_duration("--timeout", args.limit);

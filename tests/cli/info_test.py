@@ -66,11 +66,11 @@ class InfoTest(InfoCase):
 
     def test_transports_have_reasons_where_they_are_absent(self):
         transports = {one["name"]: one for one in self.json()["transports"]}
-        self.assertEqual(list(transports), ["threads", "shm", "mpi"])
+        self.assertEqual(list(transports), ["threads", "shm", "tcp", "mpi"])
         for one in transports.values():
             self.assertEqual(one["refusal"] is None, one["available"])
         self.environment["PLAIT_PLUGIN_PATH"] = "/nowhere"
-        mpi = self.json()["transports"][2]
+        mpi = self.json()["transports"][3]
         self.assertFalse(mpi["available"])
         self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", mpi["refusal"])
         self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
@@ -170,7 +170,7 @@ class WhyTest(InfoCase):
                          {"ranks": 4, "hosts": 1, "launcher": "plait run", "transport": None})
         self.assertEqual(found["chosen"], "shm")
         walk = {step["name"]: step for step in found["walk"]}
-        self.assertEqual(list(walk), ["threads", "shm", "mpi"])
+        self.assertEqual(list(walk), ["threads", "shm", "tcp", "mpi"])
         self.assertFalse(walk["threads"]["can"])
         self.assertIn("not processes", walk["threads"]["answer"])
         self.assertTrue(walk["shm"]["can"])

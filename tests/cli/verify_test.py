@@ -121,7 +121,8 @@ class VerifyTest(CommandTest):
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
             (["--transport", "ucx"], "--transport ucx is none of threads, shm, tcp, mpi"),
             (["--transport", "tcp"], "a launcher on each host starts ranks of the transport tcp, such as torchrun"),
-            (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others"),
+            (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others, "
+                                          "because a launcher starts its ranks"),
             (["--transport", "mpi"], "mpirun starts ranks of the transport mpi: "
                                      "mpirun -n 3 plait verify --transport mpi"),
             (["--transport", "shm,mpi"], "--transport shm,mpi: mpi cannot be combined with others, "

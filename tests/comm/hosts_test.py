@@ -78,7 +78,8 @@ class Hosts:
 
 def hosts_are_allowed():
     try:
-        with Hosts():
+        with Hosts() as hosts:
+            ip("netns", "exec", hosts.names[1], "true")
             return True
     except (OSError, subprocess.CalledProcessError):
         return False
@@ -143,8 +144,9 @@ class HostsTest(unittest.TestCase):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
         agent = Path(folder, "agent")
+        # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
         agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
-                         'exec ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
+                         'setsid --fork --wait ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
         agent.chmod(0o755)
         return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
                                 env={**BARE, "PLAIT_RSH": str(agent)}, stdin=subprocess.DEVNULL,
@@ -167,6 +169,18 @@ class HostsTest(unittest.TestCase):
         self.assertIn("[1] it's me\n", said)
         self.assertIn("plait run: rank 1 exited with status 7", said)
         self.assertIn("plait run: host 10.77.0.2 exited with status 7; waiting up to 1 s for host 10.77.0.1", said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_ctrl_c_ends_the_ranks_and_brings_their_last_words(self):
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "-p", "--", "sh", "-c",
+                                "trap 'sleep 0.5; echo bye; exit 5' TERM; echo here; while :; do sleep 0.1; done")
+        for _ in range(2):
+            self.assertRegex(run.stdout.readline(), r"^\[[01]\] here$")
+        run.send_signal(signal.SIGINT)
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(run.returncode, 130, said)
+        self.assertIn("[0] bye\n", said)
+        self.assertIn("[1] bye\n", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_no_rank_outlives_a_run_that_is_killed(self):

@@ -76,17 +76,33 @@ void run_in_processes(int world, const Body& body, const CommunicatorOptions& op
 
 namespace {
 
-// With a port that was free a moment ago.
-std::string free_address() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof(address);
-  ::bind(listener, reinterpret_cast<sockaddr*>(&address), length);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(listener);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
+// A port of loopback that is kept from others while this lives, though rank 0 may listen at it.
+class KeptPort {
+ public:
+  KeptPort() {
+    const int on = 1;
+    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    ::setenv("PLAIT_RENDEZVOUS", address().c_str(), 1);
+  }
+  KeptPort(const KeptPort&) = delete;
+  KeptPort& operator=(const KeptPort&) = delete;
+  ~KeptPort() {
+    ::unsetenv("PLAIT_RENDEZVOUS");
+    ::close(socket_);
+  }
+
+ private:
+  std::string address() const {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof(address);
+    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), length);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
+    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+
+  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+};
 
 void be_rank_over_tcp(const std::string& job, int rank, int world, const Body& body,
                       CommunicatorOptions options) {
@@ -100,14 +116,13 @@ void be_rank_over_tcp(const std::string& job, int rank, int world, const Body& b
 
 void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
   const std::string job = fresh_job();
-  ::setenv("PLAIT_RENDEZVOUS", free_address().c_str(), 1);
+  const KeptPort port;
   fork_ranks(world, [&](int rank) { be_rank_over_tcp(job, rank, world, body, options); });
-  ::unsetenv("PLAIT_RENDEZVOUS");
 }
 
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
   const std::string job = fresh_job();
-  ::setenv("PLAIT_RENDEZVOUS", free_address().c_str(), 1);
+  const KeptPort port;
   std::vector<std::jthread> ranks;
   for (int rank = 0; rank < world; ++rank) {
     ranks.emplace_back([&, rank] {
@@ -115,7 +130,6 @@ void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions
     });
   }
   ranks.clear();
-  ::unsetenv("PLAIT_RENDEZVOUS");
 }
 
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options) {

@@ -80,7 +80,7 @@ struct Rows {
       : x(x_dtype, ops::count(ops::shapes_of(op).x, m, comm.rank(), comm.world()), kDepth,
           static_cast<std::uint64_t>(comm.rank()) + 1),
         out(out_dtype, ops::count(ops::shapes_of(op).out, m, comm.rank(), comm.world()), kColumns) {
-    std::memset(out.view.data, 0x5A, out.view.bytes());
+    if (out.view.bytes() > 0) std::memset(out.view.data, 0x5A, out.view.bytes());
   }
 
   Matrix x;

@@ -249,7 +249,7 @@ TEST_P(EveryOperator, KeepsWhatItHasPrepared) {
 
 // A rank whose chunks are on their way is not late.
 TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
-  const Link link = {.bytes_per_second = 1e9, .latency_ns = 300'000'000};
+  const Link link = {.bytes_per_second = 1e9, .latency_ns = 800'000'000};
   run_as_threads(2,
                  [](Communicator& comm) {
                    for (const char* text : {"serial", "fused chunk=16"}) {
@@ -260,7 +260,7 @@ TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
                      EXPECT_NO_THROW(op.run(problem.call()));
                    }
                  },
-                 {.link = link, .timeout = std::chrono::milliseconds(150)});
+                 {.link = link, .timeout = std::chrono::milliseconds(400)});
 }
 
 TEST(Gathered, IsEverybodysXInEveryPlan) {

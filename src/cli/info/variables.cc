@@ -16,7 +16,7 @@ namespace {
 // Variables that a launcher sets for a rank, and the path of the settings.
 constexpr std::string_view kOthers[] = {
     "PLAIT_RANK", "PLAIT_LOCAL_RANK", "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
-    "PLAIT_JOB",  "PLAIT_CONFIG",     "PLAIT_RSH"};
+    "PLAIT_JOB",  "PLAIT_CONFIG",     "PLAIT_RSH",        "PLAIT_PART"};
 
 bool is_ours(std::string_view variable) {
   return variable.starts_with("PLAIT_") || variable.starts_with("COC_") ||

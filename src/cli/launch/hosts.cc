@@ -21,16 +21,33 @@ bool is_forwarded(std::string_view name) {
          name.starts_with("OMP_");
 }
 
+// Where a part of --hosts has the colon before its number; the colons of an IPv6 address are within
+// brackets.
+std::optional<std::size_t> find_colon(std::string_view part) {
+  const std::size_t bracket = part.rfind(']');
+  const std::size_t colon = part.rfind(':');
+  if (colon == std::string_view::npos) return part.size();
+  if (bracket != std::string_view::npos) return colon < bracket ? part.size() : colon;
+  if (part.find(':') != colon) return std::nullopt;
+  return colon;
+}
+
+bool is_this_host(std::string_view name) {
+  return name == "localhost" || name == "::1" || name == "[::1]" || name.starts_with("127.");
+}
+
 }  // namespace
+
+std::string name_of(const HostShare& share) { return share.host.substr(share.host.find('@') + 1); }
 
 std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks) {
   std::vector<HostShare> shares;
   int total = 0;
   for (const std::string_view part : base::split(text, ',')) {
-    const std::size_t colon = part.rfind(':');
+    const auto colon = find_colon(part);
+    const std::string_view host = part.substr(0, colon.value_or(0));
     const auto ranks =
-        colon == std::string_view::npos ? 1 : base::parse_int(part.substr(colon + 1));
-    const std::string_view host = part.substr(0, colon);
+        colon == part.size() ? 1 : base::parse_int(part.substr(colon.value_or(0) + 1));
     PLAIT_CHECK(
         !host.empty() && !host.starts_with('-') && ranks && *ranks >= 1 && *ranks <= most_ranks,
         "--hosts ", text, " is not a list of hosts with their numbers of ranks, such as ",
@@ -40,6 +57,10 @@ std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks) {
   }
   PLAIT_CHECK(total <= most_ranks, "--hosts ", text, " has ", total, " ranks; the most are ",
               most_ranks);
+  PLAIT_CHECK(
+      shares.size() == 1 || !is_this_host(name_of(shares[0])) || base::env("PLAIT_RENDEZVOUS"),
+      "--hosts ", text, ": ranks meet on the first host, which the others can't call ",
+      name_of(shares[0]), "; give it the name that they know");
   return shares;
 }
 
@@ -88,12 +109,16 @@ std::vector<std::string> agent_words(const HostShare& share, const Part& part,
   line += " --";
   for (const std::string& word : command) line += ' ' + quoted(word);
 
-  const std::string agent = base::env("PLAIT_RSH").value_or("ssh");
+  // ssh must not ask, since nothing could answer, and must notice a lost host by itself.
+  const std::string agent =
+      base::env("PLAIT_RSH").value_or("ssh -o BatchMode=yes -o ServerAliveInterval=5");
   std::vector<std::string> words;
   for (const std::string_view word : base::split(agent, ' ')) {
     if (!word.empty()) words.emplace_back(word);
   }
-  words.push_back(share.host);
+  std::string host = share.host;
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  words.push_back(host);
   words.push_back(line);
   return words;
 }

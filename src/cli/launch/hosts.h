@@ -14,11 +14,14 @@
 namespace plait::cli {
 
 struct HostShare {
-  std::string host;
+  std::string host;  // as the agent gets it, perhaps with a user
   int ranks;
 };
 
-// "node1:2,node2:2"; one rank on a host without a number.
+// The host as other hosts may call it.
+std::string name_of(const HostShare& share);
+
+// "node1:2,me@node2:2,[fe80::1]:2"; one rank on a host without a number.
 std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks);
 
 // The ranks that one plait run starts, of a world that others start too.

@@ -38,6 +38,9 @@ class RankGroup {
   void pass_on(int signal, bool from_terminal) const;
   void kill_all() const;
 
+  // Tells the runs on other hosts to end their ranks: their standard input ends.
+  void end_remote_runs() { inputs_.clear(); }
+
  private:
   struct Rank {
     pid_t pid;

@@ -92,7 +92,15 @@ void Supervisor::read_input() {
   const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
   if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
   input_ended_ = true;
-  if (phase_ < Phase::ending) interrupt(SIGTERM, false);
+  if (phase_ >= Phase::ending) return;
+  interrupted_by_ = SIGTERM;
+  interrupted_at_ = base::now();
+  const std::string rest = show_rest();
+  ask_to_end(SIGTERM);
+  say(fmt::format(
+      "the plait run that called this one from another host has ended: waiting up to {} for {} to "
+      "end too",
+      base::show_duration(launch_.grace), rest));
 }
 
 void Supervisor::handle(const signalfd_siginfo& signal) {
@@ -101,7 +109,7 @@ void Supervisor::handle(const signalfd_siginfo& signal) {
   if (number == SIGCHLD) return reap();
   if (number == SIGTSTP) return pause(from_terminal);
   if (ends_the_run(number)) return interrupt(number, from_terminal);
-  ranks_.pass_on(number, from_terminal);
+  if (launch_.hosts.empty()) ranks_.pass_on(number, from_terminal);
 }
 
 void Supervisor::interrupt(int signal, bool from_terminal) {
@@ -193,8 +201,12 @@ void Supervisor::enter(Phase phase, base::Nanoseconds duration) {
 
 void Supervisor::ask_to_end(int signal, bool from_terminal) {
   asked_with_ = signal;
-  ranks_.pass_on(signal, from_terminal);
-  ranks_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
+  if (!launch_.hosts.empty()) {
+    ranks_.end_remote_runs();  // a signal would end the agent, which brings the rest of the output
+  } else {
+    ranks_.pass_on(signal, from_terminal);
+    ranks_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
+  }
   enter(Phase::ending, launch_.grace);
 }
 

@@ -355,7 +355,7 @@ void Hub::lose(int peer, const Watch& watch) {
   look(watch, peer);
   refuse(Code::peer_lost, peer,
          sentence("rank ", peer, " (", describe(peer), ") has ",
-                  has_ended(peer) ? "died or left" : "closed its connection"));
+                  has_ended(peer) ? "died or left" : "left or closed its connection"));
 }
 
 // Rank 0 knows; the others hear from it, or know by themselves that rank 0 is gone.

@@ -28,11 +28,17 @@ void set(const base::Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof(value));
 }
 
+void refuse_for_shortage(const char* what) {
+  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+    base::fail_errno(what);
+}
+
 std::optional<base::Fd> open_socket(int family) {
   const base::CloseOnFork closing;
   base::Fd socket = closing.adopt(::socket(family, SOCK_STREAM | kFlags, IPPROTO_TCP));
-  if (!socket) return std::nullopt;
-  return socket;
+  if (socket) return socket;
+  refuse_for_shortage("cannot open a TCP socket");
+  return std::nullopt;
 }
 
 bool is_usable(const ifaddrs& one, const std::optional<std::string>& wanted) {
@@ -149,8 +155,9 @@ int port_of(const base::Fd& socket) {
 std::optional<base::Fd> accept_caller(const base::Fd& listener) {
   const base::CloseOnFork closing;
   base::Fd socket = closing.adopt(::accept4(listener.get(), nullptr, nullptr, kFlags));
-  if (!socket) return std::nullopt;
-  return socket;
+  if (socket) return socket;
+  refuse_for_shortage("cannot accept another rank's connection");
+  return std::nullopt;
 }
 
 std::optional<base::Fd> begin_to_connect(const Address& address) {

@@ -37,7 +37,7 @@ int port_of(const base::Fd& socket);
 // Null where no caller is waiting.
 std::optional<base::Fd> accept_caller(const base::Fd& listener);
 
-// Begins to connect; is_connected() tells whether it has, and what has gone wrong.
+// Begins to connect; progress_of() tells whether it has.
 std::optional<base::Fd> begin_to_connect(const Address& address);
 enum class Progress { under_way, done, refused };
 Progress progress_of(const base::Fd& socket);

@@ -42,7 +42,7 @@ void Connection::close(const std::string& why) {
 
 void Connection::queue(const Frame& frame, const std::byte* payload,
                        std::shared_ptr<const void> owner) {
-  if (end_.empty()) unsent_.push_back({frame, payload, std::move(owner)});
+  if (end_.empty() && !cannot_send_) unsent_.push_back({frame, payload, std::move(owner)});
 }
 
 void Connection::flush() {
@@ -72,7 +72,9 @@ void Connection::flush() {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return;
-      return close(reason(errno));
+      // The peer may have said why before it closed: receive() reads that, and then the end.
+      cannot_send_ = true;
+      return unsent_.clear();
     }
     note_sent(static_cast<std::size_t>(sent));
     moved += static_cast<std::size_t>(sent);
@@ -91,8 +93,8 @@ void Connection::note_sent(std::size_t bytes) {
 }
 
 void Connection::receive(const Find& find) {
-  std::size_t turns = kMostBytesAtOnce / buffer_.size();
-  while (end_.empty() && turns-- > 0 && read_some(find)) {
+  received_ = 0;
+  while (end_.empty() && received_ < kMostBytesAtOnce && read_some(find)) {
   }
 }
 
@@ -118,6 +120,7 @@ bool Connection::read_some(const Find& find) {
     return false;
   }
   const auto bytes = static_cast<std::size_t>(came);
+  received_ += bytes;
   const std::size_t in_place = std::min(bytes, direct);
   incoming_.payload_bytes += in_place;
   if (in_place > 0 && missing_payload() == 0 && !finish_frame(find)) return false;
@@ -177,6 +180,11 @@ bool Connection::begin_payload(const Find& find) {
 bool Connection::finish_frame(const Find& find) {
   Incoming whole = std::exchange(incoming_, {});
   Receiver* receiver = whole.is_unwanted ? nullptr : find(whole.frame.receiver);
+  if (whole.frame.kind == Kind::farewell) {
+    // The peer waits until its farewell is acknowledged; the kernel would take its time.
+    const int on = 1;
+    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
+  }
   if (receiver == nullptr || receiver->receive(process_, whole.frame, std::move(whole.text)))
     return true;
   close("what came over it made no sense to its receiver");
@@ -203,7 +211,7 @@ void Connection::check_host() {
 }
 
 bool Connection::is_delivered() const {
-  if (!end_.empty()) return true;
+  if (!end_.empty() || cannot_send_) return true;
   int in_flight = 0;
   return unsent_.empty() && (::ioctl(socket_.get(), SIOCOUTQ, &in_flight) != 0 || in_flight == 0);
 }

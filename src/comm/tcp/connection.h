@@ -43,7 +43,7 @@ class Connection {
   // Asks the kernel whether the other host still answers, and ends the connection where it doesn't.
   void check_host();
 
-  // Whether the other host's kernel has all that was sent.
+  // Whether the other host's kernel has all that was sent, or nothing more can be sent.
   bool is_delivered() const;
 
   void close(const std::string& why);
@@ -77,6 +77,8 @@ class Connection {
   int process_ = 0;
   base::Fd socket_;
   std::string end_ = "it was never made";
+  bool cannot_send_ = false;
+  std::size_t received_ = 0;  // by this call of receive()
   std::deque<Unsent> unsent_;
   Incoming incoming_;
   std::array<std::byte, 16384> buffer_;

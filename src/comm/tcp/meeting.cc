@@ -27,9 +27,12 @@ namespace {
 
 constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 constexpr Nanoseconds kSilentCaller = 5 * base::kSecond;  // then it is dropped
-constexpr Nanoseconds kOneAddress = base::kSecond;        // then the next address is tried
+constexpr Nanoseconds kSilentInACrowd = 250 * base::kMillisecond;
+constexpr Nanoseconds kOneAddress = base::kSecond;  // then the next address is tried
 constexpr Nanoseconds kBetweenCalls = 20 * base::kMillisecond;
 constexpr std::size_t kMostStrangers = 64;
+constexpr int kMostAtOnce = 32;
+constexpr Nanoseconds kBetweenQuestions = 200 * base::kMillisecond;
 constexpr std::uint32_t kMagic = 0x504c5448;  // "PLTH"
 constexpr std::uint32_t kMostBytes = 64 << 20;
 constexpr std::uint32_t kMostHelloBytes = 16 << 10;
@@ -121,24 +124,28 @@ std::optional<Card> read_card(std::string_view text) {
 struct Hello {
   std::string job;
   int rank;
+  int to;  // the rank that is called: an address may lead to another host than its owner meant
   int world;
   Card card;
 };
 
 std::string write(const Hello& hello) {
-  return sentence(hello.job, '\n', hello.rank, '\n', hello.world, '\n', write(hello.card));
+  return sentence(hello.job, '\n', hello.rank, '\n', hello.to, '\n', hello.world, '\n',
+                  write(hello.card));
 }
 
 std::optional<Hello> read_hello(const std::string& text) {
   const auto lines = base::split(text, '\n');
-  if (lines.size() != 4) return std::nullopt;
+  if (lines.size() != 5) return std::nullopt;
   const auto rank = base::parse_int(lines[1]);
-  const auto world = base::parse_int(lines[2]);
-  auto card = read_card(lines[3]);
-  if (!rank || !world || !card || *rank < 0 || *rank >= *world || *world > kMostRanks)
+  const auto to = base::parse_int(lines[2]);
+  const auto world = base::parse_int(lines[3]);
+  auto card = read_card(lines[4]);
+  if (!rank || !to || *to < 0 || *to > kMostRanks || !world || !card || *rank < 0 ||
+      *rank >= *world || *world > kMostRanks)
     return std::nullopt;
-  return Hello{std::string(lines[0]), static_cast<int>(*rank), static_cast<int>(*world),
-               std::move(*card)};
+  return Hello{std::string(lines[0]), static_cast<int>(*rank), static_cast<int>(*to),
+               static_cast<int>(*world), std::move(*card)};
 }
 
 // Reads one message and nothing after it: frames may follow at once. `bytes` is what has come of it
@@ -212,16 +219,21 @@ class Meeting {
     Nanoseconds since = 0;
   };
 
+  bool is_to_rendezvous(const Call& call) const { return rendezvous_ && call.rank == 0; }
   bool is_host() const { return rendezvous_ && me_ == 0; }  // all others call it first
   bool is_done() const;
   std::vector<int> find_missing() const;
   [[noreturn]] void give_up();
 
+  std::vector<Address> find_rendezvous() const;
   void learn_from(const std::vector<std::string>& texts);
   void call(int rank, std::vector<Address> addresses);
   void call_lower_ranks(int first);
   std::vector<Address> addresses_of(const Card& card) const;
 
+  bool has_room_for_callers() const {
+    return callers_.size() < static_cast<std::size_t>(world_) + kMostStrangers;
+  }
   void accept_callers();
   void hear_callers();
   void admit(Caller& caller, const Hello& hello);
@@ -268,11 +280,7 @@ Met Meeting::run() {
     job_ = cards_[0]->nonce;
     call_lower_ranks(0);
   } else if (me_ != 0) {
-    std::string why;
-    auto addresses = resolve(rendezvous_->host, rendezvous_->port, why);
-    PLAIT_CHECK(!addresses.empty(), "rank ", me_, " cannot find host \"", rendezvous_->host,
-                "\", where rank 0 is to be met: ", why);
-    call(0, std::move(addresses));
+    call(0, find_rendezvous());
   }
   while (!is_done()) {
     wait();
@@ -285,6 +293,19 @@ Met Meeting::run() {
   }
   if (is_host()) welcome_all();
   return result();
+}
+
+// A name server may learn of a host only when its rank starts.
+std::vector<Address> Meeting::find_rendezvous() const {
+  for (;;) {
+    std::string why;
+    auto addresses = resolve(rendezvous_->host, rendezvous_->port, why);
+    if (!addresses.empty()) return addresses;
+    PLAIT_CHECK(base::now() < deadline_, "rank ", me_, " cannot find host \"", rendezvous_->host,
+                "\", where rank 0 is to be met: ", why);
+    if (site_.policy.interrupted) site_.policy.interrupted();
+    base::sleep_until(std::min(deadline_, base::now() + kBetweenQuestions));
+  }
 }
 
 bool Meeting::is_done() const { return find_missing().empty(); }
@@ -358,13 +379,17 @@ std::vector<Address> Meeting::addresses_of(const Card& card) const {
   return all;
 }
 
+// A flood of callers must neither keep this rank from its deadline nor push out a rank that has
+// called and is about to speak: while there are many, the rest waits in the kernel's queue.
 void Meeting::accept_callers() {
-  while (auto socket = accept_caller(listener_))
-    callers_.push_back({.socket = std::move(*socket), .said = {}, .since = base::now()});
-  const std::size_t most = static_cast<std::size_t>(world_) + kMostStrangers;
-  if (callers_.size() > most) {
-    const auto too_many = static_cast<std::ptrdiff_t>(callers_.size() - most);
-    callers_.erase(callers_.begin(), callers_.begin() + too_many);
+  const Nanoseconds now = base::now();
+  if (!has_room_for_callers()) {
+    std::erase_if(callers_, [&](const Caller& one) { return now - one.since > kSilentInACrowd; });
+  }
+  for (int turn = 0; turn < kMostAtOnce && has_room_for_callers(); ++turn) {
+    auto socket = accept_caller(listener_);
+    if (!socket) break;
+    callers_.push_back({.socket = std::move(*socket), .said = {}, .since = now});
   }
 }
 
@@ -381,7 +406,7 @@ void Meeting::hear_callers() {
 
 // One that calls again has given up its first call.
 void Meeting::admit(Caller& caller, const Hello& hello) {
-  if (hello.job != job_ || hello.world != world_ || hello.rank == me_) {
+  if (hello.job != job_ || hello.world != world_ || hello.rank == me_ || hello.to != me_) {
     say(caller.socket, Word::refusal,
         sentence("here is rank ", me_, " of ", world_, " of another job"));
     return;
@@ -416,10 +441,14 @@ void Meeting::advance(Call& call) {
     if (socket) call.socket = std::move(*socket);
     return;
   }
-  if (call.has_spoken) return hear(call);
+  if (call.has_spoken) {
+    // Rank 0 answers when all have come; another rank answers at once.
+    if (!is_to_rendezvous(call) && now - call.since > kSilentCaller) return call.socket.reset();
+    return hear(call);
+  }
   const Progress progress = progress_of(call.socket);
   if (progress == Progress::under_way && now - call.since < kOneAddress) return;
-  const Hello hello = {.job = job_, .rank = me_, .world = world_, .card = card_};
+  const Hello hello = {.job = job_, .rank = me_, .to = call.rank, .world = world_, .card = card_};
   call.has_spoken = progress == Progress::done && say(call.socket, Word::hello, write(hello));
   if (!call.has_spoken) call.socket.reset();
 }
@@ -433,6 +462,8 @@ void Meeting::hear(Call& call) {
     case Word::hello:
       return call.socket.reset();
     case Word::refusal:
+      // An address that several hosts have may have led to another rank: the next may be right.
+      if (!is_to_rendezvous(call)) return call.socket.reset();
       throw Error(Code::invalid_argument,
                   sentence("rank ", me_, " called ", peer_of(call.socket), " to meet rank ",
                            call.rank, ": ", message->text));
@@ -441,9 +472,9 @@ void Meeting::hear(Call& call) {
     case Word::welcome:
       break;
   }
-  const int rank = call.rank;
-  sockets_[rank] = std::move(call.socket);
-  if (!rendezvous_ || rank != 0) return;
+  const bool has_cards = is_to_rendezvous(call);
+  sockets_[call.rank] = std::move(call.socket);
+  if (!has_cards) return;
   const auto lines = base::split(message->text, '\n');
   for (int other = 0; other < world_; ++other) {
     const auto card =
@@ -455,7 +486,9 @@ void Meeting::hear(Call& call) {
 }
 
 void Meeting::wait() {
-  std::vector<pollfd> sockets = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> sockets;
+  if (has_room_for_callers())
+    sockets.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
   for (const Caller& caller : callers_)
     sockets.push_back({.fd = caller.socket.get(), .events = POLLIN, .revents = 0});
   bool is_to_call = false;
@@ -486,7 +519,8 @@ Met Meeting::result() {
     }
     ++near;
   }
-  return {.mesh = std::make_shared<Mesh>(me_, std::move(neighbors), std::move(sockets_)),
+  return {.mesh = std::make_shared<Mesh>(me_, std::move(neighbors), std::move(sockets_),
+                                         site_.policy.timeout),
           .crowded = CPU_COUNT(&cpus) < near};
 }
 

@@ -14,20 +14,27 @@ namespace {
 // What one look at the sockets costs, or so.
 constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
 
-// A process that ends keeps its last frames until the other host's kernel has them.
-constexpr Nanoseconds kLastFrames = 2 * base::kSecond;
+// After a failure nothing but its news is worth waiting for.
+constexpr Nanoseconds kAfterFailure = 200 * base::kMillisecond;
+constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 }  // namespace
 
-Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets)
-    : me_(me), neighbors_(std::move(neighbors)) {
+Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
+           Nanoseconds patience)
+    : me_(me), neighbors_(std::move(neighbors)), patience_(patience) {
   for (int process = 0; process < size(); ++process) {
     connections_.push_back(process == me ? Connection()
                                          : Connection(process, std::move(sockets[process])));
   }
 }
 
-Mesh::~Mesh() { deliver(base::now() + kLastFrames); }
+Mesh::~Mesh() { deliver(base::now() + patience()); }
+
+Nanoseconds Mesh::patience() const {
+  return has_failure_.load(std::memory_order_relaxed) ? std::min(kAfterFailure, patience_)
+                                                      : patience_;
+}
 
 std::uint32_t Mesh::add(Receiver& receiver) {
   const std::lock_guard lock(mutex_);
@@ -62,8 +69,8 @@ void Mesh::move_all() {
   };
   for (Connection& connection : connections_) {
     if (!connection.end().empty()) continue;
-    if (connection.has_unsent()) connection.flush();
     connection.receive(find);
+    if (connection.has_unsent()) connection.flush();
   }
   moved_at_.store(base::now(), std::memory_order_relaxed);
 }
@@ -71,6 +78,11 @@ void Mesh::move_all() {
 void Mesh::move() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) move_all();
+}
+
+void Mesh::move_surely() noexcept {
+  const std::lock_guard lock(mutex_);
+  move_all();
 }
 
 void Mesh::move_now_and_then() noexcept {
@@ -105,8 +117,13 @@ bool Mesh::is_sent(int process) {
 }
 
 void Mesh::deliver(Nanoseconds until) noexcept {
-  const auto are_delivered = [this] {
+  Nanoseconds look_at = 0;
+  const auto are_delivered = [&] {
     const std::lock_guard lock(mutex_);
+    if (base::now() >= look_at) {
+      for (Connection& connection : connections_) connection.check_host();
+      look_at = base::now() + kBetweenLooks;
+    }
     return std::all_of(connections_.begin(), connections_.end(),
                        [](const Connection& connection) { return connection.is_delivered(); });
   };

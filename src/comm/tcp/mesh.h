@@ -26,12 +26,14 @@ struct Neighbor {
 
 class Mesh {
  public:
-  // `connections[me]` is empty.
-  Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets);
+  // `sockets[me]` is empty. `patience`: how long the end may wait for other hosts to take what was
+  // sent to them.
+  Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
+       base::Nanoseconds patience);
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // Waits a little until the other hosts have what was sent.
+  // Waits until the other hosts have what was sent; not for long where a group has failed.
   ~Mesh();
 
   int me() const { return me_; }
@@ -49,8 +51,11 @@ class Mesh {
             std::shared_ptr<const void> owner, Urgency urgency);
   void send_text(int process, Frame frame, const std::string& text);
 
-  // Sends and receives what can be moved now. Does nothing while another thread does it.
+  // Sends and receives what can be moved now. Does nothing while another thread uses the mesh.
   void move() noexcept;
+
+  // Does it in any case.
+  void move_surely() noexcept;
 
   // Does what move() does, unless that was done in the last few microseconds: for questions that
   // are asked again and again.
@@ -68,6 +73,10 @@ class Mesh {
   // Moves frames until the other hosts' kernels have all of them, or the time is there.
   void deliver(base::Nanoseconds until) noexcept;
 
+  // A group has failed: its ranks perhaps take nothing more.
+  void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
+  base::Nanoseconds patience() const;
+
  private:
   void move_all();  // under the mutex
 
@@ -77,6 +86,8 @@ class Mesh {
   std::vector<Connection> connections_;
   std::map<std::uint32_t, Receiver*> receivers_;
   std::uint32_t last_number_ = 0;
+  base::Nanoseconds patience_;
+  std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
   std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
 };
 

@@ -17,9 +17,12 @@ namespace {
 // has failed since: it fails for all or for none.
 constexpr Nanoseconds kUnderWay = base::kSecond;
 
+constexpr std::size_t kMostSentence = std::size_t{64} << 10;
+
 // A failure as text: "1 3 all_reduce: rank 0 waits ...", with its code and its culprit.
 std::string write(const Failure& failure) {
-  return sentence(static_cast<int>(failure.code), ' ', failure.culprit, ' ', failure.sentence);
+  return sentence(static_cast<int>(failure.code), ' ', failure.culprit, ' ',
+                  failure.sentence.substr(0, kMostSentence));
 }
 
 std::optional<Failure> read_failure(const std::string& text) {
@@ -84,6 +87,7 @@ void TcpGroup::adopt(End end, const Failure& failure) noexcept {
   const std::lock_guard lock(mutex_);
   if (ended_[which].load(std::memory_order_relaxed)) return;
   records_[which] = failure;
+  mesh_->note_failure();
   ended_[which].store(true, std::memory_order_release);
 }
 
@@ -111,6 +115,11 @@ Failure TcpGroup::record_of(End end) const {
   return records_[static_cast<std::size_t>(end)];
 }
 
+bool TcpGroup::has_brought(int peer) const {
+  const std::lock_guard lock(mutex_);
+  return !gathered_[peer].empty();
+}
+
 std::vector<int> TcpGroup::find_missing() {
   const std::lock_guard lock(mutex_);
   std::vector<int> missing;
@@ -134,7 +143,8 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
       if (failed() && failed_at == 0) failed_at = now;
       if (failed() && now - failed_at > kUnderWay) raise();
       for (const int peer : missing) {
-        if (failed() || !has_left(peer)) continue;
+        // What it brought may have come with its farewell.
+        if (failed() || !has_left(peer) || has_brought(peer)) continue;
         throw Error(
             Code::peer_lost,
             sentence("rank ", rank(), " waits to meet rank ", peer, ", which has left the group"),
@@ -170,7 +180,8 @@ void TcpGroup::look_for_losses(base::FunctionRef<std::string()> doing) {
   for (int peer = 0; peer < world() && !failed(); ++peer) {
     if (peer == rank() || has_left(peer)) continue;
     const std::string loss = mesh_->loss_of(members_.processes[peer]);
-    if (loss.empty()) continue;
+    // Another thread may have read its farewell meanwhile.
+    if (loss.empty() || has_left(peer) || failed()) continue;
     fail({Code::peer_lost, peer,
           sentence(doing(), "; rank ", peer, " (", mesh_->name_of(members_.processes[peer]),
                    ") is lost: ", loss)});
@@ -184,6 +195,13 @@ void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
   });
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNobody) return;
+  // Frames come in order: a peer that already takes part in a set-up is through with this call.
+  const bool is_chunk_of_a_call = !awaited->room && awaited->tag.operation != Operation::custom;
+  if (is_chunk_of_a_call && awaited->peer != rank() && has_brought(awaited->peer) && !ready()) {
+    fail_and_raise({Code::mismatch, awaited->peer,
+                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
+                             " makes a mailbox or splits the group instead")});
+  }
   if (!has_left(awaited->peer) || ready()) return;
   fail_and_raise(
       {Code::peer_lost, awaited->peer,

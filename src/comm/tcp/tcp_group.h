@@ -55,7 +55,9 @@ class TcpGroup final : public Group, public Receiver {
 
   // No rank sees the others' calls: tags travel with the chunks.
   void announce(const Tag& /*tag*/) noexcept override {}
-  void rest() noexcept override { mesh_->move(); }
+  // Credits that were not urgent go out at the latest when a call is over.
+  void rest() noexcept override { mesh_->move_surely(); }
+  void show_started(Nanoseconds /*asked_at*/) noexcept override { mesh_->move_surely(); }
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}
   [[noreturn]] void give_up(const Awaited& awaited) override;
@@ -76,6 +78,7 @@ class TcpGroup final : public Group, public Receiver {
  private:
   void adopt(End end, const Failure& failure) noexcept;
   void tell_all(Kind kind, const std::string& text) noexcept;
+  bool has_brought(int peer) const;  // its part of the next set-up agreement
   std::vector<int> find_missing();
   [[noreturn]] void refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout);
 

@@ -28,6 +28,11 @@ TcpMailbox::TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
 // The kernel reads what was posted from this mailbox's memory, which the frames under way keep; but
 // frames move only while a rank calls plait, so they are sent before this rank may leave.
 TcpMailbox::~TcpMailbox() {
+  if (group_->in_child()) {
+    // The mesh is the parent's, and its mutex may be held by a thread that this process lacks.
+    [[maybe_unused]] const auto* forgotten = new std::shared_ptr<TcpGroup>(std::move(group_));
+    return;
+  }
   send_rest();
   end_polling();
   mesh().remove(number_);
@@ -83,7 +88,9 @@ std::byte* TcpMailbox::place_out(int peer, int slot, std::uint64_t chunk) const 
 // a chunk to itself with release()).
 bool TcpMailbox::has_room(int peer, int slot) {
   const Outgoing& channel = outgoing(peer, slot);
-  return channel.posted - channel.released.load(std::memory_order_acquire) < kCredit;
+  return channel.posted.load(std::memory_order_relaxed) -
+             channel.released.load(std::memory_order_acquire) <
+         kCredit;
 }
 
 bool TcpMailbox::vacant(int peer, int slot) {
@@ -96,14 +103,15 @@ bool TcpMailbox::vacant(int peer, int slot) {
 std::byte* TcpMailbox::outbox(int peer, int slot) {
   check_channel("outbox", peer, slot);
   if (!has_room(peer, slot)) wait_vacant(peer, slot);
-  return place_out(peer, slot, outgoing(peer, slot).posted + 1);
+  return place_out(peer, slot, outgoing(peer, slot).posted.load(std::memory_order_relaxed) + 1);
 }
 
 void TcpMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
   check_channel("post", peer, slot);
   check_bytes(slot, bytes);
   if (!has_room(peer, slot)) wait_vacant(peer, slot);
-  const std::uint64_t chunk = ++outgoing(peer, slot).posted;
+  const std::uint64_t chunk =
+      outgoing(peer, slot).posted.fetch_add(1, std::memory_order_relaxed) + 1;
   const Frame frame = {.kind = Kind::chunk,
                        .receiver = numbers_[peer],
                        .slot = static_cast<std::uint32_t>(slot),
@@ -140,7 +148,11 @@ bool TcpMailbox::receive(int process, const Frame& frame, std::string /*text*/) 
   if (peer < 0 || frame.slot >= static_cast<std::uint32_t>(desc().slots)) return false;
   const int slot = static_cast<int>(frame.slot);
   if (frame.kind == Kind::credit) {
-    outgoing(peer, slot).released.fetch_add(1, std::memory_order_release);
+    // The peer can only have received what was posted before.
+    Outgoing& channel = outgoing(peer, slot);
+    const std::uint64_t posted = channel.posted.load(std::memory_order_relaxed);
+    if (channel.released.load(std::memory_order_relaxed) >= posted) return false;
+    channel.released.fetch_add(1, std::memory_order_release);
     return true;
   }
   if (frame.kind != Kind::chunk) return false;
@@ -174,6 +186,7 @@ bool TcpMailbox::arrived(int source, int slot, const Tag& tag) {
 }
 
 void TcpMailbox::check_next(int source, int slot, const Tag& tag) {
+  mesh().move_surely();
   if (!has_come(source, slot)) return;
   const Tag& came = next_frame(source, slot).tag;
   if (came.call != tag.call) return;
@@ -202,6 +215,10 @@ void TcpMailbox::release(int source, int slot) {
   check_arrived("release", has_come(source, slot), source, slot);
   Incoming& channel = incoming(source, slot);
   const std::uint64_t chunk = channel.taken.load(std::memory_order_relaxed) + 1;
+  // A call of plait's goes on moving frames; a program may compute for long after this.
+  const auto urgency = next_frame(source, slot).tag.operation == Operation::custom
+                           ? Mesh::Urgency::now
+                           : Mesh::Urgency::soon;
   if (desc().poison) {
     std::byte* place = place_in(source, slot, chunk);
     std::fill(place, place + desc().slot_bytes, kPoison);
@@ -214,7 +231,7 @@ void TcpMailbox::release(int source, int slot) {
                 {.kind = Kind::credit,
                  .receiver = numbers_[source],
                  .slot = static_cast<std::uint32_t>(slot)},
-                nullptr, nullptr, Mesh::Urgency::soon);
+                nullptr, nullptr, urgency);
   }
   note_move();
 }

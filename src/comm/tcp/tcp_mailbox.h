@@ -42,7 +42,7 @@ class TcpMailbox final : public MailboxBase, public Receiver {
  private:
   // Chunk n of a channel lies in place n % 2, and the first is chunk 1.
   struct Outgoing {
-    std::uint64_t posted = 0;
+    std::atomic<std::uint64_t> posted{0};    // relaxed: by the thread that uses the channel
     std::atomic<std::uint64_t> released{0};  // by the receiver
   };
   struct Incoming {

@@ -9,9 +9,6 @@
 namespace plait::comm::tcp {
 namespace {
 
-// How long the last frames may take to reach the other hosts where this process is about to end.
-constexpr Nanoseconds kFarewell = 200 * base::kMillisecond;
-
 // What a rank brings to an agreement, as "14 mailbox of 2 slots".
 struct Offer {
   std::uint32_t number;
@@ -75,7 +72,8 @@ std::vector<std::uint32_t> TcpTransport::agree(std::uint32_t number, const std::
 
 void TcpTransport::leave() noexcept {
   group_->leave();
-  group_->mesh()->deliver(base::now() + kFarewell);
+  // The process may be about to end, and with it what its kernel has not sent yet.
+  group_->mesh()->deliver(base::now() + group_->mesh()->patience());
 }
 
 }  // namespace plait::comm::tcp

@@ -27,14 +27,31 @@ TEST(Hosts, AreReadWithTheirNumbersOfRanks) {
   EXPECT_EQ(shares[1].host, "node2");
   EXPECT_EQ(shares[1].ranks, 1);
   EXPECT_EQ(shares[2].host, "[fe80::1]");
+  EXPECT_EQ(shares[2].ranks, 3);
+}
+
+TEST(Hosts, AreCalledWithoutTheirUser) {
+  const auto shares = parse_hosts("me@node1:2,[fe80::1]", 8);
+  EXPECT_EQ(shares[0].host, "me@node1");
+  EXPECT_EQ(name_of(shares[0]), "node1");
+  EXPECT_EQ(name_of(shares[1]), "[fe80::1]");
+  const auto words = agent_words(
+      shares[1], {.first = 0, .world = 1, .job = "j", .rendezvous = "node1:1"}, {}, {"true"});
+  EXPECT_EQ(words[words.size() - 2], "fe80::1");
 }
 
 TEST(Hosts, AreRefusedWhereTheyMakeNoSense) {
-  for (const char* text : {"", ",", "node1:", "node1:0", "node1:x", ":2", "node1:9", "-oProxy:1"}) {
+  for (const char* text : {"", ",", "node1:", "node1:0", "node1:x", ":2", "node1:9", "-oProxy:1",
+                           "2001:db8::5", "[2001:db8::5]:"}) {
     EXPECT_EQ(refusal(text), std::string("--hosts ") + text +
                                  " is not a list of hosts with their numbers of ranks, such as "
                                  "node1:2,node2:2");
   }
+  EXPECT_EQ(
+      refusal("localhost:2,node2:2"),
+      "--hosts localhost:2,node2:2: ranks meet on the first host, which the others can't call "
+      "localhost; give it the name that they know");
+  EXPECT_EQ(refusal("localhost:2"), "taken");
   EXPECT_EQ(refusal("a:5,b:4"), "--hosts a:5,b:4 has 9 ranks; the most are 8");
 }
 
