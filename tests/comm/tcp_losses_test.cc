@@ -135,7 +135,8 @@ TEST_F(Tcp, TellsARankOfAnotherJobWhoIsHere) {
   });
 }
 
-// Calls again and again, silently, with nonsense, like a rank that goes on strangely, or only to go.
+// Calls again and again: silently, with nonsense, like a rank that goes on strangely, or only to
+// go.
 [[noreturn]] void flood(int port) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::vector<int> silent;
