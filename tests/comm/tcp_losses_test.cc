@@ -289,6 +289,41 @@ TEST_F(Tcp, MeetsThroughACallersAllGather) {
   store.join();
 }
 
+// A rank that takes nothing costs the others one deadline, however many groups they leave.
+TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t stopped = ::fork();
+  const int rank = stopped == 0 ? 1 : 0;
+  {
+    CommunicatorOptions options = options_of(rank, 2, job_);
+    options.timeout = seconds(2);
+    Communicator comm = Communicator::connect(options);
+    auto part = comm.split(0, 0);
+    auto again = comm.split(0, 0);
+    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
+    barrier(comm);
+    if (rank == 1) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::raise(SIGSTOP);
+      ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(stopped, &status, WUNTRACED), stopped);
+    mailbox.post(1, 0, {}, kBytes);
+    const auto start = Clock::now();
+    again.reset();
+    part.reset();
+    {
+      const Communicator gone = std::move(comm);
+    }
+    EXPECT_LT(Clock::now() - start, seconds(5));
+  }
+  ::kill(stopped, SIGKILL);
+  ::waitpid(stopped, nullptr, 0);
+}
+
 // A rank that is killed, or stopped, while the others wait for it.
 void run_with_a_victim(const std::string& job, int signal, milliseconds timeout) {
   int pids[2];
