@@ -141,6 +141,10 @@ class Results:
                 add(f"{plan}: efficiency, median of {count_of(found, 'link')}", statistics.median(found), bar)
                 if plan == "fused":
                     add("fused: efficiency, lowest", min(found), 0.90)
+        found = [speedup(one, "fused") for one in self.link if float(one["ratio"]) == 1]
+        if found:
+            rows.append([f"fused over serial, the link as slow as the product, median of {len(found)}",
+                         shown(statistics.median(found), 3), "", ""])
         for kind in sorted({one["kind"] for one in self.alone}):
             found = [speedup(one, "fused") for one in self.alone if one["kind"] == kind]
             add(f"{kind}, no link: fused over serial, lowest of {count_of(found, 'alone')}", min(found), 0.99)

@@ -117,6 +117,16 @@ std::string show_bytes(double bytes) {
   return show_scaled(bytes, kUnits[unit]);
 }
 
+std::string to_hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : bytes) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 0xf];
+  }
+  return hex;
+}
+
 std::string show_list(const std::vector<int>& numbers) {
   constexpr std::size_t kShown = 16;
   // "and 1 more" would take as much space as the number itself.

@@ -28,6 +28,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 std::string show_duration(Nanoseconds duration);
 std::string show_bytes(double bytes);  // "64 KiB", "1.5 GiB"
 
+// Two hex digits for each byte.
+std::string to_hex(std::string_view bytes);
+
 // "1", "1 and 4", "0, 2 and 5". A long list is shortened: its first few, then "and 123 more".
 std::string show_list(const std::vector<int>& numbers);
 

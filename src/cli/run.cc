@@ -11,11 +11,11 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/nearest.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "cli/console.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/topology.h"
-#include "cli/launch/environment.h"
 #include "cli/launch/find_command.h"
 #include "cli/launch/hosts.h"
 #include "cli/launch/supervisor.h"
@@ -160,7 +160,7 @@ void share_out(const Args& args, Launch& launch) {
   launch.hosts = parse_hosts(args.hosts, static_cast<int>(kMostRanks));
   Part part = {.first = 0,
                .world = 0,
-               .job = random_job(),
+               .job = base::random_name(),
                .rendezvous = choose_rendezvous(name_of(launch.hosts[0]))};
   for (const HostShare& share : launch.hosts) part.world += share.ranks;
   for (const HostShare& share : launch.hosts) {
@@ -181,7 +181,7 @@ void take_part(const Args& args, Launch& launch) {
   launch.part = part ? *part
                      : Part{.first = 0,
                             .world = static_cast<int>(launch.bindings.size()),
-                            .job = random_job(),
+                            .job = base::random_name(),
                             .rendezvous = ""};
 }
 

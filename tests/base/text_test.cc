@@ -39,6 +39,11 @@ TEST(Text, BandwidthsAreBytesPerSecond) {
   }
 }
 
+TEST(Text, WritesBytesInHex) {
+  EXPECT_EQ(to_hex(""), "");
+  EXPECT_EQ(to_hex(std::string("\x00\x7f\xff", 3)), "007fff");
+}
+
 TEST(Text, ShowsFiguresForPeople) {
   EXPECT_EQ(show_duration(5), "5 ns");
   EXPECT_EQ(show_duration(1250), "1.25 us");

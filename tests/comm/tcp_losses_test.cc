@@ -135,7 +135,8 @@ TEST_F(Tcp, TellsARankOfAnotherJobWhoIsHere) {
   });
 }
 
-// Calls again and again, silently, with nonsense, like a rank that goes on strangely, or only to go.
+// Calls again and again: silently, with nonsense, like a rank that goes on strangely, or only to
+// go.
 [[noreturn]] void flood(int port) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::vector<int> silent;
@@ -286,6 +287,41 @@ TEST_F(Tcp, MeetsThroughACallersAllGather) {
     EXPECT_EQ(sum, kWorld);
   });
   store.join();
+}
+
+// A rank that takes nothing costs the others one deadline, however many groups they leave.
+TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t stopped = ::fork();
+  const int rank = stopped == 0 ? 1 : 0;
+  {
+    CommunicatorOptions options = options_of(rank, 2, job_);
+    options.timeout = seconds(2);
+    Communicator comm = Communicator::connect(options);
+    auto part = comm.split(0, 0);
+    auto again = comm.split(0, 0);
+    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
+    barrier(comm);
+    if (rank == 1) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::raise(SIGSTOP);
+      ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(stopped, &status, WUNTRACED), stopped);
+    mailbox.post(1, 0, {}, kBytes);
+    const auto start = Clock::now();
+    again.reset();
+    part.reset();
+    {
+      const Communicator gone = std::move(comm);
+    }
+    EXPECT_LT(Clock::now() - start, seconds(5));
+  }
+  ::kill(stopped, SIGKILL);
+  ::waitpid(stopped, nullptr, 0);
 }
 
 // A rank that is killed, or stopped, while the others wait for it.

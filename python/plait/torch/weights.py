@@ -11,9 +11,9 @@ PATIENCE of them, and the packing is dropped when it gets its gradient.
 
 What was packed serves a call whose weight has the same address, autograd's same count of versions,
 and the same values; otherwise the weight is packed again. Address and count alone don't tell: both
-stay as they are when an optimizer or a loader writes to `weight.data`, when a collective does, or
-whoever has a pointer. So each call takes a fingerprint of all values, as fast as memory is read:
-about as long as a product of one row takes. A weight in training is not packed and costs none of
+stay as they are when an optimizer, a loader or a collective writes to `weight.data` or through a
+pointer. So each call takes a fingerprint of all values, at the speed of reading memory, which takes
+about as long as a product of one row. A weight in training is not packed and costs none of
 this; nor does a quantised one, which never changes.
 """
 

@@ -1,9 +1,30 @@
 """What tests on several ranks share: operands that are the same everywhere, and one verdict."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
+from torch import nn
 
+import plait.torch as pt
 from plait import _native
+
+OPERATORS = [
+    pt.matmul_all_reduce,
+    pt.matmul_reduce_scatter,
+    pt.matmul_all_gather,
+    pt.all_gather_matmul,
+    pt.reduce_scatter_matmul,
+    pt.all_reduce_matmul,
+]
+
+
+def both(sequence_parallel: bool = False) -> tuple[Any, Any]:
+    """A small column layer and a row layer after it, the same on every rank."""
+    torch.manual_seed(2)
+    up = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8), sequence_parallel=sequence_parallel)
+    down = pt.RowParallelLinear.from_linear(nn.Linear(8, 6), sequence_parallel=sequence_parallel)
+    return up, down
 
 
 def agree(passed: bool, sentence: str) -> None:

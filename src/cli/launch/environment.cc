@@ -1,12 +1,7 @@
 #include "cli/launch/environment.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdint>
-
-#include "base/check.h"
 
 namespace plait::cli {
 namespace {
@@ -69,19 +64,6 @@ std::vector<std::string> environment_of(const Place& place, const LocalPlace& lo
   if (!local.rendezvous.empty()) variables.push_back("PLAIT_RENDEZVOUS=" + local.rendezvous);
   if (!threads_set) variables.push_back("OMP_NUM_THREADS=" + std::to_string(threads));
   return variables;
-}
-
-std::string random_job() {
-  std::array<unsigned char, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    base::fail_errno("cannot get random bytes for the name of this run");
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  for (const unsigned char byte : bytes) {
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
-  return hex;
 }
 
 }  // namespace plait::cli

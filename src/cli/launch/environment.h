@@ -25,7 +25,4 @@ std::vector<std::string> environment_of(const Place& place, const LocalPlace& lo
 // because it might use it in place of ours.
 bool is_placement(std::string_view name);
 
-// 128 random bits in hex.
-std::string random_job();
-
 }  // namespace plait::cli

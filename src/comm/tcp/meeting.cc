@@ -1,22 +1,16 @@
 #include "comm/tcp/meeting.h"
 
 #include <poll.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "base/cpus.h"
 #include "base/env.h"
-#include "base/host.h"
 #include "base/text.h"
-#include "comm/build_name.h"
 #include "comm/tcp/address.h"
+#include "comm/tcp/handshake.h"
 
 namespace plait::comm::tcp {
 
@@ -33,170 +27,6 @@ constexpr Nanoseconds kBetweenCalls = 20 * base::kMillisecond;
 constexpr std::size_t kMostStrangers = 64;
 constexpr int kMostAtOnce = 32;
 constexpr Nanoseconds kBetweenQuestions = 200 * base::kMillisecond;
-constexpr std::uint32_t kMagic = 0x504c5448;  // "PLTH"
-constexpr std::uint32_t kMostBytes = 64 << 20;
-constexpr std::uint32_t kMostHelloBytes = 16 << 10;
-
-enum class Word : std::uint32_t { hello, welcome, refusal, mismatch };
-
-struct Header {
-  std::uint32_t magic = kMagic;
-  Word word;
-  std::uint32_t bytes;
-};
-
-struct Message {
-  Word word;
-  std::string text;
-};
-
-// What a process tells the others about itself, as words of one line.
-struct Card {
-  std::string build;
-  std::string host;  // see base::host_id()
-  std::string name;  // of the host, for people
-  std::string pid;
-  std::string port;
-  std::string cpus;   // of this process, in figures
-  std::string hosts;  // its addresses, separated by commas
-  std::string nonce;  // of rank 0: what all ranks of this start know
-};
-
-std::string or_unknown(const std::string& text) { return text.empty() ? "?" : text; }
-
-std::string to_figures(const std::string& bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string figures;
-  for (const unsigned char byte : bytes) {
-    figures += kDigits[byte >> 4];
-    figures += kDigits[byte & 0xf];
-  }
-  return figures;
-}
-
-std::string from_figures(const std::string& figures) {
-  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < figures.size(); i += 2)
-    bytes += static_cast<char>(digit(figures[i]) << 4 | digit(figures[i + 1]));
-  return bytes;
-}
-
-std::string make_nonce() {
-  std::array<char, 16> bytes = {};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    base::fail_errno("cannot draw a random number");
-  return to_figures({bytes.data(), bytes.size()});
-}
-
-std::string name_of_host() {
-  std::array<char, 256> name = {};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-Card my_card(int port) {
-  std::string hosts;
-  for (const std::string& host : local_hosts()) hosts += (hosts.empty() ? "" : ",") + host;
-  return {.build = std::string(build_name()),
-          .host = base::host_id(),
-          .name = name_of_host(),
-          .pid = std::to_string(::getpid()),
-          .port = std::to_string(port),
-          .cpus = to_figures(base::to_bytes(base::allowed_cpus())),
-          .hosts = hosts,
-          .nonce = make_nonce()};
-}
-
-std::string write(const Card& card) {
-  return sentence(card.build, ' ', or_unknown(card.host), ' ', or_unknown(card.name), ' ', card.pid,
-                  ' ', card.port, ' ', or_unknown(card.cpus), ' ', or_unknown(card.hosts), ' ',
-                  card.nonce);
-}
-
-std::optional<Card> read_card(std::string_view text) {
-  const auto words = base::split(text, ' ');
-  if (words.size() != 8) return std::nullopt;
-  const auto word = [&](int i) { return std::string(words[i]); };
-  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
-}
-
-// A caller's first words.
-struct Hello {
-  std::string job;
-  int rank;
-  int to;  // the rank that is called: an address may lead to another host than its owner meant
-  int world;
-  Card card;
-};
-
-std::string write(const Hello& hello) {
-  return sentence(hello.job, '\n', hello.rank, '\n', hello.to, '\n', hello.world, '\n',
-                  write(hello.card));
-}
-
-std::optional<Hello> read_hello(const std::string& text) {
-  const auto lines = base::split(text, '\n');
-  if (lines.size() != 5) return std::nullopt;
-  const auto rank = base::parse_int(lines[1]);
-  const auto to = base::parse_int(lines[2]);
-  const auto world = base::parse_int(lines[3]);
-  auto card = read_card(lines[4]);
-  if (!rank || !to || *to < 0 || *to > kMostRanks || !world || !card || *rank < 0 ||
-      *rank >= *world || *world > kMostRanks)
-    return std::nullopt;
-  return Hello{std::string(lines[0]), static_cast<int>(*rank), static_cast<int>(*to),
-               static_cast<int>(*world), std::move(*card)};
-}
-
-// Reads one message and nothing after it: frames may follow at once. `bytes` is what has come of it
-// so far. Null: it isn't whole yet, or `is_open` turns false where nothing sensible can come.
-std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, std::uint32_t most,
-                                    bool& is_open) {
-  for (;;) {
-    Header header;
-    std::size_t whole = sizeof(header);
-    if (bytes.size() >= whole) {
-      std::memcpy(&header, bytes.data(), sizeof(header));
-      is_open = header.magic == kMagic && header.word <= Word::mismatch && header.bytes <= most;
-      if (!is_open) return std::nullopt;
-      whole += header.bytes;
-      if (bytes.size() == whole) return Message{header.word, bytes.substr(sizeof(header))};
-    }
-    std::array<char, 4096> buffer;
-    const ssize_t came = ::recv(socket.get(), buffer.data(),
-                                std::min(whole - bytes.size(), buffer.size()), MSG_DONTWAIT);
-    if (came > 0) {
-      bytes.append(buffer.data(), static_cast<std::size_t>(came));
-    } else if (came == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-      is_open = false;
-      return std::nullopt;
-    } else {
-      return std::nullopt;
-    }
-  }
-}
-
-// Words are short, except for the welcome of a large world, which may take the other host a moment
-// to receive.
-bool say(const base::Fd& socket, Word word, const std::string& text) {
-  const Header header = {.word = word, .bytes = static_cast<std::uint32_t>(text.size())};
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
-  bytes += text;
-  const Nanoseconds deadline = base::now() + base::kSecond;
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t sent =
-        ::send(socket.get(), bytes.data() + done, bytes.size() - done, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) {
-      done += static_cast<std::size_t>(sent);
-      continue;
-    }
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return false;
-    if (base::now() >= deadline) return false;
-    pollfd one = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
-    ::poll(&one, 1, 10);
-  }
-  return true;
-}
 
 class Meeting {
  public:
@@ -270,7 +100,7 @@ Meeting::Meeting(const Site& site)
       cards_(site.place.world) {
   std::replace(job_.begin(), job_.end(), '\n', ' ');
   listener_ = listen_at_port(is_host() ? rendezvous_->port : 0);
-  card_ = my_card(port_of(listener_));
+  card_ = card_of_this_process(port_of(listener_));
   cards_[me_] = card_;
 }
 
@@ -455,7 +285,7 @@ void Meeting::advance(Call& call) {
 
 void Meeting::hear(Call& call) {
   bool is_open = true;
-  const auto message = read_message(call.socket, call.heard, kMostBytes, is_open);
+  const auto message = read_message(call.socket, call.heard, kMostWelcomeBytes, is_open);
   if (!is_open) call.socket.reset();  // the rank may be trying again, too
   if (!message) return;
   switch (message->word) {
@@ -512,11 +342,8 @@ Met Meeting::result() {
     neighbors.push_back({sentence("pid ", card.pid, " on ", card.name)});
     if (sockets_[rank]) set_options(sockets_[rank]);
     if (card.host != card_.host) continue;
-    const std::string bytes = from_figures(card.cpus);
-    if (bytes.size() == sizeof(cpu_set_t)) {
-      const cpu_set_t theirs = base::cpus_from_bytes(bytes);
-      CPU_OR(&cpus, &cpus, &theirs);
-    }
+    const cpu_set_t theirs = cpus_of(card);
+    CPU_OR(&cpus, &cpus, &theirs);
     ++near;
   }
   return {.mesh = std::make_shared<Mesh>(me_, std::move(neighbors), std::move(sockets_),

@@ -3,7 +3,10 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
+
+#include "base/text.h"
 
 namespace plait::comm::tcp {
 
@@ -22,14 +25,14 @@ constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
            Nanoseconds patience)
-    : me_(me), neighbors_(std::move(neighbors)), patience_(patience) {
+    : me_(me), neighbors_(std::move(neighbors)), given_up_(neighbors_.size()), patience_(patience) {
   for (int process = 0; process < size(); ++process) {
     connections_.push_back(process == me ? Connection()
                                          : Connection(process, std::move(sockets[process])));
   }
 }
 
-Mesh::~Mesh() { deliver(base::now() + patience()); }
+Mesh::~Mesh() { deliver(); }
 
 Nanoseconds Mesh::patience() const {
   return has_failure_.load(std::memory_order_relaxed) ? std::min(kAfterFailure, patience_)
@@ -113,24 +116,44 @@ std::string Mesh::loss_of(int process) {
 
 bool Mesh::is_sent(int process) {
   const std::lock_guard lock(mutex_);
-  return !connections_[process].end().empty() || !connections_[process].has_unsent();
+  return given_up_[process] || !connections_[process].end().empty() ||
+         !connections_[process].has_unsent();
 }
 
-void Mesh::deliver(Nanoseconds until) noexcept {
+void Mesh::give_up_on(int process) noexcept {
+  const std::lock_guard lock(mutex_);
+  given_up_[process] = true;
+}
+
+std::vector<int> Mesh::find_undelivered() {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> processes;
+  for (int process = 0; process < size(); ++process) {
+    if (!given_up_[process] && !connections_[process].is_delivered()) processes.push_back(process);
+  }
+  return processes;
+}
+
+// The program may never make another call that could throw what is said here.
+void Mesh::deliver() noexcept {
+  const Nanoseconds start = base::now();
+  const Nanoseconds until = start + patience();
   Nanoseconds look_at = 0;
-  const auto are_delivered = [&] {
-    const std::lock_guard lock(mutex_);
-    if (base::now() >= look_at) {
-      for (Connection& connection : connections_) connection.check_host();
-      look_at = base::now() + kBetweenLooks;
-    }
-    return std::all_of(connections_.begin(), connections_.end(),
-                       [](const Connection& connection) { return connection.is_delivered(); });
-  };
   for (;;) {
     move();
-    if (are_delivered() || base::now() >= until) return;
-    sleep(std::min(until, base::now() + base::kMillisecond));
+    const std::vector<int> missing = find_undelivered();
+    if (missing.empty()) return;
+    const Nanoseconds now = base::now();
+    for (const int process : missing) {
+      if (now >= look_at) loss_of(process);
+      if (now < until) continue;
+      give_up_on(process);
+      if (has_failure_.load(std::memory_order_relaxed)) continue;  // which was told
+      std::fprintf(stderr, "plait: %s has not taken the last frames within %s\n",
+                   name_of(process).c_str(), base::show_duration(now - start).c_str());
+    }
+    if (now >= look_at) look_at = now + kBetweenLooks;
+    sleep(std::min(until, now + base::kMillisecond));
   }
 }
 

@@ -67,23 +67,27 @@ class Mesh {
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
 
-  // Whether the kernel here has taken all that was sent to the process.
+  // Whether the kernel here has taken all that was sent to the process. True for one that has let a
+  // deadline pass in which it took nothing.
   bool is_sent(int process);
+  void give_up_on(int process) noexcept;
 
-  // Moves frames until the other hosts' kernels have all of them, or the time is there.
-  void deliver(base::Nanoseconds until) noexcept;
+  // Moves frames until the other hosts' kernels have all of them, at most for the patience.
+  void deliver() noexcept;
 
   // A group has failed: its ranks perhaps take nothing more.
   void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
-  base::Nanoseconds patience() const;
 
  private:
   void move_all();  // under the mutex
+  base::Nanoseconds patience() const;
+  std::vector<int> find_undelivered();  // the processes that have not taken everything
 
   int me_;
   std::vector<Neighbor> neighbors_;
   std::mutex mutex_;
   std::vector<Connection> connections_;
+  std::vector<bool> given_up_;  // by process
   std::map<std::uint32_t, Receiver*> receivers_;
   std::uint32_t last_number_ = 0;
   base::Nanoseconds patience_;

@@ -79,16 +79,8 @@ bool TcpGroup::receive(int process, const Frame& frame, std::string text) {
   }
 }
 
-// Memory ordering: the record is complete before ended_ is set (release); a thread that sees it set
-// (acquire, in has_ended()) reads it whole. The mutex keeps two failures from being recorded at
-// once.
 void TcpGroup::adopt(End end, const Failure& failure) noexcept {
-  const auto which = static_cast<std::size_t>(end);
-  const std::lock_guard lock(mutex_);
-  if (ended_[which].load(std::memory_order_relaxed)) return;
-  records_[which] = failure;
-  mesh_->note_failure();
-  ended_[which].store(true, std::memory_order_release);
+  if (records_.add(end, failure)) mesh_->note_failure();
 }
 
 void TcpGroup::end(End end, const Failure& failure) noexcept {
@@ -108,11 +100,6 @@ void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
 
 void TcpGroup::leave() noexcept {
   if (!failed()) tell_all(Kind::farewell, "");
-}
-
-Failure TcpGroup::record_of(End end) const {
-  const std::lock_guard lock(mutex_);
-  return records_[static_cast<std::size_t>(end)];
 }
 
 bool TcpGroup::has_brought(int peer) const {

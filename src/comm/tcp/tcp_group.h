@@ -1,7 +1,6 @@
 // A group whose ranks hear of each other by frames.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/end_records.h"
 #include "comm/group.h"
 #include "comm/tcp/mesh.h"
 
@@ -68,12 +68,9 @@ class TcpGroup final : public Group, public Receiver {
 
  protected:
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
-  bool has_ended(End end) const noexcept override {
-    // Pairs with adopt(): the record is complete.
-    return ended_[static_cast<std::size_t>(end)].load(std::memory_order_acquire);
-  }
+  bool has_ended(End end) const noexcept override { return records_.has(end); }
   void end(End end, const Failure& failure) noexcept override;
-  Failure record_of(End end) const override;
+  Failure record_of(End end) const override { return records_.get(end); }
 
  private:
   void adopt(End end, const Failure& failure) noexcept;
@@ -85,10 +82,9 @@ class TcpGroup final : public Group, public Receiver {
   std::shared_ptr<Mesh> mesh_;
   Members members_;
   std::vector<std::atomic<bool>> has_left_;
-  std::array<std::atomic<bool>, kEnds> ended_ = {};
+  EndRecords records_;
 
   mutable std::mutex mutex_;  // for what follows; never held while the mesh is called
-  std::array<Failure, kEnds> records_ = {};
   std::vector<std::deque<std::string>> gathered_;  // by peer: what it has sent, oldest first
 
   std::uint32_t number_;  // last: from its making on frames may come

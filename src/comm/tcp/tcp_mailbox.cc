@@ -60,6 +60,7 @@ void TcpMailbox::send_rest() noexcept try {
       look_at = now + kBetweenLooks;
     }
     if (now >= deadline) {
+      mesh().give_up_on(group_->members().processes[peer]);
       group_->fail({.code = Code::timeout,
                     .culprit = peer,
                     .sentence = doing() + " for " + base::show_duration(timeout)});

@@ -73,7 +73,7 @@ std::vector<std::uint32_t> TcpTransport::agree(std::uint32_t number, const std::
 void TcpTransport::leave() noexcept {
   group_->leave();
   // The process may be about to end, and with it what its kernel has not sent yet.
-  group_->mesh()->deliver(base::now() + group_->mesh()->patience());
+  group_->mesh()->deliver();
 }
 
 }  // namespace plait::comm::tcp

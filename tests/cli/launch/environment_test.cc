@@ -44,10 +44,5 @@ TEST(Environment, NamesTheMeetingOfSeveralHosts) {
   EXPECT_EQ(variables, expected);
 }
 
-TEST(Environment, JobsDiffer) {
-  EXPECT_EQ(random_job().size(), 32);
-  EXPECT_NE(random_job(), random_job());
-}
-
 }  // namespace
 }  // namespace plait::cli

@@ -126,7 +126,7 @@ void MpiGroup::hear(const Notice& notice, int peer) {
     case Notice::Kind::farewell:
       return left_at_[peer].store(base::now(), std::memory_order_release);
     case Notice::Kind::closing: {
-      const std::lock_guard lock(records_mutex_);
+      const std::lock_guard lock(closings_mutex_);
       auto& closed = closings_[notice.mailbox];
       closed.resize(world());
       closed[peer] = true;
@@ -146,17 +146,10 @@ bool MpiGroup::is_long_gone(int peer) const {
   return left_at != 0 && base::now() - left_at > kUnderWay;
 }
 
-// Memory ordering: the record is complete before ended_ is set (release); a thread that sees it set
-// (acquire, in has_ended()) reads it whole. The mutex keeps two failures from being recorded at
-// once.
 void MpiGroup::adopt(End end, const Notice& notice) noexcept {
-  const auto which = static_cast<std::size_t>(end);
-  const std::lock_guard lock(records_mutex_);
-  if (ended_[which].load(std::memory_order_relaxed)) return;
-  records_[which] = {
+  const Failure failure = {
       .code = notice.code, .culprit = notice.culprit, .sentence = notice.sentence.data()};
-  note_failure();
-  ended_[which].store(true, std::memory_order_release);
+  if (records_.add(end, failure)) note_failure();
 }
 
 // Who hears of an abort takes it for the failure as well: an abort's own failure is known to all.
@@ -181,7 +174,7 @@ void MpiGroup::say_closed(int mailbox) noexcept {
 }
 
 bool MpiGroup::all_others_have_closed(int mailbox) const {
-  const std::lock_guard lock(records_mutex_);
+  const std::lock_guard lock(closings_mutex_);
   const auto closed = closings_.find(mailbox);
   for (int peer = 0; peer < world(); ++peer) {
     const bool has_closed = closed != closings_.end() && closed->second[peer];
@@ -191,7 +184,7 @@ bool MpiGroup::all_others_have_closed(int mailbox) const {
 }
 
 void MpiGroup::forget(int mailbox) noexcept {
-  const std::lock_guard lock(records_mutex_);
+  const std::lock_guard lock(closings_mutex_);
   closings_.erase(mailbox);
 }
 
@@ -200,11 +193,6 @@ void MpiGroup::tell_all(const Notice& notice) noexcept {
   const Nanoseconds deadline = base::now() + kSending;
   while (!circular->settled() && base::now() < deadline) ::usleep(20);
   mpi::leave_behind(std::move(circular));
-}
-
-Failure MpiGroup::record_of(End end) const {
-  const std::lock_guard lock(records_mutex_);
-  return records_[static_cast<std::size_t>(end)];
 }
 
 void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/end_records.h"
 #include "comm/group.h"
 #include "comm/mpi/plugin/members.h"
 #include "comm/mpi/plugin/neighbours.h"
@@ -76,12 +77,9 @@ class MpiGroup final : public Group {
 
  protected:
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
-  bool has_ended(End end) const noexcept override {
-    // Pairs with adopt(): the record is complete.
-    return ended_[static_cast<std::size_t>(end)].load(std::memory_order_acquire);
-  }
+  bool has_ended(End end) const noexcept override { return records_.has(end); }
   void end(End end, const Failure& failure) noexcept override;
-  Failure record_of(End end) const override;
+  Failure record_of(End end) const override { return records_.get(end); }
 
  private:
   bool everybody_has_left() const;
@@ -94,7 +92,7 @@ class MpiGroup final : public Group {
   Members members_;
   std::shared_ptr<const Neighbours> neighbours_;
   std::vector<std::atomic<Nanoseconds>> left_at_;  // 0: is here
-  std::array<std::atomic<bool>, kEnds> ended_ = {};
+  EndRecords records_;
   std::shared_ptr<MpiGroup> parent_;
 
   // A set-up message of the peer that is waited for, as it was first seen in this call. Calls are
@@ -111,8 +109,7 @@ class MpiGroup final : public Group {
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   bool stopped_ = false;
 
-  mutable std::mutex records_mutex_;
-  std::array<Failure, kEnds> records_ = {};
+  mutable std::mutex closings_mutex_;
   std::map<int, std::vector<bool>> closings_;  // by mailbox, then peer; may come before its own
 };
 

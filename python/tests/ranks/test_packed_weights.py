@@ -1,0 +1,182 @@
+"""Packed weights follow every change of their values, and token counts that change cost nothing."""
+
+import gc
+import os
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import OPERATORS, agree, both
+from torch import nn
+
+import plait.torch as pt
+from plait import _native
+from plait.torch import weights
+from plait.torch.context import communicator_of
+
+WORLD = int(os.environ["WORLD_SIZE"])
+
+
+def test_a_weight_that_moves_before_backward() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8))
+    x = torch.ones(2, 6, requires_grad=True)
+    y = layer(x)
+    layer.weight.data = torch.zeros_like(layer.weight)
+    gc.collect()
+    y.sum().backward()  # by the weight that is there, as torch's own linear does
+    assert x.grad is not None
+    agree(bool((x.grad == 0).all()), "another weight was read")
+
+
+def test_packed_weights_follow_changes_that_autograd_does_not_count() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64))
+    x = torch.randn(3, 64, generator=torch.Generator().manual_seed(1))
+    before = pt.packed_bytes()
+
+    def off() -> float:
+        exact = nn.functional.linear(x, layer.weight, layer.bias)
+        return float((layer(x) - exact).abs().max())
+
+    with torch.no_grad():
+        for _ in range(weights.PATIENCE + 1):
+            layer(x)
+        agree(pt.packed_bytes() > before, "a weight that stays as it is was not packed")
+        layer.weight.data.copy_(torch.randn(layer.weight.shape))
+        agree(off() < 1e-4, "copied")
+    layer(x).sum().backward()
+    agree(pt.packed_bytes() == before, "a weight that is trained stays packed")
+    with torch.no_grad():
+        layer.weight.data[1] += 1  # as some optimizers do
+        agree(off() < 1e-4, "trained")
+
+
+def _call_operators(tokens: int) -> None:
+    x = torch.ones(tokens, 24)
+    own = torch.ones(shard_of(tokens), 24)
+    weight = torch.ones(40, 24)
+    for operator in OPERATORS:
+        by_rows = operator in (pt.matmul_all_gather, pt.all_gather_matmul)
+        if by_rows:
+            operator(own, weight, rows=tokens)  # type: ignore[call-arg]
+        else:
+            operator(x, weight)
+
+
+def shard_of(tokens: int) -> int:
+    return _native.balanced_shard(tokens, dist.get_rank(), WORLD).count
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("trains", [False, True])
+def test_numbers_of_tokens_that_change_negotiate_and_pack_nothing(
+    sequence_parallel: bool, trains: bool
+) -> None:
+    up, down = both(sequence_parallel)
+    for layer in (up, down):
+        layer.requires_grad_(trains)
+    comm = communicator_of(None)
+    packed, mailboxes = [], []
+    for tokens in (700, *(i * 71 % 699 for i in range(1, 60))):  # the most come first
+        own = shard_of(tokens) if sequence_parallel else tokens
+        x = torch.ones(own, 6, requires_grad=trains)
+        y = down(up(x, rows=tokens) if sequence_parallel else up(x))
+        if trains:
+            y.sum().backward()
+        if not sequence_parallel and not trains:
+            _call_operators(tokens)
+        packed.append([dict(one._key.packed) for one in (up, down)])
+        mailboxes.append(comm.mailbox_bytes)
+    agree(len(set(mailboxes)) == 1, f"mailboxes were made: {mailboxes}")
+    same = all(
+        {way: id(one.weight) for way, one in now[i].items()}
+        == {way: id(one.weight) for way, one in packed[0][i].items()}
+        for now in packed
+        for i in range(2)
+    )
+    agree(same and trains != bool(packed[0][0]), "a weight was packed again")
+
+
+# How a weight changes in place between two calls that multiply by what was packed of it.
+def _swap_rows(weight: nn.Parameter) -> None:
+    weight.data[[0, 1]] = weight.data[[1, 0]]
+
+
+def _swap_columns(weight: nn.Parameter) -> None:
+    weight.data[:, [2, 3]] = weight.data[:, [3, 2]]
+
+
+def _one_value(weight: nn.Parameter) -> None:
+    weight.data[-1, -1] += 1
+
+
+def _by_numpy(weight: nn.Parameter) -> None:
+    weight.detach().numpy()[5] *= -1
+
+
+def _by_an_optimizer(optimizer: type[torch.optim.Optimizer], **how: Any) -> Any:
+    def step(weight: nn.Parameter) -> None:
+        weight.grad = torch.ones_like(weight)
+        optimizer([weight], lr=0.1, **how).step()  # type: ignore[call-arg]
+        weight.grad = None
+
+    return step
+
+
+CHANGES = {
+    "rows change places": _swap_rows,
+    "columns change places": _swap_columns,
+    "one value": _one_value,
+    "through numpy": _by_numpy,
+    "SGD": _by_an_optimizer(torch.optim.SGD),
+    "foreach SGD": _by_an_optimizer(torch.optim.SGD, foreach=True),
+    "fused SGD": _by_an_optimizer(torch.optim.SGD, fused=True),
+    "foreach Adam": _by_an_optimizer(torch.optim.Adam, foreach=True),
+    "fused AdamW": _by_an_optimizer(torch.optim.AdamW, fused=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_packed_weight_is_never_an_old_one(change: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(3, 70, generator=generator)
+    grad = torch.randn(3, 66 // dist.get_world_size(), generator=generator)
+    linear = nn.Linear(70, 66 // dist.get_world_size() * dist.get_world_size(), bias=False)
+    layer = pt.ColumnParallelLinear.from_linear(linear).requires_grad_(False)
+    before = pt.packed_bytes()
+    for turn in range(3):  # both directions are packed, and once more
+        own = x.clone().requires_grad_()
+        y = layer(own)
+        y.backward(grad)
+        assert own.grad is not None
+        whole = grad @ layer.weight.detach()
+        dist.all_reduce(whole)
+        off = (y - nn.functional.linear(x, layer.weight)).abs().max()
+        off_back = (own.grad - whole).abs().max()
+        agree(bool(off < 1e-4) and bool(off_back < 1e-3), f"turn {turn} after: {change}")
+        agree(pt.packed_bytes() > before, "the weight was not packed")
+        if turn < 2:
+            CHANGES[change](layer.weight)
+
+
+def test_recomputation_packs_nothing() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64))
+    before = pt.packed_bytes()
+    for _ in range(2 * weights.PATIENCE):
+        with torch.no_grad():
+            layer(torch.ones(2, 64))
+        layer(torch.ones(2, 64)).sum().backward()
+    agree(pt.packed_bytes() == before, "packed")
+
+
+def test_packed_weights_go_with_their_module() -> None:
+    gc.collect()
+    before = pt.packed_bytes()
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64)).requires_grad_(False)
+    weight = torch.randn(8, 6)
+    layer(torch.ones(2, 64))
+    pt.column_parallel_linear(torch.ones(2, 6), weight)
+    assert pt.packed_bytes() > before
+    del layer, weight
+    gc.collect()
+    assert pt.packed_bytes() == before

@@ -1,0 +1,149 @@
+#include "comm/tcp/handshake.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/host.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "comm/build_name.h"
+#include "comm/tcp/address.h"
+#include "comm/transport.h"
+
+namespace plait::comm::tcp {
+
+using base::sentence;
+
+namespace {
+
+constexpr std::uint32_t kMagic = 0x504c5448;  // "PLTH"
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  Word word;
+  std::uint32_t bytes;
+};
+
+std::string or_unknown(const std::string& text) { return text.empty() ? "?" : text; }
+
+std::string from_hex(const std::string& hex) {
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(digit(hex[i]) << 4 | digit(hex[i + 1]));
+  return bytes;
+}
+
+std::string name_of_host() {
+  std::array<char, 256> name = {};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+}  // namespace
+
+std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, std::uint32_t most,
+                                    bool& is_open) {
+  for (;;) {
+    Header header;
+    std::size_t whole = sizeof(header);
+    if (bytes.size() >= whole) {
+      std::memcpy(&header, bytes.data(), sizeof(header));
+      is_open = header.magic == kMagic && header.word <= Word::mismatch && header.bytes <= most;
+      if (!is_open) return std::nullopt;
+      whole += header.bytes;
+      if (bytes.size() == whole) return Message{header.word, bytes.substr(sizeof(header))};
+    }
+    std::array<char, 4096> buffer;
+    const ssize_t came = ::recv(socket.get(), buffer.data(),
+                                std::min(whole - bytes.size(), buffer.size()), MSG_DONTWAIT);
+    if (came > 0) {
+      bytes.append(buffer.data(), static_cast<std::size_t>(came));
+    } else if (came == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+      is_open = false;
+      return std::nullopt;
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
+// Words are short, except for the welcome of a large world, which may take the other host a moment
+// to receive.
+bool say(const base::Fd& socket, Word word, const std::string& text) {
+  const Header header = {.word = word, .bytes = static_cast<std::uint32_t>(text.size())};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
+  bytes += text;
+  const base::Nanoseconds deadline = base::now() + base::kSecond;
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t sent =
+        ::send(socket.get(), bytes.data() + done, bytes.size() - done, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      done += static_cast<std::size_t>(sent);
+      continue;
+    }
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return false;
+    if (base::now() >= deadline) return false;
+    pollfd one = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
+    ::poll(&one, 1, 10);
+  }
+  return true;
+}
+
+Card card_of_this_process(int port) {
+  std::string hosts;
+  for (const std::string& host : local_hosts()) hosts += (hosts.empty() ? "" : ",") + host;
+  return {.build = std::string(build_name()),
+          .host = base::host_id(),
+          .name = name_of_host(),
+          .pid = std::to_string(::getpid()),
+          .port = std::to_string(port),
+          .cpus = base::to_hex(base::to_bytes(base::allowed_cpus())),
+          .hosts = hosts,
+          .nonce = base::random_name()};
+}
+
+std::string write(const Card& card) {
+  return sentence(card.build, ' ', or_unknown(card.host), ' ', or_unknown(card.name), ' ', card.pid,
+                  ' ', card.port, ' ', or_unknown(card.cpus), ' ', or_unknown(card.hosts), ' ',
+                  card.nonce);
+}
+
+std::optional<Card> read_card(std::string_view text) {
+  const auto words = base::split(text, ' ');
+  if (words.size() != 8) return std::nullopt;
+  const auto word = [&](int i) { return std::string(words[i]); };
+  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
+}
+
+cpu_set_t cpus_of(const Card& card) { return base::cpus_from_bytes(from_hex(card.cpus)); }
+
+std::string write(const Hello& hello) {
+  return sentence(hello.job, '\n', hello.rank, '\n', hello.to, '\n', hello.world, '\n',
+                  write(hello.card));
+}
+
+std::optional<Hello> read_hello(const std::string& text) {
+  const auto lines = base::split(text, '\n');
+  if (lines.size() != 5) return std::nullopt;
+  const auto rank = base::parse_int(lines[1]);
+  const auto to = base::parse_int(lines[2]);
+  const auto world = base::parse_int(lines[3]);
+  auto card = read_card(lines[4]);
+  if (!rank || !to || *to < 0 || *to > kMostRanks || !world || !card || *rank < 0 ||
+      *rank >= *world || *world > kMostRanks)
+    return std::nullopt;
+  return Hello{std::string(lines[0]), static_cast<int>(*rank), static_cast<int>(*to),
+               static_cast<int>(*world), std::move(*card)};
+}
+
+}  // namespace plait::comm::tcp

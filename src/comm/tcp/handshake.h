@@ -1,0 +1,63 @@
+// What ranks say to each other before their first frame.
+#pragma once
+
+#include <sched.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/fd.h"
+
+namespace plait::comm::tcp {
+
+enum class Word : std::uint32_t { hello, welcome, refusal, mismatch };
+
+struct Message {
+  Word word;
+  std::string text;
+};
+
+// The longest text of a stranger that is listened to, and of a rank that has been called.
+inline constexpr std::uint32_t kMostHelloBytes = 16 << 10;
+inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
+
+// Reads one message and nothing after it: frames may follow at once. `bytes` is what has come of it
+// so far. Null: it isn't whole yet, or `is_open` turns false where nothing sensible can come.
+std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, std::uint32_t most,
+                                    bool& is_open);
+
+// False where it can't be sent within a second.
+bool say(const base::Fd& socket, Word word, const std::string& text);
+
+// What a process tells the others about itself, as words of one line.
+struct Card {
+  std::string build;
+  std::string host;  // see base::host_id()
+  std::string name;  // of the host, for people
+  std::string pid;
+  std::string port;
+  std::string cpus;   // that it may run on, as bytes in hex
+  std::string hosts;  // its addresses, separated by commas
+  std::string nonce;  // of rank 0: what all ranks of this start know
+};
+
+Card card_of_this_process(int port);
+std::string write(const Card& card);
+std::optional<Card> read_card(std::string_view text);
+cpu_set_t cpus_of(const Card& card);
+
+// A caller's first words.
+struct Hello {
+  std::string job;
+  int rank;
+  int to;  // the rank that is called: an address may lead to another host than its owner meant
+  int world;
+  Card card;
+};
+
+std::string write(const Hello& hello);
+std::optional<Hello> read_hello(const std::string& text);
+
+}  // namespace plait::comm::tcp
