@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,12 +42,33 @@ struct Port {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     socklen_t length = sizeof(address);
-    ::bind(socket, reinterpret_cast<sockaddr*>(&address), length);
+    EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), length), 0);
     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
     number = ntohs(address.sin_port);
   }
   void give_back() const { ::close(socket); }
   std::string address() const { return "127.0.0.1:" + std::to_string(number); }
+};
+
+// A process of its own beside the ranks: the sanitizers cannot fork beside a thread that allocates.
+class Helper {
+ public:
+  explicit Helper(const std::function<void()>& work) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    work();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  ~Helper() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    EXPECT_EQ(status, 0) << "the process beside the ranks failed";
+  }
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+
+ private:
+  pid_t pid_;
 };
 
 int call(int port) {
@@ -255,7 +277,7 @@ TEST_F(Tcp, MeetsThroughACallersAllGather) {
     ASSERT_EQ(::pipe(in[rank]), 0);
     ASSERT_EQ(::pipe(out[rank]), 0);
   }
-  std::thread store([&] {
+  const Helper store([&] {
     std::string all;
     for (const auto& one : in) {
       std::vector<char> text(4096);
@@ -286,7 +308,6 @@ TEST_F(Tcp, MeetsThroughACallersAllGather) {
     all_reduce({&sum, 1}, comm);
     EXPECT_EQ(sum, kWorld);
   });
-  store.join();
 }
 
 // A rank that takes nothing costs the others one deadline, however many groups they leave.
@@ -328,7 +349,8 @@ TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
 void run_with_a_victim(const std::string& job, int signal, milliseconds timeout) {
   int pids[2];
   ASSERT_EQ(::pipe(pids), 0);
-  std::thread killer([&] {
+  const Helper killer([&] {
+    ::close(pids[1]);  // where no victim has come, the read below ends
     pid_t victim = 0;
     if (::read(pids[0], &victim, sizeof(victim)) != static_cast<ssize_t>(sizeof(victim))) {
       ADD_FAILURE() << "no rank to be killed has come";
@@ -366,11 +388,9 @@ void run_with_a_victim(const std::string& job, int signal, milliseconds timeout)
       EXPECT_TRUE(contains(error.what(), "is lost")) << error.what();
       EXPECT_LT(Clock::now() - start, seconds(5));
     }
-
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
-  ::close(pids[1]);  // where no victim has come the killer must not wait for one
-  killer.join();
+  ::close(pids[1]);
   for (int rank = 0; rank < 3; ++rank) {
     int status = 0;
     ::waitpid(children[rank], &status, 0);

@@ -84,7 +84,7 @@ class Meeting {
   base::Fd listener_;
   Card card_;
   std::vector<base::Fd> sockets_;
-  std::vector<std::optional<Card>> cards_;
+  std::vector<Card> cards_;  // empty until the rank has been heard of
   std::vector<Caller> callers_;
   std::vector<Call> calls_;
 };
@@ -107,7 +107,7 @@ Meeting::Meeting(const Site& site)
 Met Meeting::run() {
   if (site_.all_gather) {
     learn_from(site_.all_gather(write(card_)));
-    job_ = cards_[0]->nonce;
+    job_ = cards_[0].nonce;
     call_lower_ranks(0);
   } else if (me_ != 0) {
     call(0, find_rendezvous());
@@ -172,7 +172,7 @@ void Meeting::learn_from(const std::vector<std::string>& texts) {
     PLAIT_CHECK(card, "the caller's all_gather returned \"", texts[rank].substr(0, 40),
                 "\" for rank ", rank, ", which it cannot have sent");
     check_build(rank, *card, nullptr);
-    cards_[rank] = card;
+    cards_[rank] = *card;
   }
 }
 
@@ -193,7 +193,7 @@ void Meeting::call(int rank, std::vector<Address> addresses) {
 }
 
 void Meeting::call_lower_ranks(int first) {
-  for (int rank = first; rank < me_; ++rank) call(rank, addresses_of(*cards_[rank]));
+  for (int rank = first; rank < me_; ++rank) call(rank, addresses_of(cards_[rank]));
 }
 
 // Loopback leads to the very host only, and comes last.
@@ -252,7 +252,7 @@ void Meeting::welcome_all() {
   std::string text;
   for (int rank = 0; rank < world_; ++rank) {
     // The address that a rank called from is one that it can be reached by, as far as is known.
-    Card& card = *cards_[rank];
+    Card& card = cards_[rank];
     if (rank != 0) card.hosts = peer_of(sockets_[rank]) + ',' + card.hosts;
     text += write(card) + '\n';
   }
@@ -310,7 +310,7 @@ void Meeting::hear(Call& call) {
     const auto card =
         static_cast<std::size_t>(other) < lines.size() ? read_card(lines[other]) : std::nullopt;
     if (!card) base::fail(Code::system, "what rank 0 told about rank ", other, " makes no sense");
-    cards_[other] = card;
+    cards_[other] = *card;
   }
   call_lower_ranks(1);  // `call` may have moved
 }
@@ -338,7 +338,7 @@ Met Meeting::result() {
   cpu_set_t cpus = base::allowed_cpus();
   int near = 0;
   for (int rank = 0; rank < world_; ++rank) {
-    const Card& card = *cards_[rank];
+    const Card& card = cards_[rank];
     neighbors.push_back({sentence("pid ", card.pid, " on ", card.name)});
     if (sockets_[rank]) set_options(sockets_[rank]);
     if (card.host != card_.host) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -30,7 +31,8 @@ TcpMailbox::TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
 TcpMailbox::~TcpMailbox() {
   if (group_->in_child()) {
     // The mesh is the parent's, and its mutex may be held by a thread that this process lacks.
-    [[maybe_unused]] const auto* forgotten = new std::shared_ptr<TcpGroup>(std::move(group_));
+    [[maybe_unused]] const auto* forgotten =
+        new (std::nothrow) std::shared_ptr<TcpGroup>(std::move(group_));
     return;
   }
   send_rest();

@@ -53,6 +53,7 @@ std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& member
   const auto numbers = agree(part == nullptr ? 0 : part->number(), "group");
   if (part == nullptr) return nullptr;
   std::vector<std::uint32_t> theirs;
+  theirs.reserve(members.size());
   for (const int member : members) theirs.push_back(numbers[member]);
   part->set_numbers(std::move(theirs));
   part->descend_from(group_, members);
