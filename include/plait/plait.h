@@ -21,6 +21,7 @@
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plait/stream.h"
+#include "plait/sum_tree.h"
 #include "plait/tag.h"
 #include "plait/tensor_view.h"
 #include "plait/timeline.h"

@@ -60,15 +60,15 @@ void check_backward(std::string_view who, const LinearBackward& call, const Want
   const Named grad_weight = {"grad_weight", call.grad_weight};
   const Named grad_bias = {"grad_bias", call.grad_bias};
   check_matrix(who, grad_out, wanted.grad_out_rows, outputs);
-  const bool has_x = is_asked(call.x) || call.x.dtype != kNoDtype;
+  const bool has_x = is_given(call.x);
   PLAIT_CHECK(has_x || !wanted.needs_x, who, ": grad_weight takes x, and the call has none");
   if (has_x) check_matrix(who, x, wanted.x_rows, inputs);
-  if (is_asked(call.grad_x)) check_matrix(who, grad_x, wanted.x_rows, inputs);
-  if (is_asked(call.grad_weight)) {
+  if (is_given(call.grad_x)) check_matrix(who, grad_x, wanted.x_rows, inputs);
+  if (is_given(call.grad_weight)) {
     const bool out_in = wanted.layout == WeightLayout::out_in;
     check_matrix(who, grad_weight, out_in ? outputs : inputs, out_in ? inputs : outputs);
   }
-  if (is_asked(call.grad_bias)) check_matrix(who, grad_bias, 1, outputs);
+  if (is_given(call.grad_bias)) check_matrix(who, grad_bias, 1, outputs);
   for (const Named& out : {grad_x, grad_weight, grad_bias}) {
     check_apart(who, out, grad_out);
     check_apart(who, out, x);

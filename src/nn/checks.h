@@ -14,9 +14,9 @@ struct Sizes {
   std::int64_t inputs;
 };
 
-// A rank without rows or columns of its own may have no data, and yet asks.
-inline bool is_asked(const ConstTensorView& gradient) {
-  return gradient.data != nullptr || gradient.rows != 0 || gradient.cols != 0;
+// Whether a call brings this operand. One without rows or columns may have no data, but has a dtype.
+inline bool is_given(const ConstTensorView& view) {
+  return view.dtype != kNoDtype || view.data != nullptr || view.rows != 0 || view.cols != 0;
 }
 
 // What a weight of the layer is to be, whatever call brings it.

@@ -205,8 +205,8 @@ std::int64_t Linear::rows_of(const LinearBackward& call, const LinearState* stat
   }
   if (call.rows >= 0) return call.rows;
   if (shared_ == Shared::outputs || !options_.sequence_parallel) return call.grad_out.rows;
-  if (nn::is_asked(call.x)) return call.x.rows;
-  PLAIT_CHECK(nn::is_asked(call.grad_x), who(),
+  if (nn::is_given(call.x)) return call.x.rows;
+  PLAIT_CHECK(nn::is_given(call.grad_x), who(),
               ": backward can't tell how many rows all ranks have together: its grad_out is a "
               "shard, and there is neither x, nor grad_x, nor rows, nor a state");
   return call.grad_x.rows;
@@ -237,7 +237,7 @@ std::int64_t Linear::check(const LinearBackward& call, const LinearState* state)
                       .needs_x = makes_weight(call) && !has_kept,
                       .sizes = {.outputs = outputs, .inputs = inputs},
                       .layout = desc_.layout});
-  if (nn::is_asked(call.grad_x)) static_cast<void>(backward_weight(call));
+  if (nn::is_given(call.grad_x)) static_cast<void>(backward_weight(call));
   if (!options_.operators.backend.empty()) check_backend(call, state, rows);
   return rows;
 }
@@ -248,7 +248,7 @@ void Linear::check_backend(const LinearBackward& call, const LinearState* state,
                            std::int64_t rows) const {
   const GemmOptions options = {.backend = options_.operators.backend,
                                .threads = options_.operators.threads};
-  if (nn::is_asked(call.grad_x)) {
+  if (nn::is_given(call.grad_x)) {
     const WeightKind kind = backward_weight(call).kind();
     workspace().gemm({.m = rows,
                       .n = desc_.inputs,
@@ -259,7 +259,7 @@ void Linear::check_backend(const LinearBackward& call, const LinearState* state,
                       .quant = kind.scheme},
                      options);
   }
-  if (nn::is_asked(call.grad_weight)) {
+  if (nn::is_given(call.grad_weight)) {
     const bool out_in = desc_.layout == WeightLayout::out_in;
     const Dtype x = gathered_of(call, state).dtype;
     workspace().gemm({.m = call.grad_weight.rows,

@@ -51,12 +51,12 @@ class Linear {
   // What is made for a call of so many rows. Where all ranks together have nothing of it there is
   // nothing to ask for: a rank could not tell its own empty share from none.
   bool makes_x(const LinearBackward& call, std::int64_t rows) const {
-    return nn::is_asked(call.grad_x) && rows > 0 && whole_.inputs > 0;
+    return nn::is_given(call.grad_x) && rows > 0 && whole_.inputs > 0;
   }
   bool makes_weight(const LinearBackward& call) const {
-    return nn::is_asked(call.grad_weight) && whole_.outputs > 0 && whole_.inputs > 0;
+    return nn::is_given(call.grad_weight) && whole_.outputs > 0 && whole_.inputs > 0;
   }
-  static bool makes_bias(const LinearBackward& call) { return nn::is_asked(call.grad_bias); }
+  static bool makes_bias(const LinearBackward& call) { return nn::is_given(call.grad_bias); }
 
   // For a product of grad_out with the weight; refuses where there is none that could be taken.
   Weight backward_weight(const LinearBackward& call) const;

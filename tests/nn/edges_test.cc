@@ -234,7 +234,7 @@ TEST_P(LayerEdges, ARankWithoutAShareNeedsNoMemory) {
   }
 }
 
-// A gradient of [5, 0] has a size that could mean it is asked for; one of [0, 0] has none.
+// A gradient of [5, 0] has a size that says it is asked for; one of [0, 0] has only a dtype.
 TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
   run_as_threads(2,
                  [](Communicator& comm) {
@@ -263,12 +263,14 @@ TEST_P(LayerEdges, ALayerOfNothingAsksForNothing) {
                                       .weight = weight,
                                       .out = out.view(Dtype::f32, out_rows, outputs)},
                                      &state);
-                       layer.backward({.x = x.view(Dtype::f32, x_rows, inputs),
-                                       .weight = weight,
-                                       .grad_out = out.view(Dtype::f32, out_rows, outputs),
-                                       .grad_x = grad_x.view(Dtype::f32, x_rows, inputs),
-                                       .grad_weight = empty(outputs, inputs)},
-                                      &state);
+                       const LinearBackward back = {
+                           .x = x.view(Dtype::f32, x_rows, inputs),
+                           .weight = weight,
+                           .grad_out = out.view(Dtype::f32, out_rows, outputs),
+                           .grad_x = grad_x.view(Dtype::f32, x_rows, inputs),
+                           .grad_weight = empty(outputs, inputs)};
+                       layer.backward(back, &state);
+                       layer.backward(back);
                      });
                      barrier(comm);  // fails if only one rank made a collective
                    }
