@@ -119,8 +119,12 @@ template <class Load, std::size_t Vectors>
       return add_known<Load, 4>(load, total, sources);
     case 8:
       return add_known<Load, 8>(load, total, sources);
-    default:
-      return add_many(load, total, sources, count);
+    default: {
+      // A call that wrote `total` itself would keep it in memory for all counts.
+      __m512 sum[Vectors];
+      add_many(load, sum, sources, count);
+      for (std::size_t v = 0; v < Vectors; ++v) total[v] = sum[v];
+    }
   }
 }
 
