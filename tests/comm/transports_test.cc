@@ -165,13 +165,32 @@ TEST(Transports, ALibraryThatIsNoPluginIsRefused) {
       "no transport for rank 0 of 2: mpi: " + plugins.file().string() + " is no plugin of plait");
 }
 
+// Hydra and Slurm's PMI-2 tell MPICH's ranks who they are, mpirun and Slurm's PMIx Open MPI's.
+TEST(Transports, MpiIsTheLibraryThatTheLauncherSpeaksTo) {
+  const Plugins plugins;
+  const auto wanted = [&](Environment::Variables variables) {
+    variables.push_back({"PLAIT_PLUGIN_PATH", plugins.path()});
+    const Environment environment(std::move(variables));
+    return refusal_to_select("mpi", site_of(2));
+  };
+  const auto missing = [&](const char* plugin) {
+    return std::string("no transport for rank 0 of 2: mpi: its plugin ") + plugin +
+           " is not in PLAIT_PLUGIN_PATH, " + plugins.path();
+  };
+  EXPECT_EQ(wanted({{"PMI_RANK", "0"}}), missing("libplait_mpi_mpich.so"));
+  EXPECT_EQ(wanted({{"PMI_RANK", "0"}, {"PMIX_RANK", "0"}}), missing("libplait_mpi_openmpi.so"));
+  EXPECT_EQ(wanted({{"OMPI_COMM_WORLD_RANK", "0"}}), missing("libplait_mpi_openmpi.so"));
+  EXPECT_EQ(wanted({}), missing("libplait_mpi_openmpi.so"));
+  std::ofstream(fs::path(plugins.path()) / "libplait_mpi_mpich.so") << "no library";
+  EXPECT_NE(wanted({}).find("its plugin does not load"), std::string::npos) << wanted({});
+}
+
 TEST(Transports, MpiIsNotForRanksThatOthersStarted) {
   for (const auto& entry : transports()) {
     if (std::string(entry.name) != "mpi") continue;
     EXPECT_EQ(entry.supports(site_of(2, 1, "plait run")).refusal,
-              "needs ranks that Open MPI's mpirun or srun started; plait run started these");
-    EXPECT_EQ(entry.supports(site_of(2, 1, "Hydra")).refusal,
-              "needs ranks that Open MPI's mpirun or srun started; Hydra started these");
+              "needs ranks that mpirun, mpiexec or srun started; plait run started these");
+    EXPECT_TRUE(entry.supports(site_of(2, 1, "Hydra")));
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Open MPI")));
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Slurm")));
   }

@@ -8,6 +8,7 @@ import threading
 import unittest
 
 MPIEXEC = os.environ["PLAIT_MPIEXEC"]
+HYDRA = os.environ.get("PLAIT_HYDRA")  # MPICH's mpiexec, if there is a plugin for MPICH
 PROGRAM = os.environ["PLAIT_MPI_PROGRAM"]
 PATIENCE = 180  # seconds after which a rank is taken to hang
 NOTICED = 2000  # milliseconds within which a death must be
@@ -90,6 +91,18 @@ class MpiTest(unittest.TestCase):
         [(sentence, taken)] = said[0]
         self.assertEqual(sentence, "ends", err)
         self.assertLess(taken, NOTICED)
+
+    @unittest.skipUnless(HYDRA, "the mpi transport is not built")
+    def test_below_mpich_a_killed_rank_ends_all_and_who_speaks_names_it(self):
+        """Hydra and UCX may end survivors before they say something."""
+        result = subprocess.run([HYDRA, "-disable-auto-cleanup", "-n", "3", PROGRAM, "killed_in_barrier"],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        said = re.findall(r"(?m)^rank ([02]) peer_lost: barrier: .*rank 1 \(pid \d+\) has died (\d+)$", result.stdout)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual(len(said), result.stdout.count("peer_lost"), result.stdout)
+        self.assertNotIn("timeout", result.stdout)
+        for _, taken in said:
+            self.assertLess(int(taken), NOTICED)
 
 
 if __name__ == "__main__":

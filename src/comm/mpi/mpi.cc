@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -17,7 +18,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFile = "libplait_mpi_openmpi.so";
+struct Library {
+  const char* plugin;
+  std::array<const char*, 2> shared;  // the names of the library's own file, or null
+};
+constexpr Library kOpenMpi = {.plugin = "libplait_mpi_openmpi.so",
+                              .shared = {"libmpi.so.40", nullptr}};
+constexpr Library kMpich = {.plugin = "libplait_mpi_mpich.so",
+                            .shared = {"libmpich.so.12", "libmpi.so.12"}};
+
+bool is_loaded(const Library& library) {
+  return std::any_of(library.shared.begin(), library.shared.end(), [](const char* name) {
+    void* handle = name == nullptr ? nullptr : ::dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle != nullptr) ::dlclose(handle);
+    return handle != nullptr;
+  });
+}
 
 // Where plugins may lie: PLAIT_PLUGIN_PATH, or else beside the binary that holds this code: in its
 // plait/, or in lib/plait/ of one of the three folders above (an install prefix, a build tree).
@@ -39,6 +55,24 @@ std::vector<fs::path> plugin_folders() {
   return folders;
 }
 
+std::optional<fs::path> plugin_of(const Library& library) {
+  for (const fs::path& folder : plugin_folders()) {
+    std::error_code failure;
+    if (fs::exists(folder / library.plugin, failure)) return folder / library.plugin;
+  }
+  return std::nullopt;
+}
+
+// A process can use one MPI library: the one that it has, or the one that its launcher speaks to.
+// Both speak to Slurm, by PMI-2 and by PMIx.
+const Library& library_of_this_process() {
+  if (is_loaded(kOpenMpi)) return kOpenMpi;
+  if (is_loaded(kMpich)) return kMpich;
+  if (base::env("PMIX_RANK") || base::env("OMPI_COMM_WORLD_RANK")) return kOpenMpi;
+  if (base::env("PMI_RANK")) return kMpich;
+  return !plugin_of(kOpenMpi) && plugin_of(kMpich) ? kMpich : kOpenMpi;
+}
+
 struct Loaded {
   const Plugin* plugin = nullptr;
   std::string refusal = {};
@@ -46,30 +80,29 @@ struct Loaded {
 
 // The library stays loaded until the process ends: MPI can't be started twice.
 Loaded load() {
-  for (const fs::path& folder : plugin_folders()) {
-    const fs::path file = folder / kFile;
-    std::error_code failure;
-    if (!fs::exists(file, failure)) continue;
-    // RTLD_GLOBAL: Open MPI loads components of its own that look for its symbols.
-    void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-    if (library == nullptr)
-      return {.refusal = base::sentence("its plugin does not load: ", ::dlerror())};
-    const auto entry = reinterpret_cast<EntryPoint>(::dlsym(library, kEntryPoint));
-    if (entry == nullptr)
-      return {.refusal = base::sentence(file.string(), " is no plugin of plait")};
-    const Plugin* plugin = entry();
-    if (plugin->build != build_name()) {
-      return {.refusal = base::sentence("its plugin is of plait ", plugin->build, ", this is ",
-                                        build_name())};
-    }
-    return {.plugin = plugin};
+  const Library& library = library_of_this_process();
+  const auto file = plugin_of(library);
+  if (!file) {
+    const auto path = base::env("PLAIT_PLUGIN_PATH");
+    return {.refusal = path ? base::sentence("its plugin ", library.plugin,
+                                             " is not in PLAIT_PLUGIN_PATH, ", *path)
+                            : base::sentence("its plugin ", library.plugin,
+                                             " is not in lib/plait/ beside this program or "
+                                             "library; PLAIT_PLUGIN_PATH can name its folder")};
   }
-  const auto path = base::env("PLAIT_PLUGIN_PATH");
-  return {.refusal =
-              path ? base::sentence("its plugin ", kFile, " is not in PLAIT_PLUGIN_PATH, ", *path)
-                   : base::sentence("its plugin ", kFile,
-                                    " is not in lib/plait/ beside this "
-                                    "program or library; PLAIT_PLUGIN_PATH can name its folder")};
+  // RTLD_GLOBAL: Open MPI loads components of its own that look for its symbols.
+  void* plugin_file = ::dlopen(file->c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (plugin_file == nullptr)
+    return {.refusal = base::sentence("its plugin does not load: ", ::dlerror())};
+  const auto entry = reinterpret_cast<EntryPoint>(::dlsym(plugin_file, kEntryPoint));
+  if (entry == nullptr)
+    return {.refusal = base::sentence(file->string(), " is no plugin of plait")};
+  const Plugin* plugin = entry();
+  if (plugin->build != build_name()) {
+    return {.refusal = base::sentence("its plugin is of plait ", plugin->build, ", this is ",
+                                      build_name())};
+  }
+  return {.plugin = plugin};
 }
 
 }  // namespace
@@ -77,11 +110,10 @@ Loaded load() {
 Availability available() { return {load().refusal}; }
 
 Availability supports(const Site& site) {
-  constexpr std::array kOthers = {"plait run", "torchrun", "torch.distributed", "Hydra",
-                                  "Cray PALS"};
+  constexpr std::array kOthers = {"plait run", "torchrun", "torch.distributed"};
   if (std::find(kOthers.begin(), kOthers.end(), site.place.launcher) == kOthers.end()) return {};
-  return {base::sentence("needs ranks that Open MPI's mpirun or srun started; ",
-                         site.place.launcher, " started these")};
+  return {base::sentence("needs ranks that mpirun, mpiexec or srun started; ", site.place.launcher,
+                         " started these")};
 }
 
 std::unique_ptr<Transport> create(const Site& site) {

@@ -1,3 +1,5 @@
+#include <mpi.h>
+
 #include <mutex>
 
 #include "base/check.h"
@@ -9,9 +11,19 @@
 namespace plait::comm::mpi {
 namespace {
 
+#ifdef OPEN_MPI
+constexpr const char* kLibrary = "Open MPI";
+#else
+constexpr const char* kLibrary = "MPICH";
+#endif
+
 // Never destroyed: it ends with MPI.
 Lobby& lobby() {
-  static Lobby& one = *std::make_unique<Lobby>().release();
+  static Lobby& one = []() -> Lobby& {
+    Lobby& made = *std::make_unique<Lobby>().release();
+    close_at_the_end([&made] { made.close(); });
+    return made;
+  }();
   return one;
 }
 
@@ -25,7 +37,7 @@ std::unique_ptr<Transport> create(const Site& site) {
   PLAIT_CHECK(process_rank() == site.place.rank && process_count() == site.place.world,
               "MPI says that this is rank ", process_rank(), " of ", process_count(),
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,
-              ": was it started by mpirun?");
+              ": was it started by mpirun or mpiexec of ", kLibrary, "?");
   return lobby().connect(site.policy);
 }
 
@@ -36,7 +48,7 @@ extern "C" PLAIT_EXPORT const plait::comm::mpi::Plugin* plait_mpi_plugin() {
   static const plait::comm::mpi::Plugin kPlugin = {
       // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
       .build = plait::comm::build_name().data(),
-      .library = "Open MPI",
+      .library = plait::comm::mpi::kLibrary,
       .create = plait::comm::mpi::create};
   return &kPlugin;
 }

@@ -68,6 +68,13 @@ Lobby::Lobby()
 
 Lobby::~Lobby() = default;
 
+void Lobby::close() noexcept {
+  const auto held = hold_mpi();
+  if (receiving_ == MPI_REQUEST_NULL) return;
+  MPI_Cancel(&receiving_);
+  MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
+}
+
 std::unique_ptr<Transport> Lobby::connect(WaitPolicy policy) {
   settle_leftovers();
   try {

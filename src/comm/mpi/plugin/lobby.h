@@ -32,6 +32,9 @@ class Lobby {
   Lobby();
   ~Lobby();
 
+  // Expects no more letters: MPI may complain of a receive that is left open at its end.
+  void close() noexcept;
+
   // Collective over all processes. One that fails may be tried again.
   std::unique_ptr<Transport> connect(WaitPolicy policy);
 

@@ -30,6 +30,7 @@ struct Library {
   MPI_Request duplicating = MPI_REQUEST_NULL;
   int highest_tag = 0;
   std::shared_ptr<const Neighbours> processes;
+  std::function<void()> close = [] {};
 };
 
 // Never destroyed: the end of MPI, when the process ends, needs it.
@@ -89,7 +90,9 @@ void end_mpi() {
   if (!mpi_is_usable() || library().made < kCarriers) return;
   const bool failed = g_failed.load(std::memory_order_relaxed);
   const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
-  if (meet_for_the_last_time(deadline)) finalise(deadline);
+  if (!meet_for_the_last_time(deadline)) return;
+  library().close();
+  finalise(deadline);
 }
 
 // How many threads MPI allows, once it has started.
@@ -212,6 +215,8 @@ int process_count() {
 }
 
 int highest_tag() { return library().highest_tag; }
+
+void close_at_the_end(std::function<void()> close) { library().close = std::move(close); }
 
 void watch_at_the_end(std::shared_ptr<const Neighbours> processes) {
   library().processes = std::move(processes);

@@ -47,6 +47,9 @@ int highest_tag();
 // waits for the others only shortly.
 void note_failure() noexcept;
 
+// What is done once all processes have met for the last time, before MPI ends.
+void close_at_the_end(std::function<void()> close);
+
 // When this process ends it waits for the others at most for some seconds, and not at all for those
 // among them that have died.
 void watch_at_the_end(std::shared_ptr<const Neighbours> processes);
