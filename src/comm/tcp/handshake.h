@@ -12,14 +12,14 @@
 
 namespace plait::comm::tcp {
 
-enum class Word : std::uint32_t { hello, welcome, refusal, mismatch };
+enum class Word : std::uint32_t { hello, challenge, proof, welcome, refusal, mismatch };
 
 struct Message {
   Word word;
   std::string text;
 };
 
-// The longest text of a stranger that is listened to, and of a rank that has been called.
+// The longest text of a stranger that is listened to, and of rank 0 once it is known to be that.
 inline constexpr std::uint32_t kMostHelloBytes = 16 << 10;
 inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 
@@ -40,7 +40,6 @@ struct Card {
   std::string port;
   std::string cpus;   // that it may run on, as bytes in hex
   std::string hosts;  // its addresses, separated by commas
-  std::string nonce;  // of rank 0: what all ranks of this start know
 };
 
 Card card_of_this_process(int port);
@@ -48,16 +47,41 @@ std::string write(const Card& card);
 std::optional<Card> read_card(std::string_view text);
 cpu_set_t cpus_of(const Card& card);
 
+// The build that a card or a hello of any build begins with; empty: the text is neither.
+std::string build_in(std::string_view text);
+
 // A caller's first words.
 struct Hello {
   std::string job;
   int rank;
   int to;  // the rank that is called: an address may lead to another host than its owner meant
   int world;
+  bool has_secret;    // and will go on only with a rank that proves to know it
+  std::string nonce;  // 32 hex digits that no earlier hello had
   Card card;
 };
 
 std::string write(const Hello& hello);
 std::optional<Hello> read_hello(const std::string& text);
+
+// What each side of a connection sends the other to prove that it knows the key. Both depend on all
+// of the hello, with the ranks and the job, on the random numbers of both sides, and on the side: a
+// proof is of no use in another connection, nor in the other direction.
+struct Proofs {
+  std::string listener;
+  std::string caller;
+};
+Proofs prove(const std::string& key, const std::string& hello, const std::string& nonce);
+
+// A listener's answer to a hello: its own nonce and proof.
+struct Challenge {
+  std::string nonce;
+  std::string proof;
+};
+std::string write(const Challenge& challenge);
+std::optional<Challenge> read_challenge(const std::string& text);
+
+// The words of a stranger, fit to be shown: not too many, and nothing that a terminal obeys.
+std::string printable(std::string_view text);
 
 }  // namespace plait::comm::tcp

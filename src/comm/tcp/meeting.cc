@@ -3,11 +3,15 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/cpus.h"
 #include "base/env.h"
+#include "base/hmac.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/handshake.h"
@@ -18,6 +22,8 @@ using base::Nanoseconds;
 using base::sentence;
 
 namespace {
+
+constexpr const char* kVariable = "PLAIT_SECRET";
 
 constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 constexpr Nanoseconds kSilentCaller = 5 * base::kSecond;  // then it is dropped
@@ -38,19 +44,24 @@ class Meeting {
     base::Fd socket;
     std::string said;
     Nanoseconds since;
+    std::optional<Hello> hello = {};  // of a caller that is to prove that it knows the secret
+    std::string proof = {};           // that it is to send
   };
   struct Call {
     int rank;
     std::vector<Address> addresses;
     std::size_t next = 0;  // of them, in turn
     base::Fd socket = {};
-    bool has_spoken = false;
+    std::string hello = {};  // what was said to it; empty: nothing yet
+    bool is_proved = false;  // that it knows the secret
     std::string heard = {};
     Nanoseconds since = 0;
   };
 
   bool is_to_rendezvous(const Call& call) const { return rendezvous_ && call.rank == 0; }
   bool is_host() const { return rendezvous_ && me_ == 0; }  // all others call it first
+  bool has_secret() const { return !key_.empty(); }
+  bool is_trusted(const Call& call) const { return call.is_proved || !has_secret(); }
   bool is_done() const;
   std::vector<int> find_missing() const;
   [[noreturn]] void give_up();
@@ -66,12 +77,20 @@ class Meeting {
   }
   void accept_callers();
   void hear_callers();
+  bool is_finished(Caller& caller);
+  bool answer(Caller& caller, const std::string& text);
+  void judge(Caller& caller, const Message& message);
   void admit(Caller& caller, const Hello& hello);
-  void check_build(int rank, const Card& card, const base::Fd* socket);
+  std::string refusal_of(const Hello& hello) const;
+  void answer_another_build(const Caller& caller, const std::string& text);
+  void check_build(int rank, std::string_view build, const base::Fd* socket);
   void welcome_all();
 
   void advance(Call& call);
   void hear(Call& call);
+  void hear_challenge(Call& call, const std::string& text);
+  void hear_welcome(Call& call, const std::string& text);
+  void distrust(Call& call);
   void wait();
   Met result();
 
@@ -81,12 +100,15 @@ class Meeting {
   Nanoseconds deadline_;
   std::optional<Rendezvous> rendezvous_;
   std::string job_;
+  std::string key_;  // that all ranks know and no other process; empty: the network is trusted
   base::Fd listener_;
   Card card_;
   std::vector<base::Fd> sockets_;
   std::vector<Card> cards_;  // empty until the rank has been heard of
   std::vector<Caller> callers_;
   std::vector<Call> calls_;
+  std::map<int, std::string>
+      doubts_;  // by rank: what was wrong with what said that it was this one
 };
 
 Meeting::Meeting(const Site& site)
@@ -96,6 +118,7 @@ Meeting::Meeting(const Site& site)
       deadline_(base::now() + site.policy.connect_timeout),
       rendezvous_(site.all_gather ? std::nullopt : rendezvous_from_environment()),
       job_(site.place.job),
+      key_(secret_from_environment()),
       sockets_(site.place.world),
       cards_(site.place.world) {
   std::replace(job_.begin(), job_.end(), '\n', ' ');
@@ -106,8 +129,7 @@ Meeting::Meeting(const Site& site)
 
 Met Meeting::run() {
   if (site_.all_gather) {
-    learn_from(site_.all_gather(write(card_)));
-    job_ = cards_[0].nonce;
+    learn_from(site_.all_gather(write(card_) + ' ' + base::random_name()));
     call_lower_ranks(0);
   } else if (me_ != 0) {
     call(0, find_rendezvous());
@@ -151,36 +173,45 @@ std::vector<int> Meeting::find_missing() const {
 void Meeting::give_up() {
   const std::vector<int> missing = find_missing();
   const std::string within = " within " + base::show_duration(site_.policy.connect_timeout);
+  const auto doubted = std::find_if(missing.begin(), missing.end(),
+                                    [&](int rank) { return doubts_.contains(rank); });
+  const std::string doubt = doubted == missing.end() ? "" : "; " + doubts_[*doubted];
   if (rendezvous_ && me_ != 0 && missing.front() == 0) {
     throw Error(Code::timeout,
                 sentence("rank 0 of ", world_, " has not been met at ", rendezvous_->host, ':',
-                         rendezvous_->port, within),
+                         rendezvous_->port, within, doubt),
                 0);
   }
   throw Error(Code::timeout,
               sentence(missing.size() > 1 ? "ranks " : "rank ", base::show_list(missing), " of ",
-                       world_, missing.size() > 1 ? " have" : " has", " not come", within),
+                       world_, missing.size() > 1 ? " have" : " has", " not come", within, doubt),
               missing.front());
 }
 
-// The store may hold anything: what it returns is looked at before it is believed.
+// The store may hold anything: what it returns is looked at before it is believed. The last word of
+// rank 0's part is a random number, which is a secret of the ranks of this start, and never sent.
 void Meeting::learn_from(const std::vector<std::string>& texts) {
   PLAIT_CHECK(static_cast<int>(texts.size()) == world_, "the caller's all_gather returned ",
               texts.size(), " parts in a world of ", world_);
   for (int rank = 0; rank < world_; ++rank) {
-    const auto card = read_card(texts[rank]);
-    PLAIT_CHECK(card, "the caller's all_gather returned \"", texts[rank].substr(0, 40),
-                "\" for rank ", rank, ", which it cannot have sent");
-    check_build(rank, *card, nullptr);
+    const std::string_view text = texts[rank];
+    const std::size_t blank = text.rfind(' ');
+    const auto card = blank == text.npos ? std::nullopt : read_card(text.substr(0, blank));
+    PLAIT_CHECK(card, "the caller's all_gather returned \"", text.substr(0, 40), "\" for rank ",
+                rank, ", which it cannot have sent");
+    check_build(rank, card->build, nullptr);
     cards_[rank] = *card;
   }
+  const std::string start = texts[0].substr(texts[0].rfind(' ') + 1);
+  key_ += '\n' + start;
+  job_ = base::to_hex(base::hmac_sha256(start, "job"));
 }
 
 // All ranks that see another build's card refuse it; a caller is told the reason.
-void Meeting::check_build(int rank, const Card& card, const base::Fd* socket) {
-  if (card.build == card_.build) return;
-  const std::string why = sentence("rank ", rank, " runs plait ", card.build, ", rank ", me_,
-                                   " plait ", card_.build, ": all ranks must run the same build");
+void Meeting::check_build(int rank, std::string_view build, const base::Fd* socket) {
+  if (build == card_.build) return;
+  const std::string why = sentence("rank ", rank, " runs plait ", build, ", rank ", me_, " plait ",
+                                   card_.build, ": all ranks must run the same build");
   if (socket != nullptr) say(*socket, Word::mismatch, why);
   for (int other = 0; is_host() && other < world_; ++other) {
     if (sockets_[other]) say(sockets_[other], Word::mismatch, why);
@@ -224,24 +255,83 @@ void Meeting::accept_callers() {
 }
 
 void Meeting::hear_callers() {
-  std::erase_if(callers_, [&](Caller& caller) {
-    bool is_open = true;
-    const auto message = read_message(caller.socket, caller.said, kMostHelloBytes, is_open);
-    if (!message) return !is_open || base::now() - caller.since > kSilentCaller;
-    const auto hello = message->word == Word::hello ? read_hello(message->text) : std::nullopt;
-    if (hello) admit(caller, *hello);
+  std::erase_if(callers_, [&](Caller& caller) { return is_finished(caller); });
+}
+
+// A caller has so long for all that it says: saying it byte by byte gains it nothing.
+bool Meeting::is_finished(Caller& caller) {
+  bool is_open = true;
+  const auto message = read_message(caller.socket, caller.said, kMostHelloBytes, is_open);
+  if (!message) return !is_open || base::now() - caller.since > kSilentCaller;
+  caller.said.clear();
+  if (!caller.hello) return message->word != Word::hello || answer(caller, message->text);
+  judge(caller, *message);
+  return true;
+}
+
+// False: the caller has been challenged, and is to prove that it knows the secret. No caller is
+// believed before that, and none can do more than be named in the sentence of a timeout.
+bool Meeting::answer(Caller& caller, const std::string& text) {
+  auto hello = read_hello(text);
+  if (!hello) {
+    answer_another_build(caller, text);
     return true;
-  });
+  }
+  if (const std::string why = refusal_of(*hello); !why.empty()) {
+    say(caller.socket, Word::refusal, why);
+    return true;
+  }
+  if (hello->has_secret != has_secret()) {
+    const std::string why =
+        sentence("rank ", hello->rank, hello->has_secret ? " has" : " has not", " set ", kVariable,
+                 ", rank ", me_, has_secret() ? " has" : " has not", ": it must be the same for ",
+                 "all ranks");
+    say(caller.socket, Word::refusal, why);
+    doubts_[hello->rank] = why;
+    return true;
+  }
+  if (!has_secret()) {
+    admit(caller, *hello);
+    return true;
+  }
+  const std::string nonce = base::random_name();
+  Proofs proofs = prove(key_, text, nonce);
+  caller.hello = std::move(*hello);
+  caller.proof = std::move(proofs.caller);
+  return !say(caller.socket, Word::challenge,
+              write(Challenge{.nonce = nonce, .proof = proofs.listener}));
+}
+
+std::string Meeting::refusal_of(const Hello& hello) const {
+  const bool is_expected =
+      hello.job == job_ && hello.world == world_ && hello.rank != me_ && hello.to == me_;
+  return is_expected ? "" : sentence("here is rank ", me_, " of ", world_, " of another job");
+}
+
+void Meeting::answer_another_build(const Caller& caller, const std::string& text) {
+  const std::string build = build_in(text);
+  if (build.empty() || build == card_.build) return;
+  const std::string why = sentence("a rank that called rank ", me_, " from ",
+                                   peer_of(caller.socket), " runs plait ", build, ", rank ", me_,
+                                   " plait ", card_.build, ": all ranks must run the same build");
+  say(caller.socket, Word::mismatch, why);
+  for (const int rank : find_missing()) doubts_.try_emplace(rank, why);
+}
+
+void Meeting::judge(Caller& caller, const Message& message) {
+  const Hello& hello = *caller.hello;
+  if (message.word == Word::proof && base::are_equal_in_constant_time(message.text, caller.proof)) {
+    return admit(caller, hello);
+  }
+  doubts_[hello.rank] =
+      sentence("a caller from ", peer_of(caller.socket), " said that it was rank ", hello.rank,
+               " and did not know the secret of rank ", me_, ": ", kVariable,
+               " must be the same for all ranks");
 }
 
 // One that calls again has given up its first call.
 void Meeting::admit(Caller& caller, const Hello& hello) {
-  if (hello.job != job_ || hello.world != world_ || hello.rank == me_ || hello.to != me_) {
-    say(caller.socket, Word::refusal,
-        sentence("here is rank ", me_, " of ", world_, " of another job"));
-    return;
-  }
-  check_build(hello.rank, hello.card, &caller.socket);
+  check_build(hello.rank, hello.card.build, &caller.socket);
   cards_[hello.rank] = hello.card;
   if (is_host() || say(caller.socket, Word::welcome, ""))
     sockets_[hello.rank] = std::move(caller.socket);
@@ -266,46 +356,90 @@ void Meeting::advance(Call& call) {
     if (call.addresses.empty() || now - call.since < kBetweenCalls) return;
     auto socket = begin_to_connect(call.addresses[call.next++ % call.addresses.size()]);
     call.since = now;
-    call.has_spoken = false;
+    call.hello.clear();
+    call.is_proved = false;
     call.heard.clear();
     if (socket) call.socket = std::move(*socket);
     return;
   }
-  if (call.has_spoken) {
-    // Rank 0 answers when all have come; another rank answers at once.
-    if (!is_to_rendezvous(call) && now - call.since > kSilentCaller) return call.socket.reset();
+  if (!call.hello.empty()) {
+    // Rank 0 answers when all have come; another rank answers at once, and any rank a hello.
+    const bool may_wait = is_to_rendezvous(call) && is_trusted(call);
+    if (!may_wait && now - call.since > kSilentCaller) return call.socket.reset();
     return hear(call);
   }
   const Progress progress = progress_of(call.socket);
   if (progress == Progress::under_way && now - call.since < kOneAddress) return;
-  const Hello hello = {.job = job_, .rank = me_, .to = call.rank, .world = world_, .card = card_};
-  call.has_spoken = progress == Progress::done && say(call.socket, Word::hello, write(hello));
-  if (!call.has_spoken) call.socket.reset();
+  call.hello = write(Hello{.job = job_,
+                           .rank = me_,
+                           .to = call.rank,
+                           .world = world_,
+                           .has_secret = has_secret(),
+                           .nonce = base::random_name(),
+                           .card = card_});
+  if (progress != Progress::done || !say(call.socket, Word::hello, call.hello)) call.socket.reset();
 }
 
 void Meeting::hear(Call& call) {
   bool is_open = true;
-  const auto message = read_message(call.socket, call.heard, kMostWelcomeBytes, is_open);
+  const bool may_be_long = is_to_rendezvous(call) && is_trusted(call);
+  const auto message = read_message(call.socket, call.heard,
+                                    may_be_long ? kMostWelcomeBytes : kMostHelloBytes, is_open);
   if (!is_open) call.socket.reset();  // the rank may be trying again, too
   if (!message) return;
+  call.heard.clear();
   switch (message->word) {
     case Word::hello:
+    case Word::proof:
       return call.socket.reset();
+    case Word::challenge:
+      return hear_challenge(call, message->text);
+    case Word::welcome:
+      return is_trusted(call) ? hear_welcome(call, message->text) : distrust(call);
     case Word::refusal:
       // An address that several hosts have may have led to another rank: the next may be right.
       if (!is_to_rendezvous(call)) return call.socket.reset();
       throw Error(Code::invalid_argument,
                   sentence("rank ", me_, " called ", peer_of(call.socket), " to meet rank ",
-                           call.rank, ": ", message->text));
+                           call.rank, ": ", printable(message->text)));
     case Word::mismatch:
-      throw Error(Code::mismatch, message->text, call.rank);
-    case Word::welcome:
-      break;
+      if (!is_to_rendezvous(call) && !is_trusted(call)) return distrust(call);
+      throw Error(Code::mismatch, printable(message->text), call.rank);
   }
+}
+
+void Meeting::hear_challenge(Call& call, const std::string& text) {
+  const auto challenge = read_challenge(text);
+  if (!has_secret() || call.is_proved || !challenge) return call.socket.reset();
+  const Proofs proofs = prove(key_, call.hello, challenge->nonce);
+  if (!base::are_equal_in_constant_time(challenge->proof, proofs.listener)) {
+    say(call.socket, Word::refusal,
+        "");  // it may be a rank that has another secret, and can say so
+    return distrust(call);
+  }
+  call.is_proved = true;
+  call.since = base::now();
+  if (!say(call.socket, Word::proof, proofs.caller)) call.socket.reset();
+}
+
+// Only rank 0 is at an address that this rank was told by its user: elsewhere a stranger may listen.
+void Meeting::distrust(Call& call) {
+  const std::string where = peer_of(call.socket);
+  call.socket.reset();
+  const std::string why = sentence("what answers there does not know the secret of rank ", me_,
+                                   ": ", kVariable, " must be the same for all ranks");
+  if (is_to_rendezvous(call)) {
+    base::fail(Code::invalid_argument, "rank ", me_, " called ", where, " to meet rank ", call.rank,
+               ": ", why);
+  }
+  doubts_[call.rank] = sentence("rank ", me_, " called ", where, ": ", why);
+}
+
+void Meeting::hear_welcome(Call& call, const std::string& text) {
   const bool has_cards = is_to_rendezvous(call);
   sockets_[call.rank] = std::move(call.socket);
   if (!has_cards) return;
-  const auto lines = base::split(message->text, '\n');
+  const auto lines = base::split(text, '\n');
   for (int other = 0; other < world_; ++other) {
     const auto card =
         static_cast<std::size_t>(other) < lines.size() ? read_card(lines[other]) : std::nullopt;
@@ -326,7 +460,7 @@ void Meeting::wait() {
     if (sockets_[call.rank]) continue;
     is_to_call = is_to_call || !call.socket;
     if (!call.socket) continue;
-    const auto events = static_cast<short>(call.has_spoken ? POLLIN : POLLOUT);
+    const auto events = static_cast<short>(call.hello.empty() ? POLLOUT : POLLIN);
     sockets.push_back({.fd = call.socket.get(), .events = events, .revents = 0});
   }
   const Nanoseconds longest = is_to_call ? base::kMillisecond : kTurn;
@@ -352,6 +486,16 @@ Met Meeting::result() {
 }
 
 }  // namespace
+
+std::string secret_from_environment() {
+  constexpr std::size_t kLeast = 16;
+  auto secret = base::env(kVariable);
+  if (!secret) return {};
+  PLAIT_CHECK(secret->size() >= kLeast, kVariable, " has ", secret->size(),
+              " characters, which can be guessed; ", kLeast,
+              " are the least: openssl rand -hex 16 makes some");
+  return std::move(*secret);
+}
 
 std::optional<Rendezvous> rendezvous_from_environment() {
   if (const auto text = base::env("PLAIT_RENDEZVOUS")) {
