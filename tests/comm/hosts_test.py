@@ -140,16 +140,17 @@ class HostsTest(unittest.TestCase):
             print(f"{what}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
             ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
 
-    def run_on_hosts(self, shares, *words):
+    def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
         agent = Path(folder, "agent")
         # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
         agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
-                         'setsid --fork --wait ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
+                         'setsid --fork --wait ip netns exec $name sh -c "$2" %s\n' %
+                         (*self.hosts.names, agents_input))
         agent.chmod(0o755)
         return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
-                                env={**BARE, "PLAIT_RSH": str(agent)}, stdin=subprocess.DEVNULL,
+                                env={**BARE, **variables, "PLAIT_RSH": str(agent)}, cwd=cwd, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
@@ -159,6 +160,29 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, said)
         self.assertEqual(sorted(said.splitlines()), [
             f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_ranks_know_a_secret_that_no_command_line_shows(self):
+        words = ("sh", "-c", "cat /proc/[0-9]*/cmdline > all.$PLAIT_RANK 2>&-; tr '\\0' ' ' < all.$PLAIT_RANK; "
+                 "echo; echo secret=$PLAIT_SECRET; exec " + RANK_PROGRAM)
+        folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
+        for chosen in ({}, {"PLAIT_SECRET": "it is quite a secret"}):
+            run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", *words, cwd=folder, **chosen)
+            said = run.communicate(timeout=PATIENCE)[0]
+            self.assertEqual(run.returncode, 0, said)
+            secrets = re.findall(r"^secret=(.+)$", said, re.MULTILINE)
+            self.assertEqual(len(secrets), 2, said)
+            self.assertEqual(len(set(secrets)), 1)
+            self.assertEqual(secrets[0], chosen.get("PLAIT_SECRET", secrets[0]))
+            self.assertEqual(said.count(secrets[0]), 2, said)
+            self.assertEqual(said.count("the sum is 3"), 2, said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_an_agent_that_passes_no_input_on_is_told_so(self):
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", RANK_PROGRAM, agents_input="</dev/null")
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertNotEqual(run.returncode, 0, said)
+        self.assertIn("what PLAIT_RSH names must pass on standard input", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_a_rank_that_fails_on_another_host_ends_the_run(self):
