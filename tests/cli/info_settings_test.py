@@ -50,7 +50,7 @@ class SettingsTest(SettingsCase):
             "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
             "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
-            "wait": "spin=20us,yield=200us", "rendezvous": "auto", "interface": "all",
+            "wait": "spin=20us,yield=200us", "rendezvous": "auto", "interface": "all", "secret": "none",
             "plugin_path": "auto", "isa": "auto"})
 
     def test_every_variable_sets_its_setting(self):
@@ -59,9 +59,11 @@ class SettingsTest(SettingsCase):
                   "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
                   "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
                   "link": "1gbit", "timeout": "5s", "wait": "spin=1us",
-                  "rendezvous": "node1:29600", "interface": "eth0", "plugin_path": "/plugins", "isa": "sse2"}
+                  "rendezvous": "node1:29600", "interface": "eth0", "plugin_path": "/plugins", "isa": "sse2",
+                  "secret": "0123456789abcdef"}
         for one in self.json("--settings")["settings"]:
             self.environment[one["variable"]] = values[one["name"]]
+        values["secret"] = "(not shown)"
         self.assertEqual(self.found(), {name: (value, f"PLAIT_{name.upper()}")
                                         for name, value in values.items()})
 
