@@ -58,6 +58,24 @@ class Hosts:
             ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "v0")
             ip("-n", name, "link", "set", "v0", "up")
 
+    def lay_another_cable(self):
+        first, second = self.names
+        ip("link", "add", "v1", "netns", first, "type", "veth", "peer", "name", "v1", "netns", second)
+        for number, name in enumerate(self.names, start=1):
+            ip("-n", name, "addr", "add", f"10.78.0.{number}/24", "dev", "v1")
+            ip("-n", name, "link", "set", "v1", "up")
+
+    def have_only_ipv6(self):
+        for number, name in enumerate(self.names, start=1):
+            ip("-n", name, "addr", "add", f"fd77::{number}/64", "dev", "v0", "nodad")
+            ip("-n", name, "addr", "del", f"10.77.0.{number}/24", "dev", "v0")
+
+    def connections(self):
+        """Both ends of all open TCP connections."""
+        return [ends for name in self.names for ends in subprocess.run(
+            ["ip", "netns", "exec", name, "ss", "-Htn", "state", "established"],
+            check=True, capture_output=True, text=True).stdout.splitlines()]
+
     def __exit__(self, *_):
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
@@ -115,6 +133,30 @@ class HostsTest(unittest.TestCase):
         for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="eth77", PLAIT_TIMEOUT="1s"):
             self.assertIn("PLAIT_INTERFACE=eth77: this host has no interface of this name", self.output_of(rank))
 
+    def test_chunks_go_by_the_interface_that_is_chosen(self):
+        self.hosts.lay_another_cable()
+        for chosen, other in (("v1", "10.77."), ("v0", "10.78.")):
+            ranks = self.start(4, HOST_PROGRAM, "idle", PLAIT_INTERFACE=chosen)
+            for rank in ranks:
+                self.assertEqual(rank.stdout.readline(), "ready\n")
+            connections = self.hosts.connections()
+            self.assertEqual(len(connections), 12, connections)  # both ends of one for each two ranks
+            self.assertFalse([one for one in connections if other in one], connections)
+            for rank in ranks:
+                rank.kill()
+                rank.communicate()
+
+    @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
+    def test_ranks_meet_over_ipv6(self):
+        self.hosts.have_only_ipv6()
+        for world in (2, 4):
+            for rank in self.start(world, RANK_PROGRAM, MASTER_ADDR="fd77::1"):
+                self.assertIn(f"over tcp: the sum is {world * (world + 1) // 2}", self.output_of(rank))
+        if PLAIT:
+            run = self.run_on_hosts("[fd77::1]:1,[fd77::2]:2", "--", RANK_PROGRAM)
+            said = run.communicate(timeout=PATIENCE)[0]
+            self.assertEqual((run.returncode, said.count("the sum is 6")), (0, 3), said)
+
     def lose(self, what, how):
         """What rank 0 hears, and after how many seconds, when `how` happens to rank 1."""
         ranks = self.start(2, HOST_PROGRAM, what)
@@ -145,7 +187,7 @@ class HostsTest(unittest.TestCase):
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
         agent = Path(folder, "agent")
         # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
-        agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
+        agent.write_text('#!/bin/sh\ncase $1 in *1) name=%s ;; *) name=%s ;; esac\n'
                          'setsid --fork --wait ip netns exec $name sh -c "$2" %s\n' %
                          (*self.hosts.names, agents_input))
         agent.chmod(0o755)

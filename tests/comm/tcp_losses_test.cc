@@ -40,6 +40,17 @@ TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
   EXPECT_EQ(error.what(), "rank 0 of 2 has not been met at " + port_.address() + " within 300 ms");
 }
 
+TEST_F(Tcp, MeetsOverIpv6) {
+  const Environment environment(
+      Environment::Variables{{"PLAIT_RENDEZVOUS", "[::1]:" + std::to_string(port_.number)}});
+  fork_ranks(3, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 3, job_));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 3);
+  });
+}
+
 TEST_F(Tcp, RefusesAPortThatIsTaken) {
   const Port taken;
   ::listen(taken.socket, 1);

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/env.h"
 #include "base/hmac.h"
 #include "base/host.h"
 #include "base/random.h"
@@ -89,50 +90,57 @@ std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, 
   }
 }
 
-// Words are short, except for the welcome of a large world, which may take the other host a moment
-// to receive.
-bool say(const base::Fd& socket, Word word, const std::string& text) {
+std::string message_of(Word word, const std::string& text) {
   const Header header = {.word = word, .bytes = static_cast<std::uint32_t>(text.size())};
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
-  bytes += text;
-  const base::Nanoseconds deadline = base::now() + base::kSecond;
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t sent =
-        ::send(socket.get(), bytes.data() + done, bytes.size() - done, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) {
-      done += static_cast<std::size_t>(sent);
-      continue;
-    }
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return false;
-    if (base::now() >= deadline) return false;
-    pollfd one = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
-    ::poll(&one, 1, 10);
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + text;
+}
+
+bool send_rest(const base::Fd& socket, const std::string& message, std::size_t& done) {
+  while (done < message.size()) {
+    const ssize_t sent = ::send(socket.get(), message.data() + done, message.size() - done,
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno != EINTR) return errno == EAGAIN || errno == EWOULDBLOCK;
+    if (sent > 0) done += static_cast<std::size_t>(sent);
   }
   return true;
 }
 
-Card card_of_this_process(int port) {
+bool say(const base::Fd& socket, Word word, const std::string& text) {
+  const std::string message = message_of(word, text);
+  const base::Nanoseconds deadline = base::now() + base::kSecond;
+  for (std::size_t done = 0; send_rest(socket, message, done);) {
+    if (done == message.size()) return true;
+    if (base::now() >= deadline) return false;
+    pollfd one = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
+    ::poll(&one, 1, 10);
+  }
+  return false;
+}
+
+Card card_of_this_process(int port, const std::string& toward) {
   std::string hosts;
-  for (const std::string& host : local_hosts()) hosts += (hosts.empty() ? "" : ",") + host;
+  for (const std::string& host : local_hosts(toward)) hosts += (hosts.empty() ? "" : ",") + host;
   return {.build = std::string(build_name()),
           .host = base::host_id(),
           .name = name_of_host(),
           .pid = std::to_string(::getpid()),
           .port = std::to_string(port),
           .cpus = base::to_hex(base::to_bytes(base::allowed_cpus())),
-          .hosts = hosts};
+          .hosts = hosts,
+          .interface = or_unknown(base::env("PLAIT_INTERFACE").value_or(""))};
 }
 
 std::string write(const Card& card) {
   return sentence(card.build, ' ', or_unknown(card.host), ' ', or_unknown(card.name), ' ', card.pid,
-                  ' ', card.port, ' ', or_unknown(card.cpus), ' ', or_unknown(card.hosts));
+                  ' ', card.port, ' ', or_unknown(card.cpus), ' ', or_unknown(card.hosts), ' ',
+                  card.interface);
 }
 
 std::optional<Card> read_card(std::string_view text) {
   const auto words = base::split(text, ' ');
-  if (words.size() != 7) return std::nullopt;
+  if (words.size() != 8) return std::nullopt;
   const auto word = [&](int i) { return std::string(words[i]); };
-  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6)};
+  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
 }
 
 cpu_set_t cpus_of(const Card& card) { return base::cpus_from_bytes(from_hex(card.cpus)); }

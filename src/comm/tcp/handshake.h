@@ -28,7 +28,13 @@ inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, std::uint32_t most,
                                     bool& is_open);
 
-// False where it can't be sent within a second.
+std::string message_of(Word word, const std::string& text);
+
+// Sends of the message what the kernel takes beyond the first `done` bytes. False where nothing more
+// can be sent.
+bool send_rest(const base::Fd& socket, const std::string& message, std::size_t& done);
+
+// For a short message. False where it can't be sent within a second.
 bool say(const base::Fd& socket, Word word, const std::string& text);
 
 // What a process tells the others about itself, as words of one line.
@@ -38,11 +44,15 @@ struct Card {
   std::string name;  // of the host, for people
   std::string pid;
   std::string port;
-  std::string cpus;   // that it may run on, as bytes in hex
-  std::string hosts;  // its addresses, separated by commas
+  std::string cpus;       // that it may run on, as bytes in hex
+  std::string hosts;      // its addresses, separated by commas
+  std::string interface;  // that the user has chosen; "?": none
+
+  bool has_interface() const { return interface != "?"; }
 };
 
-Card card_of_this_process(int port);
+// `toward`: see local_hosts().
+Card card_of_this_process(int port, const std::string& toward = "");
 std::string write(const Card& card);
 std::optional<Card> read_card(std::string_view text);
 cpu_set_t cpus_of(const Card& card);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -22,6 +23,10 @@ using base::Nanoseconds;
 using base::sentence;
 
 namespace {
+
+// The first line of rank 0's welcome: whether this connection is the one for chunks.
+constexpr const char* kStay = "stay";
+constexpr const char* kAgain = "again";
 
 constexpr const char* kVariable = "PLAIT_SECRET";
 
@@ -56,9 +61,10 @@ class Meeting {
     bool is_proved = false;  // that it knows the secret
     std::string heard = {};
     Nanoseconds since = 0;
+    bool is_to_rendezvous = false;  // where rank 0 answers when all have come
+    bool is_over = false;
   };
 
-  bool is_to_rendezvous(const Call& call) const { return rendezvous_ && call.rank == 0; }
   bool is_host() const { return rendezvous_ && me_ == 0; }  // all others call it first
   bool has_secret() const { return !key_.empty(); }
   bool is_trusted(const Call& call) const { return call.is_proved || !has_secret(); }
@@ -84,6 +90,7 @@ class Meeting {
   std::string refusal_of(const Hello& hello) const;
   void answer_another_build(const Caller& caller, const std::string& text);
   void check_build(int rank, std::string_view build, const base::Fd* socket);
+  bool must_call_again(int rank) const;
   void welcome_all();
 
   void advance(Call& call);
@@ -103,6 +110,7 @@ class Meeting {
   std::string key_;  // that all ranks know and no other process; empty: the network is trusted
   base::Fd listener_;
   Card card_;
+  bool is_gathering_;  // as rank 0, until all have come for the first time
   std::vector<base::Fd> sockets_;
   std::vector<Card> cards_;  // empty until the rank has been heard of
   std::vector<Caller> callers_;
@@ -119,11 +127,13 @@ Meeting::Meeting(const Site& site)
       rendezvous_(site.all_gather ? std::nullopt : rendezvous_from_environment()),
       job_(site.place.job),
       key_(secret_from_environment()),
+      is_gathering_(is_host()),
       sockets_(site.place.world),
       cards_(site.place.world) {
   std::replace(job_.begin(), job_.end(), '\n', ' ');
   listener_ = listen_at_port(is_host() ? rendezvous_->port : 0);
-  card_ = card_of_this_process(port_of(listener_));
+  card_ = card_of_this_process(port_of(listener_),
+                               site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
   cards_[me_] = card_;
 }
 
@@ -133,6 +143,7 @@ Met Meeting::run() {
     call_lower_ranks(0);
   } else if (me_ != 0) {
     call(0, find_rendezvous());
+    calls_[0].is_to_rendezvous = true;
   }
   while (!is_done()) {
     wait();
@@ -141,9 +152,10 @@ Met Meeting::run() {
     hear_callers();
     // A welcome adds calls to others.
     for (std::size_t i = 0; i < calls_.size(); ++i) advance(calls_[i]);
+    std::erase_if(calls_, [](const Call& call) { return call.is_over; });
+    if (is_gathering_ && is_done()) welcome_all();
     if (!is_done() && base::now() >= deadline_) give_up();
   }
-  if (is_host()) welcome_all();
   return result();
 }
 
@@ -333,24 +345,55 @@ void Meeting::judge(Caller& caller, const Message& message) {
 void Meeting::admit(Caller& caller, const Hello& hello) {
   check_build(hello.rank, hello.card.build, &caller.socket);
   cards_[hello.rank] = hello.card;
-  if (is_host() || say(caller.socket, Word::welcome, ""))
+  if (is_gathering_ || say(caller.socket, Word::welcome, ""))
     sockets_[hello.rank] = std::move(caller.socket);
 }
 
-// Where a rank has gone meanwhile the others see its connection closed, and so does this one.
+// Ranks meet at an address that all of them know, and rank 0's chunks are to go by another.
+bool Meeting::must_call_again(int rank) const {
+  if (!card_.has_interface()) return false;
+  const auto hosts = base::split(card_.hosts, ',');
+  return std::find(hosts.begin(), hosts.end(), self_of(sockets_[rank])) == hosts.end();
+}
+
+// Each rank takes its welcome when it can, and the others don't wait for it. Where a rank has gone
+// meanwhile the others see its connection closed, and so does this one.
 void Meeting::welcome_all() {
   std::string text;
   for (int rank = 0; rank < world_; ++rank) {
     // The address that a rank called from is one that it can be reached by, as far as is known.
     Card& card = cards_[rank];
-    if (rank != 0) card.hosts = peer_of(sockets_[rank]) + ',' + card.hosts;
-    text += write(card) + '\n';
+    if (rank != 0 && !card.has_interface()) card.hosts = peer_of(sockets_[rank]) + ',' + card.hosts;
+    text += '\n' + write(card);
   }
-  for (int rank = 1; rank < world_; ++rank) say(sockets_[rank], Word::welcome, text);
+  const std::string stay = message_of(Word::welcome, kStay + text);
+  const std::string again = message_of(Word::welcome, kAgain + text);
+  std::vector<std::size_t> done(world_);
+  std::vector<int> busy(world_ - 1);
+  std::iota(busy.begin(), busy.end(), 1);
+  const Nanoseconds deadline = std::max(deadline_, base::now() + kSilentCaller);
+  for (;;) {
+    std::erase_if(busy, [&](int rank) {
+      const std::string& welcome = must_call_again(rank) ? again : stay;
+      return !send_rest(sockets_[rank], welcome, done[rank]) || done[rank] == welcome.size();
+    });
+    if (busy.empty() || base::now() >= deadline) break;
+    if (site_.policy.interrupted) site_.policy.interrupted();
+    std::vector<pollfd> asked;
+    asked.reserve(busy.size());
+    for (const int rank : busy)
+      asked.push_back({.fd = sockets_[rank].get(), .events = POLLOUT, .revents = 0});
+    ::poll(asked.data(), asked.size(), static_cast<int>(kTurn / base::kMillisecond));
+  }
+  is_gathering_ = false;
+  for (const int rank : busy) sockets_[rank].reset();  // and is missing, as if it had not come
+  for (int rank = 1; rank < world_; ++rank) {
+    if (sockets_[rank] && must_call_again(rank)) sockets_[rank].reset();
+  }
 }
 
 void Meeting::advance(Call& call) {
-  if (sockets_[call.rank]) return;
+  if (call.is_over) return;
   const Nanoseconds now = base::now();
   if (!call.socket) {
     if (call.addresses.empty() || now - call.since < kBetweenCalls) return;
@@ -364,7 +407,7 @@ void Meeting::advance(Call& call) {
   }
   if (!call.hello.empty()) {
     // Rank 0 answers when all have come; another rank answers at once, and any rank a hello.
-    const bool may_wait = is_to_rendezvous(call) && is_trusted(call);
+    const bool may_wait = call.is_to_rendezvous && is_trusted(call);
     if (!may_wait && now - call.since > kSilentCaller) return call.socket.reset();
     return hear(call);
   }
@@ -382,7 +425,7 @@ void Meeting::advance(Call& call) {
 
 void Meeting::hear(Call& call) {
   bool is_open = true;
-  const bool may_be_long = is_to_rendezvous(call) && is_trusted(call);
+  const bool may_be_long = call.is_to_rendezvous && is_trusted(call);
   const auto message = read_message(call.socket, call.heard,
                                     may_be_long ? kMostWelcomeBytes : kMostHelloBytes, is_open);
   if (!is_open) call.socket.reset();  // the rank may be trying again, too
@@ -398,12 +441,12 @@ void Meeting::hear(Call& call) {
       return is_trusted(call) ? hear_welcome(call, message->text) : distrust(call);
     case Word::refusal:
       // An address that several hosts have may have led to another rank: the next may be right.
-      if (!is_to_rendezvous(call)) return call.socket.reset();
+      if (!call.is_to_rendezvous) return call.socket.reset();
       throw Error(Code::invalid_argument,
                   sentence("rank ", me_, " called ", peer_of(call.socket), " to meet rank ",
                            call.rank, ": ", printable(message->text)));
     case Word::mismatch:
-      if (!is_to_rendezvous(call) && !is_trusted(call)) return distrust(call);
+      if (!call.is_to_rendezvous && !is_trusted(call)) return distrust(call);
       throw Error(Code::mismatch, printable(message->text), call.rank);
   }
 }
@@ -428,7 +471,7 @@ void Meeting::distrust(Call& call) {
   call.socket.reset();
   const std::string why = sentence("what answers there does not know the secret of rank ", me_,
                                    ": ", kVariable, " must be the same for all ranks");
-  if (is_to_rendezvous(call)) {
+  if (call.is_to_rendezvous) {
     base::fail(Code::invalid_argument, "rank ", me_, " called ", where, " to meet rank ", call.rank,
                ": ", why);
   }
@@ -436,17 +479,22 @@ void Meeting::distrust(Call& call) {
 }
 
 void Meeting::hear_welcome(Call& call, const std::string& text) {
-  const bool has_cards = is_to_rendezvous(call);
-  sockets_[call.rank] = std::move(call.socket);
-  if (!has_cards) return;
+  call.is_over = true;
+  base::Fd socket = std::move(call.socket);
+  if (!call.is_to_rendezvous) {
+    sockets_[call.rank] = std::move(socket);
+    return;
+  }
   const auto lines = base::split(text, '\n');
   for (int other = 0; other < world_; ++other) {
-    const auto card =
-        static_cast<std::size_t>(other) < lines.size() ? read_card(lines[other]) : std::nullopt;
+    const std::size_t line = static_cast<std::size_t>(other) + 1;
+    const auto card = line < lines.size() ? read_card(lines[line]) : std::nullopt;
     if (!card) base::fail(Code::system, "what rank 0 told about rank ", other, " makes no sense");
     cards_[other] = *card;
   }
-  call_lower_ranks(1);  // `call` may have moved
+  const bool stays = lines[0] == kStay;
+  if (stays) sockets_[0] = std::move(socket);
+  call_lower_ranks(stays ? 1 : 0);  // `call` may have moved
 }
 
 void Meeting::wait() {
@@ -457,7 +505,6 @@ void Meeting::wait() {
     sockets.push_back({.fd = caller.socket.get(), .events = POLLIN, .revents = 0});
   bool is_to_call = false;
   for (const Call& call : calls_) {
-    if (sockets_[call.rank]) continue;
     is_to_call = is_to_call || !call.socket;
     if (!call.socket) continue;
     const auto events = static_cast<short>(call.hello.empty() ? POLLOUT : POLLIN);
