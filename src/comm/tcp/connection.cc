@@ -92,10 +92,12 @@ void Connection::note_sent(std::size_t bytes) {
   }
 }
 
-void Connection::receive(const Find& find) {
+bool Connection::receive(const Find& find) {
   received_ = 0;
+  has_whole_ = false;
   while (end_.empty() && received_ < kMostBytesAtOnce && read_some(find)) {
   }
+  return has_whole_ || !end_.empty();
 }
 
 // Reads the rest of a large payload to where it belongs, and what comes after it into the buffer,
@@ -178,6 +180,7 @@ bool Connection::begin_payload(const Find& find) {
 
 // The receiver may have gone since the frame began.
 bool Connection::finish_frame(const Find& find) {
+  has_whole_ = true;
   Incoming whole = std::exchange(incoming_, {});
   Receiver* receiver = whole.is_unwanted ? nullptr : find(whole.frame.receiver);
   if (whole.frame.kind == Kind::farewell) {

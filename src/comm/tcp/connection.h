@@ -34,8 +34,8 @@ class Connection {
   // Sends what the kernel takes now.
   void flush();
 
-  // Receives what is here, and hands it on.
-  void receive(const Find& find);
+  // Receives what is here, and hands it on. False: no whole frame was, and it is still open.
+  bool receive(const Find& find);
 
   // The receiver with this number is about to go: the rest of a chunk for it is thrown away.
   void forget(std::uint32_t receiver);
@@ -79,6 +79,7 @@ class Connection {
   std::string end_ = "it was never made";
   bool cannot_send_ = false;
   std::size_t received_ = 0;  // by this call of receive()
+  bool has_whole_ = false;    // and whether a whole frame was among it
   std::deque<Unsent> unsent_;
   Incoming incoming_;
   std::array<std::byte, 16384> buffer_;
