@@ -50,7 +50,7 @@ class SettingsTest(SettingsCase):
             "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
             "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
-            "wait": "spin=20us,yield=200us", "rendezvous": "auto", "interface": "all", "secret": "none",
+            "lost_after": "1.5s", "wait": "spin=20us,yield=200us", "rendezvous": "auto", "interface": "all", "secret": "none",
             "plugin_path": "auto", "isa": "auto"})
 
     def test_every_variable_sets_its_setting(self):
@@ -58,7 +58,7 @@ class SettingsTest(SettingsCase):
                   "column_backward": "true", "recompute_all_gather": "false",
                   "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
                   "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
-                  "link": "1gbit", "timeout": "5s", "wait": "spin=1us",
+                  "link": "1gbit", "timeout": "5s", "wait": "spin=1us", "lost_after": "3s",
                   "rendezvous": "node1:29600", "interface": "eth0", "plugin_path": "/plugins", "isa": "sse2",
                   "secret": "0123456789abcdef"}
         for one in self.json("--settings")["settings"]:

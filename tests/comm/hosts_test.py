@@ -144,7 +144,7 @@ class HostsTest(unittest.TestCase):
             self.assertFalse([one for one in connections if other in one], connections)
             for rank in ranks:
                 rank.kill()
-                rank.communicate()
+                rank.wait()
 
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_ranks_meet_over_ipv6(self):
@@ -157,9 +157,9 @@ class HostsTest(unittest.TestCase):
             said = run.communicate(timeout=PATIENCE)[0]
             self.assertEqual((run.returncode, said.count("the sum is 6")), (0, 3), said)
 
-    def lose(self, what, how):
+    def lose(self, what, how, **variables):
         """What rank 0 hears, and after how many seconds, when `how` happens to rank 1."""
-        ranks = self.start(2, HOST_PROGRAM, what)
+        ranks = self.start(2, HOST_PROGRAM, what, **variables)
         for rank in ranks:
             self.assertEqual(rank.stdout.readline(), "ready\n")
         time.sleep(0.3)
@@ -174,13 +174,25 @@ class HostsTest(unittest.TestCase):
             self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
             self.assertLess(seconds, 3)
 
-    def test_a_cut_cable_is_noticed_within_seconds(self):
+    def cut(self, what, **variables):
+        """After how many seconds a cut cable is noticed."""
+        heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable(), **variables)
+        self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: its host has not "
+                                r"answered for \d+ ms")
+        print(f"{what} {variables}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
+        ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+        return seconds
+
+    def test_a_cut_cable_is_noticed_within_two_seconds(self):
         for what in ("stream", "idle"):
-            heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable())
-            self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
-            self.assertLess(seconds, 10)
-            print(f"{what}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
-            ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+            # A busy machine may be late: one of three must not.
+            self.assertTrue(any(self.cut(what) < 2.1 for _ in range(3)), what)
+
+    def test_a_cut_cable_is_noticed_as_late_as_was_asked_for(self):
+        for what in ("stream", "idle"):
+            seconds = self.cut(what, PLAIT_LOST_AFTER="5s")
+            self.assertGreater(seconds, 3)
+            self.assertLess(seconds, 15)
 
     def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,8 @@ namespace {
 // Sleeps of the tests end by a wake-up, or the test has failed.
 constexpr base::Nanoseconds kForEver = 60 * base::kSecond;
 constexpr base::Nanoseconds kPatience = 30 * base::kSecond;
+
+const WaitPolicy kPolicy = {.timeout = base::kSecond};
 
 class Counter final : public Receiver {
  public:
@@ -59,8 +62,8 @@ class MeshTest : public testing::TestWithParam<int> {
       if (process > 1) join(far[process], silent_.emplace_back());
     }
     const std::vector<Neighbor> names(world, Neighbor{"a test"});
-    near_ = std::make_unique<Mesh>(0, names, std::move(near), base::kSecond);
-    far_ = std::make_unique<Mesh>(1, names, std::move(far), base::kSecond);
+    near_ = std::make_unique<Mesh>(0, names, std::move(near), kPolicy);
+    far_ = std::make_unique<Mesh>(1, names, std::move(far), kPolicy);
   }
 
   static void join(base::Fd& one, base::Fd& other) {

@@ -41,6 +41,8 @@ std::vector<EnvironmentSetting> environment_settings() {
   return {{"transport", "PLAIT_TRANSPORT", "auto"},
           {"link", "PLAIT_LINK", "none"},
           {"timeout", "PLAIT_TIMEOUT", fmt::format("{}s", policy.timeout / base::kSecond)},
+          {"lost_after", "PLAIT_LOST_AFTER",
+           fmt::format("{:g}s", static_cast<double>(policy.lost_after) / base::kSecond)},
           {"wait", "PLAIT_WAIT",
            fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
                        policy.yield / base::kMicrosecond)},

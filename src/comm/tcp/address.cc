@@ -204,11 +204,14 @@ Progress progress_of(const base::Fd& socket) {
 std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeername); }
 std::string self_of(const base::Fd& socket) { return end_of(socket, ::getsockname); }
 
-void set_options(const base::Fd& socket) {
+// A rank that waits asks by frames of its own, and is told sooner. The kernel's questions are for a
+// rank that doesn't wait: it finds the connection closed when it next calls plait.
+void set_options(const base::Fd& socket, base::Nanoseconds lost_after) {
+  const auto seconds = static_cast<int>((lost_after + base::kSecond - 1) / base::kSecond);
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, 2);
 }
 

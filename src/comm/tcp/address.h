@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 namespace plait::comm::tcp {
@@ -47,7 +48,7 @@ Progress progress_of(const base::Fd& socket);
 std::string peer_of(const base::Fd& socket);
 std::string self_of(const base::Fd& socket);
 
-// No delay for small frames; the kernel asks an idle host every second whether it is there.
-void set_options(const base::Fd& socket);
+// No delay for small frames; the kernel asks an idle host now and then whether it is there.
+void set_options(const base::Fd& socket, base::Nanoseconds lost_after);
 
 }  // namespace plait::comm::tcp

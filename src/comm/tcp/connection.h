@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "comm/tcp/frame.h"
 
@@ -40,8 +41,9 @@ class Connection {
   // The receiver with this number is about to go: the rest of a chunk for it is thrown away.
   void forget(std::uint32_t receiver);
 
-  // Asks the kernel whether the other host still answers, and ends the connection where it doesn't.
-  void check_host();
+  // Asks the kernel whether the other host still answers, and ends the connection where it has not
+  // for so long. Sends it a question where nothing has been heard of it for some time.
+  void check_host(base::Nanoseconds lost_after);
 
   // Whether the other host's kernel has all that was sent, or nothing more can be sent.
   bool is_delivered() const;

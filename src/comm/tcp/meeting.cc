@@ -521,15 +521,15 @@ Met Meeting::result() {
   for (int rank = 0; rank < world_; ++rank) {
     const Card& card = cards_[rank];
     neighbors.push_back({sentence("pid ", card.pid, " on ", card.name)});
-    if (sockets_[rank]) set_options(sockets_[rank]);
+    if (sockets_[rank]) set_options(sockets_[rank], site_.policy.lost_after);
     if (card.host != card_.host) continue;
     const cpu_set_t theirs = cpus_of(card);
     CPU_OR(&cpus, &cpus, &theirs);
     ++near;
   }
-  return {.mesh = std::make_shared<Mesh>(me_, std::move(neighbors), std::move(sockets_),
-                                         site_.policy.timeout),
-          .crowded = CPU_COUNT(&cpus) < near};
+  return {
+      .mesh = std::make_shared<Mesh>(me_, std::move(neighbors), std::move(sockets_), site_.policy),
+      .crowded = CPU_COUNT(&cpus) < near};
 }
 
 }  // namespace

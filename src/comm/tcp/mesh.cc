@@ -36,19 +36,16 @@ epoll_event event_of(int process, bool also_for_room) {
   return event;
 }
 
-bool is_listed(const std::vector<int>& processes, int process) {
-  return std::find(processes.begin(), processes.end(), process) != processes.end();
-}
-
 }  // namespace
 
 Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
-           Nanoseconds patience)
+           const WaitPolicy& policy)
     : me_(me),
       neighbors_(std::move(neighbors)),
       given_up_(neighbors_.size()),
       is_watched_for_room_(neighbors_.size()),
-      patience_(patience) {
+      patience_(policy.timeout),
+      lost_after_(policy.lost_after) {
   {
     const base::CloseOnFork closing;
     events_ = closing.adopt(::epoll_create1(EPOLL_CLOEXEC));
@@ -90,7 +87,12 @@ void Mesh::send(int process, const Frame& frame, const std::byte* payload,
   Connection& connection = connections_[process];
   connection.queue(frame, payload, std::move(owner));
   if (urgency == Urgency::now) connection.flush();
-  if (connection.has_unsent() && !is_listed(unsent_, process)) unsent_.push_back(process);
+  list_unsent(process);
+}
+
+void Mesh::list_unsent(int process) {
+  const bool is_listed = std::find(unsent_.begin(), unsent_.end(), process) != unsent_.end();
+  if (connections_[process].has_unsent() && !is_listed) unsent_.push_back(process);
 }
 
 void Mesh::send_text(int process, Frame frame, const std::string& text) {
@@ -184,7 +186,8 @@ void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
 std::string Mesh::loss_of(int process) {
   if (process == me_) return {};
   const std::lock_guard lock(mutex_);
-  connections_[process].check_host();
+  connections_[process].check_host(lost_after_);
+  list_unsent(process);  // a question
   return connections_[process].end();
 }
 

@@ -30,6 +30,7 @@
 
 #include "base/clock.h"
 #include "comm/tcp/connection.h"
+#include "comm/wait_policy.h"
 
 namespace plait::comm::tcp {
 
@@ -40,10 +41,10 @@ struct Neighbor {
 
 class Mesh {
  public:
-  // `sockets[me]` is empty. `patience`: how long the end may wait for other hosts to take what was
-  // sent to them.
+  // `sockets[me]` is empty. Of the policy it takes `timeout`, how long the end may wait for other
+  // hosts to take what was sent to them, and `lost_after`.
   Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
-       base::Nanoseconds patience);
+       const WaitPolicy& policy);
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
@@ -104,6 +105,7 @@ class Mesh {
   void move_all();
   bool receive_from(int process, const Connection::Find& find);
   void watch(int process, bool also_for_room);
+  void list_unsent(int process);
   void ring();
 
   base::Nanoseconds patience() const;
@@ -124,6 +126,7 @@ class Mesh {
   std::map<std::uint32_t, Receiver*> receivers_;
   std::uint32_t last_number_ = 0;
   base::Nanoseconds patience_;
+  base::Nanoseconds lost_after_;
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
   std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
 };
