@@ -50,7 +50,8 @@ class SettingsTest(SettingsCase):
             "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
             "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
-            "lost_after": "1.5s", "wait": "spin=20us,yield=200us", "rendezvous": "auto", "interface": "all", "secret": "none",
+            "lost_after": "1.5s", "wait": "spin=20us,yield=200us", "rendezvous": "auto",
+            "interface": "all", "secret": "none",
             "plugin_path": "auto", "isa": "auto"})
 
     def test_every_variable_sets_its_setting(self):
@@ -125,8 +126,8 @@ class DocumentsTest(SettingsCase):
         page = (ROOT / "docs/concepts/settings.md").read_text()
         rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
         settings = {one["name"]: one["variable"] for one in self.json("--settings")["settings"]}
-        of_environment = {"transport", "link", "timeout", "wait", "rendezvous", "interface", "plugin_path",
-                          "isa"}
+        of_environment = {"transport", "link", "timeout", "lost_after", "wait", "rendezvous", "interface", "secret",
+                          "plugin_path", "isa"}
         self.assertEqual(rows, {name: variable for name, variable in settings.items()
                                 if name not in of_environment})
 
