@@ -28,7 +28,7 @@ class Counter final : public Receiver {
   int count() const { return count_.load(std::memory_order_acquire); }
   std::uint32_t number() const { return number_; }
 
-  // As a rank waits once it has waited for long.
+  // Waits like a rank that has waited for long.
   void wait_for(int count) {
     for (;;) {
       const std::uint64_t seen = mesh_.news();

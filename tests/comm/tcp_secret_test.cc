@@ -147,8 +147,8 @@ TEST_F(TcpSecret, AShortOneIsRefused) {
   set_secret("");
 }
 
-// A stranger sends a proof that a rank once sent, one that rank 0 has just sent it, and others. Each
-// time it is dropped, and the ranks don't notice.
+// A stranger sends a proof that a rank once sent, one that rank 0 has just sent it, and others. It
+// is dropped each time, and the ranks don't notice.
 TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
   const Hello recorded = hello(1, 3);
   const std::string old_nonce = base::random_name();

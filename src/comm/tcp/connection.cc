@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMostBytesAtOnce = std::size_t{8} << 20;
 constexpr std::size_t kMostParts = 64;
 
-// How often a host must have been asked in vain before it counts as lost. A packet may be lost twice.
+// How often a host must have been asked again in vain before it counts as lost.
 constexpr unsigned kUnanswered = 2;
 
 std::string reason(int error) { return std::strerror(error); }

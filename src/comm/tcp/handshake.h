@@ -30,8 +30,8 @@ std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, 
 
 std::string message_of(Word word, const std::string& text);
 
-// Sends of the message what the kernel takes beyond the first `done` bytes. False where nothing more
-// can be sent.
+// Sends what the kernel takes of the message beyond its first `done` bytes. False where nothing
+// more can be sent.
 bool send_rest(const base::Fd& socket, const std::string& message, std::size_t& done);
 
 // For a short message. False where it can't be sent within a second.

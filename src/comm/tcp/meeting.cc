@@ -465,7 +465,7 @@ void Meeting::hear_challenge(Call& call, const std::string& text) {
   if (!say(call.socket, Word::proof, proofs.caller)) call.socket.reset();
 }
 
-// Only rank 0 is at an address that this rank was told by its user: elsewhere a stranger may listen.
+// Only rank 0 is at an address that the user has told: elsewhere a stranger may listen.
 void Meeting::distrust(Call& call) {
   const std::string where = peer_of(call.socket);
   call.socket.reset();

@@ -13,11 +13,11 @@
 //   if (!ready()) mesh.sleep(until, seen);
 //
 // Memory ordering: what makes ready() true is written before news_ is raised, and sleepers_ and the
-// bell are changed under the mutex only. A thread that has read the raised value (acquire, pairs with
-// ring()) finds ready() true. One that has read an older value either takes the mutex in sleep()
-// after the thread that raised it, and sees that there are news; or before it, and then counts as a
-// sleeper when the bell is rung. The bell stays rung until the last of those has gone that slept when
-// it rang: a thread that comes meanwhile may return at once for nothing, and none sleeps through it.
+// bell are changed under the mutex only. A thread that has read the raised value (acquire, pairs
+// with ring()) finds ready() true. One that has read an older value either takes the mutex in
+// sleep() after the thread that raised it, and sees that there are news; or before it, and then
+// counts as a sleeper when the bell is rung. The bell stays rung until no thread sleeps: one that
+// comes meanwhile may return at once for nothing, and none sleeps through it.
 #pragma once
 
 #include <atomic>
