@@ -22,15 +22,15 @@ constexpr std::array<std::uint32_t, 64> kRounds = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-std::uint32_t big_endian(const char* bytes) {
+std::uint32_t big_endian(std::string_view bytes) {
   std::uint32_t word = 0;
-  for (int i = 0; i < 4; ++i) word = word << 8 | static_cast<unsigned char>(bytes[i]);
+  for (const char byte : bytes) word = word << 8 | static_cast<unsigned char>(byte);
   return word;
 }
 
-void add_block(Words& state, const char* block) {
+void add_block(Words& state, std::string_view block) {
   std::array<std::uint32_t, 64> w;
-  for (int i = 0; i < 16; ++i) w[i] = big_endian(block + 4 * i);
+  for (std::size_t i = 0; i < 16; ++i) w[i] = big_endian(block.substr(4 * i, 4));
   for (int i = 16; i < 64; ++i) {
     const std::uint32_t x = w[i - 15];
     const std::uint32_t y = w[i - 2];
@@ -69,13 +69,15 @@ std::string sha256(std::string_view text) {
   Words state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const std::uint64_t bits = std::uint64_t{text.size()} * 8;
-  for (; text.size() >= kBlock; text.remove_prefix(kBlock)) add_block(state, text.data());
+  for (; text.size() >= kBlock; text.remove_prefix(kBlock))
+    add_block(state, text.substr(0, kBlock));
   // A bit that is set, zeros to the end of a block, and within it the length.
   std::string rest(text);
   rest += '\x80';
   rest.resize(rest.size() <= kBlock - 8 ? kBlock - 8 : 2 * kBlock - 8);
   for (int shift = 56; shift >= 0; shift -= 8) rest += static_cast<char>(bits >> shift & 0xff);
-  for (std::size_t i = 0; i < rest.size(); i += kBlock) add_block(state, rest.data() + i);
+  for (std::size_t i = 0; i < rest.size(); i += kBlock)
+    add_block(state, std::string_view(rest).substr(i, kBlock));
   std::string digest;
   for (const std::uint32_t word : state) {
     for (int shift = 24; shift >= 0; shift -= 8) digest += static_cast<char>(word >> shift & 0xff);

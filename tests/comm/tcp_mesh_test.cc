@@ -97,6 +97,7 @@ TEST_P(MeshTest, AWakeUpReachesEveryThread) {
     const std::uint64_t seen = near_->news();
     const base::Nanoseconds start = base::now();
     std::vector<std::jthread> threads;
+    threads.reserve(3);
     for (int thread = 0; thread < 3; ++thread)
       threads.emplace_back([&] { near_->sleep(start + kForEver, seen); });
     near_->wake();

@@ -188,17 +188,17 @@ TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
 
 // A stranger sits at the address of rank 0.
 TEST_F(TcpSecret, ARankProvesNothingToAStranger) {
-  for (const auto& [word, text] :
+  for (const auto& answer :
        {std::pair{Word::challenge, write(Challenge{.nonce = std::string(32, 'a'), .proof = "b"})},
         std::pair{Word::welcome, std::string("come in")}}) {
     const Port port;
     ASSERT_EQ(::listen(port.socket, 1), 0);
-    const Helper stranger([&, word = word, text = text] {
+    const Helper stranger([&] {
       Line line(::accept(port.socket, nullptr, nullptr));
       const auto message = line.hear();
       ASSERT_TRUE(message && message->word == Word::hello);
       EXPECT_FALSE(contains(message->text, kSecret));
-      line.say(word, text);
+      line.say(answer.first, answer.second);
       const auto next = line.hear();
       EXPECT_TRUE(!next || (next->word == Word::refusal && next->text.empty()));
     });

@@ -72,7 +72,7 @@ class Meeting {
   std::vector<int> find_missing() const;
   [[noreturn]] void give_up();
 
-  std::vector<Address> find_rendezvous() const;
+  std::vector<Address> find(const Rendezvous& rendezvous) const;
   void learn_from(const std::vector<std::string>& texts);
   void call(int rank, std::vector<Address> addresses);
   void call_lower_ranks(int first);
@@ -85,7 +85,7 @@ class Meeting {
   void hear_callers();
   bool is_finished(Caller& caller);
   bool answer(Caller& caller, const std::string& text);
-  void judge(Caller& caller, const Message& message);
+  void judge(Caller& caller, const Hello& hello, const Message& message);
   void admit(Caller& caller, const Hello& hello);
   std::string refusal_of(const Hello& hello) const;
   void answer_another_build(const Caller& caller, const std::string& text);
@@ -131,7 +131,7 @@ Meeting::Meeting(const Site& site)
       sockets_(site.place.world),
       cards_(site.place.world) {
   std::replace(job_.begin(), job_.end(), '\n', ' ');
-  listener_ = listen_at_port(is_host() ? rendezvous_->port : 0);
+  listener_ = listen_at_port(rendezvous_ && me_ == 0 ? rendezvous_->port : 0);
   card_ = card_of_this_process(port_of(listener_),
                                site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
   cards_[me_] = card_;
@@ -141,8 +141,8 @@ Met Meeting::run() {
   if (site_.all_gather) {
     learn_from(site_.all_gather(write(card_) + ' ' + base::random_name()));
     call_lower_ranks(0);
-  } else if (me_ != 0) {
-    call(0, find_rendezvous());
+  } else if (rendezvous_ && me_ != 0) {
+    call(0, find(*rendezvous_));
     calls_[0].is_to_rendezvous = true;
   }
   while (!is_done()) {
@@ -150,7 +150,7 @@ Met Meeting::run() {
     if (site_.policy.interrupted) site_.policy.interrupted();
     accept_callers();
     hear_callers();
-    // A welcome adds calls to others.
+    // NOLINTNEXTLINE(modernize-loop-convert): a welcome adds calls to others
     for (std::size_t i = 0; i < calls_.size(); ++i) advance(calls_[i]);
     std::erase_if(calls_, [](const Call& call) { return call.is_over; });
     if (is_gathering_ && is_done()) welcome_all();
@@ -160,12 +160,12 @@ Met Meeting::run() {
 }
 
 // A name server may learn of a host only when its rank starts.
-std::vector<Address> Meeting::find_rendezvous() const {
+std::vector<Address> Meeting::find(const Rendezvous& rendezvous) const {
   for (;;) {
     std::string why;
-    auto addresses = resolve(rendezvous_->host, rendezvous_->port, why);
+    auto addresses = resolve(rendezvous.host, rendezvous.port, why);
     if (!addresses.empty()) return addresses;
-    PLAIT_CHECK(base::now() < deadline_, "rank ", me_, " cannot find host \"", rendezvous_->host,
+    PLAIT_CHECK(base::now() < deadline_, "rank ", me_, " cannot find host \"", rendezvous.host,
                 "\", where rank 0 is to be met: ", why);
     if (site_.policy.interrupted) site_.policy.interrupted();
     base::sleep_until(std::min(deadline_, base::now() + kBetweenQuestions));
@@ -277,7 +277,7 @@ bool Meeting::is_finished(Caller& caller) {
   if (!message) return !is_open || base::now() - caller.since > kSilentCaller;
   caller.said.clear();
   if (!caller.hello) return message->word != Word::hello || answer(caller, message->text);
-  judge(caller, *message);
+  judge(caller, *caller.hello, *message);
   return true;
 }
 
@@ -330,8 +330,7 @@ void Meeting::answer_another_build(const Caller& caller, const std::string& text
   for (const int rank : find_missing()) doubts_.try_emplace(rank, why);
 }
 
-void Meeting::judge(Caller& caller, const Message& message) {
-  const Hello& hello = *caller.hello;
+void Meeting::judge(Caller& caller, const Hello& hello, const Message& message) {
   if (message.word == Word::proof && base::are_equal_in_constant_time(message.text, caller.proof)) {
     return admit(caller, hello);
   }

@@ -116,7 +116,7 @@ void Mesh::move_all() {
     for (int i = 0; i < count; ++i)
       is_news |= receive_from(static_cast<int>(events[i].data.u32), find);
   }
-  for (std::size_t i = 0; i < unsent_.size(); ++i) connections_[unsent_[i]].flush();
+  for (const int process : unsent_) connections_[process].flush();
   std::erase_if(unsent_, [this](int process) {
     if (connections_[process].has_unsent()) return false;
     watch(process, false);
