@@ -9,9 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "comm/environment.h"
 #include "conformance/ranks.h"
@@ -57,6 +60,58 @@ class Helper {
 
  private:
   pid_t pid_;
+};
+
+// What a framework's store does: it brings each rank's text to all, by a pipe to and from each.
+class Store {
+ public:
+  explicit Store(int world) : pipes_(world), helper_([this] { serve(); }) {}
+
+  AllGatherBytes all_gather(int rank) const {
+    return [this, rank](const std::string& mine) {
+      EXPECT_GT(::write(pipes_.in[rank][1], mine.data(), mine.size()), 0);
+      const std::string all = read_from(pipes_.out[rank][0]);
+      std::vector<std::string> parts(1);
+      for (const char c : all) {
+        if (c == '\n') {
+          parts.emplace_back();
+        } else {
+          parts.back() += c;
+        }
+      }
+      parts.pop_back();
+      return parts;
+    };
+  }
+
+ private:
+  using Ends = std::array<int, 2>;
+  struct Pipes {
+    std::vector<Ends> in;
+    std::vector<Ends> out;
+
+    explicit Pipes(int world) : in(world), out(world) {
+      for (auto* pipes : {&in, &out}) {
+        for (Ends& ends : *pipes) EXPECT_EQ(::pipe(ends.data()), 0);
+      }
+    }
+  };
+
+  static std::string read_from(int pipe) {
+    std::vector<char> text(1 << 16);
+    const ssize_t bytes = ::read(pipe, text.data(), text.size());
+    EXPECT_GT(bytes, 0);
+    return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+  }
+
+  void serve() const {
+    std::string all;
+    for (const Ends& ends : pipes_.in) all += read_from(ends[0]) + '\n';
+    for (const Ends& ends : pipes_.out) EXPECT_GT(::write(ends[1], all.data(), all.size()), 0);
+  }
+
+  Pipes pipes_;
+  Helper helper_;  // last: it uses the pipes
 };
 
 inline int call(int port) {

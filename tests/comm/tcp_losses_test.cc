@@ -209,41 +209,12 @@ TEST_F(Tcp, WhatALeavingRankHasSentIsThereForARankThatComesLate) {
   });
 }
 
-// What the framework's store holds for each rank, by a pipe to and from each.
 TEST_F(Tcp, MeetsThroughACallersAllGather) {
   constexpr int kWorld = 3;
-  int in[kWorld][2];
-  int out[kWorld][2];
-  for (int rank = 0; rank < kWorld; ++rank) {
-    ASSERT_EQ(::pipe(in[rank]), 0);
-    ASSERT_EQ(::pipe(out[rank]), 0);
-  }
-  const Helper store([&] {
-    std::string all;
-    for (const auto& one : in) {
-      std::vector<char> text(4096);
-      const ssize_t bytes = ::read(one[0], text.data(), text.size());
-      all += std::string(text.data(), static_cast<std::size_t>(bytes)) + '\n';
-    }
-    for (const auto& one : out) EXPECT_GT(::write(one[1], all.data(), all.size()), 0);
-  });
+  const Store store(kWorld);
   fork_ranks(kWorld, [&](int rank) {
     CommunicatorOptions options = options_of(rank, kWorld, job_);
-    options.all_gather = [&](const std::string& mine) {
-      EXPECT_GT(::write(in[rank][1], mine.data(), mine.size()), 0);
-      std::vector<char> text(1 << 16);
-      const ssize_t bytes = ::read(out[rank][0], text.data(), text.size());
-      std::vector<std::string> parts;
-      std::string part;
-      for (const char c : std::string(text.data(), static_cast<std::size_t>(bytes))) {
-        if (c != '\n') {
-          part += c;
-        } else {
-          parts.push_back(std::exchange(part, ""));
-        }
-      }
-      return parts;
-    };
+    options.all_gather = store.all_gather(rank);
     Communicator comm = Communicator::connect(options);
     float sum = 1;
     all_reduce({&sum, 1}, comm);

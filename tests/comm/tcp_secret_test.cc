@@ -137,6 +137,29 @@ TEST_F(TcpSecret, ANoneIsNamedOnBothSides) {
          "rank 1 called 127.0.0.1 to meet rank 0: " + other);
 }
 
+// Ranks that meet through a store have a secret from there, and PLAIT_SECRET beside it.
+TEST_F(TcpSecret, ItCountsBesideTheOneOfAStore) {
+  for (const bool is_same : {true, false}) {
+    const Store store(2);
+    fork_ranks(2, [&](int rank) {
+      set_secret(is_same || rank == 0 ? kSecret : "another secret of a rank");
+      CommunicatorOptions options = options_of(rank, 2, job_);
+      options.all_gather = store.all_gather(rank);
+      options.timeout = is_same ? seconds(20) : seconds(2);
+      if (is_same) {
+        Communicator comm = Communicator::connect(options);
+        return barrier(comm);
+      }
+      const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+      EXPECT_TRUE(contains(error.what(), rank == 0 ? "said that it was rank 1 and did not know the "
+                                                     "secret of rank 0: PLAIT_SECRET must be"
+                                                   : "what answers there does not know the secret "
+                                                     "of rank 1: PLAIT_SECRET must be"))
+          << error.what();
+    });
+  }
+}
+
 TEST_F(TcpSecret, AShortOneIsRefused) {
   set_secret("guess me");
   const Error error =
