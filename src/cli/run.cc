@@ -69,8 +69,10 @@ void add_options(Options& options, Args& args) {
               "them without a password, or the command that PLAIT_RSH names, which\n"
               "is called with a host and a line for its shell. The folder, plait\n"
               "and CMD must have the same paths there. Variables PLAIT_..., COC_...\n"
-              "and OMP_... are passed on. Ranks meet on the first host, at a port\n"
-              "that is chosen unless PLAIT_RENDEZVOUS=HOST:PORT is set");
+              "and OMP_... are passed on, PLAIT_SECRET without being shown to other\n"
+              "users; where it isn't set, a random one is made. Ranks meet on the\n"
+              "first host, at a port that is chosen unless\n"
+              "PLAIT_RENDEZVOUS=HOST:PORT is set");
   options.add("-b,--bind", "core|numa|none", args.bind,
               "core: give each rank an equal share of whole cores (default, if there\n"
               "are enough cores); numa: give each rank a NUMA node, in turn; none:\n"
@@ -168,6 +170,7 @@ void share_out(const Args& args, Launch& launch) {
     part.first += share.ranks;
   }
   launch.part.job = part.job;
+  launch.part.secret = choose_secret();
   // The runs on the hosts have their own patience with the ranks.
   launch.grace = read_duration("--grace", args.grace) + kForRemoteRuns;
 }
@@ -183,6 +186,7 @@ void take_part(const Args& args, Launch& launch) {
                             .world = static_cast<int>(launch.bindings.size()),
                             .job = base::random_name(),
                             .rendezvous = ""};
+  if (part) launch.part.secret = read_secret(STDIN_FILENO);
 }
 
 Launch read_launch(const Args& args, Words command) {

@@ -10,6 +10,11 @@ namespace {
 // A spinning rank does not look for lost peers, and does not notice its deadline.
 constexpr base::Nanoseconds kMostSpin = 10 * base::kMillisecond;
 
+// The kernel repeats what is unanswered after 0.2 s, 0.6 s and so on: before that silence means
+// nothing.
+constexpr base::Nanoseconds kLeastSilence = base::kSecond;
+constexpr base::Nanoseconds kMostSilence = 3600 * base::kSecond;
+
 }  // namespace
 
 void read_wait_policy(std::string_view text, WaitPolicy& policy) {
@@ -38,6 +43,12 @@ WaitPolicy wait_policy_from_environment() {
                 " leaves a rank no time to wait for another: say how long it may, like 60s");
     policy.timeout = *timeout;
     policy.connect_timeout = *timeout;
+  }
+  if (const auto text = base::env("PLAIT_LOST_AFTER")) {
+    const auto lost_after = base::parse_duration(*text);
+    PLAIT_CHECK(lost_after && *lost_after >= kLeastSilence && *lost_after <= kMostSilence,
+                "PLAIT_LOST_AFTER=", *text, " is not a duration from 1s to 1h");
+    policy.lost_after = *lost_after;
   }
   return policy;
 }

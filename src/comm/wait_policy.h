@@ -28,6 +28,9 @@ struct WaitPolicy {
   base::Nanoseconds timeout = 600 * base::kSecond;
   base::Nanoseconds connect_timeout = 60 * base::kSecond;
 
+  // How long another host may leave unanswered what it is sent; then it is lost.
+  base::Nanoseconds lost_after = 1500 * base::kMillisecond;
+
   // CommunicatorOptions::interrupted; may be empty.
   std::function<void()> interrupted = {};
 
@@ -37,7 +40,7 @@ struct WaitPolicy {
 // "spin=20us,yield=200us", either part alone too; refuses anything else with a sentence.
 void read_wait_policy(std::string_view text, WaitPolicy& policy);
 
-// The defaults with PLAIT_WAIT and PLAIT_TIMEOUT applied.
+// The defaults with PLAIT_WAIT, PLAIT_TIMEOUT and PLAIT_LOST_AFTER applied.
 WaitPolicy wait_policy_from_environment();
 
 }  // namespace plait::comm

@@ -75,6 +75,17 @@ class InfoTest(InfoCase):
         self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", mpi["refusal"])
         self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
 
+    def test_it_says_whether_the_network_is_trusted_and_shows_no_secret(self):
+        def summary():
+            return " ".join(self.plait("info").stdout.split())
+        self.environment.pop("PLAIT_SECRET", None)
+        self.assertIn("the network is trusted, because PLAIT_SECRET is not set", summary())
+        self.environment["PLAIT_SECRET"] = "0123456789abcdef"
+        self.assertIn("each rank proves that it knows PLAIT_SECRET", summary())
+        self.assertNotIn("0123456789abcdef", self.plait("info").stdout + self.plait("info", "--json").stdout)
+        self.environment["PLAIT_SECRET"] = "short"
+        self.assertIn("refused: PLAIT_SECRET has 5 characters, which can be guessed; 16 are the least", summary())
+
     def test_the_plugin_is_found_however_the_command_is_started(self):
         command = Path(os.environ["PLAIT_COMMAND"]).resolve()
         by_path = self.json()["transports"]

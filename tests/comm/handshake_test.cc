@@ -6,8 +6,12 @@
 
 #include <array>
 
+#include "base/check.h"
+
 namespace plait::comm::tcp {
 namespace {
+
+constexpr const char* kNonce = "0123456789abcdef0123456789abcdef";
 
 struct Pair {
   base::Fd near;
@@ -22,7 +26,13 @@ struct Pair {
 };
 
 Hello hello() {
-  return {.job = "a job", .rank = 2, .to = 1, .world = 3, .card = card_of_this_process(29600)};
+  return {.job = "a job",
+          .rank = 2,
+          .to = 1,
+          .world = 3,
+          .has_secret = true,
+          .nonce = std::string(kNonce),
+          .card = card_of_this_process(29600)};
 }
 
 TEST(Handshake, AHelloComesBackAsItWasWritten) {
@@ -30,20 +40,77 @@ TEST(Handshake, AHelloComesBackAsItWasWritten) {
   ASSERT_TRUE(read);
   EXPECT_EQ(read->rank, 2);
   EXPECT_EQ(read->to, 1);
+  EXPECT_TRUE(read->has_secret);
+  EXPECT_EQ(read->nonce, std::string(kNonce));
   EXPECT_EQ(read->card.port, "29600");
   const cpu_set_t cpus = cpus_of(read->card);
   EXPECT_GT(CPU_COUNT(&cpus), 0);
 }
 
 TEST(Handshake, WhatIsNoHelloIsNotRead) {
-  const std::string good = write(hello());
+  const std::string card = write(hello().card);
+  const std::string nonce = kNonce;
+  const auto is_read = [&](const std::string& first, const std::string& middle,
+                           const std::string& last) {
+    return read_hello(base::sentence(first, "\njob\n", middle, '\n', last)).has_value();
+  };
+  EXPECT_TRUE(is_read(card, "2\n0\n3\nopen", nonce));
+  EXPECT_FALSE(is_read(card, "3\n0\n3\nopen", nonce));  // a rank beyond the world
+  EXPECT_FALSE(is_read(card, "-1\n0\n3\nopen", nonce));
+  EXPECT_FALSE(is_read(card, "0\n-1\n3\nopen", nonce));
+  EXPECT_FALSE(is_read(card, "0\n1\n70000\nopen", nonce));
+  EXPECT_FALSE(is_read(card, "2\n0\n3\nshut", nonce));
+  EXPECT_FALSE(is_read(card, "2\n0\n3\nopen", nonce + "0"));
+  EXPECT_FALSE(is_read(card, "2\n0\n3\nopen", "0123456789ABCDEF0123456789ABCDEF"));
+  EXPECT_FALSE(is_read(card, "2\n0\n3\nopen", nonce + "\nmore"));
+  EXPECT_FALSE(is_read("a card of another kind", "2\n0\n3\nopen", nonce));
   EXPECT_FALSE(read_hello(""));
-  EXPECT_FALSE(read_hello(good + "\nmore"));
-  EXPECT_FALSE(read_hello("job\n3\n0\n3\n" + write(hello().card)));  // a rank beyond the world
-  EXPECT_FALSE(read_hello("job\n-1\n0\n3\n" + write(hello().card)));
-  EXPECT_FALSE(read_hello("job\n0\n-1\n3\n" + write(hello().card)));
-  EXPECT_FALSE(read_hello("job\n0\n1\n70000\n" + write(hello().card)));
-  EXPECT_FALSE(read_hello("job\n0\n1\n3\na card of another kind"));
+}
+
+TEST(Handshake, TheBuildOfAnotherLayoutCanBeRead) {
+  EXPECT_EQ(build_in(write(hello())), hello().card.build);
+  EXPECT_EQ(build_in("9.9.9+abc with other words"), "9.9.9+abc");
+  EXPECT_EQ(build_in("oneword"), "");
+  EXPECT_EQ(build_in("\x1b[31m red"), "");
+  EXPECT_EQ(build_in(base::sentence(std::string(200, 'x'), " y")), "");
+}
+
+// Every part that a proof depends on, changed in turn.
+TEST(Handshake, AProofIsOfNoUseElsewhere) {
+  const std::string nonce = "00000000000000000000000000000001";
+  const Proofs proofs = prove("key", write(hello()), nonce);
+  EXPECT_EQ(proofs.caller.size(), 64);
+  EXPECT_NE(proofs.caller, proofs.listener);
+  EXPECT_EQ(prove("key", write(hello()), nonce).caller, proofs.caller);
+  EXPECT_NE(prove("kex", write(hello()), nonce).caller, proofs.caller);
+  EXPECT_NE(prove("key", write(hello()), "00000000000000000000000000000002").caller, proofs.caller);
+  const auto change = [&](auto part) {
+    Hello other = hello();
+    part(other);
+    EXPECT_NE(prove("key", write(other), nonce).caller, proofs.caller);
+    EXPECT_NE(prove("key", write(other), nonce).listener, proofs.listener);
+  };
+  change([](Hello& other) { other.job += 'x'; });
+  change([](Hello& other) { other.rank = 0; });
+  change([](Hello& other) { other.to = 0; });
+  change([](Hello& other) { other.world = 4; });
+  change([](Hello& other) { other.nonce[0] = 'b'; });
+  change([](Hello& other) { other.card.hosts += ",10.0.0.9"; });
+}
+
+TEST(Handshake, AChallengeComesBackAsItWasWritten) {
+  const Challenge challenge = {.nonce = std::string(kNonce), .proof = "abc"};
+  const auto read = read_challenge(write(challenge));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->nonce, challenge.nonce);
+  EXPECT_EQ(read->proof, challenge.proof);
+  for (const char* text : {"", "1", "short abc", "a b c"}) EXPECT_FALSE(read_challenge(text));
+}
+
+TEST(Handshake, AStrangersWordsAreFitForATerminal) {
+  EXPECT_EQ(printable("here is rank 0"), "here is rank 0");
+  EXPECT_EQ(printable("\x1b[2J\n\xff"), "?[2J??");
+  EXPECT_EQ(printable(std::string(10000, 'x')).size(), 500);
 }
 
 // Frames may follow at once, and must be left for the connection.

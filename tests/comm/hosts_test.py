@@ -58,6 +58,24 @@ class Hosts:
             ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "v0")
             ip("-n", name, "link", "set", "v0", "up")
 
+    def lay_another_cable(self):
+        first, second = self.names
+        ip("link", "add", "v1", "netns", first, "type", "veth", "peer", "name", "v1", "netns", second)
+        for number, name in enumerate(self.names, start=1):
+            ip("-n", name, "addr", "add", f"10.78.0.{number}/24", "dev", "v1")
+            ip("-n", name, "link", "set", "v1", "up")
+
+    def have_only_ipv6(self):
+        for number, name in enumerate(self.names, start=1):
+            ip("-n", name, "addr", "add", f"fd77::{number}/64", "dev", "v0", "nodad")
+            ip("-n", name, "addr", "del", f"10.77.0.{number}/24", "dev", "v0")
+
+    def connections(self):
+        """Both ends of all open TCP connections."""
+        return [ends for name in self.names for ends in subprocess.run(
+            ["ip", "netns", "exec", name, "ss", "-Htn", "state", "established"],
+            check=True, capture_output=True, text=True).stdout.splitlines()]
+
     def __exit__(self, *_):
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
@@ -115,9 +133,33 @@ class HostsTest(unittest.TestCase):
         for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="eth77", PLAIT_TIMEOUT="1s"):
             self.assertIn("PLAIT_INTERFACE=eth77: this host has no interface of this name", self.output_of(rank))
 
-    def lose(self, what, how):
+    def test_chunks_go_by_the_interface_that_is_chosen(self):
+        self.hosts.lay_another_cable()
+        for chosen, other in (("v1", "10.77."), ("v0", "10.78.")):
+            ranks = self.start(4, HOST_PROGRAM, "idle", PLAIT_INTERFACE=chosen)
+            for rank in ranks:
+                self.assertEqual(rank.stdout.readline(), "ready\n")
+            connections = self.hosts.connections()
+            self.assertEqual(len(connections), 12, connections)  # both ends of one for each two ranks
+            self.assertFalse([one for one in connections if other in one], connections)
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
+    @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
+    def test_ranks_meet_over_ipv6(self):
+        self.hosts.have_only_ipv6()
+        for world in (2, 4):
+            for rank in self.start(world, RANK_PROGRAM, MASTER_ADDR="fd77::1"):
+                self.assertIn(f"over tcp: the sum is {world * (world + 1) // 2}", self.output_of(rank))
+        if PLAIT:
+            run = self.run_on_hosts("[fd77::1]:1,[fd77::2]:2", "--", RANK_PROGRAM)
+            said = run.communicate(timeout=PATIENCE)[0]
+            self.assertEqual((run.returncode, said.count("the sum is 6")), (0, 3), said)
+
+    def lose(self, what, how, **variables):
         """What rank 0 hears, and after how many seconds, when `how` happens to rank 1."""
-        ranks = self.start(2, HOST_PROGRAM, what)
+        ranks = self.start(2, HOST_PROGRAM, what, **variables)
         for rank in ranks:
             self.assertEqual(rank.stdout.readline(), "ready\n")
         time.sleep(0.3)
@@ -132,24 +174,37 @@ class HostsTest(unittest.TestCase):
             self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
             self.assertLess(seconds, 3)
 
-    def test_a_cut_cable_is_noticed_within_seconds(self):
-        for what in ("stream", "idle"):
-            heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable())
-            self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
-            self.assertLess(seconds, 10)
-            print(f"{what}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
-            ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+    def cut(self, what, **variables):
+        """After how many seconds a cut cable is noticed."""
+        heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable(), **variables)
+        self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: its host has not "
+                                r"answered for \d+ ms")
+        print(f"{what} {variables}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
+        ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+        return seconds
 
-    def run_on_hosts(self, shares, *words):
+    def test_a_cut_cable_is_noticed_within_two_seconds(self):
+        for what in ("stream", "idle"):
+            # A busy machine may be late: one of three must not.
+            self.assertTrue(any(self.cut(what) < 2.1 for _ in range(3)), what)
+
+    def test_a_cut_cable_is_noticed_as_late_as_was_asked_for(self):
+        for what in ("stream", "idle"):
+            seconds = self.cut(what, PLAIT_LOST_AFTER="5s")
+            self.assertGreater(seconds, 3)
+            self.assertLess(seconds, 15)
+
+    def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
         agent = Path(folder, "agent")
         # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
-        agent.write_text('#!/bin/sh\n[ "$1" = 10.77.0.1 ] && name=%s || name=%s\n'
-                         'setsid --fork --wait ip netns exec $name sh -c "$2"\n' % tuple(self.hosts.names))
+        agent.write_text('#!/bin/sh\ncase $1 in *1) name=%s ;; *) name=%s ;; esac\n'
+                         'setsid --fork --wait ip netns exec $name sh -c "$2" %s\n' %
+                         (*self.hosts.names, agents_input))
         agent.chmod(0o755)
         return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
-                                env={**BARE, "PLAIT_RSH": str(agent)}, stdin=subprocess.DEVNULL,
+                                env={**BARE, **variables, "PLAIT_RSH": str(agent)}, cwd=cwd, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
@@ -159,6 +214,29 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, said)
         self.assertEqual(sorted(said.splitlines()), [
             f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_ranks_know_a_secret_that_no_command_line_shows(self):
+        words = ("sh", "-c", "cat /proc/[0-9]*/cmdline > all.$PLAIT_RANK 2>&-; tr '\\0' ' ' < all.$PLAIT_RANK; "
+                 "echo; echo secret=$PLAIT_SECRET; exec " + RANK_PROGRAM)
+        folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
+        for chosen in ({}, {"PLAIT_SECRET": "it is quite a secret"}):
+            run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", *words, cwd=folder, **chosen)
+            said = run.communicate(timeout=PATIENCE)[0]
+            self.assertEqual(run.returncode, 0, said)
+            secrets = re.findall(r"^secret=(.+)$", said, re.MULTILINE)
+            self.assertEqual(len(secrets), 2, said)
+            self.assertEqual(len(set(secrets)), 1)
+            self.assertEqual(secrets[0], chosen.get("PLAIT_SECRET", secrets[0]))
+            self.assertEqual(said.count(secrets[0]), 2, said)
+            self.assertEqual(said.count("the sum is 3"), 2, said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_an_agent_that_passes_no_input_on_is_told_so(self):
+        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", RANK_PROGRAM, agents_input="</dev/null")
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertNotEqual(run.returncode, 0, said)
+        self.assertIn("what PLAIT_RSH names must pass on standard input", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_a_rank_that_fails_on_another_host_ends_the_run(self):

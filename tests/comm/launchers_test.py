@@ -163,6 +163,18 @@ class LaunchersTest(unittest.TestCase):
                                       r"\(pid \d+\) plait \d+\.\d+\.\d+\+[0-9a-f]{12}: all ranks must run "
                                       r"the same build$")
 
+    def test_ranks_of_different_builds_are_refused_over_tcp(self):
+        for secret in ({}, {"PLAIT_SECRET": "a secret of the test"}):
+            port = 20000 + uuid.uuid4().int % 9000
+            places = self.torchrun_places(PLAIT_TRANSPORT="tcp", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+                                          PLAIT_RENDEZVOUS=f"127.0.0.1:{port}", **secret)[:2]
+            out, err, codes = self.start_by_hand(places, programs=[PROGRAM, OTHER_PROGRAM])
+            self.assertEqual((codes, out), ([2, 2], ""), err)
+            lines = set(err.splitlines())
+            self.assertEqual(len(lines), 1, err)
+            self.assertRegex(lines.pop(), r"^mismatch: rank 1 runs plait 0\.0\.9\+0123456789ab, rank 0 plait "
+                                          r"\d+\.\d+\.\d+\+[0-9a-f]{12}: all ranks must run the same build$")
+
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_processes_of_different_builds_are_refused_over_mpi(self):
         options = ["--oversubscribe", "--allow-run-as-root"]

@@ -1,23 +1,15 @@
 // How ranks over TCP meet, and what they hear of one that is lost.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
-#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "comm/environment.h"
-#include "conformance/ranks.h"
+#include "comm/tcp_case.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -26,73 +18,11 @@ namespace {
 using conformance::contains;
 using conformance::expect_error;
 using conformance::fork_ranks;
-using conformance::fresh_job;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-// A port of loopback that is kept from others, though rank 0 may listen at it.
-struct Port {
-  int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int number = 0;
-
-  Port() {
-    const int on = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), length), 0);
-    ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-    number = ntohs(address.sin_port);
-  }
-  void give_back() const { ::close(socket); }
-  std::string address() const { return "127.0.0.1:" + std::to_string(number); }
-};
-
-// A process of its own beside the ranks: the sanitizers cannot fork beside a thread that allocates.
-class Helper {
- public:
-  explicit Helper(const std::function<void()>& work) : pid_(::fork()) {
-    if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    work();
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  ~Helper() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    EXPECT_EQ(status, 0) << "the process beside the ranks failed";
-  }
-  Helper(const Helper&) = delete;
-  Helper& operator=(const Helper&) = delete;
-
- private:
-  pid_t pid_;
-};
-
-int call(int port) {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return socket;
-  ::close(socket);
-  return -1;
-}
-
-CommunicatorOptions options_of(int rank, int world, const std::string& job) {
-  return {.transport = "tcp", .place = Place{.rank = rank, .world = world, .job = job}};
-}
-
-class Tcp : public testing::Test {
- protected:
-  ~Tcp() override { port_.give_back(); }
-  Port port_;
-  std::string job_ = fresh_job();
-  Environment environment_{Environment::Variables{{"PLAIT_RENDEZVOUS", port_.address()}}};
-};
+using Tcp = TcpCase;
 
 TEST_F(Tcp, NamesARankThatNeverComes) {
   CommunicatorOptions options = options_of(0, 3, job_);
@@ -108,6 +38,17 @@ TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
   EXPECT_EQ(error.culprit(), 0);
   EXPECT_EQ(error.what(), "rank 0 of 2 has not been met at " + port_.address() + " within 300 ms");
+}
+
+TEST_F(Tcp, MeetsOverIpv6) {
+  const Environment environment(
+      Environment::Variables{{"PLAIT_RENDEZVOUS", "[::1]:" + std::to_string(port_.number)}});
+  fork_ranks(3, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 3, job_));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 3);
+  });
 }
 
 TEST_F(Tcp, RefusesAPortThatIsTaken) {
@@ -268,41 +209,12 @@ TEST_F(Tcp, WhatALeavingRankHasSentIsThereForARankThatComesLate) {
   });
 }
 
-// What the framework's store holds for each rank, by a pipe to and from each.
 TEST_F(Tcp, MeetsThroughACallersAllGather) {
   constexpr int kWorld = 3;
-  int in[kWorld][2];
-  int out[kWorld][2];
-  for (int rank = 0; rank < kWorld; ++rank) {
-    ASSERT_EQ(::pipe(in[rank]), 0);
-    ASSERT_EQ(::pipe(out[rank]), 0);
-  }
-  const Helper store([&] {
-    std::string all;
-    for (const auto& one : in) {
-      std::vector<char> text(4096);
-      const ssize_t bytes = ::read(one[0], text.data(), text.size());
-      all += std::string(text.data(), static_cast<std::size_t>(bytes)) + '\n';
-    }
-    for (const auto& one : out) EXPECT_GT(::write(one[1], all.data(), all.size()), 0);
-  });
+  const Store store(kWorld);
   fork_ranks(kWorld, [&](int rank) {
     CommunicatorOptions options = options_of(rank, kWorld, job_);
-    options.all_gather = [&](const std::string& mine) {
-      EXPECT_GT(::write(in[rank][1], mine.data(), mine.size()), 0);
-      std::vector<char> text(1 << 16);
-      const ssize_t bytes = ::read(out[rank][0], text.data(), text.size());
-      std::vector<std::string> parts;
-      std::string part;
-      for (const char c : std::string(text.data(), static_cast<std::size_t>(bytes))) {
-        if (c != '\n') {
-          part += c;
-        } else {
-          parts.push_back(std::exchange(part, ""));
-        }
-      }
-      return parts;
-    };
+    options.all_gather = store.all_gather(rank);
     Communicator comm = Communicator::connect(options);
     float sum = 1;
     all_reduce({&sum, 1}, comm);

@@ -65,6 +65,15 @@ TEST(WaitPolicy, RefusesToWaitForNoTime) {
   }
 }
 
+TEST(WaitPolicy, TakesTheTimeAfterWhichAHostIsLost) {
+  const Environment environment(Environment::Variables{{"PLAIT_LOST_AFTER", "4s"}});
+  EXPECT_EQ(wait_policy_from_environment().lost_after, 4 * base::kSecond);
+  for (const char* value : {"0", "999ms", "2h", "soon", "-3s"}) {
+    EXPECT_EQ(refusal_with("PLAIT_LOST_AFTER", value),
+              std::string("PLAIT_LOST_AFTER=") + value + " is not a duration from 1s to 1h");
+  }
+}
+
 TEST(WaitPolicy, RefusesOtherWaits) {
   for (const char* value : {"spin", "spin=", "spin=fast", "nap=5us", "spin=5us,", "=5us", "5us",
                             "spin=5us;yield=1ms", "Spin=5us", "spin=-5us", ","}) {

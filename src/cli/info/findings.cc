@@ -10,6 +10,7 @@
 #include "cli/info/variables.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/tcp/meeting.h"
 #include "comm/transports.h"
 #include "comm/wait_policy.h"
 #include "plait/error.h"
@@ -65,10 +66,20 @@ std::string why_refused() {
     comm::link_from_environment();
     comm::wait_policy_from_environment();
     base::instruction_set_limit();
+    comm::tcp::secret_from_environment();
   } catch (const Error& error) {
     return error.what();
   }
   return "";
+}
+
+std::string summary_of(const comm::TransportEntry& entry) {
+  const std::string summary = entry.summary;
+  if (std::string_view(entry.name) != "tcp") return summary;
+  return summary + (base::env("PLAIT_SECRET")
+                        ? "; each rank proves that it knows PLAIT_SECRET"
+                        : "; the network is trusted, because PLAIT_SECRET is not set, except where "
+                          "ranks meet through a framework's store");
 }
 
 }  // namespace
@@ -94,7 +105,7 @@ Findings find_out() {
   findings.refused = why_refused();
   for (const comm::TransportEntry& entry : comm::transports()) {
     findings.transports.push_back(
-        {.name = entry.name, .summary = entry.summary, .refusal = entry.available().refusal});
+        {.name = entry.name, .summary = summary_of(entry), .refusal = entry.available().refusal});
   }
   find_kernels(findings);
   return findings;

@@ -65,10 +65,11 @@ SettingFindings find_settings() {
   remark_on_backend(findings, loaded);
   for (const EnvironmentSetting& setting : environment_settings()) {
     const auto value = base::env(setting.variable.c_str());
-    findings.of_environment.push_back({.name = setting.name,
-                                       .value = value.value_or(setting.usual),
-                                       .origin = value ? setting.variable : "default",
-                                       .variable = setting.variable});
+    findings.of_environment.push_back(
+        {.name = setting.name,
+         .value = value ? shown_value(setting.variable, *value) : setting.usual,
+         .origin = value ? setting.variable : "default",
+         .variable = setting.variable});
   }
   return findings;
 }

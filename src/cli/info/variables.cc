@@ -18,6 +18,8 @@ constexpr std::string_view kOthers[] = {
     "PLAIT_RANK", "PLAIT_LOCAL_RANK", "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
     "PLAIT_JOB",  "PLAIT_CONFIG",     "PLAIT_RSH",        "PLAIT_PART"};
 
+constexpr const char* kSecretVariable = "PLAIT_SECRET";
+
 bool is_ours(std::string_view variable) {
   return variable.starts_with("PLAIT_") || variable.starts_with("COC_") ||
          variable.starts_with("USE_COC_");
@@ -39,13 +41,20 @@ std::vector<EnvironmentSetting> environment_settings() {
   return {{"transport", "PLAIT_TRANSPORT", "auto"},
           {"link", "PLAIT_LINK", "none"},
           {"timeout", "PLAIT_TIMEOUT", fmt::format("{}s", policy.timeout / base::kSecond)},
+          {"lost_after", "PLAIT_LOST_AFTER",
+           fmt::format("{:g}s", static_cast<double>(policy.lost_after) / base::kSecond)},
           {"wait", "PLAIT_WAIT",
            fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
                        policy.yield / base::kMicrosecond)},
           {"rendezvous", "PLAIT_RENDEZVOUS", "auto"},
           {"interface", "PLAIT_INTERFACE", "all"},
+          {"secret", kSecretVariable, "none"},
           {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"},
           {"isa", "PLAIT_ISA", "auto"}};
+}
+
+std::string shown_value(const std::string& variable, const std::string& value) {
+  return variable == kSecretVariable ? "(not shown)" : value;
 }
 
 std::map<std::string, std::string> find_variables() {
@@ -54,7 +63,8 @@ std::map<std::string, std::string> find_variables() {
     const std::string_view text = *variable;
     const std::size_t equals = text.find('=');
     if (!is_ours(text) || equals == std::string_view::npos) continue;
-    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    const std::string name(text.substr(0, equals));
+    variables.emplace(name, shown_value(name, std::string(text.substr(equals + 1))));
   }
   return variables;
 }

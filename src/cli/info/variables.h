@@ -16,7 +16,10 @@ struct EnvironmentSetting {
 
 std::vector<EnvironmentSetting> environment_settings();
 
-// The variables of plait and of MindSpeed CoC that are set.
+// The value as it may be shown: not that of a secret.
+std::string shown_value(const std::string& variable, const std::string& value);
+
+// The variables of plait and of MindSpeed CoC that are set, with their shown values.
 std::map<std::string, std::string> find_variables();
 
 // "plait does not read it; did you mean PLAIT_TIMEOUT?"; empty for a variable that it reads.

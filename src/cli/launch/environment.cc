@@ -52,7 +52,9 @@ std::vector<std::string> environment_of(const Place& place, const LocalPlace& lo
   for (; *inherited != nullptr; ++inherited) {
     const std::string_view variable = *inherited;
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (is_placement(name) || (!local.rendezvous.empty() && name == "PLAIT_RENDEZVOUS")) continue;
+    if (is_placement(name) || (!local.rendezvous.empty() && name == "PLAIT_RENDEZVOUS") ||
+        (!local.secret.empty() && name == "PLAIT_SECRET"))
+      continue;
     threads_set = threads_set || name == "OMP_NUM_THREADS";
     variables.emplace_back(variable);
   }
@@ -62,6 +64,7 @@ std::vector<std::string> environment_of(const Place& place, const LocalPlace& lo
   variables.push_back("PLAIT_LOCAL_WORLD_SIZE=" + std::to_string(local.world));
   variables.push_back("PLAIT_JOB=" + place.job);
   if (!local.rendezvous.empty()) variables.push_back("PLAIT_RENDEZVOUS=" + local.rendezvous);
+  if (!local.secret.empty()) variables.push_back("PLAIT_SECRET=" + local.secret);
   if (!threads_set) variables.push_back("OMP_NUM_THREADS=" + std::to_string(threads));
   return variables;
 }

@@ -14,6 +14,7 @@ struct LocalPlace {
   int rank;
   int world;
   std::string rendezvous = {};  // where ranks of several hosts meet; empty: all are on this host
+  std::string secret = {};      // that they know; empty: what is inherited
 };
 
 // "NAME=value" strings: those of `inherited` without any launcher's placement, the place, and

@@ -1,22 +1,31 @@
 #include "cli/launch/hosts.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/env.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "cli/launch/environment.h"
+#include "comm/tcp/meeting.h"
 
 namespace plait::cli {
 namespace {
 
 constexpr const char* kPart = "PLAIT_PART";
+constexpr const char* kSecret = "PLAIT_SECRET";
+
+constexpr std::size_t kMostSecret = 4096;
+constexpr base::Nanoseconds kForTheSecret = 30 * base::kSecond;
 
 // The variables that a remote run gets from here; others are those of the host.
 bool is_forwarded(std::string_view name) {
-  if (is_placement(name) || name == kPart || name == "PLAIT_RSH") return false;
+  if (is_placement(name) || name == kPart || name == kSecret || name == "PLAIT_RSH") return false;
   return name.starts_with("PLAIT_") || name.starts_with("COC_") || name.starts_with("USE_COC_") ||
          name.starts_with("OMP_");
 }
@@ -80,6 +89,30 @@ std::optional<Part> part_from_environment() {
               .world = static_cast<int>(*world),
               .job = std::string(words[2]),
               .rendezvous = std::string(words[3])};
+}
+
+std::string choose_secret() {
+  const std::string chosen = comm::tcp::secret_from_environment();
+  PLAIT_CHECK(chosen.size() < kMostSecret && chosen.find('\n') == chosen.npos, kSecret,
+              " is not one line of less than ", kMostSecret, " characters");
+  return chosen.empty() ? base::random_name() : chosen;
+}
+
+std::string read_secret(int input) {
+  const base::Nanoseconds deadline = base::now() + kForTheSecret;
+  std::string secret;
+  for (char byte = 0; secret.size() < kMostSecret;) {
+    pollfd asked = {.fd = input, .events = POLLIN, .revents = 0};
+    const auto rest = (deadline - base::now()) / base::kMillisecond;
+    const int ready = rest > 0 ? ::poll(&asked, 1, static_cast<int>(rest)) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0 || ::read(input, &byte, 1) != 1) break;
+    if (byte == '\n') return secret;
+    secret += byte;
+  }
+  base::fail(Code::system,
+             "the job's secret has not come from the plait run that called this one: ",
+             "what PLAIT_RSH names must pass on standard input");
 }
 
 std::string quoted(const std::string& word) {

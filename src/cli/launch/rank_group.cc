@@ -40,6 +40,10 @@ std::string RankGroup::start_agent() {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
   const base::Fd input(ends[0]);
   inputs_.emplace_back(ends[1]);
+  // There is room in a new pipe, and a reader: this process.
+  const std::string line = launch_.part.secret + '\n';
+  if (::write(ends[1], line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    base::fail_errno("cannot write to a pipe");
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
@@ -62,7 +66,8 @@ std::string RankGroup::start_next(Output* output) {
   const Place place = {.rank = rank, .world = launch_.part.world, .job = job_};
   const LocalPlace local_place = {.rank = local,
                                   .world = static_cast<int>(launch_.bindings.size()),
-                                  .rendezvous = launch_.part.rendezvous};
+                                  .rendezvous = launch_.part.rendezvous,
+                                  .secret = launch_.part.secret};
   // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
   // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.
   const bool at_terminal = rank == 0 && !launch_.ends_with_input && isatty(STDIN_FILENO) == 1;

@@ -51,6 +51,26 @@ bool is_usable(const ifaddrs& one, const std::optional<std::string>& wanted) {
   return !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one.ifa_addr)->sin6_addr);
 }
 
+std::string end_of(const base::Fd& socket, decltype(&::getpeername) get) {
+  Address address;
+  address.length = sizeof(address.bytes);
+  if (get(socket.get(), as_sockaddr(address.bytes), &address.length) != 0) return "?";
+  return show_host(address);
+}
+
+// By the kernel's routes: no packet is sent where a datagram's socket is connected.
+std::string source_toward(const std::string& host) {
+  constexpr int kAnyPort = 9;
+  std::string why;
+  for (const Address& address : resolve(host, kAnyPort, why)) {
+    const base::CloseOnFork closing;
+    const base::Fd socket = closing.adopt(::socket(address.family(), SOCK_DGRAM | kFlags, 0));
+    const auto* to = reinterpret_cast<const sockaddr*>(&address.bytes);
+    if (socket && ::connect(socket.get(), to, address.length) == 0) return self_of(socket);
+  }
+  return "";
+}
+
 }  // namespace
 
 bool Address::is_loopback() const {
@@ -94,7 +114,7 @@ std::vector<Address> resolve(const std::string& host, int port, std::string& why
   return addresses;
 }
 
-std::vector<std::string> local_hosts() {
+std::vector<std::string> local_hosts(const std::string& toward) {
   const auto wanted = base::env("PLAIT_INTERFACE");
   ifaddrs* found = nullptr;
   if (::getifaddrs(&found) != 0) base::fail_errno("cannot list the addresses of this host");
@@ -111,6 +131,9 @@ std::vector<std::string> local_hosts() {
   }
   PLAIT_CHECK(!wanted || !outer.empty() || !inner.empty(), "PLAIT_INTERFACE=", *wanted,
               ": this host has no interface of this name with an address");
+  const std::string first = toward.empty() || wanted ? "" : source_toward(toward);
+  std::stable_partition(outer.begin(), outer.end(),
+                        [&](const std::string& host) { return host == first; });
   outer.insert(outer.end(), inner.begin(), inner.end());
   return outer;
 }
@@ -178,18 +201,17 @@ Progress progress_of(const base::Fd& socket) {
   return error == 0 ? Progress::done : Progress::refused;
 }
 
-std::string peer_of(const base::Fd& socket) {
-  Address address;
-  address.length = sizeof(address.bytes);
-  if (::getpeername(socket.get(), as_sockaddr(address.bytes), &address.length) != 0) return "?";
-  return show_host(address);
-}
+std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeername); }
+std::string self_of(const base::Fd& socket) { return end_of(socket, ::getsockname); }
 
-void set_options(const base::Fd& socket) {
+// A rank that waits asks by frames of its own, and is told sooner. The kernel's questions are for a
+// rank that doesn't wait: it finds the connection closed when it next calls plait.
+void set_options(const base::Fd& socket, base::Nanoseconds lost_after) {
+  const auto seconds = static_cast<int>((lost_after + base::kSecond - 1) / base::kSecond);
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, 2);
 }
 

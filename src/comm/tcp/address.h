@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 namespace plait::comm::tcp {
@@ -26,8 +27,9 @@ std::string show_host(const Address& address);  // "10.0.0.1", without the port
 std::vector<Address> resolve(const std::string& host, int port, std::string& why);
 
 // What other hosts may reach this one by: the addresses of all interfaces, or of the one that
-// PLAIT_INTERFACE names; loopback comes last.
-std::vector<std::string> local_hosts();
+// PLAIT_INTERFACE names. First comes the address from which this host calls `toward`, which others
+// can probably call too, and last loopback. `toward` may be empty.
+std::vector<std::string> local_hosts(const std::string& toward);
 
 // A socket that listens at `port` of all addresses, IPv6 and IPv4; 0: at any that is free. Throws
 // Error{system}, or invalid_argument where the port is taken.
@@ -42,9 +44,11 @@ std::optional<base::Fd> begin_to_connect(const Address& address);
 enum class Progress { under_way, done, refused };
 Progress progress_of(const base::Fd& socket);
 
-std::string peer_of(const base::Fd& socket);  // its host, in figures
+// The hosts of both ends of a connection, in figures.
+std::string peer_of(const base::Fd& socket);
+std::string self_of(const base::Fd& socket);
 
-// No delay for small frames; the kernel asks an idle host every second whether it is there.
-void set_options(const base::Fd& socket);
+// No delay for small frames; the kernel asks an idle host now and then whether it is there.
+void set_options(const base::Fd& socket, base::Nanoseconds lost_after);
 
 }  // namespace plait::comm::tcp

@@ -22,9 +22,8 @@ namespace {
 constexpr std::size_t kMostBytesAtOnce = std::size_t{8} << 20;
 constexpr std::size_t kMostParts = 64;
 
-// A host that has answered nothing for this long, though it was asked several times, is lost.
-constexpr unsigned kSilenceMilliseconds = 2000;
-constexpr unsigned kUnanswered = 3;
+// How often a host must have been asked again in vain before it counts as lost.
+constexpr unsigned kUnanswered = 2;
 
 std::string reason(int error) { return std::strerror(error); }
 
@@ -92,10 +91,12 @@ void Connection::note_sent(std::size_t bytes) {
   }
 }
 
-void Connection::receive(const Find& find) {
+bool Connection::receive(const Find& find) {
   received_ = 0;
+  has_whole_ = false;
   while (end_.empty() && received_ < kMostBytesAtOnce && read_some(find)) {
   }
+  return has_whole_ || !end_.empty();
 }
 
 // Reads the rest of a large payload to where it belongs, and what comes after it into the buffer,
@@ -162,7 +163,7 @@ void Connection::take(const std::byte* bytes, std::size_t count, const Find& fin
 
 bool Connection::begin_payload(const Find& find) {
   const Frame& frame = incoming_.frame;
-  if (frame.magic != Frame::kMagic || frame.kind > Kind::farewell ||
+  if (frame.magic != Frame::kMagic || frame.kind > Kind::question ||
       (frame.kind != Kind::chunk && frame.bytes > kMostTextBytes)) {
     close("what came over it was no frame of plait's");
     return false;
@@ -178,6 +179,7 @@ bool Connection::begin_payload(const Find& find) {
 
 // The receiver may have gone since the frame began.
 bool Connection::finish_frame(const Find& find) {
+  has_whole_ = true;
   Incoming whole = std::exchange(incoming_, {});
   Receiver* receiver = whole.is_unwanted ? nullptr : find(whole.frame.receiver);
   if (whole.frame.kind == Kind::farewell) {
@@ -197,17 +199,23 @@ void Connection::forget(std::uint32_t receiver) {
   incoming_.is_unwanted = true;
 }
 
-// Keepalive is for idle connections only, and the kernel's own timeout for data would also end a
-// connection whose other end is alive but does not read for a while, as a rank that multiplies.
-// What tells the two apart is whether the other kernel answers.
-void Connection::check_host() {
+// The kernel's own timeout for data would also end a connection whose other end is alive but does
+// not read for a while, as a rank that multiplies. What tells the two apart is whether the other
+// kernel answers. On an idle connection there is nothing to answer but a question, which the kernel
+// repeats as it repeats all data: sooner and more often than it would ask by itself.
+void Connection::check_host(base::Nanoseconds lost_after) {
   if (!end_.empty()) return;
   tcp_info info = {};
   socklen_t length = sizeof(info);
   if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
-  const bool is_asked = info.tcpi_retransmits >= kUnanswered || info.tcpi_probes >= kUnanswered;
-  if (!is_asked || info.tcpi_last_ack_recv < kSilenceMilliseconds) return;
-  close(base::sentence("its host has not answered for ", info.tcpi_last_ack_recv, " ms"));
+  const std::uint32_t silence = std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv);
+  const auto longest = static_cast<std::uint32_t>(lost_after / base::kMillisecond);
+  const bool was_asked = info.tcpi_retransmits >= kUnanswered || info.tcpi_probes >= kUnanswered;
+  if (was_asked && silence >= longest)
+    return close(base::sentence("its host has not answered for ", silence, " ms"));
+  if (silence < longest / 4 || info.tcpi_unacked > 0 || has_unsent()) return;
+  queue({.kind = Kind::question, .receiver = 0}, nullptr, nullptr);
+  flush();
 }
 
 bool Connection::is_delivered() const {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "comm/tcp/frame.h"
 
@@ -34,14 +35,15 @@ class Connection {
   // Sends what the kernel takes now.
   void flush();
 
-  // Receives what is here, and hands it on.
-  void receive(const Find& find);
+  // Receives what is here, and hands it on. False: no whole frame was, and it is still open.
+  bool receive(const Find& find);
 
   // The receiver with this number is about to go: the rest of a chunk for it is thrown away.
   void forget(std::uint32_t receiver);
 
-  // Asks the kernel whether the other host still answers, and ends the connection where it doesn't.
-  void check_host();
+  // Asks the kernel whether the other host still answers, and ends the connection where it has not
+  // for so long. Sends it a question where nothing has been heard of it for some time.
+  void check_host(base::Nanoseconds lost_after);
 
   // Whether the other host's kernel has all that was sent, or nothing more can be sent.
   bool is_delivered() const;
@@ -79,6 +81,7 @@ class Connection {
   std::string end_ = "it was never made";
   bool cannot_send_ = false;
   std::size_t received_ = 0;  // by this call of receive()
+  bool has_whole_ = false;    // and whether a whole frame was among it
   std::deque<Unsent> unsent_;
   Incoming incoming_;
   std::array<std::byte, 16384> buffer_;

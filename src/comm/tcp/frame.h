@@ -16,6 +16,7 @@ enum class Kind : std::uint32_t {
   failure,   // the group has failed
   abort,     // the same, and the groups that were split off it end too
   farewell,  // the sender has left the group
+  question,  // whether the other host is there: its kernel answers, and the process nothing
 };
 
 struct Frame {

@@ -12,14 +12,14 @@
 
 namespace plait::comm::tcp {
 
-enum class Word : std::uint32_t { hello, welcome, refusal, mismatch };
+enum class Word : std::uint32_t { hello, challenge, proof, welcome, refusal, mismatch };
 
 struct Message {
   Word word;
   std::string text;
 };
 
-// The longest text of a stranger that is listened to, and of a rank that has been called.
+// The longest text of a stranger that is listened to, and of rank 0 once it is known to be that.
 inline constexpr std::uint32_t kMostHelloBytes = 16 << 10;
 inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 
@@ -28,7 +28,13 @@ inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, std::uint32_t most,
                                     bool& is_open);
 
-// False where it can't be sent within a second.
+std::string message_of(Word word, const std::string& text);
+
+// Sends what the kernel takes of the message beyond its first `done` bytes. False where nothing
+// more can be sent.
+bool send_rest(const base::Fd& socket, const std::string& message, std::size_t& done);
+
+// For a short message. False where it can't be sent within a second.
 bool say(const base::Fd& socket, Word word, const std::string& text);
 
 // What a process tells the others about itself, as words of one line.
@@ -38,15 +44,21 @@ struct Card {
   std::string name;  // of the host, for people
   std::string pid;
   std::string port;
-  std::string cpus;   // that it may run on, as bytes in hex
-  std::string hosts;  // its addresses, separated by commas
-  std::string nonce;  // of rank 0: what all ranks of this start know
+  std::string cpus;       // that it may run on, as bytes in hex
+  std::string hosts;      // its addresses, separated by commas
+  std::string interface;  // that the user has chosen; "?": none
+
+  bool has_interface() const { return interface != "?"; }
 };
 
-Card card_of_this_process(int port);
+// `toward`: see local_hosts().
+Card card_of_this_process(int port, const std::string& toward = "");
 std::string write(const Card& card);
 std::optional<Card> read_card(std::string_view text);
 cpu_set_t cpus_of(const Card& card);
+
+// The build that a card or a hello of any build begins with; empty: the text is neither.
+std::string build_in(std::string_view text);
 
 // A caller's first words.
 struct Hello {
@@ -54,10 +66,32 @@ struct Hello {
   int rank;
   int to;  // the rank that is called: an address may lead to another host than its owner meant
   int world;
+  bool has_secret;    // and will go on only with a rank that proves to know it
+  std::string nonce;  // 32 hex digits that no earlier hello had
   Card card;
 };
 
 std::string write(const Hello& hello);
 std::optional<Hello> read_hello(const std::string& text);
+
+// What each side of a connection sends the other to prove that it knows the key. Both depend on all
+// of the hello, with the ranks and the job, on the random numbers of both sides, and on the side: a
+// proof is of no use in another connection, nor in the other direction.
+struct Proofs {
+  std::string listener;
+  std::string caller;
+};
+Proofs prove(const std::string& key, const std::string& hello, const std::string& nonce);
+
+// A listener's answer to a hello: its own nonce and proof.
+struct Challenge {
+  std::string nonce;
+  std::string proof;
+};
+std::string write(const Challenge& challenge);
+std::optional<Challenge> read_challenge(const std::string& text);
+
+// The words of a stranger, fit to be shown: not too many, and nothing that a terminal obeys.
+std::string printable(std::string_view text);
 
 }  // namespace plait::comm::tcp

@@ -4,8 +4,14 @@
 // and the others learn of it that way. Otherwise rank 0 listens where all know it (RENDEZVOUS), and
 // tells the others which ranks have come. Of two ranks the higher one calls the lower one:
 //
-//   caller    hello, with its job, build, rank and world, and where it listens itself
+//   caller    hello, with its build, job, rank and world, and where it listens itself
+//   listener  challenge, with a proof that it knows the secret  } where there is a secret
+//   caller    proof that it knows the secret                    }
 //   listener  welcome, with what rank 0 knows of all ranks; or a refusal, in words
+//
+// The secret is PLAIT_SECRET, or a random number that went through the caller's all-gather, or
+// both. Without either any process that can reach a rank's port is believed. The secret itself is
+// never sent.
 //
 // A caller that is no rank of this job is told so where it speaks plait's words, and dropped. It
 // costs the job nothing but the moment in which it is read.
@@ -26,6 +32,9 @@ struct Rendezvous {
   int port;
 };
 std::optional<Rendezvous> rendezvous_from_environment();
+
+// PLAIT_SECRET; empty: there is none. Refuses one that is short enough to be guessed.
+std::string secret_from_environment();
 
 struct Met {
   std::shared_ptr<Mesh> mesh;

@@ -1,11 +1,17 @@
 #include "comm/tcp/mesh.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <utility>
 
+#include "base/check.h"
+#include "base/close_on_fork.h"
 #include "base/text.h"
 
 namespace plait::comm::tcp {
@@ -21,14 +27,38 @@ constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
 constexpr Nanoseconds kAfterFailure = 200 * base::kMillisecond;
 constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
+constexpr int kFew = 8;
+
+epoll_event event_of(int process, bool also_for_room) {
+  epoll_event event = {};
+  event.events = also_for_room ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.u32 = static_cast<std::uint32_t>(process);
+  return event;
+}
+
 }  // namespace
 
 Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
-           Nanoseconds patience)
-    : me_(me), neighbors_(std::move(neighbors)), given_up_(neighbors_.size()), patience_(patience) {
+           const WaitPolicy& policy)
+    : me_(me),
+      neighbors_(std::move(neighbors)),
+      given_up_(neighbors_.size()),
+      is_watched_for_room_(neighbors_.size()),
+      patience_(policy.timeout),
+      lost_after_(policy.lost_after) {
+  {
+    const base::CloseOnFork closing;
+    events_ = closing.adopt(::epoll_create1(EPOLL_CLOEXEC));
+    bell_ = closing.adopt(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  }
+  if (!events_ || !bell_) base::fail_errno("cannot watch the connections of this rank");
   for (int process = 0; process < size(); ++process) {
     connections_.push_back(process == me ? Connection()
                                          : Connection(process, std::move(sockets[process])));
+    if (process == me) continue;
+    epoll_event event = event_of(process, false);
+    if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, connections_[process].socket(), &event) != 0)
+      base::fail_errno("cannot watch the connections of this rank");
   }
 }
 
@@ -57,6 +87,12 @@ void Mesh::send(int process, const Frame& frame, const std::byte* payload,
   Connection& connection = connections_[process];
   connection.queue(frame, payload, std::move(owner));
   if (urgency == Urgency::now) connection.flush();
+  list_unsent(process);
+}
+
+void Mesh::list_unsent(int process) {
+  const bool is_listed = std::find(unsent_.begin(), unsent_.end(), process) != unsent_.end();
+  if (connections_[process].has_unsent() && !is_listed) unsent_.push_back(process);
 }
 
 void Mesh::send_text(int process, Frame frame, const std::string& text) {
@@ -65,17 +101,54 @@ void Mesh::send_text(int process, Frame frame, const std::string& text) {
   send(process, frame, reinterpret_cast<const std::byte*>(kept->data()), kept, Urgency::now);
 }
 
+// To ask each of a few connections costs less than to ask first which of them to ask.
 void Mesh::move_all() {
   const Connection::Find find = [this](std::uint32_t number) -> Receiver* {
     const auto found = receivers_.find(number);
     return found == receivers_.end() ? nullptr : found->second;
   };
-  for (Connection& connection : connections_) {
-    if (!connection.end().empty()) continue;
-    connection.receive(find);
-    if (connection.has_unsent()) connection.flush();
+  bool is_news = false;
+  if (size() <= kFew) {
+    for (int process = 0; process < size(); ++process) is_news |= receive_from(process, find);
+  } else {
+    std::array<epoll_event, 64> events;
+    const int count = ::epoll_wait(events_.get(), events.data(), events.size(), 0);
+    for (int i = 0; i < count; ++i)
+      is_news |= receive_from(static_cast<int>(events[i].data.u32), find);
   }
+  for (const int process : unsent_) connections_[process].flush();
+  std::erase_if(unsent_, [this](int process) {
+    if (connections_[process].has_unsent()) return false;
+    watch(process, false);
+    return true;
+  });
+  if (is_news) ring();
   moved_at_.store(base::now(), std::memory_order_relaxed);
+}
+
+bool Mesh::receive_from(int process, const Connection::Find& find) {
+  Connection& connection = connections_[process];
+  return connection.end().empty() && connection.receive(find);
+}
+
+void Mesh::watch(int process, bool also_for_room) {
+  const Connection& connection = connections_[process];
+  if (is_watched_for_room_[process] == also_for_room || !connection.end().empty()) return;
+  epoll_event event = event_of(process, also_for_room);
+  ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, connection.socket(), &event);
+  is_watched_for_room_[process] = also_for_room;
+}
+
+void Mesh::ring() {
+  news_.fetch_add(1, std::memory_order_release);  // pairs with news()
+  if (sleepers_ == 0 || is_rung_) return;
+  const std::uint64_t one = 1;
+  is_rung_ = ::write(bell_.get(), &one, sizeof(one)) == sizeof(one);
+}
+
+void Mesh::wake() noexcept {
+  const std::lock_guard lock(mutex_);
+  ring();
 }
 
 void Mesh::move() noexcept {
@@ -92,25 +165,29 @@ void Mesh::move_now_and_then() noexcept {
   if (base::now() - moved_at_.load(std::memory_order_relaxed) >= kBetweenMoves) move();
 }
 
-void Mesh::sleep(Nanoseconds until) {
-  std::vector<pollfd> sockets;
+void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
   {
     const std::lock_guard lock(mutex_);
-    for (const Connection& connection : connections_) {
-      if (!connection.end().empty()) continue;
-      const auto events = static_cast<short>(connection.has_unsent() ? POLLIN | POLLOUT : POLLIN);
-      sockets.push_back({.fd = connection.socket(), .events = events, .revents = 0});
-    }
+    if (news_.load(std::memory_order_relaxed) != seen) return;  // written under the mutex
+    for (const int process : unsent_) watch(process, connections_[process].has_unsent());
+    ++sleepers_;
   }
+  std::array<pollfd, 2> asked = {{{.fd = events_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = bell_.get(), .events = POLLIN, .revents = 0}}};
   const Nanoseconds rest = std::max<Nanoseconds>(until - base::now(), 0);
   const timespec longest = {.tv_sec = rest / base::kSecond, .tv_nsec = rest % base::kSecond};
-  ::ppoll(sockets.data(), sockets.size(), &longest, nullptr);
+  ::ppoll(asked.data(), asked.size(), &longest, nullptr);
+  const std::lock_guard lock(mutex_);
+  if (--sleepers_ > 0 || !is_rung_) return;
+  std::uint64_t rings = 0;
+  is_rung_ = ::read(bell_.get(), &rings, sizeof(rings)) < 0;
 }
 
 std::string Mesh::loss_of(int process) {
   if (process == me_) return {};
   const std::lock_guard lock(mutex_);
-  connections_[process].check_host();
+  connections_[process].check_host(lost_after_);
+  list_unsent(process);  // a question
   return connections_[process].end();
 }
 
@@ -140,6 +217,7 @@ void Mesh::deliver() noexcept {
   const Nanoseconds until = start + patience();
   Nanoseconds look_at = 0;
   for (;;) {
+    const std::uint64_t seen = news();
     move();
     const std::vector<int> missing = find_undelivered();
     if (missing.empty()) return;
@@ -153,7 +231,7 @@ void Mesh::deliver() noexcept {
                    name_of(process).c_str(), base::show_duration(now - start).c_str());
     }
     if (now >= look_at) look_at = now + kBetweenLooks;
-    sleep(std::min(until, now + base::kMillisecond));
+    sleep(std::min(until, now + base::kMillisecond), seen);
   }
 }
 

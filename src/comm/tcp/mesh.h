@@ -4,6 +4,20 @@
 // A number names a mailbox or a group within the process that receives. Each process counts its
 // own, and tells the other members when something is made: so nothing collective is needed to find
 // a free number, and frames for what has gone are known as such.
+//
+// Threads of a rank may use the mesh at once, and each receives whatever comes, also what another
+// waits for. A thread that is about to sleep therefore says which news it has seen:
+//
+//   const std::uint64_t seen = mesh.news();
+//   mesh.move();
+//   if (!ready()) mesh.sleep(until, seen);
+//
+// Memory ordering: what makes ready() true is written before news_ is raised, and sleepers_ and the
+// bell are changed under the mutex only. A thread that has read the raised value (acquire, pairs
+// with ring()) finds ready() true. One that has read an older value either takes the mutex in
+// sleep() after the thread that raised it, and sees that there are news; or before it, and then
+// counts as a sleeper when the bell is rung. The bell stays rung until no thread sleeps: one that
+// comes meanwhile may return at once for nothing, and none sleeps through it.
 #pragma once
 
 #include <atomic>
@@ -16,6 +30,7 @@
 
 #include "base/clock.h"
 #include "comm/tcp/connection.h"
+#include "comm/wait_policy.h"
 
 namespace plait::comm::tcp {
 
@@ -26,10 +41,10 @@ struct Neighbor {
 
 class Mesh {
  public:
-  // `sockets[me]` is empty. `patience`: how long the end may wait for other hosts to take what was
-  // sent to them.
+  // `sockets[me]` is empty. Of the policy it takes `timeout`, how long the end may wait for other
+  // hosts to take what was sent to them, and `lost_after`.
   Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
-       base::Nanoseconds patience);
+       const WaitPolicy& policy);
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
@@ -61,8 +76,15 @@ class Mesh {
   // are asked again and again.
   void move_now_and_then() noexcept;
 
-  // Sleeps until something comes or may go out, at most until `until`.
-  void sleep(base::Nanoseconds until);
+  // Counts the times at which a thread that waits had a reason to look again.
+  std::uint64_t news() const { return news_.load(std::memory_order_acquire); }
+
+  // Sleeps until something comes or may go out, or there are news that were not seen, at most until
+  // `until`.
+  void sleep(base::Nanoseconds until, std::uint64_t seen);
+
+  // Lets all that sleep look again: something has changed that came by no connection.
+  void wake() noexcept;
 
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
@@ -79,7 +101,13 @@ class Mesh {
   void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
 
  private:
-  void move_all();  // under the mutex
+  // All of these under the mutex.
+  void move_all();
+  bool receive_from(int process, const Connection::Find& find);
+  void watch(int process, bool also_for_room);
+  void list_unsent(int process);
+  void ring();
+
   base::Nanoseconds patience() const;
   std::vector<int> find_undelivered();  // the processes that have not taken everything
 
@@ -87,10 +115,18 @@ class Mesh {
   std::vector<Neighbor> neighbors_;
   std::mutex mutex_;
   std::vector<Connection> connections_;
-  std::vector<bool> given_up_;  // by process
+  std::vector<bool> given_up_;             // by process
+  std::vector<int> unsent_;                // the processes for which there may be something to send
+  std::vector<bool> is_watched_for_room_;  // by process
+  base::Fd events_;                        // of all connections
+  base::Fd bell_;
+  int sleepers_ = 0;
+  bool is_rung_ = false;
+  std::atomic<std::uint64_t> news_{0};
   std::map<std::uint32_t, Receiver*> receivers_;
   std::uint32_t last_number_ = 0;
   base::Nanoseconds patience_;
+  base::Nanoseconds lost_after_;
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
   std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
 };

@@ -87,6 +87,7 @@ void TcpGroup::end(End end, const Failure& failure) noexcept {
   if (has_ended(end)) return;
   if (end == End::abort) adopt(End::failure, failure);
   adopt(end, failure);
+  mesh_->wake();
   tell_all(end == End::abort ? Kind::abort : Kind::failure, write(failure));
 }
 
@@ -121,7 +122,11 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
   tell_all(Kind::gather, mine);
   Nanoseconds look_at = 0;
   Nanoseconds failed_at = 0;
-  for (std::vector<int> missing; mesh_->move(), !(missing = find_missing()).empty();) {
+  for (;;) {
+    const std::uint64_t seen = mesh_->news();
+    mesh_->move();
+    const std::vector<int> missing = find_missing();
+    if (missing.empty()) break;
     const Nanoseconds now = base::now();
     if (now >= look_at) {
       interrupt_if_asked(nullptr);
@@ -140,7 +145,7 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
       look_at = now + kBetweenLooks;
     }
     if (now >= deadline) refuse_for_missing(missing, timeout);
-    mesh_->sleep(std::min(deadline, look_at));
+    mesh_->sleep(std::min(deadline, look_at), seen);
   }
   const std::lock_guard lock(mutex_);
   std::vector<std::string> all(world());
@@ -203,9 +208,10 @@ void TcpGroup::give_up(const Awaited& awaited) {
 
 void TcpGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   while (base::now() < until) {
+    const std::uint64_t seen = mesh_->news();
     mesh_->move();
     if (failed() || ready()) return;
-    mesh_->sleep(until);
+    mesh_->sleep(until, seen);
   }
 }
 

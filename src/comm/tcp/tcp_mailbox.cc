@@ -50,6 +50,7 @@ void TcpMailbox::send_rest() noexcept try {
                           " to receive the last chunks");
   };
   while (!numbers_.empty() && !group_->failed() && peer < group_->world()) {
+    const std::uint64_t seen = mesh().news();
     if (peer == group_->rank() || group_->has_left(peer) ||
         mesh().is_sent(group_->members().processes[peer])) {
       ++peer;
@@ -70,7 +71,7 @@ void TcpMailbox::send_rest() noexcept try {
     // The program may never make another call that could throw it.
     if (group_->failed()) std::fprintf(stderr, "plait: %s\n", group_->failure().sentence.c_str());
     mesh().move();
-    mesh().sleep(std::min(look_at, base::now() + base::kMillisecond));
+    mesh().sleep(std::min(look_at, base::now() + base::kMillisecond), seen);
   }
 } catch (const std::exception& error) {
   std::fprintf(stderr, "plait: at the end of a mailbox: %s\n", error.what());
@@ -122,6 +123,7 @@ void TcpMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
                        .tag = tag};
   if (peer == group_->rank()) {
     receive(group_->members().processes[peer], frame, {});
+    mesh().wake();  // another thread of this rank may wait for it
   } else {
     // A copy of the region: its memory lives until the frame has gone.
     const auto memory = std::make_shared<const base::Region>(memory_);
@@ -229,6 +231,7 @@ void TcpMailbox::release(int source, int slot) {
   channel.taken.store(chunk, std::memory_order_release);
   if (source == group_->rank()) {
     outgoing(source, slot).released.fetch_add(1, std::memory_order_release);
+    mesh().wake();
   } else {
     mesh().send(group_->members().processes[source],
                 {.kind = Kind::credit,

@@ -1,8 +1,10 @@
 #include "cli/launch/hosts.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "cli/launch/launch.h"
 #include "plait/error.h"
@@ -65,6 +67,47 @@ TEST(Hosts, APartComesBackAsItWasWritten) {
   ASSERT_TRUE(read);
   EXPECT_EQ(write(*read), write(part));
   EXPECT_FALSE(part_from_environment());
+}
+
+TEST(Hosts, TheSecretIsAWordOfNoCommandLine) {
+  ::setenv("PLAIT_SECRET", "0123456789abcdef", 1);
+  ::setenv("PLAIT_TIMEOUT", "77s", 1);
+  std::string line;
+  for (const std::string& word : agent_words(
+           {"node1", 1},
+           {.first = 0, .world = 1, .job = "j", .rendezvous = "node1:1", .secret = choose_secret()},
+           {}, {"true"}))
+    line += word;
+  ::unsetenv("PLAIT_SECRET");
+  ::unsetenv("PLAIT_TIMEOUT");
+  EXPECT_NE(line.find("PLAIT_TIMEOUT=77s"), line.npos);
+  EXPECT_EQ(line.find("PLAIT_SECRET"), line.npos);
+  EXPECT_EQ(line.find("0123456789abcdef"), line.npos);
+}
+
+TEST(Hosts, TheSecretIsTheUsersOrARandomOne) {
+  EXPECT_EQ(choose_secret().size(), 32);
+  EXPECT_NE(choose_secret(), choose_secret());
+  ::setenv("PLAIT_SECRET", "my own long secret", 1);
+  EXPECT_EQ(choose_secret(), "my own long secret");
+  for (const std::string& bad :
+       {std::string("short"), std::string("a secret\nof two lines"), std::string(5000, 'x')}) {
+    ::setenv("PLAIT_SECRET", bad.c_str(), 1);
+    EXPECT_THROW(choose_secret(), Error) << bad;
+  }
+  ::unsetenv("PLAIT_SECRET");
+}
+
+TEST(Hosts, TheSecretIsTheFirstLineOfTheInput) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "a secret\nmore", 13), 13);
+  EXPECT_EQ(read_secret(ends[0]), "a secret");
+  char rest[8] = {};
+  EXPECT_EQ(::read(ends[0], rest, sizeof(rest)), 4);
+  ::close(ends[1]);
+  EXPECT_THROW(read_secret(ends[0]), Error);  // as where the agent passes no input on
+  ::close(ends[0]);
 }
 
 TEST(Hosts, AShellReadsAWordAsItWas) {

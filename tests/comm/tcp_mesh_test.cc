@@ -1,0 +1,139 @@
+// Threads of one rank that wait at connections which any of them may read from.
+#include "comm/tcp/mesh.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace plait::comm::tcp {
+namespace {
+
+// Sleeps of the tests end by a wake-up, or the test has failed.
+constexpr base::Nanoseconds kForEver = 60 * base::kSecond;
+constexpr base::Nanoseconds kPatience = 30 * base::kSecond;
+
+const WaitPolicy kPolicy = {.timeout = base::kSecond};
+
+class Counter final : public Receiver {
+ public:
+  explicit Counter(Mesh& mesh) : mesh_(mesh), number_(mesh.add(*this)) {}
+  ~Counter() override { mesh_.remove(number_); }
+
+  int count() const { return count_.load(std::memory_order_acquire); }
+  std::uint32_t number() const { return number_; }
+
+  // Waits like a rank that has waited for long.
+  void wait_for(int count) {
+    for (;;) {
+      const std::uint64_t seen = mesh_.news();
+      mesh_.move();
+      if (this->count() >= count) return;
+      mesh_.sleep(base::now() + kForEver, seen);
+    }
+  }
+
+  std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
+  bool receive(int /*process*/, const Frame& frame, std::string /*text*/) override {
+    if (frame.kind == Kind::gather) count_.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+
+ private:
+  Mesh& mesh_;
+  std::atomic<int> count_{0};
+  std::uint32_t number_;
+};
+
+// Processes 0 and 1, which are one here. `world` - 2 others never say anything.
+class MeshTest : public testing::TestWithParam<int> {
+ protected:
+  MeshTest() {
+    const int world = GetParam();
+    std::vector<base::Fd> near(world);
+    std::vector<base::Fd> far(world);
+    for (int process = 0; process < world; ++process) {
+      if (process != 0) join(near[process], process == 1 ? far[0] : silent_.emplace_back());
+      if (process > 1) join(far[process], silent_.emplace_back());
+    }
+    const std::vector<Neighbor> names(world, Neighbor{"a test"});
+    near_ = std::make_unique<Mesh>(0, names, std::move(near), kPolicy);
+    far_ = std::make_unique<Mesh>(1, names, std::move(far), kPolicy);
+  }
+
+  static void join(base::Fd& one, base::Fd& other) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
+    one = base::Fd(ends[0]);
+    other = base::Fd(ends[1]);
+  }
+
+  static void say(Mesh& from, int process, const Counter& to) {
+    from.send_text(process, {.kind = Kind::gather, .receiver = to.number()}, "text");
+  }
+
+  std::vector<base::Fd> silent_;
+  std::unique_ptr<Mesh> near_;
+  std::unique_ptr<Mesh> far_;
+};
+
+TEST_P(MeshTest, WhatAnotherThreadHasReceivedEndsASleep) {
+  Counter counter(*near_);
+  const std::uint64_t seen = near_->news();
+  say(*far_, 0, counter);
+  while (counter.count() == 0) near_->move_surely();  // as another thread would
+  const base::Nanoseconds start = base::now();
+  near_->sleep(start + kForEver, seen);
+  EXPECT_LT(base::now() - start, kPatience);
+}
+
+TEST_P(MeshTest, AWakeUpReachesEveryThread) {
+  for (int turn = 0; turn < 200; ++turn) {
+    const std::uint64_t seen = near_->news();
+    const base::Nanoseconds start = base::now();
+    std::vector<std::jthread> threads;
+    threads.reserve(3);
+    for (int thread = 0; thread < 3; ++thread)
+      threads.emplace_back([&] { near_->sleep(start + kForEver, seen); });
+    near_->wake();
+    threads.clear();
+    ASSERT_LT(base::now() - start, kPatience) << "turn " << turn;
+  }
+}
+
+// Two threads at each end send to and fro, and each of them receives for the other.
+TEST_P(MeshTest, NoThreadSleepsThroughWhatItWaitsFor) {
+  constexpr int kTurns = 500;
+  Counter near_counters[] = {Counter(*near_), Counter(*near_)};
+  Counter far_counters[] = {Counter(*far_), Counter(*far_)};
+  const base::Nanoseconds start = base::now();
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 2; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int turn = 1; turn <= kTurns; ++turn) {
+          say(*near_, 1, far_counters[thread]);
+          near_counters[thread].wait_for(turn);
+        }
+      });
+      threads.emplace_back([&, thread] {
+        for (int turn = 1; turn <= kTurns; ++turn) {
+          far_counters[thread].wait_for(turn);
+          say(*far_, 0, near_counters[thread]);
+        }
+      });
+    }
+  }
+  EXPECT_LT(base::now() - start, kPatience);
+}
+
+INSTANTIATE_TEST_SUITE_P(Few, MeshTest, testing::Values(2));
+INSTANTIATE_TEST_SUITE_P(Many, MeshTest, testing::Values(20));
+
+}  // namespace
+}  // namespace plait::comm::tcp

@@ -1,0 +1,309 @@
+// Ranks over TCP that have a secret, and strangers that have not.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "comm/tcp/handshake.h"
+#include "comm/tcp_case.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using comm::tcp::Challenge;
+using comm::tcp::Hello;
+using comm::tcp::Message;
+using comm::tcp::Proofs;
+using comm::tcp::prove;
+using comm::tcp::Word;
+using conformance::contains;
+using conformance::expect_error;
+using conformance::fork_ranks;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kSecret = "a secret of the test";
+
+class TcpSecret : public TcpCase {
+ protected:
+  // The secret of this process, from now on.
+  static void set_secret(const std::string& secret) {
+    if (secret.empty()) {
+      ::unsetenv("PLAIT_SECRET");
+    } else {
+      ::setenv("PLAIT_SECRET", secret.c_str(), 1);
+    }
+  }
+
+  void sum_up(int rank, int world) {
+    CommunicatorOptions options = options_of(rank, world, job_);
+    options.timeout = seconds(20);
+    Communicator comm = Communicator::connect(options);
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, static_cast<float>(world));
+  }
+
+  // What two ranks with these secrets hear. Rank 0 has little time, because rank 1 won't come.
+  void refuse(const std::pair<std::string, std::string>& secrets, const std::string& by_rank_0,
+              const std::string& by_rank_1) {
+    fork_ranks(2, [&](int rank) {
+      set_secret(rank == 0 ? secrets.first : secrets.second);
+      CommunicatorOptions options = options_of(rank, 2, job_);
+      options.timeout = rank == 0 ? milliseconds(1500) : milliseconds(40000);
+      const Code code = rank == 0 ? Code::timeout : Code::invalid_argument;
+      const Error error = expect_error(code, [&] { Communicator::connect(options); });
+      EXPECT_EQ(error.what(), rank == 0 ? by_rank_0 : by_rank_1);
+    });
+  }
+
+  // A stranger knows all that can be read on the network.
+  Hello hello(int rank, int world) const {
+    return {.job = job_,
+            .rank = rank,
+            .to = 0,
+            .world = world,
+            .has_secret = true,
+            .nonce = base::random_name(),
+            .card = comm::tcp::card_of_this_process(1)};
+  }
+};
+
+// A connection in whose other end a rank may be.
+class Line {
+ public:
+  explicit Line(int socket) : socket_(socket) {}
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  bool is_open() const { return static_cast<bool>(socket_); }
+  void say(Word word, const std::string& text) { comm::tcp::say(socket_, word, text); }
+
+  // Null where the other end is closed.
+  std::optional<Message> hear() {
+    std::string bytes;
+    for (bool open = true; open;) {
+      pollfd asked = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+      ::poll(&asked, 1, 20000);
+      auto message = comm::tcp::read_message(socket_, bytes, comm::tcp::kMostWelcomeBytes, open);
+      if (message) return message;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  base::Fd socket_;
+};
+
+int call_until_heard(int port) {
+  for (;;) {
+    if (const int socket = call(port); socket >= 0) return socket;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST_F(TcpSecret, RanksThatKnowItMeet) {
+  fork_ranks(4, [&](int rank) {
+    set_secret(kSecret);
+    sum_up(rank, 4);
+  });
+}
+
+TEST_F(TcpSecret, AnotherOneIsNamedOnBothSides) {
+  refuse({kSecret, "another secret of a rank"},
+         "rank 1 of 2 has not come within 1.50 s; a caller from 127.0.0.1 said that it was rank 1 "
+         "and did not know the secret of rank 0: PLAIT_SECRET must be the same for all ranks",
+         "rank 1 called 127.0.0.1 to meet rank 0: what answers there does not know the secret of "
+         "rank 1: PLAIT_SECRET must be the same for all ranks");
+}
+
+TEST_F(TcpSecret, ANoneIsNamedOnBothSides) {
+  const std::string one =
+      "rank 1 has not set PLAIT_SECRET, rank 0 has: it must be the same for all "
+      "ranks";
+  refuse({kSecret, ""}, "rank 1 of 2 has not come within 1.50 s; " + one,
+         "rank 1 called 127.0.0.1 to meet rank 0: " + one);
+  const std::string other =
+      "rank 1 has set PLAIT_SECRET, rank 0 has not: it must be the same for "
+      "all ranks";
+  refuse({"", kSecret}, "rank 1 of 2 has not come within 1.50 s; " + other,
+         "rank 1 called 127.0.0.1 to meet rank 0: " + other);
+}
+
+// Ranks that meet through a store have a secret from there, and PLAIT_SECRET beside it.
+TEST_F(TcpSecret, ItCountsBesideTheOneOfAStore) {
+  for (const bool is_same : {true, false}) {
+    const Store store(2);
+    fork_ranks(2, [&](int rank) {
+      set_secret(is_same || rank == 0 ? kSecret : "another secret of a rank");
+      CommunicatorOptions options = options_of(rank, 2, job_);
+      options.all_gather = store.all_gather(rank);
+      options.timeout = is_same ? seconds(20) : seconds(2);
+      if (is_same) {
+        Communicator comm = Communicator::connect(options);
+        return barrier(comm);
+      }
+      const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+      EXPECT_TRUE(contains(error.what(), rank == 0 ? "said that it was rank 1 and did not know the "
+                                                     "secret of rank 0: PLAIT_SECRET must be"
+                                                   : "what answers there does not know the secret "
+                                                     "of rank 1: PLAIT_SECRET must be"))
+          << error.what();
+    });
+  }
+}
+
+TEST_F(TcpSecret, AShortOneIsRefused) {
+  set_secret("guess me");
+  const Error error =
+      expect_error(Code::invalid_argument, [&] { Communicator::connect(options_of(0, 2, job_)); });
+  EXPECT_STREQ(error.what(),
+               "PLAIT_SECRET has 8 characters, which can be guessed; 16 are the least: openssl "
+               "rand -hex 16 makes some");
+  set_secret("");
+}
+
+// A stranger sends a proof that a rank once sent, one that rank 0 has just sent it, and others. It
+// is dropped each time, and the ranks don't notice.
+TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
+  const Hello recorded = hello(1, 3);
+  const std::string old_nonce = base::random_name();
+  const Proofs old = prove(kSecret, write(recorded), old_nonce);
+  const auto try_to_enter = [&](const Hello& mine, const auto& proof_for) {
+    Line line(call_until_heard(port_.number));
+    line.say(Word::hello, write(mine));
+    const auto message = line.hear();
+    ASSERT_TRUE(message && message->word == Word::challenge);
+    const auto challenge = comm::tcp::read_challenge(message->text);
+    ASSERT_TRUE(challenge);
+    EXPECT_EQ(challenge->proof, prove(kSecret, write(mine), challenge->nonce).listener);
+    line.say(Word::proof, proof_for(*challenge));
+    EXPECT_FALSE(line.hear()) << "rank 0 has answered a stranger";
+  };
+  int tried[2];
+  ASSERT_EQ(::pipe(tried), 0);
+  const Helper stranger([&] {
+    try_to_enter(recorded, [&](const Challenge&) { return old.caller; });
+    try_to_enter(hello(1, 3), [](const Challenge& challenge) { return challenge.proof; });
+    try_to_enter(hello(2, 3), [](const Challenge&) { return std::string(); });
+    try_to_enter(hello(2, 3), [](const Challenge& challenge) {
+      return prove("another secret", "hello", challenge.nonce).caller;
+    });
+    EXPECT_EQ(::write(tried[1], "x", 1), 1);
+  });
+  fork_ranks(3, [&](int rank) {
+    set_secret(kSecret);
+    char one = 0;
+    if (rank == 2) {
+      EXPECT_EQ(::read(tried[0], &one, 1),
+                1);  // rank 0 still listens as long as this rank is missing
+    }
+    sum_up(rank, 3);
+  });
+}
+
+// A stranger sits at the address of rank 0.
+TEST_F(TcpSecret, ARankProvesNothingToAStranger) {
+  for (const auto& answer :
+       {std::pair{Word::challenge, write(Challenge{.nonce = std::string(32, 'a'), .proof = "b"})},
+        std::pair{Word::welcome, std::string("come in")}}) {
+    const Port port;
+    ASSERT_EQ(::listen(port.socket, 1), 0);
+    const Helper stranger([&] {
+      Line line(::accept(port.socket, nullptr, nullptr));
+      const auto message = line.hear();
+      ASSERT_TRUE(message && message->word == Word::hello);
+      EXPECT_FALSE(contains(message->text, kSecret));
+      line.say(answer.first, answer.second);
+      const auto next = line.hear();
+      EXPECT_TRUE(!next || (next->word == Word::refusal && next->text.empty()));
+    });
+    const Environment environment(
+        Environment::Variables{{"PLAIT_RENDEZVOUS", port.address()}, {"PLAIT_SECRET", kSecret}});
+    const Error error = expect_error(Code::invalid_argument,
+                                     [&] { Communicator::connect(options_of(1, 2, job_)); });
+    EXPECT_TRUE(contains(error.what(), "does not know the secret of rank 1")) << error.what();
+    port.give_back();
+  }
+}
+
+// Strangers say all that they can without the secret, slowly or at once, as long as the ranks meet.
+[[noreturn]] void disturb(int port, const std::string& hello) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::string slow = "HTLP";
+  slow.append("\0\0\0\0\0\x01\0\0", 8);
+  slow += hello;
+  std::vector<std::pair<int, std::size_t>> lines;  // with how much of the slow words was said
+  for (std::size_t turn = 0;; ++turn) {
+    if (lines.size() < 40) {
+      if (const int socket = call(port); socket >= 0) lines.emplace_back(socket, 0);
+    }
+    for (auto& [socket, said] : lines) {
+      if (::send(socket, &slow[said++ % slow.size()], 1, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+        continue;
+      ::close(std::exchange(socket, -1));
+    }
+    std::erase_if(lines, [](const auto& line) { return line.first < 0; });
+    if (const int socket = call(port); socket >= 0 && turn % 2 == 0) {
+      const base::Fd mine(socket);
+      comm::tcp::say(mine, turn % 4 == 0 ? Word::hello : Word::proof, hello);
+    } else if (socket >= 0) {
+      const std::string nonsense(20'000, 'x');
+      ::send(socket, nonsense.data(), nonsense.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::close(socket);
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST_F(TcpSecret, StrangersDelayNoRank) {
+  const pid_t disturbing = ::fork();
+  if (disturbing == 0) disturb(port_.number, write(hello(1, 3)));
+  fork_ranks(3, [&](int rank) {
+    set_secret(kSecret);
+    std::this_thread::sleep_for(milliseconds(200 * rank));
+    sum_up(rank, 3);
+  });
+  ::kill(disturbing, SIGKILL);
+  ::waitpid(disturbing, nullptr, 0);
+}
+
+// Any process may say that it is a rank of another build: without the secret it ends nothing.
+TEST_F(TcpSecret, AStrangerOfAnotherBuildEndsNothing) {
+  int tried[2];
+  ASSERT_EQ(::pipe(tried), 0);
+  const Helper stranger([&] {
+    Hello other = hello(1, 2);
+    other.card.build = "9.9.9+other";
+    {
+      Line line(call_until_heard(port_.number));
+      line.say(Word::hello, write(other));
+      const auto message = line.hear();
+      EXPECT_TRUE(message && message->word == Word::challenge);
+    }
+    Line line(call_until_heard(port_.number));
+    line.say(Word::hello, "9.9.9+other and a layout of the future");
+    const auto message = line.hear();
+    ASSERT_TRUE(message && message->word == Word::mismatch);
+    EXPECT_TRUE(contains(message->text, "runs plait 9.9.9+other, rank 0 plait ")) << message->text;
+    EXPECT_EQ(::write(tried[1], "x", 1), 1);
+  });
+  fork_ranks(2, [&](int rank) {
+    set_secret(kSecret);
+    char one = 0;
+    if (rank == 1) {
+      EXPECT_EQ(::read(tried[0], &one, 1), 1);
+    }
+    sum_up(rank, 2);
+  });
+}
+
+}  // namespace
+}  // namespace plait
