@@ -38,13 +38,10 @@ class Service:
     ) -> Result:
         """Do what ColumnParallelLinear.forward does."""
         shared = layer.weight if weight is None else weight
-        shape = (layer.output_size_per_partition, layer.input_size)
-        # Megatron has its own sentences for a weight that is missing or has another shape.
-        fits = shared is not None and tuple(shared.shape) == shape
-        if not fits or not self._serves(
-            layer, column_refusal(layer, input_, shared, self.options.engine)
-        ):
+        refusal = column_refusal(layer, input_, shared, self.options.engine)
+        if not self._serves(layer, refusal):
             return self.column(layer, input_, weight, runtime_gather_output)
+        assert shared is not None
         bias = None if layer.skip_bias_add else layer.bias
         if bias is not None and not shared.requires_grad:
             bias = bias.detach()  # Megatron's frozen column layers give their bias no gradient
