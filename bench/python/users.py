@@ -174,7 +174,8 @@ def milliseconds(contender: dict[str, Any], phase: str) -> float:
 def compare_losses(before: list[float], found: list[float], dtype: str) -> tuple[str, bool]:
     """Compare losses in the digits that are promised."""
     off = max(abs(a - b) for a, b in zip(before, found, strict=True)) / abs(before[0])
-    return f"losses differ by {off:.0e}", off < (1e-5 if dtype == "f32" else 1e-3)
+    said = f"losses differ by {off:.0e}" if off else "equal losses"
+    return said, off < (1e-5 if dtype == "f32" else 1e-3)
 
 
 def compare_tokens(before: list[int], found: list[int], dtype: str) -> tuple[str, bool | None]:

