@@ -28,7 +28,8 @@ usage: ./do VERB
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all benchmarks, or one of: chaos, comm, compare OLD, gemm, model, overlap, plans,
-                     predict, python, trace
+                     predict, python, trace; `bench python users` measures Megatron-Core, Hugging
+                     Face and vLLM with plait
   build [PRESET]     a build without tests: release, asan or tsan
   gpu                the checks that need a GPU
   clean              delete build/

@@ -2,6 +2,9 @@
 # What `./do bench python` does: the Python package beside torch and gloo, and what a call from Python costs.
 #
 #   bench/python/run.sh [--seconds S] [--ranks N] [--hidden H] [--only LIST] [--json FILE]
+#   bench/python/run.sh users [TABLE...] [--capped] ...
+#
+# The second form measures what users of Megatron-Core, Hugging Face models and vLLM gain: see bench/python/users.py.
 #
 # LIST: collectives, layers, call, import, packing. Contenders take turns in one process; medians are printed, beside
 # the least that is wanted. For "bf16 without AVX-512" on a processor that has it, cap all three libraries:
@@ -9,7 +12,7 @@
 #   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 bench/python/run.sh --only layers
 #
 # PLAIT_PYTHON names a Python that has plait and torch. Otherwise it is that of build/venv, with the wheel of the
-# release build. Results: build/bench/python.json.
+# release build. Results: build/bench/python.json, build/bench/users.json.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -21,6 +24,11 @@ if [[ -z ${PLAIT_PYTHON:-} ]]; then
   PLAIT_PYTHON=$PWD/$venv/bin/python
 fi
 
+mkdir -p build/bench
+if [[ ${1:-} == users ]]; then
+  exec "$PLAIT_PYTHON" bench/python/users.py --json build/bench/users.json "${@:2}"
+fi
+
 ranks=2
 arguments=()
 while (($# > 0)); do
@@ -29,7 +37,6 @@ while (($# > 0)); do
     *) arguments+=("$1"); shift ;;
   esac
 done
-mkdir -p build/bench
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 exec "$PLAIT_PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
   bench/python/measure.py --json build/bench/python.json "${arguments[@]}"

@@ -1,10 +1,13 @@
 """`./do bench python`, in sizes that take seconds."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 MEASURE = Path(__file__).parents[2] / "bench" / "python" / "measure.py"
 
@@ -27,3 +30,36 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     assert found["conditions"]["torch uses"] in done.stdout
     for row in found["rows"]:
         assert row["what"] in done.stdout
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("megatron", "transformers"))),
+    reason="needs megatron-core and transformers",
+)
+def test_users_gain_and_compute_the_same(tmp_path: Path) -> None:
+    """It ends with 1 where losses or tokens differ."""
+    figures = tmp_path / "users.json"
+    sizes = "--hidden 64 --layers 1 --tokens 16 --prompt 16 --generated 4 --rounds 1 --turns 1"
+    done = subprocess.run(
+        [
+            *(sys.executable, str(MEASURE.with_name("users.py")), "megatron", "llama"),
+            *(*sizes.split(), "--json", str(figures)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(figures.read_text())
+    assert [row["table"] for row in found["rows"]] == ["megatron"] * 4 + ["llama"] * 24
+    for row in found["rows"]:
+        assert row["before_ms"] > 0
+        assert row["ms"] > 0
+        assert row["bar"] is None  # bars are of other sizes
+        assert row["agrees"] or "bfloat16" in row["what"]
+        assert row["what"] in done.stdout
+    for table, package in (("megatron", "megatron-core"), ("llama", "transformers")):
+        uses = found["conditions"]["uses"][table]
+        assert {"plait", "plait uses", "torch", "torch uses", package} <= uses.keys()
+        assert f"{package} {uses[package]}" in done.stdout

@@ -25,6 +25,13 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "torch_profile.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
     "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
     "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
+    "megatron_layers.py": (
+        TORCHRUN,
+        [],
+        "megatron",
+        r"ColumnParallelLinear: 1 calls served by plait\n"
+        r"RowParallelLinear: 1 calls served by plait\noperator .*\n(.*\n)*matmul_all_reduce +256 ",
+    ),
     "megatron_gpt.py": (
         TORCHRUN,
         [*SMALL_GPT, "--sequence-parallel"],

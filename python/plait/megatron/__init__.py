@@ -9,7 +9,12 @@
 `enable()` replaces `forward` of `ColumnParallelLinear` and `RowParallelLinear`, on the classes
 themselves: layers that were made before are served too, subclasses that call `super().forward()`
 are, and so is the output layer. A call that plait does not serve is made by Megatron's own code,
-and one sentence a class and a reason is logged. Nothing else of Megatron is replaced.
+and one sentence a class and a reason is logged.
+
+Two more things of Megatron change. Where APEX is missing, layers can be made with
+`gradient_accumulation_fusion` while plait is enabled, and torch stands in for APEX's extension in
+those that are left to Megatron, after `disable()` too. And calls of Transformer Engine's layers are
+counted: plait leaves them as they are.
 
 Without an edit: `torchrun -m plait.megatron pretrain_gpt.py ARGS...`. For programs that write specs
 there are both layers as classes, and `SpecProvider`.

@@ -38,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     group.add_argument(
         "--coc-mode", type=int, choices=(-1, 0, 1, 2), default=-1, help="0 and 1: serial"
     )
-    group.add_argument("--use-ascend-mc2", action="store_true", help=argparse.SUPPRESS)
+    # Known only to be refused: a parser that doesn't know them would hand them on to the script.
+    for option in ("--use-ascend-mc2", "--tp-2d", "--unaligned-linear"):
+        group.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    group.add_argument(
+        "--optimize-recomp-communication-level", type=int, default=0, help=argparse.SUPPRESS
+    )
     return parser
 
 

@@ -4,7 +4,9 @@ Megatron's constructors refuse the setting where the CUDA extension of APEX is m
 weight's gradient to `main_grad` by itself; for layers that are left to Megatron, torch does it.
 """
 
+import contextlib
 import types
+from collections.abc import Iterator
 
 import torch
 from megatron.core.tensor_parallel import layers
@@ -35,10 +37,23 @@ def provide() -> None:
 
 
 def withdraw() -> None:
-    """Take back what provide() has set."""
+    """Let Megatron's constructors refuse the setting again.
+
+    Layers that were made with it are alive, and their backward calls the extension: it stays.
+    """
     global _provided
-    if not _provided:
-        return
-    setattr(layers, _FLAG, False)
-    delattr(layers, _EXTENSION)
-    _provided = False
+    if _provided:
+        setattr(layers, _FLAG, False)
+        _provided = False
+
+
+@contextlib.contextmanager
+def provided() -> Iterator[None]:
+    """Provide it for a block, unless it is provided already."""
+    was = _provided
+    provide()
+    try:
+        yield
+    finally:
+        if not was:
+            withdraw()

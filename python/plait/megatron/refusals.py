@@ -9,14 +9,21 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def column_refusal(
-    layer: ColumnParallelLinear, x: torch.Tensor, weight: torch.Tensor, engine: Engine
+    layer: ColumnParallelLinear, x: torch.Tensor, weight: torch.Tensor | None, engine: Engine
 ) -> str | None:
     """Say why plait doesn't serve a call of a column layer; None if it does."""
+    if weight is None:
+        return "it has no weight"
     if layer.disable_grad_reduce:
         return "disable_grad_reduce leaves the sum of the input's gradients to the caller"
     if layer.config.defer_embedding_wgrad_compute:
         return "defer_embedding_wgrad_compute makes the weight's gradient later"
-    return _refusal(layer, x, weight, engine)
+    if (refusal := _refusal(layer, x, weight, engine)) is not None:
+        return refusal
+    shape = (layer.output_size_per_partition, layer.input_size)
+    if tuple(weight.shape) != shape:
+        return f"its weight is {list(weight.shape)}, not {list(shape)}"
+    return None
 
 
 def row_refusal(

@@ -17,6 +17,8 @@ from plait.megatron.report import Calls
 
 _log = logging.getLogger("plait.megatron")
 
+_OF_OTHER_LAYERS = ("tp_comm_overlap", "fp8", "fp4")
+
 Result = tuple[torch.Tensor, torch.Tensor | None]
 
 
@@ -28,6 +30,7 @@ class Service:
     column: Callable[..., Result]
     row: Callable[..., Result]
     calls: Calls = field(default_factory=Calls)
+    noticed: set[str] = field(default_factory=set)  # settings without an effect
 
     def column_forward(
         self,
@@ -38,13 +41,10 @@ class Service:
     ) -> Result:
         """Do what ColumnParallelLinear.forward does."""
         shared = layer.weight if weight is None else weight
-        shape = (layer.output_size_per_partition, layer.input_size)
-        # Megatron has its own sentences for a weight that is missing or has another shape.
-        fits = shared is not None and tuple(shared.shape) == shape
-        if not fits or not self._serves(
-            layer, column_refusal(layer, input_, shared, self.options.engine)
-        ):
+        refusal = column_refusal(layer, input_, shared, self.options.engine)
+        if not self._serves(layer, refusal):
             return self.column(layer, input_, weight, runtime_gather_output)
+        assert shared is not None
         bias = None if layer.skip_bias_add else layer.bias
         if bias is not None and not shared.requires_grad:
             bias = bias.detach()  # Megatron's frozen column layers give their bias no gradient
@@ -81,10 +81,30 @@ class Service:
         )
         return output, layer.bias if layer.skip_bias_add else None
 
-    def _serves(self, layer: ColumnParallelLinear | RowParallelLinear, refusal: str | None) -> bool:
-        """Count the call, and log the first of each class and reason on one rank of the group."""
-        is_first = self.calls.add(layer, refusal)
-        group = layer.tp_group
-        if refusal is not None and is_first and (group is None or group.rank() == 0):
+    def leave(self, layer: torch.nn.Module, refusal: str) -> None:
+        """Count a call that Megatron makes, and log the first of its class and reason."""
+        if self.calls.add(layer, refusal) and _speaks(layer):
             _log.warning("%s is left to Megatron: %s", type(layer).__name__, refusal)
-        return refusal is None
+
+    def _serves(self, layer: ColumnParallelLinear | RowParallelLinear, refusal: str | None) -> bool:
+        if refusal is not None:
+            self.leave(layer, refusal)
+            return False
+        self.calls.add(layer, None)
+        for name in _OF_OTHER_LAYERS:
+            if getattr(layer.config, name, None) and name not in self.noticed:
+                self.noticed.add(name)
+                if _speaks(layer):
+                    _log.warning(
+                        "%s has no effect on %s, with plait or without: it is a setting of "
+                        "layers of Transformer Engine",
+                        name,
+                        type(layer).__name__,
+                    )
+        return True
+
+
+def _speaks(layer: torch.nn.Module) -> bool:
+    """Say whether this rank logs for its group."""
+    group = getattr(layer, "tp_group", None)
+    return group is None or group.rank() == 0

@@ -3,7 +3,7 @@
 import atexit
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -11,7 +11,7 @@ from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParall
 
 import plait
 import plait.torch
-from plait.megatron import fusion, seams
+from plait.megatron import fusion, other_layers, seams
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
 from plait.torch.options import Engine, Product, Schedule
@@ -20,6 +20,7 @@ _log = logging.getLogger("plait.megatron")
 
 _service: Service | None = None  # while enabled
 _last: Service | None = None  # report() answers after disable() too
+_unwatch: Callable[[], None] | None = None
 
 
 def enable(
@@ -39,7 +40,7 @@ def enable(
     `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
     again does nothing; other options raise, until disable().
     """
-    global _service, _last
+    global _service, _last, _unwatch
     asked = plait.torch.Options(
         schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
     )
@@ -52,25 +53,22 @@ def enable(
             plait.Code.invalid_argument,
             "plait.megatron.enable: it is enabled with other options; call disable() first",
         )
-    if (mismatch := seams.mismatch()) is not None:
-        raise plait.Error(
-            plait.Code.invalid_argument,
-            f"plait.megatron.enable: this version of Megatron-Core is unknown: {mismatch}; "
-            "nothing was replaced",
-        )
+    refuse_unknown_version("enable")
     _service = _last = Service(options, seams.COLUMN.current(), seams.ROW.current())
     ColumnParallelLinear.forward = _column_forward
     RowParallelLinear.forward = _row_forward
     fusion.provide()
+    _unwatch = other_layers.watch(other_layers.classes(), _service.leave)
     _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
 
 
 def disable() -> None:
     """Put back what enable() has replaced.
 
-    A method that another package has replaced since is left alone, and a warning says so.
+    A method that another package has replaced since is left alone, and a warning says so. Layers
+    that were made with gradient_accumulation_fusion go on without APEX.
     """
-    global _service
+    global _service, _unwatch
     if _service is None:
         return
     for seam, ours, original in (
@@ -85,8 +83,20 @@ def disable() -> None:
                 seam.owner.__name__,
                 seam.name,
             )
+    if _unwatch is not None:
+        _unwatch()
     fusion.withdraw()
-    _service = None
+    _service = _unwatch = None
+
+
+def refuse_unknown_version(name: str) -> None:
+    """Raise where Megatron's methods are not those that plait knows."""
+    if (mismatch := seams.mismatch()) is not None:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.megatron.{name}: this version of Megatron-Core is unknown: {mismatch}; "
+            "nothing was replaced",
+        )
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Compiled programs whose products and collectives have become plait's operators."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,12 +10,15 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from ranks import agree, shard, whole_and_parts
 from torch import nn
+from torch._inductor import config
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+import plait
 import plait.torch as pt
-from plait.torch.compiler import Pass
+from plait.torch import compiler
+from plait.torch.compiler import Pass, Report
 
 M, K, N = 8, 24, 20
 Program = Callable[[torch.Tensor, torch.Tensor, dist.ProcessGroup], Any]
@@ -79,10 +83,10 @@ class Counted(Pass):
         return None
 
 
-def compiled(program: Any, rewriting: Pass) -> Any:
+def compiled(program: Any, rewriting: Pass, dynamic: bool = False) -> Any:
     torch._dynamo.reset()
     options: Any = {"post_grad_custom_post_pass": rewriting}
-    return torch.compile(program, fullgraph=True, options=options)
+    return torch.compile(program, fullgraph=True, dynamic=dynamic, options=options)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
@@ -106,32 +110,181 @@ def test_what_is_rewritten(program: Program, gloo: dist.ProcessGroup) -> None:
         agree(torch.allclose(theirs, ours, atol=1e-4), "values differ")
 
 
-def test_a_model_of_dtensors(world: int) -> None:
+def biased(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return functional.all_reduce(nn.functional.linear(x, w, w[:, 0].contiguous()), "sum", group)
+
+
+def viewed_flat(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return functional.all_reduce((x @ w.t()).view(M * N), "sum", group)
+
+
+def read_before(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    rows = functional.all_gather_tensor(x, 0, group)
+    return rows @ (rows.relu().mean() * w.t())
+
+
+def in_f64(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return reduced(x.double(), w.double(), group)
+
+
+def gathered_in_f64(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return gathered(x.double(), w.double(), group)
+
+
+VARIES = "its left factor has sizes that vary (torch.compile(dynamic=False) has none)"
+LEFT: list[tuple[Program, bool, str]] = [
+    (largest, False, "all_reduce: it reduces by 'max', and plait by 'sum'"),
+    (used_twice, False, "all_reduce: its product has other readers"),
+    (biased, False, "all_reduce: each rank adds a bias to its product"),
+    (viewed_flat, False, "all_reduce: a view of its product has other columns"),
+    (in_f64, False, "all_reduce: its left factor is torch.float64"),
+    (reduced, True, f"all_reduce: {VARIES}"),
+    (scattered, True, f"reduce_scatter_tensor: {VARIES}"),
+    (gathered, True, f"all_gather_into_tensor: {VARIES}"),
+    (gathered_in_f64, False, "all_gather_into_tensor: its left factor is torch.float64"),
+    (
+        read_before,
+        False,
+        "all_gather_into_tensor: something else reads the rows of all ranks before the product "
+        "can be made",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "dynamic", "sentence"),
+    LEFT,
+    ids=lambda one: one.__name__ if callable(one) else None,
+)
+def test_what_is_left_is_said_once(
+    program: Program,
+    dynamic: bool,
+    sentence: str,
+    gloo: dist.ProcessGroup,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, xs = whole_and_parts((M, K), torch.float32, seed=1)
+    _, ws = whole_and_parts((N, K), torch.float32, seed=2)
+    x, w = xs[dist.get_rank()], ws[dist.get_rank()]
+    rewriting = Counted()
+    with torch.no_grad():
+        for _ in range(2):
+            found = compiled(program, rewriting, dynamic=dynamic)(x, w, gloo)
+        expected = program(x, w, gloo)
+    agree(rewriting.report() == Report(left=((sentence, 2),)), f"{rewriting.report()}")
+    theirs, ours = (one if isinstance(one, tuple) else (one,) for one in (expected, found))
+    same = all(torch.allclose(*pair, atol=1e-4) for pair in zip(theirs, ours, strict=True))
+    agree(same, "values differ")
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.torch"]
+    expected_words = [f"a product with a collective is left to torch: {sentence}"]
+    agree(said == expected_words * (dist.get_rank() == 0), f"said: {said}")
+
+
+# With rows that ranks share, and with sums: pairs of forward and backward together.
+PLANS: dict[str, tuple[Any, Any, dict[str, int]]] = {
+    "shared rows": (
+        ColwiseParallel(input_layouts=Shard(0)),
+        RowwiseParallel(output_layouts=Shard(0)),
+        {"all_gather_matmul": 2, "matmul_reduce_scatter": 2},
+    ),
+    "sums": (ColwiseParallel(), RowwiseParallel(), {"matmul_all_reduce": 2}),
+}
+
+
+def model_of(world: int, plan: str) -> tuple[nn.Module, torch.Tensor]:
+    """A model of DTensors, and rows of its input."""
     mesh = init_device_mesh("cpu", (world,))
     torch.manual_seed(1)
     model: nn.Module = nn.Sequential(
         nn.Linear(K, 8 * world), nn.ReLU(), nn.Linear(8 * world, K, bias=False)
     )
-    plan: Any = {
-        "0": ColwiseParallel(input_layouts=Shard(0)),
-        "2": RowwiseParallel(output_layouts=Shard(0)),
-    }
-    model = parallelize_module(model, mesh, plan)
+    up, down, _ = PLANS[plan]
+    model = parallelize_module(model, mesh, {"0": up, "2": down})
     whole, _ = whole_and_parts((M, K), torch.float32, seed=1)
-    x = whole[shard(M)]
+    return model, whole[shard(M)] if plan == "shared rows" else whole
 
-    def gradients(run: Any) -> list[torch.Tensor]:
-        model.zero_grad()
-        out = run(x)
-        out.square().sum().backward()
-        grads: list[Any] = [parameter.grad for parameter in model.parameters()]
-        return [out.detach(), *(one.to_local() for one in grads)]
 
-    expected = gradients(model)
+def gradients(run: Any, model: nn.Module, rows: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    x = rows.clone().requires_grad_()  # as behind another layer: its gradient is summed too
+    out = run(x)
+    out.square().sum().backward()
+    grads: list[Any] = [parameter.grad for parameter in model.parameters()]
+    assert x.grad is not None
+    return [out.detach(), x.grad, *(one.to_local() for one in grads)]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_model_of_dtensors(world: int, plan: str) -> None:
+    model, x = model_of(world, plan)
+    expected = gradients(model, model, x)
     rewriting = Counted()
-    found = gradients(compiled(model, rewriting))
-    # Forward, and both again in backward: grad_out gathered, grad_x scattered.
-    agree(rewriting.rewritten["all_gather_matmul"] >= 1, f"{rewriting.rewritten}")
-    agree(rewriting.rewritten["matmul_reduce_scatter"] >= 1, f"{rewriting.rewritten}")
+    pt.forget_report()
+    found = gradients(compiled(model, rewriting), model, x)
+    calls: Counter[str] = Counter()
+    for row in pt.report().rows:
+        if "matmul" in row.operator:
+            calls[row.operator] += row.calls
+    agree(dict(rewriting.rewritten) == PLANS[plan][2], f"{rewriting.report()}")
+    agree(calls == PLANS[plan][2], f"called: {calls}")
     for theirs, ours in zip(expected, found, strict=True):
         agree(torch.allclose(theirs, ours, atol=1e-4), "values differ")
+
+
+@pytest.fixture
+def without_caches() -> Iterator[None]:
+    """Graphs that another run has left in inductor's cache would not be counted."""
+    with config.patch(force_disable_caches=True):
+        yield
+    compiler.disable()
+
+
+@pytest.mark.usefixtures("without_caches")
+def test_enabled_for_a_process(world: int) -> None:
+    """A program that calls torch.compile(model) needs no edit."""
+    model, x = model_of(world, "sums")
+    expected = gradients(model, model, x)
+    compiler.enable(schedule="pipelined", parts=2)
+    torch._dynamo.reset()
+    found = gradients(torch.compile(model), model, x)
+    agree(compiler.report().rewritten == (("matmul_all_reduce", 2),), f"{compiler.report()}")
+    compiler.disable()
+    torch._dynamo.reset()
+    without = gradients(torch.compile(model), model, x)
+    agree(compiler.report().rewritten == (("matmul_all_reduce", 2),), "rewritten when disabled")
+    for others in (found, without):
+        for theirs, ours in zip(expected, others, strict=True):
+            agree(torch.allclose(theirs, ours, atol=1e-4), "values differ")
+
+
+@pytest.mark.usefixtures("without_caches")
+def test_enable_is_undone(caplog: pytest.LogCaptureFixture) -> None:
+    compiler.enable(schedule="serial")
+    compiler.enable(schedule="serial")
+    with pytest.raises(plait.Error, match="other options"):
+        compiler.enable()
+    assert isinstance(config.post_grad_custom_post_pass, Pass)
+    compiler.disable()
+    compiler.disable()
+    assert config.post_grad_custom_post_pass is None
+
+    other = Counted()
+    with config.patch(post_grad_custom_post_pass=other):
+        compiler.enable()
+        assert next(iter(config.post_grad_custom_post_pass)) is other
+        compiler.disable()
+        assert config.post_grad_custom_post_pass is other
+        compiler.enable()
+        config.post_grad_custom_post_pass = other
+        compiler.disable()
+        assert config.post_grad_custom_post_pass is other
+    assert "replaced since" in caplog.text
+
+
+def test_a_report_is_words() -> None:
+    assert str(Report()) == "plait.torch.compiler: no product with a collective was compiled"
+    found = Report((("matmul_all_reduce", 2),), (("all_reduce: a reason", 1),))
+    assert str(found).splitlines() == [
+        "matmul_all_reduce: 2 pairs rewritten",
+        "1 pairs left: all_reduce: a reason",
+    ]

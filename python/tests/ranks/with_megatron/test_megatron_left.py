@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import layers
-from test_megatron_layers import Case, agree, input_of, make
+from test_megatron_layers import OUTPUTS, Case, agree, input_of, make
 
 import plait.megatron
 
@@ -46,12 +46,27 @@ def with_an_input_of_bf16(layer: Any, x: torch.Tensor) -> Any:
 
 
 def with_a_share_of_the_weight(layer: Any, x: torch.Tensor) -> Any:
+    """Megatron leaves each rank some rows of its weight, and gathers them in every call.
+
+    It needs CUDA for that: here are the rows alone.
+    """
     layer.gtp_remat_size = 2
+    layer.register_parameter("bias", None)
+    if layer.weight.shape[0] in (OUTPUTS, OUTPUTS // dist.get_world_size()):
+        rows = layer.weight.shape[0] // layer.gtp_remat_size
+        layer.weight = torch.nn.Parameter(layer.weight.detach()[:rows].clone())
     known = inspect.signature(layers.linear_with_frozen_weight).parameters
-    if "gtp_remat_size" not in known:  # an older version takes the weight as it is
+    if "gtp_remat_size" not in known:  # an older version takes the rows as they are
         return layer(x)[0]
-    with pytest.raises(AttributeError):  # its own code asks the weight for the other shares
+    with pytest.raises(AttributeError):  # its own code asks the weight for the other rows
         layer(x)
+
+
+def with_a_weight_of_fewer_rows(layer: Any, x: torch.Tensor) -> Any:
+    layer.register_parameter("bias", None)
+    rows = OUTPUTS // dist.get_world_size() - 1
+    layer.weight = torch.nn.Parameter(layer.weight.detach()[:rows].clone())
+    return layer(x)[0]
 
 
 LEFT: dict[Callable[[Any, torch.Tensor], Any], str] = {
@@ -60,18 +75,20 @@ LEFT: dict[Callable[[Any, torch.Tensor], Any], str] = {
     with_four_dimensions: "its input has 4 dimensions, not 2 or 3",
     on_meta: "its input is on meta, and plait computes on the CPU",
     with_an_input_of_bf16: "its input is torch.bfloat16, and its weight is torch.float32",
+    with_a_weight_of_fewer_rows: "its weight is [{fewer}, 96], not [{rows}, 96]",
     with_a_share_of_the_weight: "gtp_remat_size gathers the weight in parts",
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "call"),
-    # gloo sums up no tensors of the meta device, as Megatron's own row layer would.
+    # gloo sums up no tensors of the meta device, as Megatron's own row layer would; and a row layer
+    # is what the weight says that it has.
     [
         (kind, call)
         for kind in ("column", "row")
         for call in LEFT
-        if (kind, call) != ("row", on_meta)
+        if kind == "column" or call not in (on_meta, with_a_weight_of_fewer_rows)
     ],
     ids=lambda one: getattr(one, "__name__", one),
 )
@@ -80,16 +97,17 @@ def test_calls_that_are_left(
     call: Callable[[Any, torch.Tensor], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    case, sentence = Case("left", kind), LEFT[call]
+    rows = OUTPUTS // dist.get_world_size()
+    case, sentence = Case("left", kind), LEFT[call].format(fewer=rows - 1, rows=rows)
     expected = call(make(case, torch.float32), input_of(case, torch.float32))
     layer, name = make(case, torch.float32), case.kind.capitalize() + "ParallelLinear"
     with caplog.at_level(logging.WARNING), plait.megatron.enabled():
         found = call(layer, input_of(case, torch.float32))
         call(layer, input_of(case, torch.float32))
-        rows = plait.megatron.report().rows
+        report = plait.megatron.report()
     verdict = None
-    if [(row.layer, row.refusal) for row in rows] != [(name, sentence)]:
-        verdict = f"it should be left to Megatron ({sentence}): {rows}"
+    if [(row.layer, row.refusal) for row in report.rows] != [(name, sentence)]:
+        verdict = f"it should be left to Megatron ({sentence}): {report}"
     elif expected is not None and found.device.type != "meta" and not torch.equal(expected, found):
         verdict = "Megatron's own code makes other values"
     said = [one.getMessage() for one in caplog.records if one.name == "plait.megatron"]

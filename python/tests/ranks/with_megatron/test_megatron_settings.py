@@ -1,6 +1,7 @@
 """What settings, the environment and command-line options come to."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig  # no
 import plait  # noqa: E402
 import plait.megatron  # noqa: E402
 import plait.torch  # noqa: E402
+from plait.megatron import __main__ as plait_main  # noqa: E402
 
 INPUTS, ROWS = 96, 12
 
@@ -156,6 +158,7 @@ def test_nothing_is_asked_for() -> None:
         ({"optimize_recomp_communication_level": 1}, "--optimize-recomp-communication-level"),
         ({"tp_comm_overlap": True}, "--tp-comm-overlap"),
         ({"tp_2d": True}, "--tp-2d"),
+        ({"unaligned_linear": True}, "--unaligned-linear"),
         ({"coc_parallel_num": 65}, "65"),
         ({"coc_parallel_num": 0}, "0"),
     ],
@@ -166,6 +169,40 @@ def test_what_is_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(plait.Error, match=sentence):
         plait.megatron.enable_from_arguments(argparse.Namespace(use_ascend_coc=True, **given))
     assert ColumnParallelLinear.forward is original
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--use-ascend-mc2"],
+        ["--optimize-recomp-communication-level", "1"],
+        ["--optimize-recomp-communication-level=2"],
+        ["--tp-2d"],
+        ["--unaligned-linear"],
+        ["--tp-comm-overlap"],
+    ],
+    ids=" ".join,
+)
+def test_what_a_script_may_not_ask_for(
+    options: list[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """`python -m plait.megatron SCRIPT OPTIONS` refuses it, and does not run the script."""
+    script = tmp_path / "train.py"
+    script.write_text("print('it runs')")
+    monkeypatch.setattr("sys.argv", ["plait.megatron", str(script), *options])
+    monkeypatch.setattr("sys.path", list(sys.path))
+    with pytest.raises(SystemExit) as end:
+        plait_main.main()
+    said = capsys.readouterr()
+    name = options[0].split("=")[0]
+    refused = end.value.code == 2 and f"{name} replaces the communication" in said.err
+    agree(refused and "it runs" not in said.out, said.err)
+
+
+def test_a_level_of_nothing_is_no_rival() -> None:
+    parser = plait.megatron.add_arguments(argparse.ArgumentParser())
+    line = ["--use-ascend-coc", "--optimize-recomp-communication-level", "0"]
+    assert plait.megatron.enable_from_arguments(parser.parse_args(line))
 
 
 def test_wrong_settings_are_refused_by_enable(monkeypatch: pytest.MonkeyPatch) -> None:
