@@ -3,22 +3,30 @@
 #
 #   bench/python/run.sh [--seconds S] [--ranks N] [--hidden H] [--only LIST] [--json FILE]
 #
-# LIST: collectives, layers, call, import, packing. Contenders take turns in one process; medians are printed, beside
+# LIST: collectives, layers, call, import, packing; or wheel, alone: how long `pip wheel` takes from a clean clone on two
+# cores, which is minutes. Contenders take turns in one process; medians are printed, beside
 # the least that is wanted. For "bf16 without AVX-512" on a processor that has it, cap all three libraries:
 #
 #   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 bench/python/run.sh --only layers
 #
 # PLAIT_PYTHON names a Python that has plait and torch. Otherwise it is that of build/venv, with the wheel of the
-# release build. Results: build/bench/python.json.
+# release build. Results: build/bench/python.json and build/bench/python-wheel.json; bench/python/report.py puts them
+# into docs/lab/python.md.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
+if [[ " $* " == *' --only wheel '* ]]; then
+  exec bench/python/wheel.sh build/bench/python-wheel.json "${PLAIT_PYTHON:-python3}"
+fi
+cpp_call=()
 if [[ -z ${PLAIT_PYTHON:-} ]]; then
   source tools/do/step.sh
   source tools/do/python.sh
   step 'python tools' prepare_venv
   step 'python wheel' build_wheel
+  step 'call from C++' ninja -C build/release plait_bench_call
   PLAIT_PYTHON=$PWD/$venv/bin/python
+  cpp_call=(--cpp-call "$(find build/release -name plait_bench_call -type f -executable)")
 fi
 
 ranks=2
@@ -32,4 +40,4 @@ done
 mkdir -p build/bench
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 exec "$PLAIT_PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
-  bench/python/measure.py --json build/bench/python.json "${arguments[@]}"
+  bench/python/measure.py --json build/bench/python.json "${cpp_call[@]}" "${arguments[@]}"
