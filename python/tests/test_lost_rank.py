@@ -64,8 +64,8 @@ def test_every_other_rank_names_it(tmp_path: Path, first: str) -> None:
     try:
         ended = [rank.communicate(timeout=300) for rank in ranks]
     finally:
-        for rank in ranks:
-            rank.kill()
+        for process in ranks:
+            process.kill()
     for rank in (0, 2):
         out, err = ended[rank]
         lines = {line.split()[0]: line for line in out.splitlines()}
