@@ -21,7 +21,7 @@ trainers do.
 """
 
 import math
-from typing import Any, Literal, NoReturn, Protocol, overload
+from typing import Any, Literal, NoReturn, Protocol, cast, overload
 
 import torch
 import torch.distributed as dist
@@ -301,12 +301,14 @@ def _pairing_operator(name: str, does: str) -> PairingOperator:
         rows: int | None = None,
         gathered: bool = False,
         options: Options = _DEFAULTS,
-    ) -> Any:
-        return _call(name, x, weight, bias, group, options, rows, gathered)
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        found: torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+        found = _call(name, x, weight, bias, group, options, rows, gathered)
+        return found
 
     more = "gathered: also return the rows of all ranks, whose gradient is not summed over ranks."
     _document(call, name, f"{does}\n\n    {_OF_ALL}\n    {more}")
-    return call
+    return cast(PairingOperator, call)
 
 
 def _document(call: Any, name: str, does: str) -> None:

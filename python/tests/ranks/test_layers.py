@@ -118,7 +118,7 @@ def test_training_step(sequence: bool, dtype: torch.dtype) -> None:
         rows = shard(rows_of_all())
         own = slice(rows.start * BATCH, rows.stop * BATCH)
     inner = shard(INNER)
-    mine = {"out": own, "x": own, "up.weight": inner, "up.bias": inner}
+    mine: dict[str, Any] = {"out": own, "x": own, "up.weight": inner, "up.bias": inner}
     mine |= {"down.weight": (slice(None), inner), "down.bias": slice(None)}
     expected = {name: one[mine[name]] for name, one in step_in_f64(dtype).items()}
     first: dict[str, torch.Tensor] = {}
@@ -153,8 +153,9 @@ def test_wire(sequence: bool, wire: torch.dtype) -> None:
     limit = product(known(x), weight.t(), torch.float32, bias=bias, wire=wire)[own]
     text = {torch.bfloat16: "bf16", torch.float16: "f16"}[wire]
     outs = []
-    for schedule in ("serial", "fused", "auto"):
-        options = pt.Options(schedule=schedule, wire=text)  # type: ignore[arg-type]
+    schedules: tuple[pt.Schedule, ...] = ("serial", "fused", "auto")
+    for schedule in schedules:
+        options = pt.Options(schedule=schedule, wire=text)
         layer = pt.RowParallelLinear.from_linear(whole, sequence_parallel=sequence, options=options)
         outs.append(layer(x[:, shard(INNER)]).detach())
     agree(not limit.why_not(outs[0]), limit.why_not(outs[0]))
