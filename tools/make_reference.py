@@ -163,9 +163,15 @@ def python_class(name: str, thing: type) -> Iterator[str]:
 def names_of(module: Any) -> list[str]:
     """List what a module offers."""
     if hasattr(module, "__all__"):
-        return [name for name in module.__all__ if not name.startswith("_")]
+        return [name for name in module.__all__ if not _is_torchs(module, name)]
     here = [name for name, one in vars(module).items() if _is_of(one, module)]
     return sorted(name for name in here if not name.startswith("_"))
+
+
+def _is_torchs(module: Any, name: str) -> bool:
+    """Say whether a name is private, or of torch, which documents it."""
+    one = getattr(module, name)
+    return name.startswith("_") or getattr(one, "__module__", "").startswith("torch")
 
 
 def _is_of(one: Any, module: Any) -> bool:

@@ -109,6 +109,10 @@ class PLAIT_EXPORT Communicator {
   // Bytes of this rank's memory that its living mailboxes hold.
   std::size_t mailbox_bytes() const;
 
+  // Not collective: throws Error{peer_lost} where a rank of the group has died, or the error with
+  // which the group has ended. For programs whose ranks wait for one another by other means.
+  void check_ranks();
+
   // Ends the group, and all that were split off it or off those: every rank gets Error{peer_lost}
   // with this reason from its current or next call. Any thread may call it at any time while the
   // communicator lives, also beside one that waits in it: it wakes that one too.

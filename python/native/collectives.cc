@@ -119,6 +119,20 @@ void bind_started(nb::module_& m) {
       .def("done", &PyPending::done, "Make progress, and say whether it has finished.")
       .def("wait", &PyPending::wait, "Return when it has finished.");
   m.def(
+      "start_barrier",
+      [](PyCommunicator& comm) {
+        return start(comm, [](Communicator& c) { return start_barrier(c); });
+      },
+      nb::arg("comm"), nb::keep_alive<0, 1>(), "barrier(), started.");
+  m.def(
+      "start_broadcast",
+      [](const Array& data, int root, PyCommunicator& comm) {
+        const Elements all = elements(data, {"broadcast", "data"});
+        return start(comm, [&](Communicator& c) { return start_broadcast(all, root, c); });
+      },
+      nb::arg("data"), nb::arg("root"), nb::arg("comm"), nb::keep_alive<0, 1>(),
+      nb::keep_alive<0, 3>(), "broadcast(), started.");
+  m.def(
       "start_all_reduce",
       [](const Array& data, PyCommunicator& comm, const std::optional<Array>& out) {
         const Elements from = elements(data, {"all_reduce", "data"});
@@ -153,6 +167,19 @@ void bind_started(nb::module_& m) {
       nb::arg("all"), nb::arg("mine"), nb::arg("comm"), nb::arg("counts") = nb::none(),
       nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(), nb::keep_alive<0, 3>(),
       "reduce_scatter(), started.");
+  m.def(
+      "start_all_to_all",
+      [](const ConstArray& send, const Array& receive, PyCommunicator& comm,
+         const GivenCounts& send_counts, const GivenCounts& receive_counts) {
+        const ConstElements from = elements(send, {"all_to_all", "send"});
+        const Elements to = elements(receive, {"all_to_all", "receive"});
+        return start(comm, [&](Communicator& c) {
+          return start_all_to_all(from, to, c, counts_of(send_counts, receive_counts));
+        });
+      },
+      nb::arg("send"), nb::arg("receive"), nb::arg("comm"), nb::arg("send_counts") = nb::none(),
+      nb::arg("receive_counts") = nb::none(), nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(),
+      nb::keep_alive<0, 3>(), "all_to_all(), started.");
 }
 
 // Memory by its address, for the frameworks' modules, which know dtype and layout already: half of

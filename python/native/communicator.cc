@@ -105,13 +105,17 @@ Owned join(const ThreadGroup& group, int rank, std::optional<double> timeout, Tr
   return own(unlocked([&] { return std::optional(group.join(rank, options)); }));
 }
 
-// For the end of the program, which other ranks are told of.
-void leave_all() {
+void leave_every_group() {
   while (!living().empty()) {
     // Another thread may drop its last reference meanwhile.
     const nb::object held = nb::find(*living().begin());
     nb::cast<PyCommunicator&>(held).leave();
   }
+}
+
+// For the end of the program, which other ranks are told of.
+void leave_at_the_end() {
+  leave_every_group();
   end_of_python();
 }
 
@@ -289,6 +293,10 @@ void bind_communicator(nb::module_& m) {
           nb::sig("def with_link(self, link: Link | str | None) -> Communicator"),
           "Collective. The same ranks as a group of their own, over this emulated link.")
       .def(
+          "check_ranks",
+          [](PyCommunicator& self) { self.use([](Communicator& comm) { comm.check_ranks(); }); },
+          "Not collective: raise Error where a rank of the group has died, or the group has ended.")
+      .def(
           "abort",
           [](const PyCommunicator& self, std::string_view reason) {
             Communicator& comm = self.get();
@@ -325,7 +333,12 @@ void bind_communicator(nb::module_& m) {
                    "trace: Trace | None = None) -> Communicator"),
            "Returns when all threads have joined.");
 
-  m.def("_leave_all", &leave_all, "Leave every group. For the end of the program.");
+  m.def(
+      "leave_all", &leave_every_group,
+      "Leave the groups of all communicators, which are of no use afterwards: for processes that\n"
+      "end by os._exit(), which runs nothing. Other ends of a program do it by themselves.");
+  m.def("_leave_at_the_end", &leave_at_the_end,
+        "Leave every group, and keep other threads out of Python from now on.");
 }
 
 }  // namespace plait::python

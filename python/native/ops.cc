@@ -107,6 +107,9 @@ class PyOp {
       : comm_(comm), op_(comm.use([&](Communicator& c) { return prepare(desc, c, options); })) {}
 
   const Op& op() const { return op_; }
+  SumTree sum_tree() const {
+    return comm_.use([&](Communicator&) { return op_.sum_tree(); });
+  }
   void run(const OpCall& call) {
     comm_.use([&](Communicator&) { op_.run(call); });
   }
@@ -146,8 +149,33 @@ void bind_desc(nb::module_& m) {
       .def_ro("gathered", &OpDesc::gathered);
 }
 
+void bind_sum_tree(nb::module_& m) {
+  nb::class_<SumTree>(
+      m, "SumTree",
+      "Whether sums have the bits of one rank that has all k. Where they have not,\n"
+      "`refusal` says why, and they are the same in every plan, transport and run,\n"
+      "but differ between worlds.")
+      .def_prop_ro("refusal",
+                   [](const SumTree& tree) {
+                     return tree ? std::nullopt : std::optional<std::string>(tree.refusal);
+                   })
+      .def("__bool__", [](const SumTree& tree) { return static_cast<bool>(tree); })
+      .def("__repr__", [](const SumTree& tree) {
+        return tree ? std::string("<plait.SumTree, of all k>")
+                    : "<plait.SumTree, of ranks' sums: " + std::string(tree.refusal) + ">";
+      });
+  m.def(
+      "sum_tree",
+      [](const OpDesc& desc, int world, Dtype wire) { return sum_tree(desc, world, wire); },
+      nb::arg("desc"), nb::arg("world"), nb::arg("wire") = Dtype::f32,
+      "Not collective. Say whether an operator's sums have the bits of one rank that has all k, "
+      "if\n"
+      "each of `world` ranks has a share of k like this rank's.");
+}
+
 void bind_prepared(nb::module_& m) {
   bind_desc(m);
+  bind_sum_tree(m);
   nb::class_<PyOp>(m, "Op",
                    "An operator ready to run many times, with its memory, its mailbox and its\n"
                    "plan, so that a call negotiates nothing. Each run brings its weight. See\n"
@@ -157,6 +185,8 @@ void bind_prepared(nb::module_& m) {
       .def_prop_ro(
           "held_bytes", [](const PyOp& self) { return self.op().held_bytes(); },
           "Bytes that it keeps from call to call, without the mailbox.")
+      .def("sum_tree", &PyOp::sum_tree,
+           "Collective. Say whether its sums have the bits of one rank that has all k.")
       .def(
           "run",
           [](PyOp& self, nb::handle x, nb::handle weight, nb::handle out, nb::handle bias,

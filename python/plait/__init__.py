@@ -12,9 +12,11 @@ Ranks of this host or of several find each other under `plait run`, `torchrun`, 
     plait.matmul_all_reduce(x, weight, y, comm)  # the sum over ranks, made while they multiply
 
 Names and arguments are those of the headers in C++: operators, prepared or blocking, the two linear
-layers, collectives, weights, plans, settings and traces. Arrays of NumPy and tensors of any
-framework that speaks DLPack are taken as they are, without a copy. `plait.torch` is for programs
-that use torch.distributed.
+layers, collectives, weights, plans, settings and traces. C++ alone has what a schedule of one's own
+is made of: mailboxes, buffers, streams, packed inputs, kept panels, products of windows with a hook
+for every tile, and plan sources of one's own. Arrays of NumPy and tensors of any framework that
+speaks DLPack are taken as they are, without a copy. `plait.torch` is for programs that use
+torch.distributed.
 """
 
 import atexit
@@ -60,13 +62,14 @@ from plait._native import (  # noqa: E402
     Settings,
     Shard,
     Span,
+    SumTree,
     TensorView,
     ThreadGroup,
     Trace,
     WeightKind,
     WeightLayout,
     WeightView,
-    _leave_all,
+    _leave_at_the_end,
     all_gather,
     all_gather_matmul,
     all_reduce,
@@ -78,6 +81,7 @@ from plait._native import (  # noqa: E402
     broadcast,
     default_plan,
     followed_by,
+    leave_all,
     linear_memory,
     linear_options,
     load_settings,
@@ -95,7 +99,11 @@ from plait._native import (  # noqa: E402
     size_of,
     start_all_gather,
     start_all_reduce,
+    start_all_to_all,
+    start_barrier,
+    start_broadcast,
     start_reduce_scatter,
+    sum_tree,
     unit_roundoff,
     write_json,
     write_timeline,
@@ -136,6 +144,7 @@ __all__ = [
     "Settings",
     "Shard",
     "Span",
+    "SumTree",
     "TensorView",
     "ThreadGroup",
     "Trace",
@@ -154,6 +163,7 @@ __all__ = [
     "broadcast",
     "default_plan",
     "followed_by",
+    "leave_all",
     "linear_memory",
     "linear_options",
     "load_settings",
@@ -172,11 +182,15 @@ __all__ = [
     "size_of",
     "start_all_gather",
     "start_all_reduce",
+    "start_all_to_all",
+    "start_barrier",
+    "start_broadcast",
     "start_reduce_scatter",
+    "sum_tree",
     "unit_roundoff",
     "write_json",
     "write_timeline",
 ]
 
 # A rank that leaves in good order is told apart from one that was lost.
-atexit.register(_leave_all)
+atexit.register(_leave_at_the_end)

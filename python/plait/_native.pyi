@@ -231,6 +231,11 @@ class Communicator:
         Collective. The same ranks as a group of their own, over this emulated link.
         """
 
+    def check_ranks(self) -> None:
+        """
+        Not collective: raise Error where a rank of the group has died, or the group has ended.
+        """
+
     def abort(self, reason: str) -> None:
         """
         End the group, and all that were split off it. Any thread may call it at any time.
@@ -266,8 +271,14 @@ class ThreadGroup:
     def join(self, rank: int, *, timeout: float | None = None, trace: Trace | None = None) -> Communicator:
         """Returns when all threads have joined."""
 
-def _leave_all() -> None:
-    """Leave every group. For the end of the program."""
+def leave_all() -> None:
+    """
+    Leave the groups of all communicators, which are of no use afterwards: for processes that
+    end by os._exit(), which runs nothing. Other ends of a program do it by themselves.
+    """
+
+def _leave_at_the_end() -> None:
+    """Leave every group, and keep other threads out of Python from now on."""
 
 class Shard:
     """A rank's part of elements that ranks share evenly."""
@@ -321,6 +332,12 @@ class Pending:
     def wait(self) -> None:
         """Return when it has finished."""
 
+def start_barrier(comm: Communicator) -> Pending:
+    """barrier(), started."""
+
+def start_broadcast(data: Array, root: int, comm: Communicator) -> Pending:
+    """broadcast(), started."""
+
 def start_all_reduce(data: Array, comm: Communicator, out: Array | None = None) -> Pending:
     """all_reduce(), started."""
 
@@ -329,6 +346,9 @@ def start_all_gather(mine: Array, all: Array, comm: Communicator, counts: Sequen
 
 def start_reduce_scatter(all: Array, mine: Array, comm: Communicator, counts: Sequence[int] | None = None) -> Pending:
     """reduce_scatter(), started."""
+
+def start_all_to_all(send: Array, receive: Array, comm: Communicator, send_counts: Sequence[int] | None = None, receive_counts: Sequence[int] | None = None) -> Pending:
+    """all_to_all(), started."""
 
 def _broadcast_at(data: int, n: int, dtype: Dtype, root: int, comm: Communicator) -> None: ...
 
@@ -805,6 +825,26 @@ class OpDesc:
     @property
     def gathered(self) -> bool: ...
 
+class SumTree:
+    """
+    Whether sums have the bits of one rank that has all k. Where they have not,
+    `refusal` says why, and they are the same in every plan, transport and run,
+    but differ between worlds.
+    """
+
+    @property
+    def refusal(self) -> str | None: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
+def sum_tree(desc: OpDesc, world: int, wire: Dtype = Dtype.f32) -> SumTree:
+    """
+    Not collective. Say whether an operator's sums have the bits of one rank that has all k, if
+    each of `world` ranks has a share of k like this rank's.
+    """
+
 class Op:
     """
     An operator ready to run many times, with its memory, its mailbox and its
@@ -821,6 +861,11 @@ class Op:
     @property
     def held_bytes(self) -> int:
         """Bytes that it keeps from call to call, without the mailbox."""
+
+    def sum_tree(self) -> SumTree:
+        """
+        Collective. Say whether its sums have the bits of one rank that has all k.
+        """
 
     def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, poll: Callable[[], object] | None = None) -> None:
         """Collective. Takes any number of rows up to the description's."""

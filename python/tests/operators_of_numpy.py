@@ -81,6 +81,35 @@ def check_operator(name: str) -> None:
             check(f"{name} {how}, prepared", out, expected)
 
 
+def check_wire() -> None:
+    """Partial sums are rounded to the wire: the same bits in every plan, within half a unit."""
+    generator = np.random.default_rng(7)
+    left, right = (generator.standard_normal(shape) for shape in ((M, K), (N, K)))
+    rows = left[:, own(K)].astype(np.float32)
+    by = plait.WeightView(right[:, own(K)].astype(np.float32), OUT_IN)
+    left, right = left.astype(np.float32), right.astype(np.float32)
+    exact = left.astype(float) @ right.T.astype(float)
+    sizes = np.abs(left).astype(float) @ np.abs(right.T).astype(float)
+    in_f32 = np.ldexp(float(2 * (K + WORLD)), -24)  # of the sums, and of the last rounding
+    for wire in (plait.Dtype.bf16, plait.Dtype.f16):
+        limit = (plait.unit_roundoff(wire) * (1 + in_f32) + in_f32) * sizes + WORLD * 2.0**-24
+        for name, mine in (
+            ("matmul_all_reduce", slice(None)),
+            ("matmul_reduce_scatter", own(M)),
+        ):
+            outs = []
+            for plan in PLANS:
+                outs.append(np.empty_like(exact[mine], np.float32))
+                getattr(plait, name)(rows, by, outs[-1], comm, wire=wire, plan=plan)
+                check(f"{name} by {plan} in {wire}", outs[-1], outs[0])
+            exactly = np.empty_like(outs[0])
+            getattr(plait, name)(rows, by, exactly, comm)
+            if WORLD > 1 and np.array_equal(exactly, outs[0]):
+                sys.exit(f"rank {RANK}: {name} rounds nothing to {wire}")
+            if (np.abs(outs[0] - exact[mine]) > limit[mine]).any():
+                sys.exit(f"rank {RANK}: {name} in {wire} is off too far")
+
+
 def check_what_else_calls_take() -> None:
     rows, weight, _, _ = PROBLEMS["all_gather_matmul"]
     by = plait.WeightView(weight, OUT_IN)
@@ -149,5 +178,6 @@ def check_layers() -> None:
 for name in PROBLEMS:
     check_operator(name)
 check_layers()
+check_wire()
 check_what_else_calls_take()  # ends the communicator
 sys.stdout.write(f"rank {RANK} of {WORLD}: all is right\n")

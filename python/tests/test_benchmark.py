@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-MEASURE = Path(__file__).parents[2] / "bench" / "python" / "measure.py"
+BENCH = Path(__file__).parents[2] / "bench" / "python"
+MEASURE, REPORT = BENCH / "measure.py", BENCH / "report.py"
 
 
 def test_prints_and_writes_every_row(tmp_path: Path) -> None:
@@ -25,11 +26,27 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
-    assert len(found["rows"]) == 13
+    assert len(found["rows"]) == 14
     assert all(spent > 0 for row in found["rows"] for spent in row["seconds"].values())
     assert found["conditions"]["torch uses"] in done.stdout
     for row in found["rows"]:
         assert row["what"] in done.stdout
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin: bench/python/report.py -->\nold\n")
+    with page.open("a") as end:
+        end.write("<!-- end: bench/python/report.py -->\nafter\n")
+    wheel = tmp_path / "python-wheel.json"
+    row = {"what": "wheel", "seconds": {"plait": 90.0}, "at most": 360.0}
+    wheel.write_text(json.dumps({"conditions": {"date": "today"}, "rows": [row]}))
+    update = [sys.executable, str(REPORT), "--update", str(page), str(figures), str(wheel)]
+    subprocess.run(update, check=True, timeout=100)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert text.count("\n| ") == 2 + 14 + 1  # two heads
+    assert "| wheel | 1.5 min |  |  | <= 6.0 min | ok |" in text
+    assert found["conditions"]["plait uses"] in text
 
 
 @pytest.mark.skipif(
@@ -42,7 +59,7 @@ def test_users_gain_and_compute_the_same(tmp_path: Path) -> None:
     sizes = "--hidden 64 --layers 1 --tokens 16 --prompt 16 --generated 4 --rounds 1 --turns 1"
     done = subprocess.run(
         [
-            *(sys.executable, str(MEASURE.with_name("users.py")), "megatron", "llama"),
+            *(sys.executable, str(BENCH / "users.py"), "megatron", "llama"),
             *(*sizes.split(), "--json", str(figures)),
         ],
         capture_output=True,

@@ -84,6 +84,20 @@ def test_started_ones_finish_in_order() -> None:
         mine = np.empty(2, dtype=np.int8)
         plait.start_reduce_scatter(whole, mine, comm).wait()
         assert mine.tolist() == [3, 3]
+        data = np.full(4, comm.rank, dtype=np.float32)
+        receive = np.empty(3, dtype=np.float32)
+        pending = [
+            plait.start_broadcast(data, 1, comm),
+            plait.start_all_to_all(np.full(3, comm.rank, dtype=np.float32), receive, comm),
+            plait.start_barrier(comm),
+        ]
+        pending[-1].wait()
+        assert all(each.done() for each in pending)
+        assert (data.tolist(), receive.tolist()) == ([1] * 4, [0, 1, 2])
+        uneven = np.empty(3 * (comm.rank + 1), dtype=np.float32)
+        sent = np.full(6, comm.rank, dtype=np.float32)
+        plait.start_all_to_all(sent, uneven, comm, [1, 2, 3], [comm.rank + 1] * 3).wait()
+        assert uneven.tolist() == [source for source in range(3) for _ in range(comm.rank + 1)]
 
     plait.run_in_threads(WORLD, body)
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,51 @@ def test_one_rank_alone() -> None:
         plait.barrier(comm)
     comm.leave()  # again: nothing happens
     assert "left" in repr(comm)
+
+
+LEAVES = """
+import os, plait
+comm = plait.Communicator.connect()
+plait.barrier(comm)
+if comm.rank == 1:
+    plait.leave_all()
+    os._exit(0)
+try:
+    while True:
+        plait.barrier(comm)
+except plait.Error as error:
+    print(error.culprit, error)
+"""
+
+
+def test_leave_all_before_an_abrupt_end() -> None:
+    comm = plait.Communicator.connect()
+    plait.leave_all()
+    assert comm.has_left
+    plait.leave_all()  # again: nothing happens
+    with plait.Communicator.connect() as another:  # the program goes on
+        plait.barrier(another)
+    command = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable, "-c", LEAVES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert re.search(r"\b1 .*rank 1 .*has left the group", done.stdout), done.stdout + done.stderr
+
+
+def test_check_ranks() -> None:
+    def body(comm: plait.Communicator) -> None:
+        comm.check_ranks()
+        plait.barrier(comm)
+        if comm.rank == 0:
+            comm.abort("enough")
+
+        def goes_on() -> None:
+            while True:
+                comm.check_ranks()
+
+        with pytest.raises(plait.Error, match="enough") as caught:
+            goes_on()
+        assert (caught.value.code, caught.value.culprit) == (plait.Code.peer_lost, 0)
+
+    plait.run_in_threads(3, body)
 
 
 def test_rendezvous_over_a_store_of_the_callers() -> None:

@@ -5,8 +5,10 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+import plait
 from plait import _native
 from plait._native import Dtype
 
@@ -47,7 +49,63 @@ def pack() -> Callable[[], object]:
     return trace.pack
 
 
-@pytest.mark.parametrize("make", [gemm, pack])
+X, W, OUT = (np.ones(shape, np.float32) for shape in ((8, 64), (64, 64), (8, 64)))
+OUT_IN = plait.WeightLayout.out_in
+BY = plait.WeightView(W, OUT_IN)
+
+
+def operator() -> Callable[[], object]:
+    comm = plait.Communicator.connect()
+    return lambda: plait.matmul_all_reduce(X, BY, OUT, comm)
+
+
+def prepared() -> Callable[[], object]:
+    desc = plait.OpDesc(plait.Operator.all_gather_matmul, m=8, n=64, k=64, x=Dtype.f32)
+    op = plait.prepare(desc, plait.Communicator.connect())
+    return lambda: op.run(X, BY, OUT)
+
+
+def layer() -> plait.RowParallelLinear:
+    kind = plait.WeightKind(Dtype.f32)
+    desc = plait.LinearDesc(inputs=64, outputs=64, layout=OUT_IN, weight=kind)
+    return plait.RowParallelLinear(desc, plait.Communicator.connect())
+
+
+def forward() -> Callable[[], object]:
+    row = layer()
+    return lambda: row.forward(X, BY, OUT)
+
+
+def backward() -> Callable[[], object]:
+    row, grad_x = layer(), np.empty_like(X)
+    return lambda: row.backward(OUT, weight=BY, grad_x=grad_x)
+
+
+def quantize() -> Callable[[], object]:
+    scheme = plait.QuantScheme("s8")
+    return lambda: plait.quantize(W, layout=OUT_IN, scheme=scheme)
+
+
+def dequantize() -> Callable[[], object]:
+    quantized = plait.quantize(W, layout=OUT_IN, scheme=plait.QuantScheme("s8"))
+    return lambda: quantized.dequantize(W.copy(), layout=OUT_IN)
+
+
+def pack_weight() -> Callable[[], object]:
+    return lambda: plait.PackedWeight(W, layout=OUT_IN)
+
+
+def repack() -> Callable[[], object]:
+    packed = plait.PackedWeight(W, layout=OUT_IN)
+    return lambda: packed.repack(BY)
+
+
+COMPUTE = [
+    gemm, pack, operator, prepared, forward, backward, quantize, dequantize, pack_weight, repack,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", COMPUTE)
 def test_a_call_that_computes_releases_the_gil(make: Callable[[], Callable[[], object]]) -> None:
     assert lets_others_run(make())
 

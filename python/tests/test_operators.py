@@ -91,6 +91,25 @@ def test_a_prepared_operator_outlives_its_communicator_in_words() -> None:
         plait.prepare(desc, comm)
 
 
+def test_sum_tree_says_whose_bits_a_sum_has() -> None:
+    f32 = plait.Dtype.f32
+    desc = plait.OpDesc(plait.Operator.matmul_all_reduce, m=2, n=4, k=2048, x=f32)
+    assert plait.sum_tree(desc, 2)
+    assert plait.sum_tree(desc, 2).refusal is None
+    for world, wire in ((3, f32), (2, plait.Dtype.bf16)):
+        tree = plait.sum_tree(desc, world, wire)
+        assert not tree
+        assert tree.refusal is not None
+        assert tree.refusal in repr(tree)
+
+    def body(comm: plait.Communicator) -> None:
+        assert plait.prepare(desc, comm).sum_tree()
+        uneven = plait.OpDesc(desc.op, m=2, n=4, k=1024 + comm.rank, x=f32)
+        assert not plait.prepare(uneven, comm).sum_tree()
+
+    plait.run_in_threads(2, body)
+
+
 def test_a_quantised_weight() -> None:
     scheme = plait.QuantScheme("s8")
     w = np.arange(24, dtype=np.float32).reshape(4, 6)

@@ -120,6 +120,7 @@ Mailbox& Communicator::cached_mailbox(const MailboxDesc& desc) {
   return state().cached_mailbox(desc);
 }
 
+void Communicator::check_ranks() { state().check_ranks(); }
 void Communicator::abort(std::string_view reason) { state().abort(reason); }
 
 class ThreadGroup::Room : public comm::threads::Room {

@@ -204,6 +204,13 @@ int Communicator::State::count_hosts() try {
   group().fail_and_raise(comm::failure_of(error));
 }
 
+void Communicator::State::check_ranks() {
+  const Use use(*this);
+  check_usable();
+  group().examine(nullptr, [] { return false; });
+  group().raise_if_failed();
+}
+
 std::unique_ptr<Communicator::State> Communicator::State::split(int color, int key) {
   return split(color, key, link_);
 }

@@ -197,6 +197,7 @@ class Communicator::State {
   bool poll(const Task& task);
   void wait(const Task& task);
 
+  void check_ranks();
   void abort(std::string_view reason);
 
   // The process ends while the communicator lives: leaves the group as its destruction would, and

@@ -120,6 +120,30 @@ TEST_P(EveryWait, NoticesADeath) {
   });
 }
 
+// A rank that is in no call, and makes none with the dead one.
+TEST(Reliability, ADeathIsSeenOutsideOfCalls) {
+  const std::string job = fresh_job();
+  Milestones looked;
+  fork_ranks(3, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    barrier(comm);
+    comm.check_ranks();  // all are there
+    looked.reach(0);
+    if (rank == 1) {
+      looked.await(0, 3);
+      ::_exit(0);
+    }
+    const Error error = expect_error(Code::peer_lost, [&] {
+      while (true) {  // until the process has ended
+        comm.check_ranks();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    expect_error(Code::peer_lost, [&] { comm.check_ranks(); });
+  });
+}
+
 // What a data loader does: its processes keep open whatever the rank had open.
 TEST_P(EveryWait, NoticesADeathThoughAChildOfTheDeadLives) {
   const std::string job = fresh_job();

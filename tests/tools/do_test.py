@@ -112,6 +112,29 @@ class SummaryTest(unittest.TestCase):
             self.assertEqual((ran.returncode, ran.stdout.splitlines()[-1]), (status, counts), ran.stdout)
         self.assertIn("lacks: cli.some.test_three: it's late", ran.stdout)
 
+    def test_one_python_is_too_few_for_the_wheel_in_ci(self):
+        program = (
+            'source tools/do/step.sh; source tools/do/python.sh; '
+            'enough_pythons {}; status=$?; show_skipped "not run:" . -E; exit $status'
+        )
+        for versions, ci, enough in (
+            ("3.11.2 3.12.1", "1", True),
+            ("3.11.2", "1", False),
+            ("", "1", False),
+            ("3.11.2", "", True),
+        ):
+            tried = subprocess.run(
+                ["bash", "-c", program.format(versions)],
+                capture_output=True,
+                text=True,
+                timeout=200,
+                cwd=ROOT,
+                env={**os.environ, "CI": ci},
+            )
+            self.assertEqual(tried.returncode == 0, enough, tried.stdout + tried.stderr)
+            self.assertIn(versions or "(none)", tried.stdout)
+            self.assertEqual("it takes two" in tried.stdout, len(versions.split()) < 2)
+
     def test_failure_shows_its_log_and_where_it_is(self):
         ran = self.run_steps("step 'break it' bash -c 'echo the reason; exit 3'; echo went on")
         self.assertEqual(ran.returncode, 1)

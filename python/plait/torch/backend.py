@@ -4,7 +4,8 @@ Sums of float32, bfloat16 and float16 (SUM and AVG), and what only moves data, o
 plait: all_reduce, reduce_scatter, all_gather, broadcast, all_to_all and barrier in all their forms.
 Everything else goes to an inner gloo group: other operations and dtypes of sums, gather, scatter,
 reduce, send and recv. int8 is summed by gloo, because plait's sums of int8 saturate where torch's
-wrap around. What goes where depends on what all ranks of a call have in common.
+wrap around. What goes where depends on what all ranks of a call have in common. Where gloo loses a
+rank, plait's communicator of the same ranks says which, and Error names it.
 
 A call is done when it returns, also with async_op=True: its Work is complete.
 """
@@ -31,7 +32,7 @@ from torch.distributed import ProcessGroup, ReduceOp
 from plait import _native
 from plait._native import Code, Communicator
 from plait.errors import Error
-from plait.torch import groups, tensors
+from plait.torch import gloo, groups, tensors
 
 logger = logging.getLogger("plait.torch")
 
@@ -81,12 +82,13 @@ class PlaitProcessGroup(ProcessGroup):
         self._store = store = groups.fresh(PrefixStore("plait/", store), size)
         self._timeout = timeout
         self._communicator: Communicator | None = None
-        gloo = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
-        gloo._set_sequence_number_for_group()
+        groups.meet(PrefixStore("meet/", store), rank, size, timeout)  # gloo waits blindly
+        inner = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
+        inner._set_sequence_number_for_group()
         self._inner: Any = ProcessGroup(store, rank, size)
         # What is not overridden here finds gloo through its base class.
         for group in (self, self._inner):
-            group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
+            group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, inner)
             group._set_default_backend(ProcessGroup.BackendType.GLOO)
 
     @property
@@ -102,7 +104,9 @@ class PlaitProcessGroup(ProcessGroup):
 
     @functools.cached_property
     def _is_on_one_host(self) -> bool:
-        hosts = groups.count_hosts(PrefixStore("hosts/", self._store), self.rank(), self.size())
+        hosts = groups.count_hosts(
+            PrefixStore("hosts/", self._store), self.rank(), self.size(), self._timeout
+        )
         if hosts > 1 and self.rank() == 0:
             logger.warning("a process group is on %d hosts: gloo serves it, plait does not", hosts)
         return hosts == 1
@@ -116,6 +120,18 @@ class PlaitProcessGroup(ProcessGroup):
             and all(each.dtype in SUMMED for each in sent)
             and self._is_moved(sent)
         )
+
+    def _by_gloo(self, name: str, *given: Any, **named: Any) -> dist.Work:
+        """Let gloo make a collective, which all ranks call."""
+        comm = self.communicator if self._is_on_one_host else None
+        work: dist.Work = gloo.call(self._inner, comm, name, given, named)
+        return work
+
+    def _with_peer(self, name: str, peer: int | None, *given: Any) -> dist.Work:
+        """Let gloo make a call that only two ranks make."""
+        whose = -1 if peer is None else peer
+        work: dist.Work = gloo.call(self._inner, self._communicator, name, given, {}, whose)
+        return work
 
     def get_group_store(self) -> Store:
         """For what others keep there."""
@@ -155,7 +171,7 @@ class PlaitProcessGroup(ProcessGroup):
     def allreduce(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
         """Sum in place."""
         if not isinstance(opts, AllreduceOptions) or not self._is_summed(sent, opts):
-            return self._inner.allreduce(sent, *_given(opts), *rest, **named)
+            return self._by_gloo("allreduce", sent, *_given(opts), *rest, **named)
         for tensor in sent:
             self._sum(tensor, tensor, opts)
         return _done(sent)
@@ -163,7 +179,7 @@ class PlaitProcessGroup(ProcessGroup):
     def allreduce_coalesced(self, sent: Any, opts: Any) -> dist.Work:
         """Sum several in place."""
         if not self._is_summed(sent, opts):
-            return self._inner.allreduce_coalesced(sent, opts)
+            return self._by_gloo("allreduce_coalesced", sent, opts)
         for tensor in sent:
             self._sum(tensor, tensor, opts)
         return _done(sent)
@@ -177,7 +193,7 @@ class PlaitProcessGroup(ProcessGroup):
     def reduce_scatter_single_coalesced(self, received: Any, sent: Any, opts: Any) -> dist.Work:
         """Sum several, and keep this rank's part of each."""
         if not self._is_summed(sent, opts):
-            return self._inner.reduce_scatter_single_coalesced(received, sent, opts)
+            return self._by_gloo("reduce_scatter_single_coalesced", received, sent, opts)
         for to, from_ in zip(received, sent, strict=True):
             self._sum(from_, to, opts)
         return _done(received)
@@ -189,7 +205,7 @@ class PlaitProcessGroup(ProcessGroup):
         if not isinstance(opts, ReduceScatterOptions) or not self._is_summed(
             [each for parts in sent for each in parts], opts
         ):
-            return self._inner.reduce_scatter(received, sent, *_given(opts), *rest, **named)
+            return self._by_gloo("reduce_scatter", received, sent, *_given(opts), *rest, **named)
         for to, parts in zip(received, sent, strict=True):
             self._check_same("reduce_scatter", to, parts)
             self._sum(torch.cat([part.detach().reshape(-1) for part in parts]), to, opts)
@@ -200,7 +216,7 @@ class PlaitProcessGroup(ProcessGroup):
     def broadcast(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
         """Copy root's elements to all ranks."""
         if not isinstance(opts, BroadcastOptions) or not self._is_moved(sent):
-            return self._inner.broadcast(sent, *_given(opts), *rest, **named)
+            return self._by_gloo("broadcast", sent, *_given(opts), *rest, **named)
         for tensor in sent:
             data = _Flat(tensor, "broadcast")
             _native._broadcast_at(data.at, data.n, data.dtype, opts.rootRank, self.communicator)
@@ -216,7 +232,7 @@ class PlaitProcessGroup(ProcessGroup):
     def all_gather_single_coalesced(self, received: Any, sent: Any, opts: Any = None) -> dist.Work:
         """Gather several."""
         if not self._is_moved(sent):
-            return self._inner.all_gather_single_coalesced(received, sent, *_given(opts))
+            return self._by_gloo("all_gather_single_coalesced", received, sent, *_given(opts))
         for to, from_ in zip(received, sent, strict=True):
             self._gather(from_, to)
         return _done(received)
@@ -232,13 +248,13 @@ class PlaitProcessGroup(ProcessGroup):
     ) -> dist.Work:
         """Gather one tensor a rank."""
         if not isinstance(opts, AllgatherOptions) or not self._is_moved(sent):
-            return self._inner.allgather(received, sent, *_given(opts), *rest, **named)
+            return self._by_gloo("allgather", received, sent, *_given(opts), *rest, **named)
         return self.allgather_coalesced(list(zip(*received, strict=True)), sent, opts)
 
     def allgather_coalesced(self, received: Any, sent: Any, opts: Any = None) -> dist.Work:
         """Gather one tensor a rank of several: `received[i][j]` is rank i's tensor j."""
         if not self._is_moved(sent):
-            return self._inner.allgather_coalesced(received, sent, *_given(opts))
+            return self._by_gloo("allgather_coalesced", received, sent, *_given(opts))
         for parts, from_ in zip(zip(*received, strict=True), sent, strict=True):
             self._check_same("all_gather", from_, parts)
             whole = torch.empty((self.size(), *from_.shape), dtype=from_.dtype)
@@ -258,8 +274,8 @@ class PlaitProcessGroup(ProcessGroup):
     ) -> dist.Work:
         """Send rows of `sent` to each rank: equally many, or as the splits say."""
         if not self._is_moved([sent]):
-            return self._inner.all_to_all_single(
-                received, sent, received_splits, sent_splits, *rest, **named
+            return self._by_gloo(
+                "all_to_all_single", received, sent, received_splits, sent_splits, *rest, **named
             )
         from_, to = _Flat(sent, "all_to_all"), _Flat(received, "all_to_all", read=False)
         self._exchange(
@@ -270,7 +286,7 @@ class PlaitProcessGroup(ProcessGroup):
     def alltoall(self, received: Any, sent: Any, *rest: Any, **named: Any) -> dist.Work:
         """Send tensor i of `sent` to rank i."""
         if not self._is_moved(sent):
-            return self._inner.alltoall(received, sent, *rest, **named)
+            return self._by_gloo("alltoall", received, sent, *rest, **named)
         for each in (*sent, *received):
             tensors.check(each, "all_to_all", "a tensor")
         from_ = _Flat(torch.cat([each.detach().reshape(-1) for each in sent]), "all_to_all")
@@ -308,9 +324,35 @@ class PlaitProcessGroup(ProcessGroup):
     def barrier(self, *rest: Any, **named: Any) -> dist.Work:
         """Return when all ranks have called it."""
         if not self._is_on_one_host:
-            return self._inner.barrier(*rest, **named)
+            return self._by_gloo("barrier", *rest, **named)
         _native.barrier(self.communicator)
         return _done(None)
+
+    # What gloo alone serves.
+
+    def reduce(self, *given: Any, **named: Any) -> dist.Work:
+        """Sum on one rank."""
+        return self._by_gloo("reduce", *given, **named)
+
+    def gather(self, *given: Any, **named: Any) -> dist.Work:
+        """Gather on one rank."""
+        return self._by_gloo("gather", *given, **named)
+
+    def scatter(self, *given: Any, **named: Any) -> dist.Work:
+        """Send a tensor of one rank to each."""
+        return self._by_gloo("scatter", *given, **named)
+
+    def send(self, sent: Any, peer: int, tag: int) -> dist.Work:
+        """Send to a rank."""
+        return self._with_peer("send", peer, sent, peer, tag)
+
+    def recv(self, received: Any, peer: int, tag: int) -> dist.Work:
+        """Receive from a rank."""
+        return self._with_peer("recv", peer, received, peer, tag)
+
+    def recv_anysource(self, received: Any, tag: int) -> dist.Work:
+        """Receive from any rank."""
+        return self._with_peer("recv_anysource", None, received, tag)
 
     # The names of torch before 2.13.
     _allgather_base = all_gather_single

@@ -1,7 +1,7 @@
 """Styles for torch's parallelize_module: a program that uses DTensor changes an import.
 
-    from torch.distributed.tensor.parallel import parallelize_module
-    from plait.torch.dtensor import ColwiseParallel, RowwiseParallel
+    # from torch.distributed.tensor.parallel import ...
+    from plait.torch.dtensor import ColwiseParallel, RowwiseParallel, parallelize_module
 
     parallelize_module(mlp, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
 
@@ -10,6 +10,8 @@ difference. A call of nn.Linear multiplies local parts by plait's operators. Inp
 are shared by rows, Shard(0) or Shard(1) with a batch of one, take the operators that gather and
 scatter rows. A call that plait does not serve is made by torch's own style, and one sentence for
 each reason is logged.
+
+All other names of torch.distributed.tensor.parallel are here as torch has them.
 """
 
 import logging
@@ -20,6 +22,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
+from torch.distributed.tensor.parallel import (
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from torch.distributed.tensor.parallel import style as styles
 from torch.distributed.tensor.placement_types import Placement
 
@@ -27,7 +38,17 @@ import plait.torch
 from plait.torch.options import Options
 from plait.torch.weights import Owner
 
-__all__ = ["ColwiseParallel", "RowwiseParallel"]
+__all__ = [
+    "ColwiseParallel",
+    "ParallelStyle",
+    "PrepareModuleInput",
+    "PrepareModuleInputOutput",
+    "PrepareModuleOutput",
+    "RowwiseParallel",
+    "SequenceParallel",
+    "loss_parallel",
+    "parallelize_module",
+]
 
 _log = logging.getLogger("plait.torch")
 _logged: set[tuple[str, str]] = set()

@@ -6,7 +6,9 @@ destroyed. Asking for it the first time is collective.
 
 import socket
 import threading
+import time
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,9 @@ _communicators: WeakKeyDictionary[dist.ProcessGroup, Communicator] = WeakKeyDict
 _locks: WeakKeyDictionary[dist.ProcessGroup, threading.Lock] = WeakKeyDictionary()
 _lock = threading.Lock()  # of the two above; never held while a rank waits for others
 _were_used = False
+
+_PATIENCE = timedelta(minutes=5)  # of a group that names none, as torch's stores have it
+_SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two looks into a store
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
@@ -116,35 +121,85 @@ def fresh(store: Store, world: int) -> Store:
     return PrefixStore(f"{(store.add('ranks', 1) - 1) // world}/", store)
 
 
+class _Meeting:
+    """What ranks leave for one another in a store.
+
+    A store's own waits keep signals, such as Ctrl-C, from a program, and don't know which rank is
+    missing. So the store is asked again and again.
+    """
+
+    def __init__(self, store: Store, rank: int, world: int, timeout: timedelta | None) -> None:
+        self._store, self._rank, self._world = store, rank, world
+        self._patience = (_PATIENCE if timeout is None else timeout).total_seconds()
+
+    def tell(self, key: str, mine: str | bytes) -> None:
+        """Leave something for the others."""
+        self._store.set(f"{key}/{self._rank}", mine)  # type: ignore[arg-type]  # takes bytes too
+
+    def hear(self, key: str, *ranks: int) -> list[bytes]:
+        """Return what each of these ranks has left, as soon as it has."""
+        keys = [f"{key}/{rank}" for rank in ranks]
+        deadline, pause = time.monotonic() + self._patience, _SHORTEST
+        while not self._store.check(keys):
+            if time.monotonic() >= deadline:
+                self._give_up(key, ranks)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+        return [self._store.get(one) for one in keys]
+
+    def all(self, key: str, mine: str | bytes) -> list[bytes]:
+        """Return what all ranks have left. Collective."""
+        self.tell(key, mine)
+        return self.hear(key, *range(self._world))
+
+    def _give_up(self, key: str, ranks: Sequence[int]) -> None:
+        missing = next((r for r in ranks if not self._store.check([f"{key}/{r}"])), None)
+        if missing is not None:
+            raise Error(
+                Code.timeout,
+                f"connect: rank {self._rank} has waited {self._patience:g} s for rank {missing} of "
+                f"{self._world}, which has not come",
+                culprit=missing,
+                operator="connect",
+            )
+
+
+def meet(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> None:
+    """Return when all ranks have called it. Collective."""
+    _Meeting(store, rank, world, timeout).all("here", "")
+
+
 def connect(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> Communicator:
     """Make a communicator of ranks that share a store. Collective."""
-    store = fresh(store, world)
+    meeting = _Meeting(fresh(store, world), rank, world, timeout)
     if rank == 0:
-        store.set("job", uuid.uuid4().hex)
-    job = store.get("job").decode()
+        meeting.tell("job", uuid.uuid4().hex)
+    (job,) = meeting.hear("job", 0)
     rounds = 0
 
     def all_gather(mine: bytes) -> list[bytes]:
         nonlocal rounds
         rounds += 1
-        store.set(f"{rounds}/{rank}", mine)  # type: ignore[arg-type]  # takes bytes too
-        return [store.get(f"{rounds}/{peer}") for peer in range(world)]
+        return meeting.all(str(rounds), mine)
 
     place = Place(
         rank=rank,
         world=world,
-        job=job,
+        job=job.decode(),
         launcher="torch.distributed",
-        hosts=count_hosts(store, rank, world),
+        hosts=_count(meeting),
     )
     seconds = timeout.total_seconds() if timeout is not None else None
     return recorded(Communicator.connect(place=place, all_gather=all_gather, timeout=seconds))
 
 
-def count_hosts(store: Store, rank: int, world: int) -> int:
+def count_hosts(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> int:
     """How many hosts ranks that share a store are on. Collective."""
-    store.set(f"host/{rank}", _host())
-    return len({store.get(f"host/{peer}") for peer in range(world)})
+    return _count(_Meeting(store, rank, world, timeout))
+
+
+def _count(meeting: _Meeting) -> int:
+    return len(set(meeting.all("host", _host())))
 
 
 def _host() -> str:

@@ -167,10 +167,11 @@ class Operator:
         scheme: str,
         bias: torch.Tensor | None,
         *how: Any,
+        gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Multiply by a quantised weight."""
         by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
-        return self._multiply(x, by, bias, _never_turned(*how), None)
+        return self._multiply(x, by, bias, _never_turned(*how), gathered)
 
     def _multiply(
         self,
@@ -223,28 +224,49 @@ OPERATORS = {
 
 # all_gather_matmul that also returns the gathered x.
 _gather_first = OPERATORS["all_gather_matmul"]
+GATHERED = "all_gather_matmul_gathered"
+_Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def _gathered_fake(
-    x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
     out = _gather_first.fake(x, weight, bias, *how)
     return out, x.new_empty(out.shape[0], x.shape[1])
 
 
-def _gathered_run(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
     gathered = x.new_empty(_all_rows(x.shape[0], How(*how)), x.shape[1])
     return _gather_first.run(x, weight, bias, *how, gathered=gathered), gathered
 
 
+def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> _Pair:
+    out = _gather_first.fake_quantized(x, *operands)
+    return out, x.new_empty(out.shape[0], x.shape[1])
+
+
+def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> _Pair:
+    rows = _all_rows(x.shape[0], _never_turned(*operands[5:]))
+    gathered = x.new_empty(rows, x.shape[1])
+    return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
+
+
 _define(
-    "all_gather_matmul_gathered(Tensor x, Tensor weight, Tensor? bias, "
-    f"{_HOW}{_TURNED}{_ROWS}) -> (Tensor, Tensor)",
+    f"{GATHERED}(Tensor x, Tensor weight, Tensor? bias, {_HOW}{_TURNED}{_ROWS})"
+    " -> (Tensor, Tensor)",
     _gathered_run,
     _gathered_fake,
 )
+_define(
+    f"{GATHERED}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
+    f"str scheme, Tensor? bias, {_HOW}{_ROWS}) -> (Tensor, Tensor)",
+    _gathered_quantized_run,
+    _gathered_quantized_fake,
+)
+
+# What a call runs that torch's dispatcher has no part in.
+KERNELS: dict[str, Callable[..., Any]] = {
+    **{name: operator.run for name, operator in OPERATORS.items()},
+    GATHERED: _gathered_run,
+}
 
 # The weight's gradient: grad_outᵀ·x, of this rank alone.
 _gemms = threading.local()  # a Gemm serves one thread
@@ -358,19 +380,29 @@ def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
 _Backward = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
 
+def _gradients(
+    ctx: Any,
+    arguments: int,
+    grad_x: torch.Tensor,
+    grad_rows: torch.Tensor,
+    x_rows: Callable[[], torch.Tensor],
+) -> _Gradients:
+    """Return the gradients of x, weight and bias, and None for each argument after them."""
+    needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+    grad_weight = None
+    if needs_weight:
+        left, right = (x_rows(), grad_rows) if ctx.turned else (grad_rows, x_rows())
+        grad_weight = _ops.weight_gradient(left, right)
+    grad_bias = grad_rows.sum(0) if needs_bias else None
+    return (grad_x if needs_x else None, grad_weight, grad_bias, *(None,) * arguments)
+
+
 def _differentiate(name: str, rule: _Backward) -> None:
     arguments = 6 if OPERATORS[name].gathers else 5
 
     def backward(ctx: Any, grad: torch.Tensor) -> _Gradients:
         x, weight = ctx.saved_tensors
-        grad_x, grad_rows, x_rows = rule(ctx, grad, x, weight)
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-        grad_weight = None
-        if needs_weight:
-            left, right = (x_rows(), grad_rows) if ctx.turned else (grad_rows, x_rows())
-            grad_weight = _ops.weight_gradient(left, right)
-        grad_bias = grad_rows.sum(0) if needs_bias else None
-        return (grad_x if needs_x else None, grad_weight, grad_bias, *(None,) * arguments)
+        return _gradients(ctx, arguments, *rule(ctx, grad, x, weight))
 
     torch.library.register_autograd(
         f"plait::{name}", once_differentiable(backward), setup_context=_save, lib=_LIBRARY
@@ -393,11 +425,16 @@ def _gathered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tenso
     return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], ctx.rows[1])
 
 
-def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+def _own(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    """Return this rank's rows of the gradient of all rows, which every rank has alike."""
     rank, size = _size(ctx.how[0])
     m, own = ctx.rows[1], ctx.rows[0]
     begin = rank * (m // size) + min(rank, m % size)
-    return _local(ctx, grad[begin : begin + own], x, weight)
+    return grad[begin : begin + own]
+
+
+def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    return _local(ctx, _own(ctx, grad), x, weight)
 
 
 def _summed(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
@@ -410,6 +447,30 @@ def _summed_own(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Ten
     return grad_x, grad, lambda: _ops.reduce_scatter_rows(x, ctx.how[0])
 
 
+def _save_gathered(ctx: Any, inputs: Sequence[Any], output: _Pair) -> None:
+    out, gathered = output
+    _save(ctx, (gathered, *inputs[1:]), out)
+    ctx.rows = (inputs[0].shape[0], out.shape[0])
+    ctx.set_materialize_grads(False)  # most programs use one of the two
+
+
+def _gathered_too(ctx: Any, grad: torch.Tensor | None, grad_gathered: Any) -> _Gradients:
+    """Differentiate all_gather_matmul with its gathered x, which needs no other gather here."""
+    gathered, weight = ctx.saved_tensors
+    if grad is None:
+        grad = gathered.new_zeros(ctx.rows[1], weight.shape[1 if ctx.turned else 0])
+    grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
+    if grad_gathered is not None:
+        grad_x = grad_x + _own(ctx, grad_gathered)
+    return _gradients(ctx, 6, grad_x, grad, lambda: gathered)
+
+
+torch.library.register_autograd(
+    f"plait::{GATHERED}",
+    once_differentiable(_gathered_too),
+    setup_context=_save_gathered,
+    lib=_LIBRARY,
+)
 _differentiate("matmul", _local)
 _differentiate("matmul_all_reduce", _local)
 _differentiate("matmul_reduce_scatter", _scattered)
@@ -427,11 +488,11 @@ def _refuse_a_gradient(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
     )
 
 
-def _no_gradient(ctx: Any, grad: torch.Tensor) -> _Gradients:
+def _no_gradient(ctx: Any, *grads: torch.Tensor) -> _Gradients:
     return ()  # there is no graph that has it: its forward raised
 
 
-for _name in OPERATORS:
+for _name in (*OPERATORS, GATHERED):
     torch.library.register_autograd(
         f"plait::{_name}_quantized", _no_gradient, setup_context=_refuse_a_gradient, lib=_LIBRARY
     )

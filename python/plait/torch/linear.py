@@ -17,7 +17,7 @@ from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import placeholder
 from plait.torch.options import Options
 from plait.torch.report import count_other
-from plait.torch.rows import as_rows, bias_row, check_matrix, float_dtype, shard_of_rows, view
+from plait.torch.rows import as_rows, bias_row, check_matrix, shard_of_rows, view
 
 Kind = Literal["column", "row"]
 _DEFAULTS = Options()
@@ -66,6 +66,7 @@ def column_parallel_linear(
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
     if options.engine == "native":  # the other one is for any device
+        x, weight = tensors.resolved(x), tensors.resolved(weight)
         _check(x, weight, "column_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, rows, options, layer)
@@ -120,6 +121,7 @@ def row_parallel_linear(
     the caller adds the ranks' gradients up.
     """
     if options.engine == "native":
+        x, weight = tensors.resolved(x), tensors.resolved(weight)
         _check(x, weight, "row_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, None, options, layer)
@@ -177,6 +179,7 @@ class _Call:
     own_bias_gradient: bool
     main_grad: torch.Tensor | None  # the parameter whose main_grad takes the gradient
     owner: weights.Owner
+    dtype: torch.dtype = torch.float32  # of the product
     packs: bool = False
     weight: torch.Tensor | None = None  # as the caller has it, where it is packed
     state: _native.LinearState | None = None
@@ -192,20 +195,13 @@ class _Call:
         comm = self.context.comm
         return _native.balanced_shard(self.rows, comm.rank, comm.world).count
 
-    def prepare(self, weight: torch.Tensor, rows: torch.Tensor) -> None:
-        """Choose how the weight is multiplied, and what forward keeps: on all ranks alike.
-
-        `rows` are the weight's in the dtype of the product: a copy of another dtype is not packed,
-        because the next call makes another one.
-        """
+    def prepare(self, weight: torch.Tensor, dtype: torch.dtype) -> None:
+        """Choose how the weight is multiplied, and what forward keeps: on all ranks alike."""
         trains = torch.is_grad_enabled() and weight.requires_grad
         if trains and self.main_grad is not None:
             _check_main_grad(self.main_grad, self.name)
-        self.packs = (
-            not trains
-            and rows.dtype == weight.dtype
-            and weights.is_worth_packing(weight, self.owner)
-        )
+        self.dtype = dtype
+        self.packs = not trains and weights.is_worth_packing(weight, self.owner)
         keeps = not self.context.settings.recompute_all_gather
         if trains and keeps and self.sequence_parallel and self.kind == "column":
             self.state = _native.LinearState()
@@ -220,7 +216,7 @@ class _Call:
 
     def native(self, rows: torch.Tensor) -> Any:
         """Return the native layer for a weight, which the context keeps."""
-        dtype = float_dtype(rows, self.name, "weight")
+        dtype = tensors.DTYPES[self.dtype]
         kind = _native.WeightKind(dtype, is_packed=self.packs)
         return self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
 
@@ -228,7 +224,7 @@ class _Call:
         """Return the weight as the layer takes it."""
         if self.packs:
             assert self.weight is not None
-            return weights.packed(rows, self.weight, self.owner, turned=turned)
+            return weights.packed(self.weight, self.dtype, self.owner, turned=turned)
         return weights.plain(rows)
 
     def layer_of(self, outputs: int, inputs: int, kind: _native.WeightKind, dtype: str) -> Any:
@@ -267,16 +263,19 @@ def _check_main_grad(parameter: Any, name: str) -> None:
 def _apply(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, call: _Call
 ) -> torch.Tensor:
-    weight_rows = weight
+    dtype = weight.dtype
+    bias = None if bias is None else tensors.resolved(bias)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
-        x, weight_rows = x.to(dtype), weight.to(dtype)
+        x = x.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, call.name, "x")
     bias_row(bias, weight.shape[0], call.name)  # refuses what it can't be
-    rows, weight_rows = as_rows(rows), as_rows(weight_rows)
-    call.prepare(weight, weight_rows)
+    rows = as_rows(rows)
+    call.prepare(weight, dtype)
+    # What is packed is converted when it is packed, and not in each call.
+    weight_rows = weight if call.packs else as_rows(weight.to(dtype))
     out: torch.Tensor = _Linear.apply(rows, weight_rows, bias, call)  # type: ignore[no-untyped-call]
     return out
 
@@ -294,6 +293,8 @@ def quantized_linear(
 ) -> torch.Tensor:
     """Multiply by this rank's share of a quantised weight, without gradients."""
     name = f"{kind}_parallel_linear"
+    x = tensors.resolved(x)
+    bias = None if bias is None else tensors.resolved(bias)
     tensors.check(x, name, "x")
     if x.dim() == 0 or x.shape[-1] != weight.k:
         _refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")

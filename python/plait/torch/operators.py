@@ -12,6 +12,7 @@ tensor. Rows are all dimensions but the last. All ranks of the group make the ca
     all_reduce_matmul       [m, k]      [n, k]      [m, n]: (sum of x)·weight
 
 A weight may be a plait.torch.QuantizedWeight, which has no gradient and lets none through.
+all_gather_matmul(..., gathered=True) returns a pair: the result, and the gathered x [m, k].
 
 Gradients are those of tensor parallelism: what every rank has alike (a result of [m, n]) is used by
 every rank alike, so that its gradient is not summed over ranks. Where rows are shared, a weight
@@ -20,7 +21,7 @@ trainers do.
 """
 
 import math
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol, cast, overload
 
 import torch
 import torch.distributed as dist
@@ -30,7 +31,7 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import tensors
 from plait.torch.context import group_place
-from plait.torch.library import OPERATORS, How, group_called
+from plait.torch.library import GATHERED, KERNELS, OPERATORS, How, group_called
 from plait.torch.options import Options
 from plait.torch.quantized import QuantizedWeight
 from plait.torch.rows import shard_of_rows
@@ -75,6 +76,40 @@ class GatheringOperator(Protocol):
     ) -> torch.Tensor:
         """Call it on all ranks of the group."""
         ...
+
+
+class PairingOperator(Protocol):
+    """An operator that gathers rows, and also returns them where `gathered` is set.
+
+    The gradient of what was gathered is that of a value which all ranks have and use alike: it is
+    not summed over ranks. Multiply it by a weight that ranks share with column_parallel_linear(),
+    whose gradient of x is summed.
+    """
+
+    @overload
+    def __call__(
+        self,
+        x: torch.Tensor,
+        weight: Weight,
+        bias: torch.Tensor | None = None,
+        *,
+        group: Group = None,
+        rows: int | None = None,
+        gathered: Literal[False] = False,
+        options: Options = _DEFAULTS,
+    ) -> torch.Tensor: ...
+    @overload
+    def __call__(
+        self,
+        x: torch.Tensor,
+        weight: Weight,
+        bias: torch.Tensor | None = None,
+        *,
+        group: Group = None,
+        rows: int | None = None,
+        gathered: Literal[True],
+        options: Options = _DEFAULTS,
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
 def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> None:
@@ -165,7 +200,8 @@ def _call(
     group: Group,
     options: Options,
     rows: int | None = None,
-) -> torch.Tensor:
+    gathered: bool = False,
+) -> Any:
     """Call an operator with all but the last dimension of x as rows."""
     if options.engine != "native" or options.product != "plait":
         _refuse(
@@ -187,32 +223,30 @@ def _call(
     place: Any = group if is_direct else _name(group)
     how: tuple[Any, ...] = (place or "", options.schedule or "", options.parts or 0)
     how = (*how, options.wire or "")
+    called = GATHERED if gathered else name
     if isinstance(weight, QuantizedWeight):
-        operator = getattr(_ops, f"{name}_quantized")
+        operator = getattr(_ops, f"{called}_quantized")
         by: tuple[Any, ...] = (weight.values, weight.scales, weight.offsets, weight.scheme)
-        outputs = weight.values.shape[0]
     else:
-        operator = OPERATORS[name].run if is_direct else getattr(_ops, name)
+        operator = KERNELS[called] if is_direct else getattr(_ops, called)
         by, how = (weight,), (*how, False)
-    inner = x.shape[1:-1]
-    per_row = math.prod(inner)
+    per_row = math.prod(x.shape[1:-1])
     all_rows = -1 if rows is None else rows * per_row
     if OPERATORS[name].gathers:
         how = (*how, all_rows)
     if x.dim() == 2:
-        out: torch.Tensor = operator(x, *by, bias, *how)
-        return out
-    out = operator(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), *by, bias, *how)
+        return operator(x, *by, bias, *how)
+    found = operator(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), *by, bias, *how)
     if x.dim() < 2:
-        return out.reshape(-1)
+        return found.reshape(-1)
+    outs = found if gathered else (found,)
     if per_row == 0:
         known = How(_name(group), rows=-1 if rows is None else rows)
         first = OPERATORS[name].rows(x.shape[0], known)
     else:
-        first = out.shape[0] // per_row
-    if not isinstance(weight, QuantizedWeight):
-        outputs = weight.shape[0]
-    return out.reshape(first, *inner, outputs)
+        first = outs[0].shape[0] // per_row
+    shaped = tuple(out.reshape(first, *x.shape[1:-1], out.shape[1]) for out in outs)
+    return shaped if gathered else shaped[0]
 
 
 def _name(group: Group) -> str:
@@ -230,7 +264,8 @@ def _operator(name: str, does: str) -> Operator:
         group: Group = None,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor:
-        return _call(name, x, weight, bias, group, options)
+        out: torch.Tensor = _call(name, x, weight, bias, group, options)
+        return out
 
     _document(call, name, does)
     return call
@@ -246,11 +281,34 @@ def _gathering_operator(name: str, does: str) -> GatheringOperator:
         rows: int | None = None,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor:
-        return _call(name, x, weight, bias, group, options, rows)
+        out: torch.Tensor = _call(name, x, weight, bias, group, options, rows)
+        return out
 
-    more = "rows: of the first dimension, of all ranks together, where they don't share evenly."
-    _document(call, name, f"{does}\n\n    {more}")
+    _document(call, name, f"{does}\n\n    {_OF_ALL}")
     return call
+
+
+_OF_ALL = "rows: of the first dimension, of all ranks together, where they don't share evenly."
+
+
+def _pairing_operator(name: str, does: str) -> PairingOperator:
+    def call(
+        x: torch.Tensor,
+        weight: Weight,
+        bias: torch.Tensor | None = None,
+        *,
+        group: Group = None,
+        rows: int | None = None,
+        gathered: bool = False,
+        options: Options = _DEFAULTS,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        found: torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+        found = _call(name, x, weight, bias, group, options, rows, gathered)
+        return found
+
+    more = "gathered: also return the rows of all ranks, whose gradient is not summed over ranks."
+    _document(call, name, f"{does}\n\n    {_OF_ALL}\n    {more}")
+    return cast(PairingOperator, call)
 
 
 def _document(call: Any, name: str, does: str) -> None:
@@ -273,7 +331,7 @@ matmul_reduce_scatter = _operator(
 matmul_all_gather = _gathering_operator(
     "matmul_all_gather", "Multiply this rank's rows, and gather the results of all ranks."
 )
-all_gather_matmul = _gathering_operator(
+all_gather_matmul = _pairing_operator(
     "all_gather_matmul",
     "Gather the rows of all ranks, and multiply them by this rank's part of the weight.",
 )

@@ -11,7 +11,10 @@ import torch.distributed as dist
 from torch import nn
 
 import plait
+from plait import _native
+from plait.torch import tensors
 from plait.torch.columns import gather_columns, split_columns
+from plait.torch.context import group_place
 from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
 from plait.torch.options import Options
 
@@ -71,7 +74,18 @@ def parallelize(
         _refuse(f"plan is {plan!r}; it can be 'auto' or a mapping of module names to styles")
     styles = _own_plan(model) if isinstance(plan, str) else dict(plan)
     # All is looked at before the first module is replaced.
-    for name, linear, style in _matching(model, styles, is_own_plan=plan == "auto"):
+    for style in styles.values():
+        if style not in (*_COLUMN, *_ROW):
+            _refuse(f"there is no style {style!r}; there are {', '.join((*_COLUMN, *_ROW))}")
+    if weight is not None:
+        _check_scheme(weight, options)
+    group_place(group)  # raises where this rank is no member
+    found = _matching(model, styles, is_own_plan=plan == "auto")
+    for name, linear, _ in found if weight is not None else ():
+        refusal = tensors.refusal(linear.weight)
+        if refusal is not None:
+            _refuse(f"{name}: weight {refusal}")
+    for name, linear, style in found:
         _replace(model, name, _layer(linear, style, group, weight, options))
     return model
 
@@ -123,6 +137,12 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
+def _check_scheme(weight: str, options: Options) -> None:
+    _native.QuantScheme(weight)  # says what it can't read
+    if options.engine == "c10d":
+        _refuse(f"weight is {weight!r}, and engine='c10d' has no products of quantised weights")
+
+
 def _layer(
     linear: nn.Linear,
     style: str,
@@ -134,12 +154,9 @@ def _layer(
         column = ColumnParallelLinear.from_linear(linear, group=group, options=options)
         column.quantize(weight)
         return column if style == "colwise" else _GatheredColumns(column, linear.out_features)
-    if style in _ROW:
-        row = RowParallelLinear.from_linear(linear, group=group, options=options)
-        row.quantize(weight)
-        return row if style == "rowwise" else _SplitInput(row)
-    known = ", ".join((*_COLUMN, *_ROW))
-    _refuse(f"there is no style {style!r}; there are {known}")
+    row = RowParallelLinear.from_linear(linear, group=group, options=options)
+    row.quantize(weight)
+    return row if style == "rowwise" else _SplitInput(row)
 
 
 def _replace(model: nn.Module, name: str, module: nn.Module) -> None:

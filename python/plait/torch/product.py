@@ -24,6 +24,7 @@ from plait._native import Communicator, Dtype
 from plait.torch import c10d
 from plait.torch.context import communicator_of
 from plait.torch.options import Options
+from plait.torch.report import Comparison, note
 from plait.torch.rows import float_dtype
 from plait.torch.weights import Owner
 
@@ -100,7 +101,21 @@ def measured(
     known = layers.setdefault(_functions if layer is None else layer, {})
     if key not in known:
         call = _call(kind, x, weight, group, sequence_parallel, rows, trains)
-        known[key] = _faster_of(call, options, comm, kind, weight)
+        by_plait, by_torch = _times(call, options, comm)
+        found = Comparison(
+            operator=f"{kind}_parallel_linear",
+            outputs=weight.shape[0],
+            inputs=weight.shape[1],
+            rows=1 << about,
+            dtype=str(x.dtype).removeprefix("torch."),
+            trains=trains,
+            plait_seconds=by_plait,
+            torch_seconds=by_torch,
+        )
+        note(found)
+        if comm.rank == 0:
+            _log.info("%s", found)
+        known[key] = with_torchs(options) if found.faster == "torch" else with_plaits(options)
     return known[key]
 
 
@@ -139,33 +154,30 @@ def _call(
     return run
 
 
-def _faster_of(
-    call: Callable[[Options], None],
-    options: Options,
-    comm: Communicator,
-    kind: str,
-    weight: torch.Tensor,
-) -> Options:
-    plait = replace(options, product="plait")
-    torchs = replace(options, product="torch", schedule=None, parts=None, wire=None)
-    best = {plait: float("inf"), torchs: float("inf")}
+def with_plaits(options: Options) -> Options:
+    """Return the options with plait's product."""
+    return replace(options, product="plait")
+
+
+def with_torchs(options: Options) -> Options:
+    """Return the options with torch's product, which has no schedule and no wire."""
+    return replace(options, product="torch", schedule=None, parts=None, wire=None)
+
+
+def _times(
+    call: Callable[[Options], None], options: Options, comm: Communicator
+) -> tuple[float, float]:
+    """Measure calls with plait's product and with torch's: rank 0's times, on all ranks."""
+    best = {with_plaits(options): float("inf"), with_torchs(options): float("inf")}
     for turn in range(_REPEATS + 1):
         for one in best:
             begin = time.perf_counter()
             call(one)
+            spent = time.perf_counter() - begin
             if turn > 0:  # the first one makes layers and packs weights
-                best[one] = min(best[one], time.perf_counter() - begin)
+                best[one] = min(best[one], spent)
     # Ranks may have measured differently.
-    times = torch.tensor([best[plait], best[torchs]])
+    times = torch.tensor([*best.values()])
     _native._broadcast_at(times.data_ptr(), 2, Dtype.f32, 0, comm)
-    chosen = plait if times[0] <= times[1] else torchs
-    if comm.rank == 0:
-        _log.info(
-            "%s-parallel %s in %s: %s's product, %.3f ms with plait's, %.3f ms with torch's",
-            kind,
-            list(weight.shape),
-            weight.dtype,
-            chosen.product,
-            *(times * 1e3).tolist(),
-        )
-    return chosen
+    by_plait, by_torch = times.tolist()
+    return by_plait, by_torch

@@ -70,7 +70,7 @@ def packed(
     """Return the weight as products read it, packed at its first call."""
     owner = weights.owner_of(values)
     stamp = (inputs, scheme, *map(_stamp, (values, scales, offsets)))
-    found = owner.packed.get(False)
+    found = owner.packed.get("quantized")
     if found is None or found.place != stamp:
         try:
             whole = _native.QuantizedWeight.from_parts(
@@ -85,7 +85,7 @@ def packed(
         except Error as error:
             _refuse(operator, str(error))
         found = weights._Packed(stamp, 0, _native.PackedWeight(whole))
-        owner.packed[False] = found
+        owner.packed["quantized"] = found
     return found.weight
 
 

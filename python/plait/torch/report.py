@@ -5,6 +5,7 @@
 One line a shape: calls, time, plan, and the share of the communication during which this rank
 multiplied, or why it is small. The share is measured: the 2nd, 4th, 8th, ... call of a shape is
 traced (see plait.torch.profile, which traces every call). Calls and times are those of all calls.
+Where torch's product was compared with plait's, one more line says which was faster, and by what.
 """
 
 from collections import Counter
@@ -35,21 +36,50 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """What product="auto" has measured of a layer's calls, and decided for all ranks."""
+
+    operator: str
+    outputs: int  # of this rank
+    inputs: int
+    rows: int  # at most; more than half as many
+    dtype: str
+    trains: bool  # forward and backward, or forward alone
+    plait_seconds: float
+    torch_seconds: float
+
+    @property
+    def faster(self) -> str:
+        """Whose product is taken."""
+        return "plait" if self.plait_seconds <= self.torch_seconds else "torch"
+
+    def __str__(self) -> str:
+        what = "training" if self.trains else "inference"
+        return (
+            f"{self.operator} {self.outputs}x{self.inputs} {self.dtype}, up to {self.rows} rows, "
+            f"{what}: {self.faster}'s product is faster and taken, {self.plait_seconds * 1e3:.3f} "
+            f"ms with plait's, {self.torch_seconds * 1e3:.3f} ms with torch's"
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """A value: `print(report())`, or read its rows."""
 
     rows: tuple[Row, ...] = ()
     others: tuple[tuple[str, int], ...] = ()  # calls that other engines and products made
+    comparisons: tuple[Comparison, ...] = ()  # of products, the latest of each kind of call
 
     def __str__(self) -> str:
-        if not self.rows and not self.others:
+        if not self.rows and not self.others and not self.comparisons:
             return "plait: no operator with communication was called"
         head = (
             f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype  {'calls':>6} {'ms each':>9} "
             f"{'hidden':>7}  plan"
         )
         lines = [head, *map(_line, self.rows)] if self.rows else []
-        return "\n".join([*lines, *(f"{what}: {calls} calls" for what, calls in self.others)])
+        lines += [f"{what}: {calls} calls" for what, calls in self.others]
+        return "\n".join([*lines, *map(str, self.comparisons)])
 
 
 def _line(row: Row) -> str:
@@ -63,6 +93,13 @@ def _line(row: Row) -> str:
 
 
 _others: Counter[str] = Counter()
+_comparisons: dict[tuple[object, ...], Comparison] = {}
+
+
+def note(found: Comparison) -> None:
+    """Keep what was measured, in place of what was measured before of such calls."""
+    kind = (found.operator, found.outputs, found.inputs, found.rows, found.dtype, found.trains)
+    _comparisons[kind] = found
 
 
 def count_other(options: Options, function: str) -> None:
@@ -102,7 +139,7 @@ def report() -> Report:
         for key, (calls, spent) in totals.items()
     ]
     rows.sort(key=lambda row: -row.seconds)
-    return Report(tuple(rows), tuple(sorted(_others.items())))
+    return Report(tuple(rows), tuple(sorted(_others.items())), tuple(_comparisons.values()))
 
 
 def _row(
@@ -144,7 +181,7 @@ def _most(share: Share) -> str:
 
 
 def forget_report() -> None:
-    """Start counting anew."""
+    """Start counting anew. What was compared stays: it still decides which product is taken."""
     _others.clear()
     for context in contexts():
         context.plans.forget()

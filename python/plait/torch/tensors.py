@@ -30,6 +30,12 @@ def refusal(tensor: torch.Tensor) -> str | None:
     return None
 
 
+def resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose memory holds its values: a copy of a view that negates."""
+    plain = isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided
+    return tensor.resolve_neg() if plain and tensor.is_neg() else tensor
+
+
 def check(tensor: torch.Tensor, operator: str, name: str) -> None:
     """Raise Error where the tensor is refused."""
     reason = refusal(tensor)

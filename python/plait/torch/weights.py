@@ -1,6 +1,8 @@
 """Weights packed once for many calls.
 
-A weight that is being trained is packed by each product, a panel at a time. One that stays as it is
+A weight that is being trained is packed by each product, a panel at a time: packing it once for
+each step gains 1 to 4 % of a layer's time with four micro-batches, hardly any with one, and takes
+two copies of it (docs/design/0016-weights-in-training.md has the figures). One that stays as it is
 (inference, frozen weights) is packed whole, once for each version of its values: a product of few
 rows would spend most of its time on packing.
 
@@ -14,16 +16,18 @@ and the same values; otherwise the weight is packed again. Address and count alo
 stay as they are when an optimizer, a loader or a collective writes to `weight.data` or through a
 pointer. So each call takes a fingerprint of all values, at the speed of reading memory, which takes
 about as long as a product of one row. A weight in training is not packed and costs none of
-this; nor does a quantised one, which never changes.
+this; nor does a quantised one, which never changes. Under autocast a weight is converted when it is
+packed.
 """
 
 import weakref
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
 
 from plait import _native
-from plait.torch.rows import view
+from plait.torch.rows import as_rows, view
 
 Native = _native.WeightView | _native.PackedWeight
 
@@ -41,7 +45,7 @@ class Owner:
     """A place in a model that has a weight. What is packed for it goes with it."""
 
     def __init__(self) -> None:
-        self.packed: dict[bool, _Packed] = {}  # by direction
+        self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
         self.calls = 0  # without a gradient, since the weight had one
         # Where the weight of each call is a view that does not say so itself.
         self.requires_grad = False
@@ -88,16 +92,21 @@ def plain(rows: torch.Tensor, *, turned: bool = False) -> _native.WeightView:
 
 
 def packed(
-    rows: torch.Tensor, weight: torch.Tensor, owner: Owner, *, turned: bool = False
+    weight: torch.Tensor, dtype: torch.dtype, owner: Owner, *, turned: bool = False
 ) -> _native.PackedWeight:
-    """Pack the rows of a weight, unless this version of it is packed already."""
+    """Pack a weight in a dtype, unless this version of it is packed already."""
+    rows = as_rows(weight.detach())
+    place = (weight.data_ptr(), weight._version, *weight.stride(), weight.dtype)
+    values = _native._fingerprint(plain(rows, turned=turned))
+    found = owner.packed.get((dtype, turned))
+    if found is not None and found.place == place and found.values == values:
+        return found.weight
+    rows = rows.to(dtype)
     by = plain(rows, turned=turned)
-    place = (weight.data_ptr(), weight._version, *weight.stride())
-    values = _native._fingerprint(by)
-    found = owner.packed.get(turned)
     if found is None:
-        found = owner.packed[turned] = _Packed(place, values, _native.PackedWeight(by))
-    elif found.place != place or found.values != values:
+        found = _Packed(place, values, _native.PackedWeight(by))
+        owner.packed[dtype, turned] = found
+    else:
         found.weight.repack(by)
         found.place, found.values = place, values
     return found.weight

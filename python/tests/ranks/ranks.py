@@ -1,5 +1,6 @@
 """What tests on several ranks share: operands that are the same everywhere, and one verdict."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -64,3 +65,55 @@ def bound(sizes: torch.Tensor, terms: int, dtype: torch.dtype, roundings: int = 
     nu = terms * UNIT[torch.float32]
     smallest = 2.0**-24 if dtype is torch.float16 else 0.0
     return (nu / (1 - nu) + roundings * UNIT[dtype] * (1 + nu)) * sizes + smallest
+
+
+@dataclass
+class Estimate:
+    """A tensor in f64, and how far a computed one may be from it."""
+
+    exact: torch.Tensor
+    off: torch.Tensor | float = 0.0
+
+    def __getitem__(self, place: Any) -> "Estimate":
+        off = self.off[place] if isinstance(self.off, torch.Tensor) else self.off
+        return Estimate(self.exact[place], off)
+
+    def t(self) -> "Estimate":
+        off = self.off.t() if isinstance(self.off, torch.Tensor) else self.off
+        return Estimate(self.exact.t(), off)
+
+    def why_not(self, found: torch.Tensor) -> str:
+        """Return by how much a computed tensor is beyond the bound; empty: it is not."""
+        assert found.shape == self.exact.shape, f"{found.shape} is not {self.exact.shape}"
+        beyond = (found.double() - self.exact).abs() - self.off
+        return f"beyond its bound by {beyond.max()}" if bool((beyond > 0).any()) else ""
+
+
+def known(x: torch.Tensor) -> Estimate:
+    return Estimate(x.double())
+
+
+def product(
+    a: Estimate,
+    b: Estimate,
+    dtype: torch.dtype,
+    *,
+    bias: Estimate | None = None,
+    roundings: int = 1,
+    wire: torch.dtype = torch.float32,
+) -> Estimate:
+    """Multiply: what the operands are off by is carried on, and the product adds its own.
+
+    Each rank's partial sum is rounded to the wire, and the parts' sizes add up to those of the sum.
+    """
+    sizes = a.exact.abs() @ b.exact.abs()
+    carried = a.off * torch.ones_like(a.exact) @ (b.exact.abs() + b.off)
+    carried = carried + a.exact.abs() @ (b.off * torch.ones_like(b.exact))
+    exact = a.exact @ b.exact
+    if bias is not None:
+        exact, sizes, carried = exact + bias.exact, sizes + bias.exact.abs(), carried + bias.off
+    world = dist.get_world_size()
+    own = bound(sizes + carried, a.exact.shape[-1] + 2 * world, dtype, roundings)
+    if wire is not torch.float32:
+        own = own + bound(sizes + carried, 0, wire) + world * 2.0**-24
+    return Estimate(exact, carried + own)

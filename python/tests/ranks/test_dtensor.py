@@ -36,6 +36,15 @@ class Mlp(nn.Module):
         return out
 
 
+def test_a_program_changes_one_line() -> None:
+    """What is not plait's is torch's."""
+    from torch.distributed.tensor import parallel
+
+    assert set(dtensor.__all__) == set(parallel.__all__)
+    for name in set(parallel.__all__) - {"ColwiseParallel", "RowwiseParallel"}:
+        assert getattr(dtensor, name) is getattr(parallel, name)
+
+
 def full(tensor: torch.Tensor | None) -> torch.Tensor:
     assert tensor is not None
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

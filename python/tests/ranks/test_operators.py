@@ -1,11 +1,12 @@
 """The operators on several ranks: values, gradients, schedules, compilers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import agree, bound, shard, whole_and_parts
+from ranks import Estimate, agree, bound, known, product, shard, whole_and_parts
 
 import plait
 import plait.torch as pt
@@ -89,35 +90,70 @@ def test_values(name: str, dtype: torch.dtype) -> None:
         agree(bool((off <= limit).all()), f"{name} {m}x{n}x{k} {dtype}: {worst}")
 
 
+@pytest.mark.parametrize("wire", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients(name: str) -> None:
-    m, n, k = 13, 18, 10
-    problem = Problem(name, m, n, k, torch.float32)
-    out = problem.run(SCHEDULES[2], bias=False)
-    grad, _ = whole_and_parts((m, n), torch.float32, seed=9)
-    if name == "all_gather_matmul":
-        mine = columns(grad)
-    elif out.shape[0] == m:
-        mine = grad
+def test_wire(name: str, wire: torch.dtype) -> None:
+    """Partial sums are rounded to it, on every rank and in every schedule alike."""
+    problem = Problem(name, 37, 70, 41, torch.float32)
+    text = {torch.bfloat16: "bf16", torch.float16: "f16"}[wire]
+    outs = [problem.run(replace(options, wire=text)).detach() for options in SCHEDULES]
+    agree(all(torch.equal(outs[0], other) for other in outs), f"{name}: schedules differ")
+    plain = problem.run(SCHEDULES[0]).detach()
+    if name in ("matmul_all_reduce", "matmul_reduce_scatter"):
+        agree(not torch.equal(outs[0], plain), f"{name}: nothing was rounded")
+        world = dist.get_world_size()
+        limit = bound(problem.sizes, 41 + 2 * world, torch.float32)
+        limit = limit + bound(problem.sizes, 0, wire) + world * 2.0**-24  # of f16 below its normals
+        off = (outs[0].double() - problem.exact).abs()
+        agree(bool((off <= limit).all()), f"{name}: {off.max()}")
     else:
-        mine = rows(grad)
-    out.backward(mine)
-    x, _ = whole_and_parts((m, k), torch.float32, seed=1)
-    w, _ = whole_and_parts((n, k), torch.float32, seed=2)
-    summed = torch.stack([part.double() for part in problem.x_parts]).sum(0)
-    g, xd, wd = grad.double(), x.double(), w.double()
+        agree(torch.equal(outs[0], plain), f"{name} has no partial sums to round")
+
+
+def gradient_of_result(name: str, m: int, n: int, dtype: torch.dtype) -> torch.Tensor:
+    grad, _ = whole_and_parts((m, n), dtype, seed=9)
+    if name == "all_gather_matmul":
+        return columns(grad)
+    return rows(grad) if name.endswith("scatter") or name.startswith("reduce_scatter") else grad
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients(name: str, dtype: torch.dtype) -> None:
+    m, n, k = 13, 18, 10
+    grad, x, w = (
+        known(whole_and_parts(shape, dtype, seed)[0])
+        for shape, seed in (((m, n), 9), ((m, k), 1), ((n, k), 2))
+    )
+    parts = torch.stack([part.double() for part in Problem(name, m, n, k, dtype).x_parts])
+    summed = Estimate(parts.sum(0), bound(parts.abs().sum(0), len(parts), dtype))
+    own, inner, outputs = shard(m), (slice(None), shard(k)), shard(n)
     expected = {
-        "matmul_all_reduce": (columns(g @ wd), columns(g.t() @ xd)),
-        "matmul_reduce_scatter": (columns(g @ wd), columns(g.t() @ xd)),
-        "matmul_all_gather": (rows(g @ wd), rows(g).t() @ rows(xd)),
-        "all_gather_matmul": (rows(g @ wd), rows(g.t() @ xd)),
-        "reduce_scatter_matmul": (g @ wd, rows(g).t() @ rows(summed)),
-        "all_reduce_matmul": (g @ wd, g.t() @ summed),
-    }[name]
-    for what, found, exact in zip("xw", (problem.x.grad, problem.w.grad), expected, strict=True):
-        assert found is not None
-        off = (found.double() - exact).abs().max().item() if exact.numel() else 0.0
-        agree(off < 1e-4 and found.shape == exact.shape, f"{name}: gradient of {what}: {off}")
+        "matmul_all_reduce": (product(grad, w, dtype)[inner], product(grad.t(), x, dtype)[inner]),
+        "matmul_all_gather": (product(grad, w, dtype)[own], product(grad[own].t(), x[own], dtype)),
+        "all_gather_matmul": (
+            product(grad, w, dtype)[own],
+            product(grad.t(), x, dtype)[outputs],
+        ),
+        "reduce_scatter_matmul": (
+            product(grad, w, dtype),
+            product(grad[own].t(), summed[own], dtype),
+        ),
+        "all_reduce_matmul": (product(grad, w, dtype), product(grad.t(), summed, dtype)),
+    }
+    expected["matmul_reduce_scatter"] = expected["matmul_all_reduce"]
+    first: list[torch.Tensor] = []
+    for options in SCHEDULES:
+        problem = Problem(name, m, n, k, dtype)
+        problem.run(options, bias=False).backward(gradient_of_result(name, m, n, dtype))
+        assert problem.x.grad is not None
+        assert problem.w.grad is not None
+        found = [problem.x.grad, problem.w.grad]
+        first = first or found
+        for what, one, same, limit in zip("xw", found, first, expected[name], strict=True):
+            reason = limit.why_not(one)
+            agree(not reason, f"{name} {dtype}: the gradient of {what} is {reason}")
+            agree(torch.equal(one, same), f"{name}: the gradient of {what} by {options} differs")
 
 
 def test_three_dimensions_and_strides() -> None:
@@ -143,6 +179,68 @@ def test_opcheck(name: str) -> None:
     torch.library.opcheck(
         operator, (problem.x, problem.w, problem.bias, "", "serial", 0, "", False, *extra)
     )
+
+
+def test_gathered_rows_and_their_gradient() -> None:
+    """The pair's second is what all ranks have, and its own rows of a gradient come back."""
+    m, n, k = 13, 18, 10
+    for inner in ((), (2,)):
+        first = m if not inner else 4 * dist.get_world_size()
+        x, _ = whole_and_parts((first, *inner, k), torch.float32, seed=1)
+        w, _ = whole_and_parts((n, k), torch.float32, seed=2)
+        grad, _ = whole_and_parts((first, *inner, n), torch.float32, seed=9)
+        grad_gathered, _ = whole_and_parts((first, *inner, k), torch.float32, seed=8)
+        own, outputs = shard(first), shard(n)
+        expected: list[torch.Tensor] = []
+        for options in SCHEDULES:
+            leaf = x[own].clone().requires_grad_()
+            weight = w[outputs].clone().requires_grad_()
+            out, gathered = pt.all_gather_matmul(
+                leaf, weight, rows=first, gathered=True, options=options
+            )
+            agree(torch.equal(gathered, x), "the gathered rows")
+            plain = pt.all_gather_matmul(leaf, weight, rows=first, options=options)
+            agree(torch.equal(out, plain), "the result")
+            alone = torch.autograd.grad(plain, [leaf, weight], grad[..., outputs])
+            for used, added in (((out,), 0.0), ((out, gathered), 1.0), ((gathered,), 1.0)):
+                both = {id(out): grad[..., outputs], id(gathered): grad_gathered}
+                found = torch.autograd.grad(
+                    used, [leaf, weight], [both[id(one)] for one in used], retain_graph=True
+                )
+                from_out = alone if used[0] is out else [torch.zeros_like(one) for one in alone]
+                agree(torch.equal(found[0], from_out[0] + added * grad_gathered[own]), "x")
+                agree(torch.equal(found[1], from_out[1]), "weight")
+            expected = expected or [*alone]
+            agree(all(map(torch.equal, expected, alone)), f"{options} has other bits")
+
+
+def test_gathered_rows_compile_and_are_of_quantised_weights_too() -> None:
+    world = dist.get_world_size()
+    x, _ = whole_and_parts((4 * world, 16), torch.float32, seed=1)
+    w = pt.quantize(torch.randn(6, 16, generator=torch.Generator().manual_seed(2)), "s8:group=8")
+    own = x[shard(4 * world)].clone()
+    out, gathered = pt.all_gather_matmul(own, w, gathered=True)
+    agree(torch.equal(gathered, x), "the gathered rows")
+    agree(torch.equal(out, pt.all_gather_matmul(own, w)), "the result")
+    operator = torch.ops.plait.all_gather_matmul_gathered_quantized.default
+    parts = (w.values, w.scales, w.offsets, w.scheme)
+    torch.library.opcheck(operator, (own, *parts, None, "", "serial", 0, "", 4 * world))
+
+    plain = torch.randn(6, 16, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    leaf = own.clone().requires_grad_()
+    gathering = torch.ops.plait.all_gather_matmul_gathered.default
+    torch.library.opcheck(gathering, (leaf, plain, None, "", "serial", 0, "", False, 4 * world))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        out, gathered = pt.all_gather_matmul(x, plain, gathered=True)
+        return torch.cat([out, gathered], 1)
+
+    whole = step(leaf)
+    (expected,) = torch.autograd.grad(whole.square().sum(), leaf)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")(leaf)
+    (found,) = torch.autograd.grad(compiled.square().sum(), leaf)
+    agree(torch.equal(compiled, whole), "compiled forward")
+    agree(torch.equal(found, expected), "compiled backward")
 
 
 SCHEMES = ["s8", "s8:tensor", "s8:group=4", "s4:group=4:offsets"]

@@ -159,6 +159,40 @@ def test_a_packed_weight_is_never_an_old_one(change: str) -> None:
             CHANGES[change](layer.weight)
 
 
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_a_frozen_weight_is_converted_and_packed_once_under_autocast(kind: Any) -> None:
+    torch.manual_seed(3)
+    linear = nn.Linear(64, 48 * WORLD)
+    layer = kind.from_linear(linear).requires_grad_(False)
+    in_bf16 = kind.from_linear(linear.bfloat16()).requires_grad_(False)
+    x = torch.randn(5, layer.weight.shape[1])
+
+    def step(layer: Any, x: torch.Tensor) -> list[torch.Tensor]:
+        own = x.clone().requires_grad_()
+        out = layer(own)
+        out.sum().backward()
+        assert own.grad is not None
+        return [out.detach(), own.grad]
+
+    start = pt.packed_bytes()
+    expected = step(in_bf16, x.bfloat16())
+    before = pt.packed_bytes()
+    in_both_directions = before - start
+    counts = []
+    for _ in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out, grad = step(layer, x)
+        agree(torch.equal(out, expected[0]), "other bits than in bf16")
+        agree(torch.equal(grad, expected[1].float()), "another gradient")
+        counts.append(pt.packed_bytes() - before)
+    agree(counts == [in_both_directions] * 3, f"bytes packed: {counts}")
+    layer.weight.mul_(2)
+    layer.bias.mul_(2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        agree(torch.equal(layer(x), 2 * expected[0]), "stale")
+    agree(torch.allclose(layer(x), 2 * expected[0].float(), rtol=0.1, atol=0.5), "in f32 again")
+
+
 def test_recomputation_packs_nothing() -> None:
     layer = pt.ColumnParallelLinear.from_linear(nn.Linear(64, 64))
     before = pt.packed_bytes()

@@ -49,7 +49,10 @@ def test_rank_0_decides(rank_0_takes: str, monkeypatch: pytest.MonkeyPatch) -> N
         out = layer(x)
     with torch.no_grad():
         agree(torch.equal(out, expected(x)), "another product was taken")
+        pt.forget_report()
         agree(torch.equal(layer(x), out), "the second call took another")
+    by_torch = any("by torch's product" in what for what, _ in pt.report().others)
+    agree(by_torch == (rank_0_takes == "torch"), str(pt.report()))
 
 
 def test_each_shape_is_measured_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +71,7 @@ def test_each_shape_is_measured_once(caplog: pytest.LogCaptureFixture) -> None:
     if dist.get_rank() == 0:
         text = caplog.records[0].getMessage()
         assert "ms with plait's" in text
-        assert "row-parallel [40, 24]" in text
+        assert "row_parallel_linear 40x24 float32, up to 16 rows, training" in text
 
 
 def test_numbers_of_rows_are_measured_by_powers_of_two(
@@ -84,6 +87,21 @@ def test_numbers_of_rows_are_measured_by_powers_of_two(
             lines.append(len(caplog.records))
     expected = [1, 1, 1, 1, 2, 2, 3] if dist.get_rank() == 0 else [0] * 7
     agree(lines == expected, f"lines after each call: {lines}")
+
+
+@pytest.mark.parametrize("faster", ["plait", "torch"])
+def test_the_report_says_which_was_faster(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = (faster == "torch") == (dist.get_rank() == 0)
+    layer, x = layer_and_x(product="auto")
+    with torch.no_grad(), monkeypatch.context() as patched:
+        patched.setattr(product, "time", Clock(mine))
+        layer(x)
+    pt.forget_report()  # which forgets calls alone
+    found = [one for one in pt.report().comparisons if (one.outputs, one.inputs) == (40, 24)]
+    (one,) = (one for one in found if one.rows == 16 and not one.trains)
+    agree(one.faster == faster, f"{one}")  # rank 0's times, on all ranks
+    agree(abs(one.plait_seconds - (0.1 if faster == "plait" else 1.0)) < 1e-6, f"{one}")
+    agree(f"inference: {faster}'s product is faster and taken" in str(pt.report()), "unsaid")
 
 
 def test_measuring_leaves_no_gradient() -> None:

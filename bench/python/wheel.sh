@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# How long does `pip wheel` take from a clean clone, on two cores? Called by run.sh --only wheel.
+#
+#   bench/python/wheel.sh JSON [PYTHON]
+#
+# The clone is of the last commit. Nothing of an earlier build is used: no ccache, and an environment of pip's own for
+# the build, whose packages it gets from the registry.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+
+json=$1 python=${2:-python3}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+if [[ -n $(git status --porcelain) ]]; then
+  echo 'wheel: what is not committed is left out' >&2
+fi
+git clone --quiet --no-local --depth 1 "file://$PWD" "$folder/plait"
+
+# The first two cores that this process may use.
+cores=$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0))[:2], sep=",")')
+begin=$(date +%s.%N)
+env -u CMAKE_CXX_COMPILER_LAUNCHER -u CMAKE_C_COMPILER_LAUNCHER CCACHE_DISABLE=1 \
+  taskset -c "$cores" "$python" -m pip wheel --quiet --no-deps -w "$folder/wheels" "$folder/plait"
+end=$(date +%s.%N)
+
+python3 -B - "$json" "$begin" "$end" "$cores" <<'PROGRAM'
+import json
+import sys
+from pathlib import Path
+
+sys.path[:0] = ["bench", "bench/python"]
+import conditions
+import page
+import report
+
+file, begin, end, cores = sys.argv[1:]
+row = {"what": "wheel from a clean clone", "seconds": {"plait": float(end) - float(begin)}, "at most": 360.0}
+found = {**conditions.now(), "cores": len(cores.split(","))}
+Path(file).parent.mkdir(parents=True, exist_ok=True)
+Path(file).write_text(json.dumps({"conditions": found, "rows": [row]}, indent=2) + "\n", encoding="utf-8")
+print(page.text(report.words(found), [report.table([row])]))
+PROGRAM

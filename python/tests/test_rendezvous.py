@@ -1,0 +1,53 @@
+"""Ranks that meet over a store of torch: who is missing, and Ctrl-C."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from torch._C._distributed_c10d import HashStore, Store
+
+import plait
+from plait.torch import groups
+from plait.torch.backend import PlaitProcessGroup
+
+# A store's own wait would last so long, which is longer than a signal may take.
+STORES_OWN = timedelta(seconds=60)
+SOON = 20.0
+
+
+def store() -> Store:
+    made = HashStore()
+    made.set_timeout(STORES_OWN)
+    return made
+
+
+WAITS: dict[str, Callable[[timedelta], object]] = {
+    "first of two": lambda patience: groups.connect(store(), 0, 2, patience),
+    "last of two": lambda patience: groups.connect(store(), 1, 2, patience),
+    "backend": lambda patience: PlaitProcessGroup(store(), 0, 2, patience),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS.keys())
+def test_ctrl_c_ends_it(wait: Callable[[timedelta], object]) -> None:
+    begin = time.monotonic()
+    presses = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    presses.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait(timedelta(seconds=300))
+        assert time.monotonic() - begin < SOON
+    finally:
+        presses.join()
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS.keys())
+def test_the_deadline_names_the_missing_rank(wait: Callable[[timedelta], object]) -> None:
+    with pytest.raises(plait.Error, match=r"has waited 0\.2 s for rank (0|1) of 2") as caught:
+        wait(timedelta(seconds=0.2))
+    missing = 0 if wait is WAITS["last of two"] else 1
+    assert (caught.value.code, caught.value.culprit) == (plait.Code.timeout, missing)
