@@ -15,10 +15,10 @@
 #include "base/text.h"
 #include "cli/console.h"
 #include "cli/host/cgroup.h"
-#include "cli/host/topology.h"
-#include "cli/launch/find_command.h"
-#include "cli/launch/hosts.h"
-#include "cli/launch/supervisor.h"
+#include "launch/topology.h"
+#include "launch/find_command.h"
+#include "launch/hosts.h"
+#include "launch/supervisor.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 
@@ -111,20 +111,20 @@ base::Nanoseconds read_duration(const char* option, const std::string& text) {
   return *duration;
 }
 
-Bind read_bind(const std::string& text) {
-  if (text == "core") return Bind::core;
-  if (text == "numa") return Bind::numa;
+launch::Bind read_bind(const std::string& text) {
+  if (text == "core") return launch::Bind::core;
+  if (text == "numa") return launch::Bind::numa;
   PLAIT_CHECK(text == "none", "--bind ", text, " is none of core, numa, none");
-  return Bind::none;
+  return launch::Bind::none;
 }
 
-std::vector<CpuBinding> read_bindings(const Args& args) {
+std::vector<launch::CpuBinding> read_bindings(const Args& args) {
   const int ranks = read_ranks(args.ranks);
-  const auto cores = read_topology().cores;
+  const auto cores = launch::read_topology().cores;
   const auto cpus = read_cgroup_limits().cpus;
-  const Bind bind = args.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
+  const launch::Bind bind = args.bind.empty() ? launch::default_bind(static_cast<int>(cores.size()), ranks, cpus)
                                       : read_bind(args.bind);
-  return bindings_for(bind, ranks, cores, cpus);
+  return launch::bindings_for(bind, ranks, cores, cpus);
 }
 
 // Opens closed standard descriptors, because the next file opened would otherwise get the number of
@@ -155,16 +155,16 @@ std::vector<std::string> options_for_hosts(const Args& args) {
   return options;
 }
 
-void share_out(const Args& args, Launch& launch) {
+void share_out(const Args& args, launch::Launch& launch) {
   PLAIT_CHECK(args.ranks.empty(), "--hosts and -n exclude one another: --hosts node1:2,node2:2");
-  launch.hosts = parse_hosts(args.hosts, static_cast<int>(kMostRanks));
-  Part part = {.first = 0,
+  launch.hosts = launch::parse_hosts(args.hosts, static_cast<int>(kMostRanks));
+  launch::Part part = {.first = 0,
                .world = 0,
                .job = base::random_name(),
-               .rendezvous = choose_rendezvous(name_of(launch.hosts[0]))};
-  for (const HostShare& share : launch.hosts) part.world += share.ranks;
-  for (const HostShare& share : launch.hosts) {
-    launch.agents.push_back(agent_words(share, part, options_for_hosts(args), launch.words));
+               .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
+  for (const launch::HostShare& share : launch.hosts) part.world += share.ranks;
+  for (const launch::HostShare& share : launch.hosts) {
+    launch.agents.push_back(launch::agent_words(share, part, options_for_hosts(args), launch.words));
     part.first += share.ranks;
   }
   launch.part.job = part.job;
@@ -173,20 +173,20 @@ void share_out(const Args& args, Launch& launch) {
 }
 
 // Either all ranks, or those of this host where plait run --hosts was called on another.
-void take_part(const Args& args, Launch& launch) {
+void take_part(const Args& args, launch::Launch& launch) {
   launch.bindings = read_bindings(args);
   launch.prefix = args.prefix;
-  const auto part = part_from_environment();
+  const auto part = launch::part_from_environment();
   launch.ends_with_input = part.has_value();
   launch.part = part ? *part
-                     : Part{.first = 0,
+                     : launch::Part{.first = 0,
                             .world = static_cast<int>(launch.bindings.size()),
                             .job = base::random_name(),
                             .rendezvous = ""};
 }
 
-Launch read_launch(const Args& args, Words command) {
-  Launch launch;
+launch::Launch read_launch(const Args& args, Words command) {
+  launch::Launch launch;
   launch.words.assign(command.begin(), command.end());
   if (args.hosts.empty()) {
     take_part(args, launch);
@@ -215,20 +215,20 @@ int run(Words words) {
   Words command = words.subspan(leading);
   if (!command.empty() && command[0] == "--") command = command.subspan(1);
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
-  Launch launch = read_launch(args, command);
+  launch::Launch launch = read_launch(args, command);
   open_standard_files();
-  const Command found = find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
+  const launch::Command found = launch::find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
   if (found.status != 0) {
     complain("plait run", found.refusal);
     return found.status;
   }
   launch.path = found.path;
-  Supervisor supervisor(launch);
+  launch::Supervisor supervisor(launch);
   try {
     supervisor.start();
   } catch (const Error& error) {
     complain("plait run", error.what());
-    return kCannotRun;
+    return launch::kCannotRun;
   }
   return supervisor.watch();
 }

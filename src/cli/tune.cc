@@ -11,12 +11,12 @@
 #include "base/check.h"
 #include "base/function_ref.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/collective_check.h"
 #include "cli/bench/op_memory.h"
 #include "cli/bench/progress.h"
 #include "cli/console.h"
-#include "cli/launch/format.h"
 #include "cli/output_files.h"
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"
@@ -101,7 +101,7 @@ class Tuning {
   void check_hosts(const PlanKey& key) const {
     const int hosts = comm_.state().hosts();
     PLAIT_CHECK(options_.from.empty() || key.hosts == hosts, "--from ", options_.from,
-                " has problems of ranks on ", show_count(key.hosts, "host"),
+                " has problems of ranks on ", base::show_count(key.hosts, "host"),
                 ", but these ranks run on ", hosts,
                 "; start plait tune on the same number of hosts");
   }

@@ -21,7 +21,7 @@
 #include "cli/bench/collective_check.h"
 #include "cli/bench/progress.h"
 #include "cli/console.h"
-#include "cli/launch/signals.h"
+#include "launch/signals.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/values.h"
@@ -308,7 +308,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
-    const RestoredSignals restored;  // for the next world
+    const launch::RestoredSignals restored;  // for the next world
     status = run(launch);
   }
   RanksReport report = shared.read();

@@ -11,7 +11,6 @@
 #include "base/env.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/transports.h"
@@ -38,7 +37,7 @@ void check_started(std::string_view what, int ranks, const std::string& transpor
   const Place place = place_from_environment();
   if (place.launcher.empty() || are_threads(transport)) return;
   PLAIT_CHECK(place.world == ranks, what, ": ", place.launcher, " has started ",
-              show_count(place.world, "rank"));
+              base::show_count(place.world, "rank"));
 }
 
 int read_ranks(std::string_view option, const std::string& text, const std::string& transport) {

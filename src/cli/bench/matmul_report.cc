@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
-#include "cli/launch/format.h"
 #include "plait/version.h"
 
 namespace plait::cli {
@@ -27,7 +26,7 @@ std::string show_head(const MatmulReport& report) {
   if (options.accumulate) how += ", added to the result";
   std::string text = fmt::format("y = x·w  n={} k={} x={} out={}; {}\n{}, {}\n", options.n,
                                  options.k, name(options.x), name(options.out), how,
-                                 report.processor, show_count(options.threads, "thread"));
+                                 report.processor, base::show_count(options.threads, "thread"));
   for (const auto& [operand, peak] : report.peaks) {
     text +=
         fmt::format("Peak of {}: {} GFLOP/s ({})\n", name(operand), show_giga(peak.flops), peak.by);

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
+#include "base/text.h"
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
-#include "cli/launch/format.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -50,7 +50,7 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
       "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} over {}{}\n\n", name(options.op),
       result.size.m, result.size.n, result.size.k, name(options.x), options.weight,
       name(options.out), name(ops::wire_of(options.op, options.x, options.wire)),
-      show_machine(result), show_count(static_cast<std::size_t>(result.ranks), "rank"),
+      show_machine(result), base::show_count(static_cast<std::size_t>(result.ranks), "rank"),
       result.transport, result.link ? ", " + describe(*result.link) : "");
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));

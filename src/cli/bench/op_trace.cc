@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/bench/op_report.h"
-#include "cli/launch/format.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -39,7 +39,7 @@ void write_timelines(const OpBenchOptions& options, const OpMeasurement& result,
                            result.size.n, result.size.k, name(options.x), options.weight),
       .subtitle =
           fmt::format("{}; {} over {}{}", show_machine(result),
-                      show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
+                      base::show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
                       result.link ? ", " + plait::describe(*result.link) : std::string()),
       .product = static_cast<std::int64_t>(result.product.median),
       .collective = static_cast<std::int64_t>(result.collective.median),

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/table.h"
-#include "cli/launch/format.h"
 
 namespace plait::cli {
 namespace {
@@ -95,7 +94,7 @@ std::string show_step(const StepOptions& options) {
 
 std::string show_place(const StepMeasurement& result) {
   return fmt::format("{}; {} over {}{}", base::read_processor().model,
-                     show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
+                     base::show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
                      result.link ? ", " + describe(*result.link) : "");
 }
 

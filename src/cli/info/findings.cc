@@ -82,7 +82,7 @@ Findings find_out() {
   findings.kernel = names.release;
   findings.machine = names.machine;
   findings.processor = base::read_processor();
-  findings.topology = read_topology();
+  findings.topology = launch::read_topology();
   findings.memory = read_memory();
   findings.limits = read_cgroup_limits();
   find_place(findings);

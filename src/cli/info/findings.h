@@ -8,7 +8,7 @@
 #include "base/processor.h"
 #include "cli/host/cgroup.h"
 #include "cli/host/memory.h"
-#include "cli/host/topology.h"
+#include "launch/topology.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {
@@ -33,7 +33,7 @@ struct Findings {
   base::Processor processor;
   // that kernels may use; empty: not an x86 processor, or PLAIT_ISA is refused
   std::string instruction_set;
-  Topology topology;
+  launch::Topology topology;
   Memory memory;
   CgroupLimits limits;
   Place place;

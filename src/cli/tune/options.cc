@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "cli/bench/as_ranks.h"
 #include "cli/bench/op_sizes.h"
-#include "cli/launch/format.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/tune/problems.h"
@@ -266,7 +265,7 @@ void take_from_trace(TuneOptions& options, const Args& args, const PlanKey& usua
   options.ranks = first.world;
   if (args.transport.empty()) options.transport = first.transport;
   check_started(
-      base::sentence("--from ", args.from, " has calls of ", show_count(first.world, "rank")),
+      base::sentence("--from ", args.from, " has calls of ", base::show_count(first.world, "rank")),
       options.ranks, options.transport);
   if (args.threads.empty()) options.threads = first.threads;
 }

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "cli/bench/table.h"
-#include "cli/launch/format.h"
 
 namespace plait::cli {
 namespace {
@@ -44,7 +43,7 @@ std::string show_profile(const MachineProfile& profile) {
   std::string text =
       fmt::format("{}\n{} of {}{}\n\n",
                   profile.is_measured() ? profile.machine : "figures of no particular machine",
-                  show_count(profile.ranks, "rank"), show_count(profile.threads, "thread"),
+                  base::show_count(profile.ranks, "rank"), base::show_count(profile.threads, "thread"),
                   profile.hosts > 1 ? fmt::format(" on {} hosts", profile.hosts) : "");
   Table table({"product", "rows", "GF/s"}, /*left=*/1);
   for (const ProductRate& rate : profile.products)
