@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "cli/console.h"
-#include "cli/host/cgroup.h"
+#include "launch/cgroup.h"
 #include "launch/topology.h"
 #include "launch/find_command.h"
 #include "launch/hosts.h"
@@ -121,7 +121,7 @@ launch::Bind read_bind(const std::string& text) {
 std::vector<launch::CpuBinding> read_bindings(const Args& args) {
   const int ranks = read_ranks(args.ranks);
   const auto cores = launch::read_topology().cores;
-  const auto cpus = read_cgroup_limits().cpus;
+  const auto cpus = launch::read_cgroup_limits().cpus;
   const launch::Bind bind = args.bind.empty() ? launch::default_bind(static_cast<int>(cores.size()), ranks, cpus)
                                       : read_bind(args.bind);
   return launch::bindings_for(bind, ranks, cores, cpus);

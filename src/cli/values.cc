@@ -121,8 +121,8 @@ const Model& read_model_name(const std::string& text) {
   return *model;
 }
 
-Effort read_effort(const std::string& repeat, const std::string& seconds) {
-  Effort effort;
+measure::Effort read_effort(const std::string& repeat, const std::string& seconds) {
+  measure::Effort effort;
   if (!repeat.empty())
     effort.repetitions = static_cast<int>(read_number("--repeat", repeat, 1, kMostRepetitions));
   const auto each = base::parse_number(seconds);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/bench/race.h"
+#include "measure/race.h"
 #include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plait/weight.h"
@@ -56,7 +56,7 @@ void check_transport(const std::string& name);
 const Model& read_model_name(const std::string& text);
 
 // Parses --repeat, which may be empty, and --seconds.
-Effort read_effort(const std::string& repeat, const std::string& seconds);
+measure::Effort read_effort(const std::string& repeat, const std::string& seconds);
 
 // The operators that communicate, as typed: matmul-all-reduce and so on.
 std::vector<std::string> operator_words();

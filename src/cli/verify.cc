@@ -17,9 +17,9 @@
 #include "base/check.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/collective_check.h"
-#include "cli/bench/progress.h"
+#include "cli/as_ranks.h"
+#include "measure/collective_check.h"
+#include "measure/progress.h"
 #include "cli/console.h"
 #include "launch/signals.h"
 #include "cli/options.h"
@@ -208,7 +208,7 @@ struct Count {
   std::int64_t total;
 };
 
-RoundsHooks hooks_of(const Verification& what, const World& world, Progress& progress,
+RoundsHooks hooks_of(const Verification& what, const World& world, measure::Progress& progress,
                      const Count& count) {
   return {.progress = [&progress, count](
                           std::int64_t done) { progress.show(count.before + done, count.total); },
@@ -271,7 +271,7 @@ int be_rank(Words words) {
   const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
-  Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
+  measure::Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
   // Counts only the cases of this world; each world has its own progress.
   RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(index).size()});
@@ -321,7 +321,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
 
 Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {
   const World& world = what.worlds[index];
-  Progress progress("verifying, problem");
+  measure::Progress progress("verifying, problem");
   Outcome outcome;
   run_in_threads(world.ranks, [&](Communicator& comm) {
     const std::int64_t total = what.only.empty() ? what.cases : what.numbers_of(index).size();
@@ -351,11 +351,11 @@ void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
 int verify_as_rank(const Verification& what) {
   const World& world = what.worlds.front();
   Communicator comm = Communicator::connect({.transport = world.transport});
-  const auto refusal = refusal_of_all(comm, [&] {
+  const auto refusal = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0 && !what.json.empty() && what.json != "-") base::check_writable(what.json);
   });
   if (refusal) return exit_status(*refusal);
-  Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
+  measure::Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
   RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(0).size()});
   if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};

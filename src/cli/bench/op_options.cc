@@ -5,13 +5,12 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/op_sizes.h"
+#include "cli/as_ranks.h"
+#include "cli/op_sizes.h"
 #include "cli/options.h"
 #include "cli/values.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
-#include "plan/weight_kind.h"
 
 namespace plait::cli {
 namespace {
@@ -105,7 +104,7 @@ void add_options(Options& options, Args& args, OpVerb verb) {
   add_options(options, args.files);
 }
 
-RequestedLink read_link(const std::string& text) {
+measure::RequestedLink read_link(const std::string& text) {
   constexpr std::string_view kRatio = "ratio=";
   if (text.empty()) return {};
   PLAIT_CHECK(!text.starts_with("share="), "--link ", text,
@@ -120,7 +119,7 @@ RequestedLink read_link(const std::string& text) {
 // Checked once for the whole problem, so that not every rank reports it for its share.
 void check_backend(const OpBenchOptions& options) {
   if (options.backend.empty()) return;
-  for (const OpSize& size : options.sizes) {
+  for (const measure::OpSize& size : options.sizes) {
     select_gemm({.m = size.m,
                  .n = size.n,
                  .k = size.k,
@@ -159,22 +158,6 @@ OpBenchOptions understand(OpVerb verb, Operator op, const Args& args) {
 }
 
 }  // namespace
-
-tune::Problem problem_of(const OpBenchOptions& options, const OpSize& size) {
-  return {.key = {.op = options.op,
-                  .m = size.m,
-                  .n = size.n,
-                  .k = size.k,
-                  .x = options.x,
-                  .weight = options.weight == kPlain ? plain_weight(options.x) : options.weight,
-                  .out = options.out,
-                  .wire = options.wire,
-                  .world = options.ranks,
-                  .threads = options.threads,
-                  .backend = options.backend,
-                  .transport = options.transport},
-          .layout = options.layout};
-}
 
 std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words words) {
   const bool traces = which == OpVerb::trace;

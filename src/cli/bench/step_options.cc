@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/as_ranks.h"
+#include "cli/as_ranks.h"
 #include "cli/options.h"
 #include "cli/values.h"
 
@@ -97,7 +97,7 @@ void add_common_options(Options& options, Args& args) {
   add_options(options, args.files);
 }
 
-RequestedShareLink read_link(const std::string& text) {
+measure::RequestedShareLink read_link(const std::string& text) {
   constexpr std::string_view kShare = "share=";
   if (text.empty()) return {};
   PLAIT_CHECK(!text.starts_with("ratio="), "--link ", text,
@@ -152,13 +152,6 @@ bool asks_for_help(Words words) {
 }
 
 }  // namespace
-
-LinearOptions StepOptions::linear(const Plan& plan) const {
-  return {.sequence_parallel = sequence_parallel,
-          .recompute_all_gather = !keep_gathered,
-          .column_backward = column_backward,
-          .operators = {.wire = wire, .plan = plan, .threads = threads}};
-}
 
 std::optional<StepOptions> read_layer_options(Words words) {
   Args args = {.seconds = "1"};

@@ -84,7 +84,7 @@ Findings find_out() {
   findings.processor = base::read_processor();
   findings.topology = launch::read_topology();
   findings.memory = read_memory();
-  findings.limits = read_cgroup_limits();
+  findings.limits = launch::read_cgroup_limits();
   find_place(findings);
   findings.settings = find_variables();
   for (const auto& [variable, value] : findings.settings) {

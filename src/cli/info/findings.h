@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/processor.h"
-#include "cli/host/cgroup.h"
-#include "cli/host/memory.h"
+#include "launch/cgroup.h"
+#include "measure/memory.h"
 #include "launch/topology.h"
 #include "plait/communicator.h"
 
@@ -34,8 +34,8 @@ struct Findings {
   // that kernels may use; empty: not an x86 processor, or PLAIT_ISA is refused
   std::string instruction_set;
   launch::Topology topology;
-  Memory memory;
-  CgroupLimits limits;
+  measure::Memory memory;
+  launch::CgroupLimits limits;
   Place place;
   std::string misplaced;  // why the place in the environment cannot be read; empty: it can
   std::map<std::string, std::string> settings;  // variables that are set, see find_variables()

@@ -34,9 +34,9 @@ Json processor_json(const Findings& findings) {
 }
 
 Json memory_json(const Findings& findings) {
-  const Memory& memory = findings.memory;
+  const measure::Memory& memory = findings.memory;
   Json huge_pages = Json::array();
-  for (const HugePages& pages : memory.huge_pages) {
+  for (const measure::HugePages& pages : memory.huge_pages) {
     huge_pages.push_back(
         {{"bytes", pages.bytes}, {"reserved", pages.reserved}, {"free", pages.free}});
   }

@@ -8,7 +8,7 @@
 
 #include "base/env.h"
 #include "base/text.h"
-#include "cli/bench/table.h"
+#include "cli/table.h"
 #include "cli/info/variables.h"
 #include "cli/values.h"
 #include "plan/settings/load.h"

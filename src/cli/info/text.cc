@@ -42,9 +42,9 @@ std::string show_nodes(const launch::Topology& topology) {
   return text.empty() ? "unknown" : text;
 }
 
-std::string show_huge_pages(const Memory& memory) {
+std::string show_huge_pages(const measure::Memory& memory) {
   std::string text;
-  for (const HugePages& pages : memory.huge_pages) {
+  for (const measure::HugePages& pages : memory.huge_pages) {
     text += fmt::format(
         "{} of {}{}; ", pages.reserved == 0 ? "none" : fmt::to_string(pages.reserved),
         show_bytes(pages.bytes), pages.reserved == 0 ? "" : fmt::format(" ({} free)", pages.free));
@@ -58,7 +58,7 @@ std::string show_huge_pages(const Memory& memory) {
 
 std::string show_usable(const Findings& findings) {
   const auto& cores = findings.topology.cores;
-  const CgroupLimits& limits = findings.limits;
+  const launch::CgroupLimits& limits = findings.limits;
   std::string limited;
   if (limits.cpus) limited += fmt::format(" {:.3g} cpus", *limits.cpus);
   if (limits.memory) limited += (limits.cpus ? " and " : " ") + show_bytes(*limits.memory);
@@ -145,7 +145,7 @@ std::string show_place(const Place& place) {
 
 std::string show_text(const Findings& findings) {
   const launch::Topology& topology = findings.topology;
-  const Memory& memory = findings.memory;
+  const measure::Memory& memory = findings.memory;
   std::string text = fmt::format("plait {}\n\n", kVersion);
   text += labelled("Host", fmt::format("{}, {} {}, {}", findings.host, findings.system,
                                        findings.kernel, findings.machine));

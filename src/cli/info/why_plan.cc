@@ -9,8 +9,8 @@
 #include "base/env.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/bench/table.h"
-#include "cli/host/cgroup.h"
+#include "cli/table.h"
+#include "launch/cgroup.h"
 #include "launch/topology.h"
 #include "launch/cpu_binding.h"
 #include "cli/values.h"
@@ -42,7 +42,7 @@ int threads_of(int world) {
   if (const auto set = base::env_int("OMP_NUM_THREADS", 1, kMost))
     return std::min(static_cast<int>(*set), base::kMostThreads);
   const std::vector<launch::Core> cores = launch::read_topology().cores;
-  const auto limit = read_cgroup_limits().cpus;
+  const auto limit = launch::read_cgroup_limits().cpus;
   const launch::Bind bind = launch::default_bind(static_cast<int>(cores.size()), world, limit);
   return launch::bindings_for(bind, world, cores, limit).front().threads;
 }

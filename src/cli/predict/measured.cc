@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/table.h"
+#include "cli/table.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"

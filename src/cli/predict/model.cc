@@ -13,8 +13,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/progress.h"
-#include "cli/bench/table.h"
+#include "measure/progress.h"
+#include "cli/table.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
@@ -233,7 +233,7 @@ ModelPrediction understand(const Model& model, const Args& args) {
 }
 
 void predict_blocks(ModelPrediction& prediction) {
-  Progress progress("predicting, plan");
+  measure::Progress progress("predicting, plan");
   for (const Plan& plan : prediction.plans) {
     prediction.blocks.push_back(predict_block(prediction.machine, prediction.step, plan));
     progress.show(std::ssize(prediction.blocks), std::ssize(prediction.plans));

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/op_sizes.h"
+#include "cli/op_sizes.h"
 #include "cli/options.h"
 #include "cli/values.h"
 #include "plait/quantized.h"

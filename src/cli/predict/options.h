@@ -30,7 +30,7 @@ void add_options(Options& options, MachineWords& words, const char* ranks);
 predict::Machine read_machine(const MachineWords& words, const char* ranks);
 
 struct OpPredictOptions {
-  std::vector<OpSize> sizes;
+  std::vector<measure::OpSize> sizes;
   predict::Problem problem;  // except for the sizes
   std::string weight;
   predict::Machine machine;

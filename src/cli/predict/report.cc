@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/bench/table.h"
+#include "cli/table.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -46,7 +46,7 @@ nlohmann::ordered_json assumptions_json(const predict::Machine& machine) {
 
 std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction) {
   const predict::Problem& problem = options.problem;
-  const OpSize& size = prediction.size;
+  const measure::OpSize& size = prediction.size;
   std::string text = fmt::format(
       "{}\n\n{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\nproduct alone {}, collective "
       "alone {}, ideal {}\n\n",

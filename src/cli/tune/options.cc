@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/op_sizes.h"
+#include "cli/as_ranks.h"
+#include "cli/op_sizes.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/tune/problems.h"
@@ -171,7 +171,7 @@ std::vector<PlanKey> read_operators(const Args& args, const PlanKey& usual) {
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
                 " is not an operator with plans, such as matmul-all-reduce");
-    for (const OpSize& size : read_sizes(args.sizes)) {
+    for (const measure::OpSize& size : read_sizes(args.sizes)) {
       PlanKey key = usual;
       key.op = *op;
       key.m = size.m;

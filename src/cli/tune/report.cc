@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/bench/table.h"
+#include "cli/table.h"
 
 namespace plait::cli {
 namespace {
