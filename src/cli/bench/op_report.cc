@@ -119,7 +119,7 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options, const measure::O
           {"dtype", name(options.x)},
           {"weight", options.weight},
           {"transport", result.transport},
-          {"link", result.link ? Json(describe(*result.link)) : Json()},
+          {"link", result.link ? Json(name(*result.link)) : Json()},
           {"t_gemm_ms", ms(result.product.median)},
           {"t_comm_ms", ms(result.collective.median)},
           {"t_comm_cpu_ms", ms(result.collective_cpu.median)},

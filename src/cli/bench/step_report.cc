@@ -170,7 +170,7 @@ nlohmann::ordered_json show_json(const StepOptions& options, const measure::Step
           {"stand_in_ms", pauses(options, result) * 1e-6},
           {"transport", result.transport},
           {"threads", base::thread_count(options.threads)},
-          {"link", result.link ? Json(describe(*result.link)) : Json()},
+          {"link", result.link ? Json(name(*result.link)) : Json()},
           {"comm_share", result.comm_share()},
           {"amdahl_gain_percent", percent(result.amdahl_gain())},
           {"schedules", std::move(schedules)},
