@@ -30,8 +30,8 @@ def products_ms(measured: dict) -> float:
 
 def ways(measured: dict) -> list[str]:
     """The options of plait predict for the measured options."""
-    return [*["--whole-rows"] * (not measured["sequence_parallel"]), *["--keep-gathered"] * measured["keep_gathered"],
-            *["--column-backward"] * measured["column_backward"]]
+    return [*["--no-sequence-parallel"] * (not measured["sequence_parallel"]),
+            *["--keep-gathered"] * measured["keep_gathered"], *["--column-backward"] * measured["column_backward"]]
 
 
 def compare(measured: dict, predict, memory: float) -> list[dict]:

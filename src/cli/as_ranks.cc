@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "cli/options.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/transports.h"
@@ -32,6 +33,14 @@ bool are_threads(const std::string& transport) {
 }
 
 }  // namespace
+
+void add_options(Options& options, RankOptions& ranks, const std::string& names) {
+  options.add(names, "N", ranks.ranks, "number of ranks (default: the launcher's, or 2)");
+  options.add("-t,--transport", "NAME", ranks.transport,
+              "shm (default), threads or mpi; see plait info");
+  options.add("--threads", "T", ranks.threads, read_threads,
+              "threads of each rank (default: its share of the cores)");
+}
 
 void check_started(std::string_view what, int ranks, const std::string& transport) {
   const Place place = place_from_environment();

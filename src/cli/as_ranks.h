@@ -10,6 +10,16 @@
 
 namespace plait::cli {
 
+class Options;
+
+// Where a verb measures.
+struct RankOptions {
+  std::string ranks = {};      // as typed; empty: as many as a launcher has started, or two
+  std::string transport = {};  // empty: the best
+  int threads = 0;             // of each rank; 0: its share of the cores
+};
+void add_options(Options& options, RankOptions& ranks, const std::string& names = "--ranks");
+
 struct RanksRequest {
   int ranks;
   const std::string& transport;  // empty: the best

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,31 +75,10 @@ constexpr Options::About kAbout = {
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
-struct Args {
-  std::string cases = "200";
-  std::string seed = "1";
-  std::string ranks;
-  std::string transports = "threads,shm";
-  std::string ops;
-  std::string only;
-  std::string json;
-  bool layers = false;
-};
-
-void add_options(Options& options, Args& args) {
-  options.add("-c,--cases", "N", args.cases, "number of problems (default: 200)");
-  options.add("-s,--seed", "S", args.seed, "seed of the problems (default: 1)");
-  options.add("-n,--ranks", "N[,N...]", args.ranks,
-              "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
-  options.add("-t,--transport", "NAME[,...]", args.transports,
-              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
-              "ranks that a launcher has started");
-  options.add("-o,--op", "OP[,OP...]", args.ops, "operators (default: all)");
-  options.add_flag("-l,--layers", args.layers,
-                   "check linear layers, forward and backward, in place of operators");
-  options.add("--only", "I[,I...]", args.only,
-              "run only these problems, by the numbers that a failure prints");
-  options.add("--json", "FILE", args.json, "also write the counts as JSON; -: print only JSON");
+std::vector<Operator> all_ops() {
+  std::vector<Operator> ops;
+  for (int i = 0; i < kOperators; ++i) ops.push_back(static_cast<Operator>(i));
+  return ops;
 }
 
 struct World {
@@ -108,10 +88,10 @@ struct World {
 
 struct Verification {
   std::uint64_t seed = 1;
-  std::int64_t cases = 0;
+  std::int64_t cases = 200;
   std::vector<std::int64_t> only;
   std::vector<World> worlds;
-  std::vector<Operator> ops;
+  std::vector<Operator> ops = all_ops();
   std::string ops_text;
   bool layers = false;
   std::string json;
@@ -129,15 +109,13 @@ struct Verification {
   }
 };
 
-std::vector<Operator> read_ops(const std::string& text) {
+std::vector<Operator> read_ops(std::string_view option, const std::string& text) {
+  if (text.empty()) return all_ops();
   std::vector<Operator> ops;
-  if (text.empty()) {
-    for (int i = 0; i < kOperators; ++i) ops.push_back(static_cast<Operator>(i));
-    return ops;
-  }
   for (const std::string_view word : base::split(text, ',')) {
     const auto op = parse_operator(word);
-    PLAIT_CHECK(op, "--op ", word, " is not an operator; known are matmul, matmul-all-reduce, ",
+    PLAIT_CHECK(op, option, " ", word,
+                " is not an operator; known are matmul, matmul-all-reduce, ",
                 "matmul-reduce-scatter, matmul-all-gather, all-gather-matmul, ",
                 "reduce-scatter-matmul, all-reduce-matmul");
     ops.push_back(*op);
@@ -145,8 +123,21 @@ std::vector<Operator> read_ops(const std::string& text) {
   return ops;
 }
 
+std::vector<std::int64_t> read_case_numbers(std::string_view option, const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string_view number : base::split(text, ','))
+    numbers.push_back(read_number(option, number, 0, kMostCases));
+  return numbers;
+}
+
+// Where to verify, as typed.
+struct WorldOptions {
+  std::string ranks = {};
+  std::string transports = "threads,shm";
+};
+
 // The only world consists of the ranks that a launcher has started.
-World read_started_world(const Args& args) {
+World read_started_world(const WorldOptions& args) {
   const std::string& transport = args.transports;
   const Place place = place_from_environment();
   PLAIT_CHECK(!place.launcher.empty() || transport != "mpi",
@@ -157,7 +148,7 @@ World read_started_world(const Args& args) {
   return {.ranks = read_ranks("--ranks", args.ranks, transport), .transport = transport};
 }
 
-std::vector<World> read_worlds(const Args& args) {
+std::vector<World> read_worlds(const WorldOptions& args) {
   if (comm::crosses_hosts(args.transports)) return {read_started_world(args)};
   std::vector<World> worlds;
   for (const std::string_view transport : base::split(args.transports, ',')) {
@@ -174,20 +165,32 @@ std::vector<World> read_worlds(const Args& args) {
   return worlds;
 }
 
-Verification understand(const Args& args) {
+void add_options(Options& options, Verification& what, WorldOptions& worlds) {
+  options.add("--cases|-c", "N", what.cases, whole(1, kMostCases),
+              "number of problems (default: 200)");
+  options.add("--seed|-s", "S", what.seed, whole(0, INT32_MAX), "seed of the problems (default: 1)");
+  options.add("-n,--ranks", "N[,N...]", worlds.ranks,
+              "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
+  options.add("-t,--transport", "NAME[,...]", worlds.transports,
+              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
+              "ranks that a launcher has started");
+  options.add("--op|-o", "OP[,OP...]", what.ops, read_ops, "operators (default: all)");
+  options.add_flag("--layers|-l", what.layers,
+                   "check linear layers, forward and backward, in place of operators");
+  options.add("--only", "I[,I...]", what.only, read_case_numbers,
+              "run only these problems, by the numbers that a failure prints");
+  options.add("--json", "FILE", what.json, "also write the counts as JSON; -: print only JSON");
+}
+
+std::optional<Verification> read_verification(Words words) {
   Verification what;
-  what.seed = static_cast<std::uint64_t>(read_number("--seed", args.seed, 0, INT32_MAX));
-  what.cases = read_number("--cases", args.cases, 1, kMostCases);
-  if (!args.only.empty()) {
-    for (const std::string_view number : base::split(args.only, ','))
-      what.only.push_back(read_number("--only", number, 0, kMostCases));
-  }
-  what.ops = read_ops(args.ops);
-  what.ops_text = args.ops;
-  what.layers = args.layers;
+  WorldOptions worlds;
+  Options options(kAbout);
+  add_options(options, what, worlds);
+  if (!options.parse_all(words)) return std::nullopt;
+  what.ops_text = options.typed("--op");
   PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
-  what.json = args.json;
-  what.worlds = read_worlds(args);
+  what.worlds = read_worlds(worlds);
   return what;
 }
 
@@ -263,11 +266,7 @@ class ReportWriter {
 
 // Runs as a rank in another process. Its words are --as-rank BOARD WORLD, then those of the user.
 int be_rank(Words words) {
-  Args args;
-  Options options(kAbout);
-  add_options(options, args);
-  options.parse(words.subspan(3));
-  const Verification what = understand(args);
+  const Verification what = read_verification(words.subspan(3)).value();
   const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
@@ -368,11 +367,9 @@ int verify_as_rank(const Verification& what) {
 
 int verify(Words words) {
   if (!words.empty() && words[0] == kRankWord && words.size() >= 3) return be_rank(words);
-  Args args;
-  Options options(kAbout);
-  add_options(options, args);
-  if (!options.parse_all(words)) return kDone;
-  const Verification what = understand(args);
+  const auto given = read_verification(words);
+  if (!given) return kDone;
+  const Verification& what = *given;
   if (comm::crosses_hosts(what.worlds.front().transport)) return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
   Tally all;

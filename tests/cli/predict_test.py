@@ -252,7 +252,7 @@ class PredictTest(CommandTest):
                 (("llama2-70b", "--tp", 300), "at most 256 ranks can be predicted"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
                 (("llama2-70b", "--scale", "1.5"), "--scale 1.5 is not above 0 and up to 1"),
-                (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
+                (("llama2-70b", "--tokens", 8, "--sequence", 16), "--seq 16 is longer than --tokens 8"),
                 ((*op, "--dtype", "f32"),
                  "--dtype f32: only the rate of bf16 and f16 is known for h100; give the rate of f32 with --rate"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
@@ -270,7 +270,7 @@ class PredictTest(CommandTest):
                 (("all-gather-matmul", *self.SIZE, "--wire", "bf16"),
                  "--wire bf16 applies to partial sums, and all_gather_matmul has none"),
                 (("llama2-70b", "--whole-rows", "--keep-gathered"),
-                 "--keep-gathered cannot be combined with --whole-rows, which gathers nothing"),
+                 "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing"),
                 ((*op, "--weight", "s3"), "--weight s3 is not a weight"),
                 ((*op, "--json", "a", "--html", "a"), "--json and --html both name a"),
                 (("--measured",), "--measured needs a value")):

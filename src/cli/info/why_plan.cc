@@ -57,7 +57,7 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "w=", key.weight,
               " is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128");
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
-  key.backend = read_backend(key.backend);
+  key.backend = read_backend("backend", key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
   check_transport(key.transport);
   if (key.threads == 0) key.threads = threads_of(key.world);

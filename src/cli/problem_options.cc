@@ -1,21 +1,20 @@
-#include "cli/op_sizes.h"
+#include "cli/problem_options.h"
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/values.h"
 #include "ops/checks.h"
-#include "plait/quantized.h"
 
 namespace plait::cli {
 namespace {
 
-std::vector<std::int64_t> read_numbers(const std::string& option, const std::string& text) {
-  PLAIT_CHECK(!text.empty(), option, " is missing; give --m, --n and --k, or --shapes FILE");
+std::vector<std::int64_t> read_numbers(std::string_view option, const std::string& text) {
   std::vector<std::int64_t> sizes;
   for (const std::string& item : read_list(option, text))
     sizes.push_back(read_number(option, item, 1, kLargestSize));
@@ -41,18 +40,29 @@ std::vector<measure::OpSize> read_shapes_file(const std::string& path) {
   return sizes;
 }
 
-}  // namespace
-
-void add_options(Options& options, SizeWords& words) {
-  options.add("-m,--m", "M[,M...]", words.m, "rows of the whole problem");
-  options.add("-n,--n", "N[,N...]", words.n, "columns of the whole problem");
-  options.add("-k,--k", "K[,K...]", words.k,
-              "terms of each sum, in the whole problem; several sizes run one after\n"
-              "another");
-  options.add("--shapes", "FILE", words.shapes, "file of sizes, with one line \"m n k\" for each");
+void add_plan(std::vector<Plan>& plans, const Plan& plan) {
+  if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
 }
 
-void add_options(Options& options, PlanWords& words, const std::string& parts) {
+}  // namespace
+
+void add_options(Options& options, SizeOptions& sizes) {
+  options.add("--m|-m", "M[,M...]", sizes.m, read_numbers, "rows of the whole problem");
+  options.add("--n|-n", "N[,N...]", sizes.n, read_numbers, "columns of the whole problem");
+  options.add("--k|-k", "K[,K...]", sizes.k, read_numbers,
+              "terms of each sum, in the whole problem; several sizes run one after\n"
+              "another");
+  options.add("--shapes", "FILE", sizes.shapes, "file of sizes, with one line \"m n k\" for each");
+}
+
+void add_options(Options& options, DtypeOptions& dtypes) {
+  options.add("-d,--dtype", "DTYPE", dtypes.x, read_dtype,
+              "dtype of x: f32, bf16 (default) or f16");
+  options.add("--out|-o", "DTYPE", dtypes.out, read_dtype,
+              "dtype of the result (default: that of x)");
+}
+
+void add_options(Options& options, PlanOptions& words, const std::string& parts) {
   options.add("--schedule", "NAME[,...]|all", words.schedule,
               "schedules: serial, pipelined, fused (default: all of the operator)");
   options.add("--parts", "N[,N...]", words.parts,
@@ -61,15 +71,32 @@ void add_options(Options& options, PlanWords& words, const std::string& parts) {
               "plans in place of --schedule, such as \"fused chunk=256\"");
 }
 
-std::vector<measure::OpSize> read_sizes(const SizeWords& words) {
-  if (!words.shapes.empty()) {
-    PLAIT_CHECK(words.m.empty() && words.n.empty() && words.k.empty(), "--shapes ", words.shapes,
+void add_options(Options& options, LayerOptions& layers) {
+  options.add_flag("--no-sequence-parallel|--whole-rows", layers.no_sequence_parallel,
+                   "keep all tokens on every rank between the layers");
+  options.add_flag(
+      "--keep-gathered", layers.keep_gathered,
+      "keep the rows that column layers gather in forward\n(recompute_all_gather=false)");
+  options.add_flag("--column-backward", layers.column_backward,
+                   "use an operator for the input gradient of column layers");
+}
+
+void check(const LayerOptions& layers) {
+  PLAIT_CHECK(
+      !layers.keep_gathered || !layers.no_sequence_parallel,
+      "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing");
+}
+
+std::vector<measure::OpSize> read_sizes(const SizeOptions& given) {
+  const auto& [m, n, k, shapes] = given;
+  if (!shapes.empty()) {
+    PLAIT_CHECK(m.empty() && n.empty() && k.empty(), "--shapes ", shapes,
                 " cannot be combined with --m, --n or --k");
-    return read_shapes_file(words.shapes);
+    return read_shapes_file(shapes);
   }
-  const auto m = read_numbers("--m", words.m);
-  const auto n = read_numbers("--n", words.n);
-  const auto k = read_numbers("--k", words.k);
+  using Size = std::pair<const char*, const std::vector<std::int64_t>&>;
+  for (const auto& [option, list] : {Size("--m", m), Size("--n", n), Size("--k", k)})
+    PLAIT_CHECK(!list.empty(), option, " is missing; give --m, --n and --k, or --shapes FILE");
   const std::size_t count = std::max({m.size(), n.size(), k.size()});
   for (const auto* list : {&m, &n, &k}) {
     PLAIT_CHECK(list->size() == 1 || list->size() == count, "--m, --n and --k have ", m.size(),
@@ -85,22 +112,17 @@ std::vector<measure::OpSize> read_sizes(const SizeWords& words) {
   return sizes;
 }
 
-std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::string& parts) {
-  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
-  const auto add = [&](const Plan& plan) {
-    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
-  };
+std::vector<Plan> read_plans(Operator op, const PlanOptions& words, const std::string& parts) {
   if (!words.plans.empty()) {
     PLAIT_CHECK(words.schedule.empty(), "--plan cannot be combined with --schedule ",
                 words.schedule);
     PLAIT_CHECK(words.parts.empty(), "--plan cannot be combined with --parts ", words.parts);
-    for (const std::string_view text : base::split(words.plans, ';')) {
-      const Plan plan = parse_plan(text);
-      ops::check_plan(op, plan);
-      add(plan);
-    }
+    std::vector<Plan> plans = read_plan_list("--plan", words.plans);
+    for (const Plan& plan : plans) ops::check_plan(op, plan);
     return plans;
   }
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  const auto add = [&](const Plan& plan) { add_plan(plans, plan); };
   for (const std::string& word :
        read_list("--schedule", words.schedule.empty() ? "all" : words.schedule)) {
     const bool all = word == "all";
@@ -129,10 +151,10 @@ std::vector<Plan> read_plans(Operator op, const PlanWords& words, const std::str
   return plans;
 }
 
-void check_weight_kind(const std::string& text) {
-  PLAIT_CHECK(text == "plain" || is_packed_kind(text), "--weight ", text,
-              " is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "
-              "s4:group=64");
+std::vector<Plan> read_plan_list(std::string_view, const std::string& text) {
+  std::vector<Plan> plans = {{.schedule = Schedule::serial}};
+  for (const std::string_view one : base::split(text, ';')) add_plan(plans, parse_plan(one));
+  return plans;
 }
 
 }  // namespace plait::cli
