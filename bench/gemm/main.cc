@@ -17,9 +17,9 @@
 
 #include "base/parallel.h"
 #include "base/processor.h"
-#include "measure/limits.h"
 #include "contenders.h"
 #include "gemm/backends.h"
+#include "measure/limits.h"
 #include "packing.h"
 #include "plait/gemm.h"
 

@@ -13,11 +13,11 @@
 
 #include "base/check.h"
 #include "base/processor.h"
-#include "measure/collective_race.h"
-#include "measure/op_memory.h"
 #include "cli/bench/op_options.h"
 #include "cli/table.h"
 #include "cli/verify/operands.h"
+#include "measure/collective_race.h"
+#include "measure/op_memory.h"
 #include "mpi_library.h"
 #include "plait/collectives.h"
 #include "rival.h"
@@ -94,7 +94,8 @@ struct Result {
   }
 };
 
-Result measure(const cli::OpBenchOptions& options, const measure::OpSize& size, Communicator& comm) {
+Result measure(const cli::OpBenchOptions& options, const measure::OpSize& size,
+               Communicator& comm) {
   const tune::OpCase one(measure::problem_of(options, size), comm);
   measure::CollectiveRace race(comm, options.effort);
   std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;

@@ -41,7 +41,8 @@ class Options {
   // after a | are accepted, but not shown: "--seq|--sequence".
   void add(const std::string& names, const std::string& value, std::string& into,
            const std::string& purpose) {
-    add(names, value, into, [](std::string_view, const std::string& text) { return text; },
+    add(
+        names, value, into, [](std::string_view, const std::string& text) { return text; },
         purpose);
   }
 

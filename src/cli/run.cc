@@ -14,13 +14,13 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "cli/console.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
 #include "launch/cgroup.h"
-#include "launch/topology.h"
 #include "launch/find_command.h"
 #include "launch/hosts.h"
 #include "launch/supervisor.h"
-#include "cli/options.h"
-#include "cli/verbs.h"
+#include "launch/topology.h"
 
 namespace plait::cli {
 namespace {
@@ -127,8 +127,8 @@ std::vector<launch::CpuBinding> read_bindings(const Args& args) {
   PLAIT_CHECK(args.ranks, "the number of ranks is missing: -n N (plait run --help)");
   const auto cores = launch::read_topology().cores;
   const auto cpus = launch::read_cgroup_limits().cpus;
-  const launch::Bind bind = args.bind.value_or(
-      launch::default_bind(static_cast<int>(cores.size()), *args.ranks, cpus));
+  const launch::Bind bind =
+      args.bind.value_or(launch::default_bind(static_cast<int>(cores.size()), *args.ranks, cpus));
   return launch::bindings_for(bind, *args.ranks, cores, cpus);
 }
 
@@ -165,9 +165,9 @@ void share_out(const Args& args, const Options& options, launch::Launch& launch)
   PLAIT_CHECK(!args.ranks, "--hosts and -n exclude one another: --hosts node1:2,node2:2");
   launch.hosts = launch::parse_hosts(args.hosts, static_cast<int>(kMostRanks));
   launch::Part part = {.first = 0,
-               .world = 0,
-               .job = base::random_name(),
-               .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
+                       .world = 0,
+                       .job = base::random_name(),
+                       .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
   const std::vector<std::string> words = options_for_hosts(options);
   for (const launch::HostShare& share : launch.hosts) part.world += share.ranks;
   for (const launch::HostShare& share : launch.hosts) {
@@ -187,9 +187,9 @@ void take_part(const Args& args, launch::Launch& launch) {
   launch.ends_with_input = part.has_value();
   launch.part = part ? *part
                      : launch::Part{.first = 0,
-                            .world = static_cast<int>(launch.bindings.size()),
-                            .job = base::random_name(),
-                            .rendezvous = ""};
+                                    .world = static_cast<int>(launch.bindings.size()),
+                                    .job = base::random_name(),
+                                    .rendezvous = ""};
 }
 
 launch::Launch read_launch(const Args& args, const Options& options, Words command) {
@@ -221,7 +221,8 @@ int run(Words words) {
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
   launch::Launch launch = read_launch(args, options, command);
   open_standard_files();
-  const launch::Command found = launch::find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
+  const launch::Command found =
+      launch::find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
   if (found.status != 0) {
     complain("plait run", found.refusal);
     return found.status;

@@ -13,15 +13,15 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
-#include "measure/collective_check.h"
-#include "measure/op_memory.h"
-#include "measure/progress.h"
 #include "cli/console.h"
 #include "cli/output_files.h"
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"
 #include "cli/verbs.h"
 #include "comm/state.h"
+#include "measure/collective_check.h"
+#include "measure/op_memory.h"
+#include "measure/progress.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
 #include "tune/agree.h"
@@ -38,7 +38,8 @@ class Tuning {
       : options_(options), comm_(comm), found_(machine_fingerprint()) {}
 
   int run() try {
-    if (const auto refusal = measure::refusal_of_all(comm_, [&] { check(); })) return exit_status(*refusal);
+    if (const auto refusal = measure::refusal_of_all(comm_, [&] { check(); }))
+      return exit_status(*refusal);
     const CostModel model(profile());
     if (options_.profile_only) {
       on_rank_0([&] { report(model.profile()); });

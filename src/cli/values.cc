@@ -72,8 +72,8 @@ Dtype read_dtype(std::string_view option, const std::string& text) {
 
 std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op) {
   return [op](std::string_view option, const std::string& text) {
-    PLAIT_CHECK(ops::makes_partial_sums(op), option, " ", text,
-                " applies to partial sums, and ", name(op), " has none");
+    PLAIT_CHECK(ops::makes_partial_sums(op), option, " ", text, " applies to partial sums, and ",
+                name(op), " has none");
     return read_dtype(option, text);
   };
 }

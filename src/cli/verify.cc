@@ -19,16 +19,16 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
-#include "measure/collective_check.h"
-#include "measure/progress.h"
 #include "cli/console.h"
-#include "launch/signals.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/verify/rounds.h"
 #include "comm/transports.h"
+#include "launch/signals.h"
+#include "measure/collective_check.h"
+#include "measure/progress.h"
 #include "plait/ops.h"
 
 namespace plait::cli {
@@ -114,8 +114,7 @@ std::vector<Operator> read_ops(std::string_view option, const std::string& text)
   std::vector<Operator> ops;
   for (const std::string_view word : base::split(text, ',')) {
     const auto op = parse_operator(word);
-    PLAIT_CHECK(op, option, " ", word,
-                " is not an operator; known are matmul, matmul-all-reduce, ",
+    PLAIT_CHECK(op, option, " ", word, " is not an operator; known are matmul, matmul-all-reduce, ",
                 "matmul-reduce-scatter, matmul-all-gather, all-gather-matmul, ",
                 "reduce-scatter-matmul, all-reduce-matmul");
     ops.push_back(*op);
@@ -168,7 +167,8 @@ std::vector<World> read_worlds(const WorldOptions& args) {
 void add_options(Options& options, Verification& what, WorldOptions& worlds) {
   options.add("--cases|-c", "N", what.cases, whole(1, kMostCases),
               "number of problems (default: 200)");
-  options.add("--seed|-s", "S", what.seed, whole(0, INT32_MAX), "seed of the problems (default: 1)");
+  options.add("--seed|-s", "S", what.seed, whole(0, INT32_MAX),
+              "seed of the problems (default: 1)");
   options.add("-n,--ranks", "N[,N...]", worlds.ranks,
               "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
   options.add("-t,--transport", "NAME[,...]", worlds.transports,

@@ -233,7 +233,8 @@ void Supervisor::finish() {
 
 std::string Supervisor::show_rest() const {
   const auto ranks = ranks_.living();
-  return ranks.empty() ? base::show_count(ranks_.processes().size(), "process") : launch_.show(ranks);
+  return ranks.empty() ? base::show_count(ranks_.processes().size(), "process")
+                       : launch_.show(ranks);
 }
 
 void Supervisor::say(const std::string& sentence) {

@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "measure/memory.h"
 #include "gemm/backends.h"
 #include "gemm/quant_panels.h"
+#include "measure/memory.h"
 #include "plait/quantized.h"
 #include "plan/weight_kind.h"
 #include "tensor/fill.h"
@@ -19,9 +19,9 @@ namespace plait::measure {
 namespace {
 
 GemmDesc describe(const MatmulSetup& setup, std::int64_t m, const std::string& weight) {
-  return parse_gemm(base::sentence(
-      "m=", m, " n=", setup.n, " k=", setup.k, " x=", name(setup.x),
-      " w=", weight == kPlain ? name(setup.x) : weight, " out=", name(setup.out)));
+  return parse_gemm(base::sentence("m=", m, " n=", setup.n, " k=", setup.k, " x=", name(setup.x),
+                                   " w=", weight == kPlain ? name(setup.x) : weight,
+                                   " out=", name(setup.out)));
 }
 
 // The names of the requested backends, in the order in which they are tried.
@@ -130,15 +130,14 @@ std::vector<GemmCall> MatmulOperands::calls_of(const MatmulCase& one) {
   for (std::int64_t begin = 0; begin < desc.n; begin += width) {
     const std::int64_t end = std::min(begin + width, desc.n);
     // The results of windows are stored one after another, without gaps.
-    calls.push_back(
-        {.x = {.view = x_.view(desc.x, rows, cols), .transposed = setup_.transposed_x},
-         .weight = weight,
-         .out = {.data = out_.data() + elements(desc.m, begin) * size_of(desc.out),
-                 .dtype = desc.out,
-                 .rows = desc.m,
-                 .cols = end - begin},
-         .window = {.columns = {begin, end}},
-         .accumulate = setup_.accumulate});
+    calls.push_back({.x = {.view = x_.view(desc.x, rows, cols), .transposed = setup_.transposed_x},
+                     .weight = weight,
+                     .out = {.data = out_.data() + elements(desc.m, begin) * size_of(desc.out),
+                             .dtype = desc.out,
+                             .rows = desc.m,
+                             .cols = end - begin},
+                     .window = {.columns = {begin, end}},
+                     .accumulate = setup_.accumulate});
   }
   return calls;
 }

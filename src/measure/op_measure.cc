@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "comm/transports.h"
 #include "measure/collective_race.h"
 #include "measure/link_search.h"
-#include "comm/transports.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tune/op_case.h"
@@ -27,8 +27,8 @@ constexpr double kMostHidden = 1.5;
 
 // Finds a link over which the collective takes about `ratio` times the product. The tables report a
 // later measurement.
-std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one,
-                             comm::Pace pace, Communicator& comm) {
+std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one, comm::Pace pace,
+                             Communicator& comm) {
   if (setup.link.ratio == 0) return setup.link.link;
   const auto product = one.product(comm);
   const auto run_product = [&] { product->run(pace); };
@@ -139,8 +139,7 @@ OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& co
                           .collective_cpu = times[2],
                           .plans = {}};
   for (std::size_t i = 0; i < runners.size(); ++i)
-    result.plans.push_back(
-        {.plan = setup.plans[i], .times = times[3 + i], .bits_equal = equal[i]});
+    result.plans.push_back({.plan = setup.plans[i], .times = times[3 + i], .bits_equal = equal[i]});
   return result;
 }
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/timed_product.h"
 #include "measure/op_setup.h"
 #include "measure/race.h"
 #include "measure/recording.h"
-#include "comm/timed_product.h"
 #include "plait/communicator.h"
 
 namespace plait::measure {

@@ -2,8 +2,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "measure/product_memory.h"
 #include "measure/memory.h"
+#include "measure/product_memory.h"
 #include "plan/split.h"
 
 namespace plait::measure {

@@ -61,9 +61,9 @@ Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
   for (const std::vector<std::byte>& pack : all.packs) {
     const trace::RankRecords& rank = all.ranks.emplace_back(trace::unpack(pack));
     if (rank.dropped > 0) {
-      all.gaps.push_back(
-          base::sentence("the timeline lacks the oldest ", rank.dropped, " records of rank ",
-                         rank.rank, ", so its first plans have gaps; trace fewer plans"));
+      all.gaps.push_back(base::sentence("the timeline lacks the oldest ", rank.dropped,
+                                        " records of rank ", rank.rank,
+                                        ", so its first plans have gaps; trace fewer plans"));
     }
     const std::vector<Interval> runs = runs_of(rank);
     if (together.empty()) together = runs;

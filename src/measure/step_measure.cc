@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "measure/collective_race.h"
 #include "measure/link_search.h"
+#include "measure/peak.h"
 #include "measure/progress.h"
 #include "measure/step_case.h"
-#include "measure/peak.h"
 #include "plait/collectives.h"
 
 namespace plait::measure {

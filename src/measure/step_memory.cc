@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "measure/product_memory.h"
 #include "measure/memory.h"
+#include "measure/product_memory.h"
 #include "nn/rows.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
@@ -147,8 +147,7 @@ double memory_needed(const StepSetup& setup, int world) {
     needed += setup.layers * weights * (dtype + 2 * gradient) +
               static_cast<double>(layer.in + layer.out) * rows * 3 * dtype;
     if (keeps && layer.kind == LinearKind::column)
-      needed +=
-          times_kept * static_cast<double>(nn::spaced(setup.dtype, layer.in)) * rows * dtype;
+      needed += times_kept * static_cast<double>(nn::spaced(setup.dtype, layer.in)) * rows * dtype;
   }
   const RankMemory rank(setup, world);
   for (const Plan& plan : setup.plans) needed += world * rank.kept_by_a_plan(plan);

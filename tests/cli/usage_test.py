@@ -40,7 +40,7 @@ class UsageTest(CommandTest):
         meanings = {}
         for words in ("run", "bench matmul", "bench matmul-all-reduce", "bench layer", "bench model", "tune",
                       "trace matmul-all-reduce", "predict matmul-all-reduce", "predict llama2-7b",
-                      "predict --measured", "verify", "info"):
+                      "predict --measured FILE", "verify", "info"):
             page = plait(*words.split(), "--help")
             self.assertEqual(page.returncode, 0, words)
             for letter, name in re.findall(r"^  (-\w), (--[\w-]+)", page.stdout, re.MULTILINE):

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "measure/peak_loops.h"
 #include "gemm/amx/factory.h"
+#include "measure/peak_loops.h"
 
 namespace plait::measure {
 namespace {

@@ -5,10 +5,10 @@
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/processor.h"
-#include "measure/limits.h"
 #include "cli/bench/matmul_report.h"
 #include "cli/bench/measurements.h"
 #include "cli/console.h"
+#include "measure/limits.h"
 
 namespace plait::cli {
 namespace {
@@ -41,7 +41,8 @@ void measure_all(MatmulReport& report, const std::vector<measure::MatmulCase>& c
   for (const auto& [bytes, limit] : limits.reading) contenders.push_back(limit.call);
   const std::vector<measure::Times> times = measure::race(contenders, report.options.effort);
   auto next = times.begin();
-  for (const measure::MatmulCase& one : cases) report.results.push_back({.what = one, .times = *next++});
+  for (const measure::MatmulCase& one : cases)
+    report.results.push_back({.what = one, .times = *next++});
   // The best time of a limit is its value.
   for (const auto& [operand, limit] : limits.multiplying)
     report.peaks[operand] = {.by = limit.by, .flops = limit.amount / (next++)->min * 1e9};

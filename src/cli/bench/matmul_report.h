@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/matmul_options.h"
 #include "measure/matmul_case.h"
 #include "measure/race.h"
 

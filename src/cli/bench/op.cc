@@ -5,13 +5,13 @@
 
 #include "base/check.h"
 #include "cli/as_ranks.h"
-#include "measure/collective_check.h"
 #include "cli/bench/measurements.h"
-#include "measure/op_measure.h"
-#include "measure/op_memory.h"
 #include "cli/bench/op_report.h"
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
+#include "measure/collective_check.h"
+#include "measure/op_measure.h"
+#include "measure/op_memory.h"
 
 namespace plait::cli {
 namespace {
@@ -61,8 +61,9 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
   std::vector<measure::OpMeasurement> results;
   for (const measure::OpSize& size : options.sizes) {
     results.push_back(measure::measure(options, size, comm));
-    const measure::Recorded recorded =
-        options.files.traces() ? measure::record(options, results.back(), comm) : measure::Recorded{};
+    const measure::Recorded recorded = options.files.traces()
+                                           ? measure::record(options, results.back(), comm)
+                                           : measure::Recorded{};
     const auto failure = measure::refusal_of_all(comm, [&] {
       if (comm.rank() == 0) report_last(options, results, recorded);
     });

@@ -22,9 +22,10 @@ std::string show_best(const OpBenchOptions& options, const measure::OpMeasuremen
   if (!result.pace && !oversubscribed.empty())
     return oversubscribed + " Use --timed-product for more ranks than cores.\n";
   if (result.plans.size() == 1) return "";
-  const auto best = std::min_element(
-      result.plans.begin(), result.plans.end(),
-      [](const measure::PlanTimes& a, const measure::PlanTimes& b) { return a.times.median < b.times.median; });
+  const auto best = std::min_element(result.plans.begin(), result.plans.end(),
+                                     [](const measure::PlanTimes& a, const measure::PlanTimes& b) {
+                                       return a.times.median < b.times.median;
+                                     });
   if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
@@ -97,7 +98,8 @@ std::string show_text(const OpBenchOptions& options, const measure::OpMeasuremen
   return text + table.text() + show_best(options, result);
 }
 
-nlohmann::ordered_json show_json(const OpBenchOptions& options, const measure::OpMeasurement& result) {
+nlohmann::ordered_json show_json(const OpBenchOptions& options,
+                                 const measure::OpMeasurement& result) {
   using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
   for (const measure::PlanTimes& one : result.plans) {

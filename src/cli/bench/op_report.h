@@ -15,6 +15,7 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
                              const measure::Recorded& recorded);
 
 std::string show_text(const OpBenchOptions& options, const measure::OpMeasurement& result);
-nlohmann::ordered_json show_json(const OpBenchOptions& options, const measure::OpMeasurement& result);
+nlohmann::ordered_json show_json(const OpBenchOptions& options,
+                                 const measure::OpMeasurement& result);
 
 }  // namespace plait::cli

@@ -4,8 +4,8 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "launch/topology.h"
 #include "comm/transports.h"
+#include "launch/topology.h"
 
 namespace plait::cli {
 

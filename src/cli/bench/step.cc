@@ -8,18 +8,19 @@
 
 #include "base/check.h"
 #include "cli/as_ranks.h"
-#include "measure/collective_check.h"
 #include "cli/bench/measurements.h"
-#include "measure/step_measure.h"
-#include "measure/step_memory.h"
 #include "cli/bench/step_report.h"
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
+#include "measure/collective_check.h"
+#include "measure/step_measure.h"
+#include "measure/step_memory.h"
 
 namespace plait::cli {
 namespace {
 
-void report(const StepOptions& options, const measure::StepMeasurement& result, const measure::Recorded& recorded) {
+void report(const StepOptions& options, const measure::StepMeasurement& result,
+            const measure::Recorded& recorded) {
   const bool speaks = !options.files.silences();
   if (speaks) answer(show_text(options, result));
   if (options.files.traces())

@@ -114,8 +114,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
                    .usage = "column|row --n N --k K [OPTIONS]",
                    .purpose = kLayerPurpose,
                    .examples = kLayerExamples});
-  options.add("--m|-m", "M", step.tokens, size(),
-              "tokens of all ranks together (default: 1024)");
+  options.add("--m|-m", "M", step.tokens, size(), "tokens of all ranks together (default: 1024)");
   options.add("--n|-n", "N", layer.out, size(), "outputs of the whole layer");
   options.add("--k|-k", "K", layer.in, size(), "inputs of the whole layer");
   add_options(options, given.ranks);
@@ -150,8 +149,7 @@ std::optional<StepOptions> read_model_options(Words words) {
                    .usage = "MODEL [OPTIONS]",
                    .purpose = kModelPurpose,
                    .examples = kModelExamples});
-  options.add("--layers", "L", step.layers, whole(1, kMostLayers),
-              "number of blocks (default: 1)");
+  options.add("--layers", "L", step.layers, whole(1, kMostLayers), "number of blocks (default: 1)");
   options.add("--scale", "S", step.scale, up_to(1),
               "factor for the model's widths, which are then rounded to whole\n"
               "panels on each rank; the result is printed (default: 0.25)");

@@ -63,9 +63,10 @@ std::string show_best(const StepOptions& options, const measure::StepMeasurement
       show_oversubscription(result.ranks, options.threads, result.transport);
   if (!oversubscribed.empty())
     return oversubscribed + " Use plait predict for more ranks than cores.\n";
-  const auto best = std::min_element(
-      result.plans.begin(), result.plans.end(),
-      [](const measure::StepTimes& a, const measure::StepTimes& b) { return a.times.median < b.times.median; });
+  const auto best = std::min_element(result.plans.begin(), result.plans.end(),
+                                     [](const measure::StepTimes& a, const measure::StepTimes& b) {
+                                       return a.times.median < b.times.median;
+                                     });
   if (result.comm_share() < measure::kNoise)
     return "\nThere is almost no exposed communication to hide here.\n";
   if (result.plans.size() == 1) return "";
@@ -96,8 +97,8 @@ std::string show_step(const StepOptions& options) {
 // "AMD EPYC; 2 ranks over shm, emulated link, 10 Gbit/s, 5 us"
 std::string show_place(const measure::StepMeasurement& result) {
   return fmt::format("{}; {} over {}{}", base::read_processor().model,
-                     base::show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
-                     result.link ? ", " + describe(*result.link) : "");
+                     base::show_count(static_cast<std::size_t>(result.ranks), "rank"),
+                     result.transport, result.link ? ", " + describe(*result.link) : "");
 }
 
 }  // namespace
@@ -139,7 +140,8 @@ std::string show_text(const StepOptions& options, const measure::StepMeasurement
   return text + table.text() + show_best(options, result);
 }
 
-nlohmann::ordered_json show_json(const StepOptions& options, const measure::StepMeasurement& result) {
+nlohmann::ordered_json show_json(const StepOptions& options,
+                                 const measure::StepMeasurement& result) {
   using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
   for (const measure::StepTimes& one : result.plans) {

@@ -16,6 +16,7 @@ report::Timeline timeline_of(const StepOptions& options, const measure::StepMeas
                              const measure::Recorded& recorded);
 
 std::string show_text(const StepOptions& options, const measure::StepMeasurement& result);
-nlohmann::ordered_json show_json(const StepOptions& options, const measure::StepMeasurement& result);
+nlohmann::ordered_json show_json(const StepOptions& options,
+                                 const measure::StepMeasurement& result);
 
 }  // namespace plait::cli

@@ -83,7 +83,7 @@ Findings find_out() {
   findings.machine = names.machine;
   findings.processor = base::read_processor();
   findings.topology = launch::read_topology();
-  findings.memory = read_memory();
+  findings.memory = measure::read_memory();
   findings.limits = launch::read_cgroup_limits();
   find_place(findings);
   findings.settings = find_variables();

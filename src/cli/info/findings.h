@@ -7,8 +7,8 @@
 
 #include "base/processor.h"
 #include "launch/cgroup.h"
-#include "measure/memory.h"
 #include "launch/topology.h"
+#include "measure/memory.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {

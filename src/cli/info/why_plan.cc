@@ -10,11 +10,11 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/table.h"
-#include "launch/cgroup.h"
-#include "launch/topology.h"
-#include "launch/cpu_binding.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "launch/cgroup.h"
+#include "launch/cpu_binding.h"
+#include "launch/topology.h"
 #include "ops/shapes.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"
@@ -129,7 +129,8 @@ std::string show_profile_source(const PlanChoice& choice) {
   if (choice.profile.is_measured())
     return fmt::format(
         "The machine's profile was measured with {} of {}{}.\n",
-        base::show_count(choice.profile.ranks, "rank"), base::show_count(choice.profile.threads, "thread"),
+        base::show_count(choice.profile.ranks, "rank"),
+        base::show_count(choice.profile.threads, "thread"),
         choice.profile.hosts > 1 ? fmt::format(" on {} hosts", choice.profile.hosts) : "");
   const std::string text = "The profile is built in, for no particular machine";
   if (!choice.refusal.empty() || !choice.left_alone.empty())

@@ -12,13 +12,13 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/table.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/options.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
+#include "cli/table.h"
 #include "cli/values.h"
 #include "plait/quantized.h"
 

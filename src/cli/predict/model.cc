@@ -13,15 +13,15 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "measure/progress.h"
-#include "cli/table.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/problem_options.h"
+#include "cli/table.h"
 #include "cli/values.h"
+#include "measure/progress.h"
 #include "predict/model.h"
 
 namespace plait::cli {

@@ -7,12 +7,12 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "measure/progress.h"
 #include "cli/console.h"
-#include "measure/memory.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
+#include "measure/memory.h"
+#include "measure/progress.h"
 
 namespace plait::cli {
 namespace {

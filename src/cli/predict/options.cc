@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/problem_options.h"
 #include "cli/options.h"
+#include "cli/problem_options.h"
 #include "cli/values.h"
 #include "plait/quantized.h"
 
@@ -95,11 +95,10 @@ void add_options(Options& options, MachineOptions& machine, const char* ranks) {
 }
 
 predict::Machine machine_of(const MachineOptions& options) {
-  predict::Machine machine = {
-      .device = predict::find_device(options.device),
-      .network =
-          predict::find_network(options.link.empty() ? usual_link(options.device) : options.link),
-      .ranks = options.ranks};
+  predict::Machine machine = {.device = predict::find_device(options.device),
+                              .network = predict::find_network(
+                                  options.link.empty() ? usual_link(options.device) : options.link),
+                              .ranks = options.ranks};
   if (options.wiring) machine.network.wiring = *options.wiring;
   if (options.rate) {
     machine.device.peak_flops = *options.rate * 1e12;
@@ -154,8 +153,8 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   what.plans = read_plans(op, plans);
   PLAIT_CHECK(what.sizes.size() == 1 || !what.files.traces(),
               "a timeline needs exactly one size, not ", what.sizes.size());
-  PLAIT_CHECK(what.machine.ranks <= kMostDrawn || !what.files.traces(),
-              "a timeline shows at most ", kMostDrawn, " ranks, not ", what.machine.ranks);
+  PLAIT_CHECK(what.machine.ranks <= kMostDrawn || !what.files.traces(), "a timeline shows at most ",
+              kMostDrawn, " ranks, not ", what.machine.ranks);
   check_distinct(what.files, {{"the shapes", sizes.shapes}});
   return what;
 }

@@ -29,7 +29,8 @@ std::optional<double> OpPrediction::efficiency(std::size_t plan) const {
 }
 
 std::string show_assumptions(const predict::Machine& machine) {
-  return fmt::format("{}; {}\n{}\n", base::show_count(static_cast<std::size_t>(machine.ranks), "rank"),
+  return fmt::format("{}; {}\n{}\n",
+                     base::show_count(static_cast<std::size_t>(machine.ranks), "rank"),
                      predict::describe(machine.device), predict::describe(machine.network));
 }
 

@@ -5,9 +5,9 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
-#include "cli/problem_options.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
+#include "cli/problem_options.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
 #include "ops/shapes.h"
@@ -85,9 +85,10 @@ void add_options(Options& options, ProblemOptions& problem) {
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, packed in every call (default: plain for --model,\n"
               "as in training; otherwise x's dtype, packed)");
-  options.add("-l,--link", "LINK", problem.link,
-              [](std::string_view, const std::string& text) { return parse_link(text); },
-              "emulated link between all ranks, such as 25gbit,5us");
+  options.add(
+      "-l,--link", "LINK", problem.link,
+      [](std::string_view, const std::string& text) { return parse_link(text); },
+      "emulated link between all ranks, such as 25gbit,5us");
   options.add("-b,--backend", "NAME", problem.backend, read_backend,
               "backend of the product; see plait info (default: PLAIT_BACKEND, or\n"
               "the best, as with auto)");
