@@ -34,12 +34,13 @@ bool are_threads(const std::string& transport) {
 
 }  // namespace
 
-void add_options(Options& options, RankOptions& ranks, const std::string& names) {
+void add_options(Options& options, RankOptions& ranks, const std::string& names,
+                 const std::string& threads) {
   options.add(names, "N", ranks.ranks, "number of ranks (default: the launcher's, or 2)");
   options.add("-t,--transport", "NAME", ranks.transport,
               "shm (default), threads or mpi; see plait info");
   options.add("--threads", "T", ranks.threads, read_threads,
-              "threads of each rank (default: its share of the cores)");
+              "threads of each rank (default: " + threads + ")");
 }
 
 void check_started(std::string_view what, int ranks, const std::string& transport) {

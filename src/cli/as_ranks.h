@@ -18,7 +18,9 @@ struct RankOptions {
   std::string transport = {};  // empty: the best
   int threads = 0;             // of each rank; 0: its share of the cores
 };
-void add_options(Options& options, RankOptions& ranks, const std::string& names = "--ranks");
+// `threads`: the default of --threads, in words.
+void add_options(Options& options, RankOptions& ranks, const std::string& names = "--ranks",
+                 const std::string& threads = "its share of the cores");
 
 struct RanksRequest {
   int ranks;

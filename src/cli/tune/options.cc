@@ -252,7 +252,7 @@ std::optional<TuneOptions> read_tune_options(Words words) {
   std::string tp;
   Options options(kAbout);
   add_options(options, given);
-  add_options(options, ranks);
+  add_options(options, ranks, "--ranks", "PLAIT_THREADS, or its share of the\ncores");
   options.add("--tp", "N", tp, "same as --ranks");
   add_options(options, tune);
   if (!options.parse_all(words)) return std::nullopt;
