@@ -15,7 +15,6 @@
 #include "base/processor.h"
 #include "cli/bench/op_options.h"
 #include "cli/table.h"
-#include "cli/verify/operands.h"
 #include "measure/collective_race.h"
 #include "measure/op_memory.h"
 #include "mpi_library.h"
@@ -24,6 +23,7 @@
 #include "tensor/compare.h"
 #include "tensor/tolerance.h"
 #include "tune/op_case.h"
+#include "verify/operands.h"
 
 namespace plait::bench {
 namespace {
@@ -42,7 +42,7 @@ double longest_row(const ConstTensorView& rows) {
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     double squares = 0;
     for (std::int64_t col = 0; col < rows.cols; ++col) {
-      const double one = cli::element(rows, row, col);
+      const double one = verify::element(rows, row, col);
       squares += one * one;
     }
     most = std::max(most, squares);
@@ -78,8 +78,9 @@ tensor::Allowed allowed_between(const ConstTensorView& a, const ConstTensorView&
   const double u = unit_roundoff(a.dtype);
   const double always = 2 * (sums + tensor::smallest_roundoff(a.dtype));
   return [=](std::int64_t row, std::int64_t col) {
-    return always + u / (1 - u) *
-                        (std::abs(cli::element(a, row, col)) + std::abs(cli::element(b, row, col)));
+    return always +
+           u / (1 - u) *
+               (std::abs(verify::element(a, row, col)) + std::abs(verify::element(b, row, col)));
   };
 }
 

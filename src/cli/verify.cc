@@ -24,12 +24,12 @@
 #include "cli/output_files.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
-#include "cli/verify/rounds.h"
 #include "comm/transports.h"
 #include "launch/signals.h"
 #include "measure/collective_check.h"
 #include "measure/progress.h"
 #include "plait/ops.h"
+#include "verify/rounds.h"
 
 namespace plait::cli {
 namespace {
@@ -96,12 +96,12 @@ struct Verification {
   bool layers = false;
   std::string json;
 
-  Rounds rounds_of(std::size_t world) const {
+  verify::Rounds rounds_of(std::size_t world) const {
     return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .layers = layers};
   }
 
   // The cases of one world.
-  CaseNumbers numbers_of(std::size_t world) const {
+  verify::CaseNumbers numbers_of(std::size_t world) const {
     return {.named = only,
             .first = static_cast<std::int64_t>(world),
             .step = static_cast<std::int64_t>(worlds.size()),
@@ -211,11 +211,11 @@ struct Count {
   std::int64_t total;
 };
 
-RoundsHooks hooks_of(const Verification& what, const World& world, measure::Progress& progress,
-                     const Count& count) {
+verify::RoundsHooks hooks_of(const Verification& what, const World& world,
+                             measure::Progress& progress, const Count& count) {
   return {.progress = [&progress, count](
                           std::int64_t done) { progress.show(count.before + done, count.total); },
-          .begin = [](std::span<const std::int64_t>, const Tally&) {},
+          .begin = [](std::span<const std::int64_t>, const verify::Tally&) {},
           .failure =
               [&what, world](std::span<const std::int64_t> numbers, const std::string& sentence) {
                 complain("plait verify", sentence);
@@ -225,9 +225,9 @@ RoundsHooks hooks_of(const Verification& what, const World& world, measure::Prog
 
 // The report of ranks in other processes: their counts, and their current cases.
 struct RanksReport {
-  Tally tally;
+  verify::Tally tally;
   std::size_t count = 0;  // of the cases in the current group, up to the current one
-  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // of these cases
+  std::array<std::int64_t, verify::kCasesPerGroup> numbers = {};  // of these cases
 
   std::span<const std::int64_t> numbers_so_far() const { return std::span(numbers).first(count); }
 };
@@ -272,28 +272,28 @@ int be_rank(Words words) {
   Communicator comm = Communicator::connect({.transport = world.transport});
   measure::Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
   // Counts only the cases of this world; each world has its own progress.
-  RoundsHooks hooks =
+  verify::RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(index).size()});
   if (comm.rank() != 0) {
     hooks.progress = [](std::int64_t) {};
-    run_rounds(what.rounds_of(index), comm, hooks);
+    verify::run_rounds(what.rounds_of(index), comm, hooks);
     return kDone;
   }
   const ReportWriter writer(words[1]);
   RanksReport report;
-  hooks.begin = [&](std::span<const std::int64_t> numbers, const Tally& before) {
+  hooks.begin = [&](std::span<const std::int64_t> numbers, const verify::Tally& before) {
     report.tally = before;
     report.count = numbers.size();
     std::copy(numbers.begin(), numbers.end(), report.numbers.begin());
     writer.write(report);
   };
-  report.tally = run_rounds(what.rounds_of(index), comm, hooks);
+  report.tally = verify::run_rounds(what.rounds_of(index), comm, hooks);
   writer.write(report);
   return kDone;
 }
 
 struct Outcome {
-  Tally tally;
+  verify::Tally tally;
   int status = kDone;
 };
 
@@ -324,15 +324,15 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
   Outcome outcome;
   run_in_threads(world.ranks, [&](Communicator& comm) {
     const std::int64_t total = what.only.empty() ? what.cases : what.numbers_of(index).size();
-    RoundsHooks hooks = hooks_of(what, world, progress, {.before = before, .total = total});
+    verify::RoundsHooks hooks = hooks_of(what, world, progress, {.before = before, .total = total});
     if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-    const Tally tally = run_rounds(what.rounds_of(index), comm, hooks);
+    const verify::Tally tally = verify::run_rounds(what.rounds_of(index), comm, hooks);
     if (comm.rank() == 0) outcome.tally = tally;
   });
   return outcome;
 }
 
-void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
+void tell(const Verification& what, const verify::Tally& tally, bool was_interrupted) {
   const std::string line = fmt::format(
       "{} passed, {} failed{}\n{} had the bits of one rank that has everything\n", tally.passed,
       tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
@@ -355,10 +355,10 @@ int verify_as_rank(const Verification& what) {
   });
   if (refusal) return exit_status(*refusal);
   measure::Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
-  RoundsHooks hooks =
+  verify::RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(0).size()});
   if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-  const Tally tally = run_rounds(what.rounds_of(0), comm, hooks);
+  const verify::Tally tally = verify::run_rounds(what.rounds_of(0), comm, hooks);
   if (comm.rank() == 0) tell(what, tally, false);
   return tally.failed == 0 ? kDone : kCheckFailed;
 }
@@ -372,7 +372,7 @@ int verify(Words words) {
   const Verification& what = *given;
   if (comm::crosses_hosts(what.worlds.front().transport)) return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
-  Tally all;
+  verify::Tally all;
   int status = kDone;
   for (std::size_t i = 0; i < what.worlds.size(); ++i) {
     if (what.numbers_of(i).size() == 0) continue;

@@ -1,5 +1,5 @@
 // plait verify is only as good as the variety of its problems.
-#include "cli/verify/case.h"
+#include "verify/case.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "ops/shapes.h"
 #include "plan/sizes.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 std::string way_of(const VerifyCase& one, int world) {
@@ -66,4 +66,4 @@ TEST(RandomCases, AreOfAllKindsOfNumbersAndModes) {
 }
 
 }  // namespace
-}  // namespace plait::cli
+}  // namespace plait::verify

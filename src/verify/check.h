@@ -7,10 +7,10 @@
 #include <functional>
 #include <string>
 
-#include "cli/verify/case.h"
 #include "plait/communicator.h"
+#include "verify/case.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // Damages the results of a run, for tests that check whether it is noticed. `plan`: 0 is the serial
 // plan, then those of the case.
@@ -20,4 +20,4 @@ using Spoil =
 // The failure of the case on this rank; empty: none. Collective.
 std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& spoil = {});
 
-}  // namespace plait::cli
+}  // namespace plait::verify

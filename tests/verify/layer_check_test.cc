@@ -1,5 +1,5 @@
 // plait verify --layers notices wrong outputs and gradients of any kind.
-#include "cli/verify/layer_check.h"
+#include "verify/layer_check.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 using conformance::contains;
@@ -104,4 +104,4 @@ TEST_P(VerifyLayerCheck, FindsABytePastTheEndOfARow) {
 }
 
 }  // namespace
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -6,7 +6,7 @@
 
 #include "tensor/tolerance.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 class Exact {
  public:
@@ -27,4 +27,4 @@ class Exact {
   double flushed_ = 0;
 };
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/verify/case.h"
 #include "plait/buffer.h"
 #include "plait/packed_weight.h"
 #include "tensor/fill.h"
+#include "verify/case.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // A matrix with gaps between its rows and memory around it, none of which may be written.
 class Guarded {
@@ -66,4 +66,4 @@ std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorV
 
 double element(const ConstTensorView& view, std::int64_t row, std::int64_t col);
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -1,5 +1,5 @@
 // plait verify notices every kind of wrong result, and describes it.
-#include "cli/verify/check.h"
+#include "verify/check.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 using conformance::contains;
@@ -130,4 +130,4 @@ TEST(VerifyCheck, FindsBytesAroundAGatheredX) {
 }
 
 }  // namespace
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -6,10 +6,10 @@
 #include <memory>
 #include <span>
 
-#include "cli/verify/case.h"
-#include "cli/verify/operands.h"
+#include "verify/case.h"
+#include "verify/operands.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // `out` of the rank, from x(). `all`: the operands of every rank.
 Guarded in_steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
@@ -20,4 +20,4 @@ Guarded in_steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOp
 Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
                     int rank);
 
-}  // namespace plait::cli
+}  // namespace plait::verify

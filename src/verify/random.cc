@@ -1,8 +1,8 @@
-#include "cli/verify/random.h"
+#include "verify/random.h"
 
 #include <algorithm>
 
-namespace plait::cli {
+namespace plait::verify {
 
 Dtype random_dtype(Random& random) {
   return random.of<Dtype>({Dtype::f32, Dtype::bf16, Dtype::f16});
@@ -77,4 +77,4 @@ Plan random_plan(Random& random, Operator op) {
   return plan;
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

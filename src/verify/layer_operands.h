@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "cli/verify/layer_case.h"
-#include "cli/verify/operands.h"
 #include "plait/gemm.h"
+#include "verify/layer_case.h"
+#include "verify/operands.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 class LayerOperands {
  public:
@@ -51,4 +51,4 @@ class LayerOperands {
   std::vector<Guarded> grad_out_;
 };
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -1,4 +1,4 @@
-#include "cli/verify/check.h"
+#include "verify/check.h"
 
 #include <algorithm>
 #include <array>
@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/verify/exact.h"
-#include "cli/verify/float_mode.h"
-#include "cli/verify/operands.h"
-#include "cli/verify/random.h"
-#include "cli/verify/steps.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tensor/tolerance.h"
+#include "verify/exact.h"
+#include "verify/float_mode.h"
+#include "verify/operands.h"
+#include "verify/random.h"
+#include "verify/steps.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 // The elements of a result that are compared with sums in f64: all of a small result, and fewer if
@@ -383,4 +383,4 @@ std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& s
   return Check(one, comm, spoil).run();
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

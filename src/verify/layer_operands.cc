@@ -1,10 +1,10 @@
-#include "cli/verify/layer_operands.h"
+#include "verify/layer_operands.h"
 
 #include <numeric>
 
 #include "plait/collectives.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 constexpr std::uint64_t kSeedOfWeight = 1;
@@ -84,4 +84,4 @@ Guarded LayerOperands::made(Dtype dtype, std::int64_t rows, std::int64_t cols,
   return matrix;
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -1,4 +1,4 @@
-#include "cli/verify/operands.h"
+#include "verify/operands.h"
 
 #include <bit>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 constexpr std::int64_t kAround = 2;  // rows before and after
@@ -227,4 +227,4 @@ double VerifyOperands::bias_at(std::int64_t column) const {
   return case_.bias ? element(bias_.view(), 0, column) : 0.0;
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -11,7 +11,7 @@
 #include "plait/communicator.h"
 #include "plait/operator.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // The number of cases that share a communicator, and with it mailboxes and prepared operators.
 // Then a new one is made, over another link.
@@ -59,4 +59,4 @@ struct RoundsHooks {
 // case that ends in an error is the last, because the communicator can't be used after it.
 Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& hooks);
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -1,13 +1,13 @@
-#include "cli/verify/layer_case.h"
+#include "verify/layer_case.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "cli/verify/case.h"
-#include "cli/verify/random.h"
 #include "plait/gemm.h"
+#include "verify/case.h"
+#include "verify/random.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 LayerVariant random_variant(Random& random, Operator op) {
@@ -104,4 +104,4 @@ std::string describe(const LayerCase& one) {
   return text;
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

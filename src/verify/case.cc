@@ -1,13 +1,13 @@
-#include "cli/verify/case.h"
+#include "verify/case.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "cli/verify/random.h"
 #include "ops/shapes.h"
 #include "plait/gemm.h"
+#include "verify/random.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 namespace {
 
@@ -147,4 +147,4 @@ std::string describe(const VerifyCase& one) {
   return text;
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

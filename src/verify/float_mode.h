@@ -8,7 +8,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace plait::cli {
+namespace plait::verify {
 
 struct FloatMode {
   int rounding = FE_TONEAREST;
@@ -53,4 +53,4 @@ class InFloatMode {
   std::fenv_t before_;
 };
 
-}  // namespace plait::cli
+}  // namespace plait::verify

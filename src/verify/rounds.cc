@@ -1,18 +1,18 @@
-#include "cli/verify/rounds.h"
+#include "verify/rounds.h"
 
 #include <algorithm>
 #include <exception>
 #include <memory>
 #include <optional>
 
-#include "cli/verify/case.h"
-#include "cli/verify/check.h"
-#include "cli/verify/layer_case.h"
-#include "cli/verify/layer_check.h"
 #include "comm/state.h"
 #include "plait/collectives.h"
+#include "verify/case.h"
+#include "verify/check.h"
+#include "verify/layer_case.h"
+#include "verify/layer_check.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 // The failure with the problem's description; empty: none.
@@ -86,4 +86,4 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
   return tally;
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -1,4 +1,4 @@
-#include "cli/verify/steps.h"
+#include "verify/steps.h"
 
 #include <bit>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "plait/collectives.h"
 #include "plait/gemm.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 // A matrix of sums.
@@ -250,4 +250,4 @@ Guarded in_steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOp
   return Steps(one, all, rank).run();
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

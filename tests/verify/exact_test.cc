@@ -1,4 +1,4 @@
-#include "cli/verify/exact.h"
+#include "verify/exact.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -55,4 +55,4 @@ TEST(Exact, AllowsDenormalsToBeLost) {
 }
 
 }  // namespace
-}  // namespace plait::cli
+}  // namespace plait::verify

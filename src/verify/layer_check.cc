@@ -1,4 +1,4 @@
-#include "cli/verify/layer_check.h"
+#include "verify/layer_check.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/verify/exact.h"
-#include "cli/verify/float_mode.h"
-#include "cli/verify/layer_operands.h"
-#include "cli/verify/operands.h"
 #include "plait/packed_weight.h"
 #include "tensor/compare.h"
 #include "tensor/fill.h"
 #include "tensor/tolerance.h"
+#include "verify/exact.h"
+#include "verify/float_mode.h"
+#include "verify/layer_operands.h"
+#include "verify/operands.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 // The elements of a result that are compared with sums in f64: all of a small result.
@@ -372,4 +372,4 @@ std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLaye
   return Check(one, comm, spoil).run();
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -1,11 +1,11 @@
-#include "cli/verify/exact.h"
+#include "verify/exact.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "base/check.h"
 
-namespace plait::cli {
+namespace plait::verify {
 namespace {
 
 double largest(Dtype dtype) { return dtype == Dtype::f16 ? 65504 : 0x1.fep127; }
@@ -23,4 +23,4 @@ std::string Exact::what_is_wrong_with(double got, const tensor::Roundings& way) 
   return base::sentence("is ", got, " but the sum is ", value_, " and the tolerance is ", allowed);
 }
 
-}  // namespace plait::cli
+}  // namespace plait::verify

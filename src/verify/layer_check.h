@@ -6,10 +6,10 @@
 #include <functional>
 #include <string>
 
-#include "cli/verify/layer_case.h"
 #include "plait/communicator.h"
+#include "verify/layer_case.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // The results of a micro-batch.
 struct LayerResults {
@@ -26,4 +26,4 @@ using SpoilLayer = std::function<void(std::size_t variant, const LayerResults& r
 // The failure of the case on this rank; empty: none. Collective.
 std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil = {});
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -10,7 +10,7 @@
 #include "plait/plan.h"
 #include "plait/quantized.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // Returns the same numbers everywhere, which the standard's distributions don't guarantee.
 class Random {
@@ -51,4 +51,4 @@ QuantScheme random_scheme(Random& random);
 // Any plan but the serial one.
 Plan random_plan(Random& random, Operator op);
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/verify/random.h"
 #include "plait/linear.h"
+#include "verify/random.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 // Options that must not change a bit of the result.
 struct LayerVariant {
@@ -58,4 +58,4 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world);
 
 std::string describe(const LayerCase& one);
 
-}  // namespace plait::cli
+}  // namespace plait::verify

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/verify/random.h"
 #include "plait/link.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"
+#include "verify/random.h"
 
-namespace plait::cli {
+namespace plait::verify {
 
 struct VerifyCase {
   std::uint64_t seed = 0;  // of its operands
@@ -56,4 +56,4 @@ std::string show_shares(const std::vector<std::int64_t>& values);
 
 std::string describe(const VerifyCase& one);
 
-}  // namespace plait::cli
+}  // namespace plait::verify
