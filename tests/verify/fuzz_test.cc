@@ -13,16 +13,17 @@
 namespace plait::verify {
 namespace {
 
-constexpr std::int64_t kCases = 30;
+constexpr std::int64_t kCasesOfAWorld = 30;
 
 class Fuzz : public testing::TestWithParam<int> {
  protected:
   // Cases that the verb does not run by default.
   static void run(bool layers) {
-    Rounds rounds = {.seed = 2026,
-                     .numbers = {.named = {}, .first = GetParam(), .step = 7, .end = 7 * kCases},
-                     .ops = {},
-                     .layers = layers};
+    Rounds rounds = {
+        .seed = 2026,
+        .numbers = {.named = {}, .first = GetParam(), .step = 7, .end = 7 * kCasesOfAWorld},
+        .ops = {},
+        .layers = layers};
     for (int i = 0; i < kOperators; ++i) rounds.ops.push_back(static_cast<Operator>(i));
     run_in_threads(GetParam(), [&](Communicator& comm) {
       const Tally tally =
