@@ -32,7 +32,7 @@ struct DtypeOptions {
 };
 void add_options(Options& options, DtypeOptions& dtypes);
 
-// As typed, because the plans depend on the operator.
+// The texts are kept as typed, because the plans depend on the operator.
 struct PlanOptions {
   std::string schedule = {};
   std::string parts = {};

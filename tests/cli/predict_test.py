@@ -126,7 +126,8 @@ class PredictTest(CommandTest):
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("has no link; only", self.refusal("--measured", measured))
-            for key, value, sentence in (("link", "", 'the link "" is not like "25gbit,5us"'), ("ranks", 0, "ranks is 0, which is not "),
+            for key, value, sentence in (("link", "", 'the link "" is not like "25gbit,5us"'),
+                                         ("ranks", 0, "ranks is 0, which is not "),
                                          ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
                 measured.write_text(json.dumps({**bench, key: value}))
                 refusal = self.refusal("--measured", measured)
