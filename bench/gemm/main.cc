@@ -17,9 +17,9 @@
 
 #include "base/parallel.h"
 #include "base/processor.h"
-#include "cli/bench/limits.h"
 #include "contenders.h"
 #include "gemm/backends.h"
+#include "measure/limits.h"
 #include "packing.h"
 #include "plait/gemm.h"
 
@@ -58,18 +58,18 @@ void add(const GemmShape& shape, const Contender& contender, const Case& one) {
 // The dtypes of cases. The peak is that of the dtype in which they are multiplied.
 constexpr std::array kDtypes = {Dtype::bf16, Dtype::f32, Dtype::f16};
 
-cli::Limit peak_of(Dtype dtype) {
+measure::Limit peak_of(Dtype dtype) {
   const Dtype operand = gemm::operand_of({.m = 1, .n = 1, .k = 1, .x = dtype, .weight = dtype});
-  return cli::multiplying(operand, base::thread_count(0));
+  return measure::multiplying(operand, base::thread_count(0));
 }
 
 void add_limit(const GemmShape& shape, Dtype dtype, const char* who,
-               const std::function<cli::Limit()>& prepare) {
+               const std::function<measure::Limit()>& prepare) {
   const std::string name =
       std::string(shape.name) + "/" + std::string(plait::name(dtype)) + "/" + who;
   benchmark::RegisterBenchmark(name.c_str(),
                                [prepare](benchmark::State& state) {
-                                 const cli::Limit limit = prepare();
+                                 const measure::Limit limit = prepare();
                                  for (auto _ : state) limit.call();
                                  report(state, limit.amount);
                                })
@@ -83,7 +83,7 @@ void add_limits(const GemmShape& shape, Dtype dtype) {
   const auto bytes = static_cast<std::size_t>(shape.n * shape.k) * size_of(dtype);
   add_limit(shape, dtype, "peak/0", [dtype] { return peak_of(dtype); });
   add_limit(shape, dtype, "memory/1",
-            [bytes] { return cli::reading(bytes, base::thread_count(0)); });
+            [bytes] { return measure::reading(bytes, base::thread_count(0)); });
 }
 
 void add_all(Operands& operands) {

@@ -64,7 +64,7 @@ class Results:
 
     def tables(self) -> list[page.Table]:
         names = plans(self.steps[0])
-        steps = [[one["model"], f"{one['scale']:g}", one["wire"], one["link"].removeprefix("emulated link, "),
+        steps = [[one["model"], f"{one['scale']:g}", one["wire"], one["link"],
                   show_share(one),
                   f"{one['schedules'][0]['step_ms']:.0f}", f"{one['amdahl_gain_percent']:.1f} %",
                   *(f"{plan_of(one, name)['gain_percent']:.1f} % ({of_allowed(one, name):.2f})" for name in names)]

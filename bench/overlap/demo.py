@@ -99,7 +99,6 @@ def report(tokens, linked, shared, page):
     ideal = linked["ideal_ms"]
     fused = times(shared)["fused"]
     plain = times(shared)["serial"]
-    link = linked["link"].removeprefix("emulated link, ")
     return f"""
 Two ranks share a layer of LLaMA2-70B (the end of the MLP, a quarter as wide and deep, bf16) for
 {tokens} tokens. Each multiplies by its half of the weight, which gives a partial sum of the whole
@@ -107,7 +106,7 @@ result. An all-reduce adds the two up. What is hidden here is that all-reduce: t
 travel while the product goes on.
 
 The product takes {ms(linked["t_gemm_ms"])} on this processor. The ranks are joined by an emulated link
-({link}), over which the all-reduce takes about as long: {ms(linked["t_comm_ms"])}.
+({linked["link"]}), over which the all-reduce takes about as long: {ms(linked["t_comm_ms"])}.
 
 {row("serial", serial, serial, "first the product, then the all-reduce")}
 {row("pipelined", times(linked)["pipelined"], serial, remark_on(linked, "pipelined"))}

@@ -13,17 +13,17 @@
 
 #include "base/check.h"
 #include "base/processor.h"
-#include "cli/bench/collective_race.h"
-#include "cli/bench/op_memory.h"
 #include "cli/bench/op_options.h"
-#include "cli/bench/table.h"
-#include "cli/verify/operands.h"
+#include "cli/table.h"
+#include "measure/collective_race.h"
+#include "measure/op_memory.h"
 #include "mpi_library.h"
 #include "plait/collectives.h"
 #include "rival.h"
 #include "tensor/compare.h"
 #include "tensor/tolerance.h"
 #include "tune/op_case.h"
+#include "verify/operands.h"
 
 namespace plait::bench {
 namespace {
@@ -42,7 +42,7 @@ double longest_row(const ConstTensorView& rows) {
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     double squares = 0;
     for (std::int64_t col = 0; col < rows.cols; ++col) {
-      const double one = cli::element(rows, row, col);
+      const double one = verify::element(rows, row, col);
       squares += one * one;
     }
     most = std::max(most, squares);
@@ -78,15 +78,16 @@ tensor::Allowed allowed_between(const ConstTensorView& a, const ConstTensorView&
   const double u = unit_roundoff(a.dtype);
   const double always = 2 * (sums + tensor::smallest_roundoff(a.dtype));
   return [=](std::int64_t row, std::int64_t col) {
-    return always + u / (1 - u) *
-                        (std::abs(cli::element(a, row, col)) + std::abs(cli::element(b, row, col)));
+    return always +
+           u / (1 - u) *
+               (std::abs(verify::element(a, row, col)) + std::abs(verify::element(b, row, col)));
   };
 }
 
 struct Result {
-  cli::OpSize size;
-  std::vector<cli::Times> plans;
-  std::optional<cli::Times> rival;  // empty: the rival has no such product
+  measure::OpSize size;
+  std::vector<measure::Times> plans;
+  std::optional<measure::Times> rival;  // empty: the rival has no such product
 
   std::optional<double> over_rival(std::size_t plan) const {
     if (!rival) return std::nullopt;
@@ -94,9 +95,10 @@ struct Result {
   }
 };
 
-Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Communicator& comm) {
-  const tune::OpCase one(cli::problem_of(options, size), comm);
-  cli::CollectiveRace race(comm, options.effort);
+Result measure(const cli::OpBenchOptions& options, const measure::OpSize& size,
+               Communicator& comm) {
+  const tune::OpCase one(measure::problem_of(options, size), comm);
+  measure::CollectiveRace race(comm, options.effort);
   std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;
   runners.reserve(options.plans.size());
   for (const Plan& plan : options.plans) runners.push_back(one.runner(plan, comm));
@@ -112,7 +114,7 @@ Result measure(const cli::OpBenchOptions& options, const cli::OpSize& size, Comm
   const auto rival = make_rival(
       {.op = options.op, .m = size.m, .x = one.x(), .weight = rows, .out = theirs}, comm);
   race.add(rival);
-  const std::vector<cli::Times> times = race.run();
+  const std::vector<measure::Times> times = race.run();
   const double sums = allowed_of_sums(options, size.k, one.x(), rows, comm);
   const auto found = tensor::compare(theirs, ours, allowed_between(theirs, ours, sums));
   PLAIT_CHECK(found.ok(), rival_name(), " and plait differ: ", found.describe());
@@ -180,14 +182,14 @@ void be_rank(const cli::OpBenchOptions& options) {
   MPI_Comm_size(MPI_COMM_WORLD, &world);
   Communicator comm = Communicator::connect({.transport = "shm"});
   PLAIT_CHECK(comm.world() == world, "MPI has ", world, " ranks but plait has ", comm.world());
-  for (const cli::OpSize& size : options.sizes) {
-    PlanKey key = cli::problem_of(options, size).key;
+  for (const measure::OpSize& size : options.sizes) {
+    PlanKey key = measure::problem_of(options, size).key;
     key.world = world;
-    cli::check_memory(key, options.plans.size() + 1);  // oneDNN's operands count as one plan
+    measure::check_memory(key, options.plans.size() + 1);  // oneDNN's operands count as one plan
   }
   std::vector<Result> results;
   results.reserve(options.sizes.size());
-  for (const cli::OpSize& size : options.sizes) results.push_back(measure(options, size, comm));
+  for (const measure::OpSize& size : options.sizes) results.push_back(measure(options, size, comm));
   if (comm.rank() != 0) return;
   if (!options.files.silences()) std::cout << show_text(options, results);
   options.files.write_json(show_json(options, results, comm));

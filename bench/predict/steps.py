@@ -19,12 +19,6 @@ def flops(layers: list[dict], tokens: int, ranks: int) -> float:
     return sum(3 * 2 * tokens * layer["in"] * layer["out"] for layer in layers) / ranks
 
 
-def link_words(described: str) -> str:
-    """"emulated link, 0.78 Gbit/s, 5.0 us" is 0.78gbit,5.0us."""
-    _, bandwidth, latency = described.split(", ")
-    return f"{bandwidth.replace(' ', '').replace('/s', '').lower()},{latency.replace(' ', '')}"
-
-
 # Values that older files do not record; there were no other values then.
 USUAL = {"layers": 1, "batch": 1, "dtype": "bf16", "wire": "f32", "sequence_parallel": True, "keep_gathered": False,
          "column_backward": False, "stand_in_ms": 0}
@@ -36,8 +30,8 @@ def products_ms(measured: dict) -> float:
 
 def ways(measured: dict) -> list[str]:
     """The options of plait predict for the measured options."""
-    return [*["--whole-rows"] * (not measured["sequence_parallel"]), *["--keep-gathered"] * measured["keep_gathered"],
-            *["--column-backward"] * measured["column_backward"]]
+    return [*["--no-sequence-parallel"] * (not measured["sequence_parallel"]),
+            *["--keep-gathered"] * measured["keep_gathered"], *["--column-backward"] * measured["column_backward"]]
 
 
 def compare(measured: dict, predict, memory: float) -> list[dict]:
@@ -48,7 +42,7 @@ def compare(measured: dict, predict, memory: float) -> list[dict]:
                  "but plait predict supports bf16 only")
     tokens = measured["seq"] * measured["batch"]
     words = ["--tp", measured["tp"], "--tokens", tokens, "--wire", measured["wire"], *ways(measured),
-             "--device", "cpu", "--wiring", "pairs", "--memory", memory * 1e-9, "--link", link_words(measured["link"]),
+             "--device", "cpu", "--wiring", "pairs", "--memory", memory * 1e-9, "--link", measured["link"],
              "--plan", ";".join(plan["name"] for plan in measured["schedules"][1:])]
     layers = predict(1, words)["plans"][0]["layers"]
     rate = measured["layers"] * flops(layers, tokens, measured["tp"]) / (products_ms(measured) * 1e-3)

@@ -127,6 +127,11 @@ std::string to_hex(std::string_view bytes) {
   return hex;
 }
 
+std::string show_count(std::size_t count, const std::string& noun) {
+  if (count == 1) return "1 " + noun;
+  return std::to_string(count) + " " + noun + (noun.ends_with('s') ? "es" : "s");
+}
+
 std::string show_list(const std::vector<int>& numbers) {
   constexpr std::size_t kShown = 16;
   // "and 1 more" would take as much space as the number itself.

@@ -3,6 +3,7 @@
 // reports the error.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 // "5.0 us", "1.25 s": about three significant figures.
 std::string show_duration(Nanoseconds duration);
 std::string show_bytes(double bytes);  // "64 KiB", "1.5 GiB"
+
+std::string show_count(std::size_t count, const std::string& noun);  // "1 process", "2 processes"
 
 // Two hex digits for each byte.
 std::string to_hex(std::string_view bytes);

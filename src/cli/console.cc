@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "base/check.h"
-#include "cli/output_stream.h"
+#include "launch/output_stream.h"
 
 namespace plait::cli {
 namespace {
@@ -24,7 +24,7 @@ void answer(std::string_view text) {
 
 void complain(std::string_view speaker, std::string_view sentence) noexcept try {
   std::signal(SIGPIPE, SIG_IGN);  // so that the exit status tells the error, not a broken pipe
-  OutputStream sink(STDERR_FILENO);
+  launch::OutputStream sink(STDERR_FILENO);
   sink.queue() = fmt::format("{}: {}\n", speaker, sentence);
   sink.write_within(kPatience);
 } catch (const std::exception&) {

@@ -7,54 +7,91 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "cli/console.h"
 
 namespace plait::cli {
 namespace {
 
+using Names = std::vector<std::string>;
+
 // A help page with a usage line that says what to type; CLI11's says only "[OPTIONS]".
 class Page : public CLI::Formatter {
  public:
-  explicit Page(std::string usage) : usage_(std::move(usage)) { column_width(30); }
+  Page(std::string usage, std::shared_ptr<const Names> hidden)
+      : usage_(std::move(usage)), hidden_(std::move(hidden)) {
+    column_width(30);
+  }
 
   std::string make_usage(const CLI::App*, std::string) const override {
     return "\nUsage: " + usage_ + "\n";
   }
 
-  // Writes "-n, --ranks"; CLI11 leaves out the space.
-  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    std::string names = Formatter::make_option_name(option, is_positional);
-    if (const auto comma = names.find(','); comma != std::string::npos)
-      names.insert(comma + 1, " ");
-    return names;
+  std::string make_option_name(const CLI::Option* option, bool) const override {
+    std::string text;
+    const auto show = [&](const std::string& name) {
+      if (std::find(hidden_->begin(), hidden_->end(), name) != hidden_->end()) return;
+      text += (text.empty() ? "" : ", ") + name;
+    };
+    for (const std::string& letter : option->get_snames()) show("-" + letter);
+    for (const std::string& name : option->get_lnames()) show("--" + name);
+    return text;
   }
 
  private:
   std::string usage_;
+  std::shared_ptr<const Names> hidden_;
 };
 
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
 
 }  // namespace
 
+struct Options::Given {
+  CLI::Option* option;
+  Reader read;
+};
+
 Options::Options(const About& about)
     : verb_(about.verb),
       app_(std::make_unique<CLI::App>(std::string(about.purpose),
-                                      fmt::format("plait {}", about.verb))) {
-  app_->formatter(std::make_shared<Page>(fmt::format("plait {} {}", about.verb, about.usage)));
+                                      fmt::format("plait {}", about.verb))),
+      hidden_(std::make_shared<Names>()) {
+  app_->formatter(
+      std::make_shared<Page>(fmt::format("plait {} {}", about.verb, about.usage), hidden_));
   app_->footer(std::string(about.examples));
   app_->set_help_flag("-h,--help", "print this page");
 }
 
 Options::~Options() = default;
 
-void Options::add(const std::string& names, const std::string& value, std::string& into,
-                  const std::string& purpose) {
-  app_->add_option(names, into, purpose)->option_text(value);
+std::string Options::accepted(const std::string& names) {
+  const auto bar = names.find('|');
+  if (bar == std::string::npos) return names;
+  for (const std::string_view name : base::split(std::string_view(names).substr(bar + 1), ','))
+    hidden_->emplace_back(name);
+  return names.substr(0, bar) + ',' + names.substr(bar + 1);
+}
+
+void Options::add_reader(const std::string& names, const std::string& value,
+                         const std::string& purpose, Reader read) {
+  CLI::Option* option = app_->add_option(accepted(names))->description(purpose)->option_text(value);
+  given_.push_back({.option = option, .read = std::move(read)});
 }
 
 void Options::add_flag(const std::string& names, bool& into, const std::string& purpose) {
-  app_->add_flag(names, into, purpose);
+  app_->add_flag(accepted(names), into, purpose);
+}
+
+bool Options::is_given(const std::string& name) const { return find(name).count() > 0; }
+
+std::string Options::as_given(const std::string& name) const {
+  return find(name).get_expected_max() > 0 ? name + ' ' + typed(name) : name;
+}
+
+std::string Options::typed(const std::string& name) const {
+  const CLI::Option& option = find(name);
+  return option.count() == 0 ? "" : option.results().front();
 }
 
 const CLI::Option& Options::find(const std::string& name) const {
@@ -114,6 +151,9 @@ bool Options::parse(Words words) {
                   " is given more than once");
     }
     base::fail(Code::invalid_argument, error.what());
+  }
+  for (const auto& [option, read] : given_) {
+    if (option->count() > 0) read("--" + option->get_lnames().at(0), option->results().front());
   }
   return true;
 }

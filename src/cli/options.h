@@ -2,14 +2,17 @@
 // own text are detected here first, and reported in one sentence that names the word.
 //
 //   Options options({.verb = "run", .usage = "-n N [--] CMD", .purpose = "...", .examples = ""});
-//   options.add("-n,--ranks", "N", ranks, "how many ranks to start");
+//   options.add("-n,--ranks", "N", ranks, whole(1, 1024), "how many ranks to start");
 //   if (!options.parse(words.first(options.leading(words)))) return kDone;   // help was printed
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cli/verbs.h"
@@ -34,10 +37,35 @@ class Options {
   explicit Options(const About& about);
   ~Options();
 
-  // Adds an option with a value, shown as `value` in the help. `into` gets the text as typed.
+  // Adds an option with a value, shown as `value` in the help. `into` gets the text as typed. Names
+  // after a | are accepted, but not shown: "--seq|--sequence".
   void add(const std::string& names, const std::string& value, std::string& into,
-           const std::string& purpose);
+           const std::string& purpose) {
+    add(
+        names, value, into, [](std::string_view, const std::string& text) { return text; },
+        purpose);
+  }
+
+  // `into` gets what `read(option, text)` makes of the text. It is called after everything has been
+  // parsed, if the option was given, in the order of these calls.
+  template <class Into, class Read>
+  void add(const std::string& names, const std::string& value, Into& into, Read read,
+           const std::string& purpose) {
+    add_reader(names, value, purpose,
+               [&into, read = std::move(read)](std::string_view option, const std::string& text) {
+                 if constexpr (std::is_arithmetic_v<Into>)
+                   into = static_cast<Into>(read(option, text));
+                 else
+                   into = read(option, text);
+               });
+  }
   void add_flag(const std::string& names, bool& into, const std::string& purpose);
+
+  bool is_given(const std::string& name) const;
+  // What was typed after an option; empty if it was not given.
+  std::string typed(const std::string& name) const;
+  // "--m 64", "--missing"
+  std::string as_given(const std::string& name) const;
 
   // How many words come before the first that is neither an option nor the value of one. Refuses an
   // unknown option, and one without its value.
@@ -50,11 +78,20 @@ class Options {
   bool parse_all(Words words);
 
  private:
+  using Reader = std::function<void(std::string_view option, const std::string& text)>;
+  struct Given;
+
+  // All names, without the bar, for CLI11; notes which are hidden.
+  std::string accepted(const std::string& names);
+  void add_reader(const std::string& names, const std::string& value, const std::string& purpose,
+                  Reader read);
   const CLI::Option& find(const std::string& name) const;
   std::size_t length_of_option(Words words) const;
 
   std::string verb_;
   std::unique_ptr<CLI::App> app_;
+  std::vector<Given> given_;
+  std::shared_ptr<std::vector<std::string>> hidden_;  // names that the help doesn't show
 };
 
 }  // namespace plait::cli

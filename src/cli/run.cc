@@ -14,13 +14,13 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "cli/console.h"
-#include "cli/host/cgroup.h"
-#include "cli/host/topology.h"
-#include "cli/launch/find_command.h"
-#include "cli/launch/hosts.h"
-#include "cli/launch/supervisor.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "launch/cgroup.h"
+#include "launch/find_command.h"
+#include "launch/hosts.h"
+#include "launch/supervisor.h"
+#include "launch/topology.h"
 
 namespace plait::cli {
 namespace {
@@ -52,18 +52,44 @@ constexpr Options::About kAbout = {
         "  plait run --hosts node1:2,node2:2 -- ./my_program    over ssh, or PLAIT_RSH"};
 
 struct Args {
-  std::string ranks;
+  std::optional<int> ranks;
   std::string hosts;
-  std::string bind;
-  std::string limit;
-  std::string grace = "5s";
-  std::string linger = "10s";
+  std::optional<launch::Bind> bind;
+  base::Nanoseconds limit = 0;
+  base::Nanoseconds grace = 5 * base::kSecond;
+  base::Nanoseconds linger = 10 * base::kSecond;
   bool prefix = false;
   bool verbose = false;
 };
 
+int read_ranks(std::string_view, const std::string& text) {
+  const auto ranks = base::parse_int(text);
+  PLAIT_CHECK(ranks && *ranks >= 1 && *ranks <= kMostRanks, "-n ", text,
+              ": the number of ranks is a whole number from 1 to ", kMostRanks);
+  return static_cast<int>(*ranks);
+}
+
+base::Nanoseconds read_duration(std::string_view option, const std::string& text) {
+  const auto duration = base::parse_duration(text);
+  PLAIT_CHECK(duration, option, " ", text, " is not a duration such as 500ms, 90s, 30min or 2h");
+  return *duration;
+}
+
+base::Nanoseconds read_limit(std::string_view option, const std::string& text) {
+  const base::Nanoseconds limit = read_duration(option, text);
+  PLAIT_CHECK(limit > 0, option, " ", text, " is not above 0");
+  return limit;
+}
+
+launch::Bind read_bind(std::string_view option, const std::string& text) {
+  if (text == "core") return launch::Bind::core;
+  if (text == "numa") return launch::Bind::numa;
+  PLAIT_CHECK(text == "none", option, " ", text, " is none of core, numa, none");
+  return launch::Bind::none;
+}
+
 void add_options(Options& options, Args& args) {
-  options.add("-n,--ranks", "N", args.ranks, "number of ranks to start, 1 to 1024");
+  options.add("-n,--ranks", "N", args.ranks, read_ranks, "number of ranks to start, 1 to 1024");
   options.add("--hosts", "HOST:N,...", args.hosts,
               "start N ranks on each of these hosts, in place of -n. ssh must reach\n"
               "them without a password, or the command that PLAIT_RSH names, which\n"
@@ -73,19 +99,19 @@ void add_options(Options& options, Args& args) {
               "users; where it isn't set, a random one is made. Ranks meet on the\n"
               "first host, at a port that is chosen unless\n"
               "PLAIT_RENDEZVOUS=HOST:PORT is set");
-  options.add("-b,--bind", "core|numa|none", args.bind,
+  options.add("--bind|-b", "core|numa|none", args.bind, read_bind,
               "core: give each rank an equal share of whole cores (default, if there\n"
               "are enough cores); numa: give each rank a NUMA node, in turn; none:\n"
               "leave placement to the system. Sets OMP_NUM_THREADS to the rank's\n"
               "share of the cores, unless it is set");
   options.add_flag("-p,--prefix", args.prefix,
                    "print the rank before every line of output, and keep lines whole");
-  options.add("-t,--timeout", "DURATION", args.limit,
+  options.add("--timeout|-t", "DURATION", args.limit, read_limit,
               "end the run after this time, such as 90s, 30min or 2h (default:\n"
               "never; PLAIT_TIMEOUT limits how long a rank waits for another)");
-  options.add("--linger", "DURATION", args.linger,
+  options.add("--linger", "DURATION", args.linger, read_duration,
               "time for the other ranks to end after a rank has failed\n(default: 10s)");
-  options.add("--grace", "DURATION", args.grace,
+  options.add("--grace", "DURATION", args.grace, read_duration,
               "time for a rank to end after it was told to, before it is killed\n"
               "(default: 5s)");
   options.add_flag("-v,--verbose", args.verbose, "print the processors of each rank");
@@ -99,34 +125,13 @@ void check_habits(Words words) {
   }
 }
 
-int read_ranks(const std::string& text) {
-  PLAIT_CHECK(!text.empty(), "the number of ranks is missing: -n N (plait run --help)");
-  const auto ranks = base::parse_int(text);
-  PLAIT_CHECK(ranks && *ranks >= 1 && *ranks <= kMostRanks, "-n ", text,
-              ": the number of ranks is a whole number from 1 to ", kMostRanks);
-  return static_cast<int>(*ranks);
-}
-
-base::Nanoseconds read_duration(const char* option, const std::string& text) {
-  const auto duration = base::parse_duration(text);
-  PLAIT_CHECK(duration, option, " ", text, " is not a duration such as 500ms, 90s, 30min or 2h");
-  return *duration;
-}
-
-Bind read_bind(const std::string& text) {
-  if (text == "core") return Bind::core;
-  if (text == "numa") return Bind::numa;
-  PLAIT_CHECK(text == "none", "--bind ", text, " is none of core, numa, none");
-  return Bind::none;
-}
-
-std::vector<CpuBinding> read_bindings(const Args& args) {
-  const int ranks = read_ranks(args.ranks);
-  const auto cores = read_topology().cores;
-  const auto cpus = read_cgroup_limits().cpus;
-  const Bind bind = args.bind.empty() ? default_bind(static_cast<int>(cores.size()), ranks, cpus)
-                                      : read_bind(args.bind);
-  return bindings_for(bind, ranks, cores, cpus);
+std::vector<launch::CpuBinding> read_bindings(const Args& args) {
+  PLAIT_CHECK(args.ranks, "the number of ranks is missing: -n N (plait run --help)");
+  const auto cores = launch::read_topology().cores;
+  const auto cpus = launch::read_cgroup_limits().cpus;
+  const launch::Bind bind =
+      args.bind.value_or(launch::default_bind(static_cast<int>(cores.size()), *args.ranks, cpus));
+  return launch::bindings_for(bind, *args.ranks, cores, cpus);
 }
 
 // Opens closed standard descriptors, because the next file opened would otherwise get the number of
@@ -148,62 +153,61 @@ std::string choose_rendezvous(const std::string& host) {
   return host + ':' + std::to_string(kFirstPort + random() % kPorts);
 }
 
-// What the remote runs get on to their words.
-std::vector<std::string> options_for_hosts(const Args& args) {
-  std::vector<std::string> options = {"--grace", args.grace, "--linger", args.linger};
-  if (!args.bind.empty()) options.insert(options.end(), {"--bind", args.bind});
-  if (args.prefix) options.emplace_back("--prefix");
-  if (args.verbose) options.emplace_back("--verbose");
-  return options;
+// The options that the remote runs get too.
+std::vector<std::string> options_for_hosts(const Options& options) {
+  std::vector<std::string> words;
+  for (const char* option : {"--grace", "--linger", "--bind"})
+    if (options.is_given(option)) words.insert(words.end(), {option, options.typed(option)});
+  for (const char* flag : {"--prefix", "--verbose"})
+    if (options.is_given(flag)) words.emplace_back(flag);
+  return words;
 }
 
-void share_out(const Args& args, Launch& launch) {
-  PLAIT_CHECK(args.ranks.empty(), "--hosts and -n exclude one another: --hosts node1:2,node2:2");
-  launch.hosts = parse_hosts(args.hosts, static_cast<int>(kMostRanks));
-  Part part = {.first = 0,
-               .world = 0,
-               .job = base::random_name(),
-               .rendezvous = choose_rendezvous(name_of(launch.hosts[0]))};
-  for (const HostShare& share : launch.hosts) part.world += share.ranks;
-  for (const HostShare& share : launch.hosts) {
-    launch.agents.push_back(agent_words(share, part, options_for_hosts(args), launch.words));
+void share_out(const Args& args, const Options& options, launch::Launch& launch) {
+  PLAIT_CHECK(!args.ranks, "--hosts and -n exclude one another: --hosts node1:2,node2:2");
+  launch.hosts = launch::parse_hosts(args.hosts, static_cast<int>(kMostRanks));
+  launch::Part part = {.first = 0,
+                       .world = 0,
+                       .job = base::random_name(),
+                       .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
+  const std::vector<std::string> words = options_for_hosts(options);
+  for (const launch::HostShare& share : launch.hosts) part.world += share.ranks;
+  for (const launch::HostShare& share : launch.hosts) {
+    launch.agents.push_back(launch::agent_words(share, part, words, launch.words));
     part.first += share.ranks;
   }
   launch.part.job = part.job;
-  launch.part.secret = choose_secret();
+  launch.part.secret = launch::choose_secret();
   // The runs on the hosts have their own patience with the ranks.
-  launch.grace = read_duration("--grace", args.grace) + kForRemoteRuns;
+  launch.grace = args.grace + kForRemoteRuns;
 }
 
 // Either all ranks, or those of this host where plait run --hosts was called on another.
-void take_part(const Args& args, Launch& launch) {
+void take_part(const Args& args, launch::Launch& launch) {
   launch.bindings = read_bindings(args);
   launch.prefix = args.prefix;
-  const auto part = part_from_environment();
+  const auto part = launch::part_from_environment();
   launch.ends_with_input = part.has_value();
   launch.part = part ? *part
-                     : Part{.first = 0,
-                            .world = static_cast<int>(launch.bindings.size()),
-                            .job = base::random_name(),
-                            .rendezvous = ""};
-  if (part) launch.part.secret = read_secret(STDIN_FILENO);
+                     : launch::Part{.first = 0,
+                                    .world = static_cast<int>(launch.bindings.size()),
+                                    .job = base::random_name(),
+                                    .rendezvous = ""};
+  if (part) launch.part.secret = launch::read_secret(STDIN_FILENO);
 }
 
-Launch read_launch(const Args& args, Words command) {
-  Launch launch;
+launch::Launch read_launch(const Args& args, const Options& options, Words command) {
+  launch::Launch launch;
   launch.words.assign(command.begin(), command.end());
   if (args.hosts.empty()) {
     take_part(args, launch);
   } else {
-    share_out(args, launch);
+    share_out(args, options, launch);
   }
   launch.verbose = args.verbose;
-  if (launch.hosts.empty()) launch.grace = read_duration("--grace", args.grace);
-  launch.linger = read_duration("--linger", args.linger);
-  if (!args.limit.empty()) {
-    launch.limit = read_duration("--timeout", args.limit);
-    PLAIT_CHECK(launch.limit > 0, "--timeout ", args.limit, " is not above 0");
-  }
+  if (launch.hosts.empty()) launch.grace = args.grace;
+  launch.linger = args.linger;
+  launch.limit = args.limit;
   return launch;
 }
 
@@ -219,20 +223,21 @@ int run(Words words) {
   Words command = words.subspan(leading);
   if (!command.empty() && command[0] == "--") command = command.subspan(1);
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
-  Launch launch = read_launch(args, command);
+  launch::Launch launch = read_launch(args, options, command);
   open_standard_files();
-  const Command found = find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
+  const launch::Command found =
+      launch::find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
   if (found.status != 0) {
     complain("plait run", found.refusal);
     return found.status;
   }
   launch.path = found.path;
-  Supervisor supervisor(launch);
+  launch::Supervisor supervisor(launch);
   try {
     supervisor.start();
   } catch (const Error& error) {
     complain("plait run", error.what());
-    return kCannotRun;
+    return launch::kCannotRun;
   }
   return supervisor.watch();
 }

@@ -11,17 +11,17 @@
 #include "base/check.h"
 #include "base/function_ref.h"
 #include "base/parallel.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/collective_check.h"
-#include "cli/bench/op_memory.h"
-#include "cli/bench/progress.h"
+#include "base/text.h"
+#include "cli/as_ranks.h"
 #include "cli/console.h"
-#include "cli/launch/format.h"
 #include "cli/output_files.h"
 #include "cli/tune/options.h"
 #include "cli/tune/report.h"
 #include "cli/verbs.h"
 #include "comm/state.h"
+#include "measure/collective_check.h"
+#include "measure/op_memory.h"
+#include "measure/progress.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
 #include "tune/agree.h"
@@ -38,7 +38,8 @@ class Tuning {
       : options_(options), comm_(comm), found_(machine_fingerprint()) {}
 
   int run() try {
-    if (const auto refusal = refusal_of_all(comm_, [&] { check(); })) return exit_status(*refusal);
+    if (const auto refusal = measure::refusal_of_all(comm_, [&] { check(); }))
+      return exit_status(*refusal);
     const CostModel model(profile());
     if (options_.profile_only) {
       on_rank_0([&] { report(model.profile()); });
@@ -60,14 +61,14 @@ class Tuning {
 
   // Collective: if rank 0 fails, all ranks do, so that none waits for it.
   void on_rank_0(base::FunctionRef<void()> what) const {
-    const auto failure = refusal_of_all(comm_, [&] {
+    const auto failure = measure::refusal_of_all(comm_, [&] {
       if (comm_.rank() == 0) what();
     });
     if (failure) throw FailureOfRank0(*failure);
   }
 
   void measure_all(const std::vector<PlanKey>& problems, const CostModel& model) {
-    Progress progress(comm_.rank() == 0 ? "tuning, percent" : "");
+    measure::Progress progress(comm_.rank() == 0 ? "tuning, percent" : "");
     for (std::size_t i = 0; i < problems.size(); ++i) {
       tune::TuneEffort effort = options_.effort;
       effort.progress = [&](double part) {
@@ -92,7 +93,7 @@ class Tuning {
     for (PlanKey key : options_.problems) {
       check_hosts(key);
       key.world = comm_.world();
-      check_memory(key, options_.effort.plans + 1);  // and serial
+      measure::check_memory(key, options_.effort.plans + 1);  // and serial
     }
   }
 
@@ -101,7 +102,7 @@ class Tuning {
   void check_hosts(const PlanKey& key) const {
     const int hosts = comm_.state().hosts();
     PLAIT_CHECK(options_.from.empty() || key.hosts == hosts, "--from ", options_.from,
-                " has problems of ranks on ", show_count(key.hosts, "host"),
+                " has problems of ranks on ", base::show_count(key.hosts, "host"),
                 ", but these ranks run on ", hosts,
                 "; start plait tune on the same number of hosts");
   }
@@ -137,7 +138,7 @@ class Tuning {
     });
     const auto agreed = tune::agree_on("profiles of their machine", known, comm_);
     if (agreed) return parse_profile(*agreed);
-    Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
+    measure::Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
     // figures of the machine must not include a link
     Communicator bare = comm_.with_link(std::nullopt);
     MachineProfile measured = tune::measure_profile(

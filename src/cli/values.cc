@@ -17,11 +17,11 @@
 #include "ops/shapes.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
+#include "plan/weight_kind.h"
 
 namespace plait::cli {
 namespace {
 
-constexpr std::int64_t kMostRepetitions = 100000;
 constexpr double kMostSeconds = 3600;
 
 // Suggests the name that was probably meant; without a similar one, lists all names.
@@ -40,8 +40,8 @@ std::int64_t read_number(std::string_view option, std::string_view text, std::in
   return *number;
 }
 
-int read_threads(const std::string& text) {
-  return static_cast<int>(read_number("--threads", text, 1, base::kMostThreads));
+int read_threads(std::string_view option, const std::string& text) {
+  return static_cast<int>(read_number(option, text, 1, base::kMostThreads));
 }
 
 std::vector<std::string> read_list(std::string_view option, const std::string& text) {
@@ -70,16 +70,17 @@ Dtype read_dtype(std::string_view option, const std::string& text) {
   return *dtype;
 }
 
-Dtype read_wire(Operator op, const std::string& text) {
-  if (text.empty()) return Dtype::f32;
-  PLAIT_CHECK(ops::makes_partial_sums(op), "--wire ", text, " applies to partial sums, and ",
-              name(op), " has none");
-  return read_dtype("--wire", text);
+std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op) {
+  return [op](std::string_view option, const std::string& text) {
+    PLAIT_CHECK(ops::makes_partial_sums(op), option, " ", text, " applies to partial sums, and ",
+                name(op), " has none");
+    return read_dtype(option, text);
+  };
 }
 
-WeightLayout read_layout(const std::string& text) {
+WeightLayout read_layout(std::string_view option, const std::string& text) {
   if (text == name(WeightLayout::out_in)) return WeightLayout::out_in;
-  PLAIT_CHECK(text == name(WeightLayout::in_out), "--layout ", text,
+  PLAIT_CHECK(text == name(WeightLayout::in_out), option, " ", text,
               " is neither out_in nor in_out");
   return WeightLayout::in_out;
 }
@@ -98,7 +99,7 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
-std::string read_backend(const std::string& text) {
+std::string read_backend(std::string_view, const std::string& text) {
   if (text.empty() || text == "auto") return {};
   const std::vector<std::string> names = backend_names();
   PLAIT_CHECK(std::find(names.begin(), names.end(), text) != names.end(), "there is no backend ",
@@ -121,15 +122,18 @@ const Model& read_model_name(const std::string& text) {
   return *model;
 }
 
-Effort read_effort(const std::string& repeat, const std::string& seconds) {
-  Effort effort;
-  if (!repeat.empty())
-    effort.repetitions = static_cast<int>(read_number("--repeat", repeat, 1, kMostRepetitions));
-  const auto each = base::parse_number(seconds);
-  PLAIT_CHECK(each && *each > 0 && *each <= kMostSeconds, "--seconds ", seconds,
+base::Nanoseconds read_seconds(std::string_view option, const std::string& text) {
+  const auto seconds = base::parse_number(text);
+  PLAIT_CHECK(seconds && *seconds > 0 && *seconds <= kMostSeconds, option, " ", text,
               " is not a number above 0 and up to ", kMostSeconds);
-  effort.each = static_cast<base::Nanoseconds>(*each * base::kSecond);
-  return effort;
+  return static_cast<base::Nanoseconds>(*seconds * base::kSecond);
+}
+
+std::string read_weight_kind(std::string_view option, const std::string& text) {
+  PLAIT_CHECK(text == kPlain || is_packed_kind(text), option, " ", text,
+              " is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "
+              "s4:group=64");
+  return text;
 }
 
 std::vector<std::string> operator_words() {

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/bench/race.h"
+#include "base/clock.h"
 #include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plait/weight.h"
@@ -22,8 +23,17 @@ inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 std::int64_t read_number(std::string_view option, std::string_view text, std::int64_t least,
                          std::int64_t most);
 
-// Parses --threads.
-int read_threads(const std::string& text);
+// A reader of such numbers, for Options.
+inline auto whole(std::int64_t least, std::int64_t most) {
+  return [=](std::string_view option, std::string_view text) {
+    return read_number(option, text, least, most);
+  };
+}
+
+// A reader of sizes of a matrix.
+inline auto size() { return whole(1, kLargestSize); }
+
+int read_threads(std::string_view option, const std::string& text);
 
 // Splits at commas. Empty items are refused.
 std::vector<std::string> read_list(std::string_view option, const std::string& text);
@@ -34,11 +44,10 @@ std::ifstream open_input(std::string_view option, const std::string& path);
 // Parses a dtype that can be multiplied.
 Dtype read_dtype(std::string_view option, const std::string& text);
 
-// Parses --wire. Empty: partial sums are sent in f32. Refused if the operator has no partial sums.
-Dtype read_wire(Operator op, const std::string& text);
+// A reader of the dtype in which partial sums are sent. It refuses operators without partial sums.
+std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op);
 
-// Parses --layout.
-WeightLayout read_layout(const std::string& text);
+WeightLayout read_layout(std::string_view option, const std::string& text);
 
 // Whether weights of this kind can be packed: "bf16", "s8:group=128".
 bool is_packed_kind(std::string_view text);
@@ -46,8 +55,8 @@ bool is_packed_kind(std::string_view text);
 // The backends of products, best first.
 std::vector<std::string> backend_names();
 
-// Parses --backend: one of backend_names(). Empty or "auto": the best.
-std::string read_backend(const std::string& text);
+// Parses one of backend_names(). Empty or "auto": the best, which is returned as empty.
+std::string read_backend(std::string_view option, const std::string& text);
 
 // Refuses an unknown transport; empty is the best.
 void check_transport(const std::string& name);
@@ -55,8 +64,10 @@ void check_transport(const std::string& name);
 // Finds a known model.
 const Model& read_model_name(const std::string& text);
 
-// Parses --repeat, which may be empty, and --seconds.
-Effort read_effort(const std::string& repeat, const std::string& seconds);
+base::Nanoseconds read_seconds(std::string_view option, const std::string& text);
+
+// Parses the kind of a weight: a dtype, "plain" or a scheme.
+std::string read_weight_kind(std::string_view option, const std::string& text);
 
 // The operators that communicate, as typed: matmul-all-reduce and so on.
 std::vector<std::string> operator_words();

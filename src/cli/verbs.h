@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "launch/format.h"
 #include "plait/error.h"
 
 namespace plait::cli {
@@ -15,7 +16,7 @@ using Words = std::span<const std::string>;
 inline constexpr int kDone = 0;
 inline constexpr int kCheckFailed = 1;
 inline constexpr int kWrongUsage = 2;
-inline constexpr int kPeerLost = 3;
+using launch::kPeerLost;
 
 // The exit status of a verb that threw.
 constexpr int exit_status(Code code) {

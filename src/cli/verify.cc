@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,18 +18,18 @@
 #include "base/check.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/collective_check.h"
-#include "cli/bench/progress.h"
+#include "cli/as_ranks.h"
 #include "cli/console.h"
-#include "cli/launch/signals.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
-#include "cli/verify/rounds.h"
 #include "comm/transports.h"
+#include "launch/signals.h"
+#include "measure/collective_check.h"
+#include "measure/progress.h"
 #include "plait/ops.h"
+#include "verify/rounds.h"
 
 namespace plait::cli {
 namespace {
@@ -74,31 +75,10 @@ constexpr Options::About kAbout = {
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
-struct Args {
-  std::string cases = "200";
-  std::string seed = "1";
-  std::string ranks;
-  std::string transports = "threads,shm";
-  std::string ops;
-  std::string only;
-  std::string json;
-  bool layers = false;
-};
-
-void add_options(Options& options, Args& args) {
-  options.add("-c,--cases", "N", args.cases, "number of problems (default: 200)");
-  options.add("-s,--seed", "S", args.seed, "seed of the problems (default: 1)");
-  options.add("-n,--ranks", "N[,N...]", args.ranks,
-              "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
-  options.add("-t,--transport", "NAME[,...]", args.transports,
-              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
-              "ranks that a launcher has started");
-  options.add("-o,--op", "OP[,OP...]", args.ops, "operators (default: all)");
-  options.add_flag("-l,--layers", args.layers,
-                   "check linear layers, forward and backward, in place of operators");
-  options.add("--only", "I[,I...]", args.only,
-              "run only these problems, by the numbers that a failure prints");
-  options.add("--json", "FILE", args.json, "also write the counts as JSON; -: print only JSON");
+std::vector<Operator> all_ops() {
+  std::vector<Operator> ops;
+  for (int i = 0; i < kOperators; ++i) ops.push_back(static_cast<Operator>(i));
+  return ops;
 }
 
 struct World {
@@ -108,20 +88,20 @@ struct World {
 
 struct Verification {
   std::uint64_t seed = 1;
-  std::int64_t cases = 0;
+  std::int64_t cases = 200;
   std::vector<std::int64_t> only;
   std::vector<World> worlds;
-  std::vector<Operator> ops;
+  std::vector<Operator> ops = all_ops();
   std::string ops_text;
   bool layers = false;
   std::string json;
 
-  Rounds rounds_of(std::size_t world) const {
+  verify::Rounds rounds_of(std::size_t world) const {
     return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .layers = layers};
   }
 
   // The cases of one world.
-  CaseNumbers numbers_of(std::size_t world) const {
+  verify::CaseNumbers numbers_of(std::size_t world) const {
     return {.named = only,
             .first = static_cast<std::int64_t>(world),
             .step = static_cast<std::int64_t>(worlds.size()),
@@ -129,15 +109,12 @@ struct Verification {
   }
 };
 
-std::vector<Operator> read_ops(const std::string& text) {
+std::vector<Operator> read_ops(std::string_view option, const std::string& text) {
+  if (text.empty()) return all_ops();
   std::vector<Operator> ops;
-  if (text.empty()) {
-    for (int i = 0; i < kOperators; ++i) ops.push_back(static_cast<Operator>(i));
-    return ops;
-  }
   for (const std::string_view word : base::split(text, ',')) {
     const auto op = parse_operator(word);
-    PLAIT_CHECK(op, "--op ", word, " is not an operator; known are matmul, matmul-all-reduce, ",
+    PLAIT_CHECK(op, option, " ", word, " is not an operator; known are matmul, matmul-all-reduce, ",
                 "matmul-reduce-scatter, matmul-all-gather, all-gather-matmul, ",
                 "reduce-scatter-matmul, all-reduce-matmul");
     ops.push_back(*op);
@@ -145,8 +122,21 @@ std::vector<Operator> read_ops(const std::string& text) {
   return ops;
 }
 
+std::vector<std::int64_t> read_case_numbers(std::string_view option, const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string_view number : base::split(text, ','))
+    numbers.push_back(read_number(option, number, 0, kMostCases));
+  return numbers;
+}
+
+// Where to verify, as typed.
+struct WorldOptions {
+  std::string ranks = {};
+  std::string transports = "threads,shm";
+};
+
 // The only world consists of the ranks that a launcher has started.
-World read_started_world(const Args& args) {
+World read_started_world(const WorldOptions& args) {
   const std::string& transport = args.transports;
   const Place place = place_from_environment();
   PLAIT_CHECK(!place.launcher.empty() || transport != "mpi",
@@ -157,7 +147,7 @@ World read_started_world(const Args& args) {
   return {.ranks = read_ranks("--ranks", args.ranks, transport), .transport = transport};
 }
 
-std::vector<World> read_worlds(const Args& args) {
+std::vector<World> read_worlds(const WorldOptions& args) {
   if (comm::crosses_hosts(args.transports)) return {read_started_world(args)};
   std::vector<World> worlds;
   for (const std::string_view transport : base::split(args.transports, ',')) {
@@ -174,20 +164,33 @@ std::vector<World> read_worlds(const Args& args) {
   return worlds;
 }
 
-Verification understand(const Args& args) {
+void add_options(Options& options, Verification& what, WorldOptions& worlds) {
+  options.add("--cases|-c", "N", what.cases, whole(1, kMostCases),
+              "number of problems (default: 200)");
+  options.add("--seed|-s", "S", what.seed, whole(0, INT32_MAX),
+              "seed of the problems (default: 1)");
+  options.add("-n,--ranks", "N[,N...]", worlds.ranks,
+              "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
+  options.add("-t,--transport", "NAME[,...]", worlds.transports,
+              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
+              "ranks that a launcher has started");
+  options.add("--op|-o", "OP[,OP...]", what.ops, read_ops, "operators (default: all)");
+  options.add_flag("--layers|-l", what.layers,
+                   "check linear layers, forward and backward, in place of operators");
+  options.add("--only", "I[,I...]", what.only, read_case_numbers,
+              "run only these problems, by the numbers that a failure prints");
+  options.add("--json", "FILE", what.json, "also write the counts as JSON; -: print only JSON");
+}
+
+std::optional<Verification> read_verification(Words words) {
   Verification what;
-  what.seed = static_cast<std::uint64_t>(read_number("--seed", args.seed, 0, INT32_MAX));
-  what.cases = read_number("--cases", args.cases, 1, kMostCases);
-  if (!args.only.empty()) {
-    for (const std::string_view number : base::split(args.only, ','))
-      what.only.push_back(read_number("--only", number, 0, kMostCases));
-  }
-  what.ops = read_ops(args.ops);
-  what.ops_text = args.ops;
-  what.layers = args.layers;
+  WorldOptions worlds;
+  Options options(kAbout);
+  add_options(options, what, worlds);
+  if (!options.parse_all(words)) return std::nullopt;
+  what.ops_text = options.typed("--op");
   PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
-  what.json = args.json;
-  what.worlds = read_worlds(args);
+  what.worlds = read_worlds(worlds);
   return what;
 }
 
@@ -208,11 +211,11 @@ struct Count {
   std::int64_t total;
 };
 
-RoundsHooks hooks_of(const Verification& what, const World& world, Progress& progress,
-                     const Count& count) {
+verify::RoundsHooks hooks_of(const Verification& what, const World& world,
+                             measure::Progress& progress, const Count& count) {
   return {.progress = [&progress, count](
                           std::int64_t done) { progress.show(count.before + done, count.total); },
-          .begin = [](std::span<const std::int64_t>, const Tally&) {},
+          .begin = [](std::span<const std::int64_t>, const verify::Tally&) {},
           .failure =
               [&what, world](std::span<const std::int64_t> numbers, const std::string& sentence) {
                 complain("plait verify", sentence);
@@ -222,9 +225,9 @@ RoundsHooks hooks_of(const Verification& what, const World& world, Progress& pro
 
 // The report of ranks in other processes: their counts, and their current cases.
 struct RanksReport {
-  Tally tally;
+  verify::Tally tally;
   std::size_t count = 0;  // of the cases in the current group, up to the current one
-  std::array<std::int64_t, kCasesPerGroup> numbers = {};  // of these cases
+  std::array<std::int64_t, verify::kCasesPerGroup> numbers = {};  // of these cases
 
   std::span<const std::int64_t> numbers_so_far() const { return std::span(numbers).first(count); }
 };
@@ -263,38 +266,34 @@ class ReportWriter {
 
 // Runs as a rank in another process. Its words are --as-rank BOARD WORLD, then those of the user.
 int be_rank(Words words) {
-  Args args;
-  Options options(kAbout);
-  add_options(options, args);
-  options.parse(words.subspan(3));
-  const Verification what = understand(args);
+  const Verification what = read_verification(words.subspan(3)).value();
   const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});
-  Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
+  measure::Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
   // Counts only the cases of this world; each world has its own progress.
-  RoundsHooks hooks =
+  verify::RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(index).size()});
   if (comm.rank() != 0) {
     hooks.progress = [](std::int64_t) {};
-    run_rounds(what.rounds_of(index), comm, hooks);
+    verify::run_rounds(what.rounds_of(index), comm, hooks);
     return kDone;
   }
   const ReportWriter writer(words[1]);
   RanksReport report;
-  hooks.begin = [&](std::span<const std::int64_t> numbers, const Tally& before) {
+  hooks.begin = [&](std::span<const std::int64_t> numbers, const verify::Tally& before) {
     report.tally = before;
     report.count = numbers.size();
     std::copy(numbers.begin(), numbers.end(), report.numbers.begin());
     writer.write(report);
   };
-  report.tally = run_rounds(what.rounds_of(index), comm, hooks);
+  report.tally = verify::run_rounds(what.rounds_of(index), comm, hooks);
   writer.write(report);
   return kDone;
 }
 
 struct Outcome {
-  Tally tally;
+  verify::Tally tally;
   int status = kDone;
 };
 
@@ -308,7 +307,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
-    const RestoredSignals restored;  // for the next world
+    const launch::RestoredSignals restored;  // for the next world
     status = run(launch);
   }
   RanksReport report = shared.read();
@@ -321,19 +320,19 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
 
 Outcome run_threads(const Verification& what, std::size_t index, std::int64_t before) {
   const World& world = what.worlds[index];
-  Progress progress("verifying, problem");
+  measure::Progress progress("verifying, problem");
   Outcome outcome;
   run_in_threads(world.ranks, [&](Communicator& comm) {
     const std::int64_t total = what.only.empty() ? what.cases : what.numbers_of(index).size();
-    RoundsHooks hooks = hooks_of(what, world, progress, {.before = before, .total = total});
+    verify::RoundsHooks hooks = hooks_of(what, world, progress, {.before = before, .total = total});
     if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-    const Tally tally = run_rounds(what.rounds_of(index), comm, hooks);
+    const verify::Tally tally = verify::run_rounds(what.rounds_of(index), comm, hooks);
     if (comm.rank() == 0) outcome.tally = tally;
   });
   return outcome;
 }
 
-void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
+void tell(const Verification& what, const verify::Tally& tally, bool was_interrupted) {
   const std::string line = fmt::format(
       "{} passed, {} failed{}\n{} had the bits of one rank that has everything\n", tally.passed,
       tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
@@ -351,15 +350,15 @@ void tell(const Verification& what, const Tally& tally, bool was_interrupted) {
 int verify_as_rank(const Verification& what) {
   const World& world = what.worlds.front();
   Communicator comm = Communicator::connect({.transport = world.transport});
-  const auto refusal = refusal_of_all(comm, [&] {
+  const auto refusal = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0 && !what.json.empty() && what.json != "-") base::check_writable(what.json);
   });
   if (refusal) return exit_status(*refusal);
-  Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
-  RoundsHooks hooks =
+  measure::Progress progress(comm.rank() == 0 ? "verifying, problem" : "");
+  verify::RoundsHooks hooks =
       hooks_of(what, world, progress, {.before = 0, .total = what.numbers_of(0).size()});
   if (comm.rank() != 0) hooks.progress = [](std::int64_t) {};
-  const Tally tally = run_rounds(what.rounds_of(0), comm, hooks);
+  const verify::Tally tally = verify::run_rounds(what.rounds_of(0), comm, hooks);
   if (comm.rank() == 0) tell(what, tally, false);
   return tally.failed == 0 ? kDone : kCheckFailed;
 }
@@ -368,14 +367,12 @@ int verify_as_rank(const Verification& what) {
 
 int verify(Words words) {
   if (!words.empty() && words[0] == kRankWord && words.size() >= 3) return be_rank(words);
-  Args args;
-  Options options(kAbout);
-  add_options(options, args);
-  if (!options.parse_all(words)) return kDone;
-  const Verification what = understand(args);
+  const auto given = read_verification(words);
+  if (!given) return kDone;
+  const Verification& what = *given;
   if (comm::crosses_hosts(what.worlds.front().transport)) return verify_as_rank(what);
   if (!what.json.empty() && what.json != "-") base::check_writable(what.json);
-  Tally all;
+  verify::Tally all;
   int status = kDone;
   for (std::size_t i = 0; i < what.worlds.size(); ++i) {
     if (what.numbers_of(i).size() == 0) continue;

@@ -14,7 +14,7 @@ struct Sizes {
   std::int64_t inputs;
 };
 
-// Whether a call brings this operand. One without rows or columns may have no data, but has a dtype.
+// Whether a call brings this operand: one of nothing may have no data, but it has a dtype.
 inline bool is_given(const ConstTensorView& view) {
   return view.dtype != kNoDtype || view.data != nullptr || view.rows != 0 || view.cols != 0;
 }

@@ -49,6 +49,9 @@ TEST(Text, ShowsFiguresForPeople) {
   EXPECT_EQ(show_duration(1250), "1.25 us");
   EXPECT_EQ(show_duration(60 * kSecond), "60 s");
   EXPECT_EQ(show_bytes(65536), "64 KiB");
+  EXPECT_EQ(show_count(1, "process"), "1 process");
+  EXPECT_EQ(show_count(2, "process"), "2 processes");
+  EXPECT_EQ(show_count(0, "rank"), "0 ranks");
   EXPECT_EQ(show_list({}), "");
   EXPECT_EQ(show_list({1}), "1");
   EXPECT_EQ(show_list({0, 2, 5}), "0, 2 and 5");

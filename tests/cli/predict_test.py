@@ -126,7 +126,8 @@ class PredictTest(CommandTest):
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("has no link; only", self.refusal("--measured", measured))
-            for key, value, sentence in (("link", "", '"" is not a link'), ("ranks", 0, "ranks is 0, which is not "),
+            for key, value, sentence in (("link", "", 'the link "" is not like "25gbit,5us"'),
+                                         ("ranks", 0, "ranks is 0, which is not "),
                                          ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
                 measured.write_text(json.dumps({**bench, key: value}))
                 refusal = self.refusal("--measured", measured)
@@ -143,9 +144,9 @@ class PredictTest(CommandTest):
         transfer = 1e3 * 8 * (512 * 1024 * (4 + 2)) / 1e9
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "bench.json"
-            for link, alone, comm, off in (("1000000 Gbit/s, 0.0 us", 50, 50, 0.1),
-                                           ("1 Gbit/s, 0.0 us", 2, transfer + 1, 1)):
-                file.write_text(json.dumps({**measured, "link": f"emulated link, {link}", "t_comm_cpu_ms": alone}))
+            for link, alone, comm, off in (("1000000gbit,0us", 50, 50, 0.1),
+                                           ("1gbit,0us", 2, transfer + 1, 1)):
+                file.write_text(json.dumps({**measured, "link": link, "t_comm_cpu_ms": alone}))
                 found = self.json("--measured", file)[0]
                 self.assertAlmostEqual(found["predicted_ms"], measured["t_gemm_ms"] + comm, delta=off, msg=link)
                 self.assertAlmostEqual(found["error"], found["predicted_ms"] / 125 - 1)
@@ -161,7 +162,7 @@ class PredictTest(CommandTest):
             for op, bytes_each in ("matmul_all_reduce", 4 + 2), ("matmul_reduce_scatter", 4), ("all_gather_matmul", 2):
                 gbit = 512 * 1024 * bytes_each * 8 / transfer * 1e-6
                 measured = {"op": op, "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16", "ranks": 2,
-                            "link": f"emulated link, {gbit:.6f} Gbit/s, 0.0 us", "t_gemm_ms": product,
+                            "link": f"{gbit:.6f}gbit,0us", "t_gemm_ms": product,
                             "t_comm_cpu_ms": 1}
                 for factor, near in (1, 4), (2, 0):
                     file.write_text(json.dumps({**measured, "schedules": [
@@ -252,7 +253,7 @@ class PredictTest(CommandTest):
                 (("llama2-70b", "--tp", 300), "at most 256 ranks can be predicted"),
                 (("llama2-70b", "--tokens", "many"), "--tokens"),
                 (("llama2-70b", "--scale", "1.5"), "--scale 1.5 is not above 0 and up to 1"),
-                (("llama2-70b", "--tokens", 8, "--sequence", 16), "--sequence 16 is longer than --tokens 8"),
+                (("llama2-70b", "--tokens", 8, "--sequence", 16), "--seq 16 is longer than --tokens 8"),
                 ((*op, "--dtype", "f32"),
                  "--dtype f32: only the rate of bf16 and f16 is known for h100; give the rate of f32 with --rate"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
@@ -270,7 +271,7 @@ class PredictTest(CommandTest):
                 (("all-gather-matmul", *self.SIZE, "--wire", "bf16"),
                  "--wire bf16 applies to partial sums, and all_gather_matmul has none"),
                 (("llama2-70b", "--whole-rows", "--keep-gathered"),
-                 "--keep-gathered cannot be combined with --whole-rows, which gathers nothing"),
+                 "--keep-gathered cannot be combined with --no-sequence-parallel, which gathers nothing"),
                 ((*op, "--weight", "s3"), "--weight s3 is not a weight"),
                 ((*op, "--json", "a", "--html", "a"), "--json and --html both name a"),
                 (("--measured",), "--measured needs a value")):

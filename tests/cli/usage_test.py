@@ -36,6 +36,17 @@ class UsageTest(CommandTest):
                 self.assertIn(f"Examples:\n  plait {verb}", page.stdout)
                 self.assertLessEqual(max(map(len, page.stdout.splitlines())), 100)
 
+    def test_a_letter_means_one_option_in_every_verb(self):
+        meanings = {}
+        for words in ("run", "bench matmul", "bench matmul-all-reduce", "bench layer", "bench model", "tune",
+                      "trace matmul-all-reduce", "predict matmul-all-reduce", "predict llama2-7b",
+                      "predict --measured FILE", "verify", "info"):
+            page = plait(*words.split(), "--help")
+            self.assertEqual(page.returncode, 0, words)
+            for letter, name in re.findall(r"^  (-\w), (--[\w-]+)", page.stdout, re.MULTILINE):
+                self.assertEqual(meanings.setdefault(letter, name), name, words)
+        self.assertEqual((meanings["-n"], meanings["-t"]), ("--ranks", "--transport"))
+
     def test_a_mistyped_verb(self):
         self.assertEqual(
             self.refuses("rnu"),

@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/bench/table.h"
-#include "cli/launch/format.h"
+#include "cli/table.h"
 #include "plait/version.h"
 
 namespace plait::cli {
@@ -27,7 +26,7 @@ std::string show_head(const MatmulReport& report) {
   if (options.accumulate) how += ", added to the result";
   std::string text = fmt::format("y = x·w  n={} k={} x={} out={}; {}\n{}, {}\n", options.n,
                                  options.k, name(options.x), name(options.out), how,
-                                 report.processor, show_count(options.threads, "thread"));
+                                 report.processor, base::show_count(options.threads, "thread"));
   for (const auto& [operand, peak] : report.peaks) {
     text +=
         fmt::format("Peak of {}: {} GFLOP/s ({})\n", name(operand), show_giga(peak.flops), peak.by);
@@ -41,7 +40,7 @@ std::string show_head(const MatmulReport& report) {
 
 }  // namespace
 
-bool is_bound_by_reading(const MatmulCase& one) {
+bool is_bound_by_reading(const measure::MatmulCase& one) {
   constexpr std::int64_t kFewRows = 16;
   constexpr std::size_t kManyBytes = 1 << 20;
   return one.desc.m <= kFewRows && one.weight_bytes() >= kManyBytes;
@@ -87,7 +86,7 @@ nlohmann::ordered_json show_json(const MatmulReport& report) {
     reads.push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
   Json results = Json::array();
   for (const MatmulResult& result : report.results) {
-    const Times& times = result.times;
+    const measure::Times& times = result.times;
     const Dtype operand = result.what.operand();
     results.push_back({{"product", name(result.what.desc)},
                        {"m", result.what.desc.m},

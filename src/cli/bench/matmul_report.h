@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/matmul_case.h"
-#include "cli/bench/race.h"
+#include "cli/bench/matmul_options.h"
+#include "measure/matmul_case.h"
+#include "measure/race.h"
 
 namespace plait::cli {
 
@@ -18,8 +19,8 @@ struct Peak {
 };
 
 struct MatmulResult {
-  MatmulCase what;
-  Times times;
+  measure::MatmulCase what;
+  measure::Times times;
 
   double flops() const;  // per second
   double reads() const;  // bytes of the weight per second
@@ -35,7 +36,7 @@ struct MatmulReport {
 
 // Whether the product has so few rows, and so large a weight, that its time is that of reading the
 // weight.
-bool is_bound_by_reading(const MatmulCase& one);
+bool is_bound_by_reading(const measure::MatmulCase& one);
 
 std::string show_text(const MatmulReport& report);
 nlohmann::ordered_json show_json(const MatmulReport& report);

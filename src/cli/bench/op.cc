@@ -4,34 +4,35 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/collective_check.h"
+#include "cli/as_ranks.h"
 #include "cli/bench/measurements.h"
-#include "cli/bench/op_measure.h"
-#include "cli/bench/op_memory.h"
 #include "cli/bench/op_report.h"
-#include "cli/bench/op_trace.h"
+#include "cli/bench/timelines.h"
 #include "cli/console.h"
+#include "measure/collective_check.h"
+#include "measure/op_measure.h"
+#include "measure/op_memory.h"
 
 namespace plait::cli {
 namespace {
 
 // One problem is an object; several are a list of objects.
 nlohmann::ordered_json show_json(const OpBenchOptions& options,
-                                 const std::vector<OpMeasurement>& results) {
+                                 const std::vector<measure::OpMeasurement>& results) {
   if (options.sizes.size() == 1) return show_json(options, results.front());
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const OpMeasurement& result : results) list.push_back(show_json(options, result));
+  for (const measure::OpMeasurement& result : results) list.push_back(show_json(options, result));
   return list;
 }
 
 // Reports the last of the results, which is new.
-void report_last(const OpBenchOptions& options, const std::vector<OpMeasurement>& results,
-                 const Recorded& recorded) {
+void report_last(const OpBenchOptions& options, const std::vector<measure::OpMeasurement>& results,
+                 const measure::Recorded& recorded) {
   const bool speaks = !options.files.silences();
   if (speaks && results.size() > 1) answer("\n");
   if (speaks) answer(show_text(options, results.back()));
-  write_timelines(options, results.back(), recorded);
+  if (options.files.traces())
+    write_timelines(options.files, timeline_of(options, results.back(), recorded), recorded);
   if (speaks) answer(options.files.show());
   // Results that are already written survive an interruption. Printed JSON is one text, at the end.
   const bool last = results.size() == options.sizes.size();
@@ -45,29 +46,31 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
   if (!options.link.link && options.link.ratio == 0) options.link.link = whole.link();
   Communicator comm = whole.with_link(std::nullopt);
   // Check before any rank allocates memory or spends time.
-  const auto refusal = refusal_of_all(comm, [&] {
+  const auto refusal = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
     PLAIT_CHECK(options.link.ratio == 0 || comm.world() > 1, "--link ratio=", options.link.ratio,
                 ": one rank has nothing to communicate");
-    for (const OpSize& size : options.sizes) {
-      PlanKey key = problem_of(options, size).key;
+    for (const measure::OpSize& size : options.sizes) {
+      PlanKey key = measure::problem_of(options, size).key;
       key.world = comm.world();
       // Besides the plans, the product alone and the collective without the link are measured.
-      check_memory(key, options.plans.size() + 2);
+      measure::check_memory(key, options.plans.size() + 2);
     }
   });
   if (refusal) return exit_status(*refusal);
-  std::vector<OpMeasurement> results;
-  for (const OpSize& size : options.sizes) {
-    results.push_back(measure(options, size, comm));
-    const Recorded recorded = record(options, results.back(), comm);
-    const auto failure = refusal_of_all(comm, [&] {
+  std::vector<measure::OpMeasurement> results;
+  for (const measure::OpSize& size : options.sizes) {
+    results.push_back(measure::measure(options, size, comm));
+    const measure::Recorded recorded = options.files.traces()
+                                           ? measure::record(options, results.back(), comm)
+                                           : measure::Recorded{};
+    const auto failure = measure::refusal_of_all(comm, [&] {
       if (comm.rank() == 0) report_last(options, results, recorded);
     });
     if (failure) return exit_status(*failure);
   }
-  for (const OpMeasurement& result : results) {
-    for (const PlanTimes& one : result.plans) {
+  for (const measure::OpMeasurement& result : results) {
+    for (const measure::PlanTimes& one : result.plans) {
       if (!one.bits_equal) return kCheckFailed;
     }
   }

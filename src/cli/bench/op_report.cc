@@ -6,24 +6,26 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
+#include "base/text.h"
 #include "cli/bench/oversubscription.h"
-#include "cli/bench/table.h"
-#include "cli/launch/format.h"
+#include "cli/bench/timelines.h"
+#include "cli/table.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
 namespace {
 
 // A sentence about the fastest plan, if there are several and it is informative.
-std::string show_best(const OpBenchOptions& options, const OpMeasurement& result) {
+std::string show_best(const OpBenchOptions& options, const measure::OpMeasurement& result) {
   const std::string oversubscribed =
       show_oversubscription(result.ranks, options.threads, result.transport);
   if (!result.pace && !oversubscribed.empty())
     return oversubscribed + " Use --timed-product for more ranks than cores.\n";
   if (result.plans.size() == 1) return "";
-  const auto best = std::min_element(
-      result.plans.begin(), result.plans.end(),
-      [](const PlanTimes& a, const PlanTimes& b) { return a.times.median < b.times.median; });
+  const auto best = std::min_element(result.plans.begin(), result.plans.end(),
+                                     [](const measure::PlanTimes& a, const measure::PlanTimes& b) {
+                                       return a.times.median < b.times.median;
+                                     });
   if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
@@ -35,23 +37,47 @@ std::string show_best(const OpBenchOptions& options, const OpMeasurement& result
   return text + ".\n";
 }
 
-double ms(double nanoseconds) { return nanoseconds * 1e-6; }
-
-}  // namespace
-
-std::string show_machine(const OpMeasurement& result) {
+// The machine, and whether products were replaced by waiting.
+std::string show_machine(const measure::OpMeasurement& result) {
   std::string text = base::read_processor().model;
   if (result.pace) text += ", products waited for";
   return text;
 }
 
-std::string show_text(const OpBenchOptions& options, const OpMeasurement& result) {
+// "AMD EPYC; 2 ranks over shm, emulated link, 10 Gbit/s, 5 us"
+std::string show_place(const measure::OpMeasurement& result) {
+  return fmt::format("{}; {} over {}{}", show_machine(result),
+                     base::show_count(static_cast<std::size_t>(result.ranks), "rank"),
+                     result.transport, result.link ? ", " + describe(*result.link) : "");
+}
+
+double ms(double nanoseconds) { return nanoseconds * 1e-6; }
+
+}  // namespace
+
+report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMeasurement& result,
+                             const measure::Recorded& recorded) {
+  report::Timeline timeline = {
+      .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.op), result.size.m,
+                           result.size.n, result.size.k, name(options.x), options.weight),
+      .subtitle = show_place(result),
+      .product = static_cast<std::int64_t>(result.product.median),
+      .collective = static_cast<std::int64_t>(result.collective.median),
+      .runs = runs_of(options.plans, recorded)};
+  // The efficiency of the runs that are drawn, not of the medians.
+  for (std::size_t i = 1; i < timeline.runs.size(); ++i) {
+    report::Run& run = timeline.runs[i];
+    run.efficiency = result.efficiency(static_cast<double>(run.length),
+                                       static_cast<double>(timeline.runs.front().length));
+  }
+  return timeline;
+}
+
+std::string show_text(const OpBenchOptions& options, const measure::OpMeasurement& result) {
   std::string text = fmt::format(
-      "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}; {} over {}{}\n\n", name(options.op),
-      result.size.m, result.size.n, result.size.k, name(options.x), options.weight,
-      name(options.out), name(ops::wire_of(options.op, options.x, options.wire)),
-      show_machine(result), show_count(static_cast<std::size_t>(result.ranks), "rank"),
-      result.transport, result.link ? ", " + describe(*result.link) : "");
+      "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\n\n", name(options.op), result.size.m,
+      result.size.n, result.size.k, name(options.x), options.weight, name(options.out),
+      name(ops::wire_of(options.op, options.x, options.wire)), show_place(result));
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
   if (result.link)
@@ -62,7 +88,7 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
   text +=
       fmt::format("\nideal {}, bound {}\n\n", show_time(result.ideal()), show_time(result.bound()));
   Table table({"plan", "median", "min", "max", "speed-up", "efficiency", "bits"}, /*left=*/1);
-  for (const PlanTimes& one : result.plans) {
+  for (const measure::PlanTimes& one : result.plans) {
     const auto efficiency = result.efficiency(one);
     table.add({name(one.plan), show_time(one.times.median), show_time(one.times.min),
                show_time(one.times.max), fmt::format("{:.3f}", result.speedup(one)),
@@ -72,10 +98,11 @@ std::string show_text(const OpBenchOptions& options, const OpMeasurement& result
   return text + table.text() + show_best(options, result);
 }
 
-nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result) {
+nlohmann::ordered_json show_json(const OpBenchOptions& options,
+                                 const measure::OpMeasurement& result) {
   using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
-  for (const PlanTimes& one : result.plans) {
+  for (const measure::PlanTimes& one : result.plans) {
     const auto efficiency = result.efficiency(one);
     schedules.push_back({{"name", name(one.plan.schedule)},
                          {"plan", name(one.plan)},
@@ -94,7 +121,7 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurem
           {"dtype", name(options.x)},
           {"weight", options.weight},
           {"transport", result.transport},
-          {"link", result.link ? Json(describe(*result.link)) : Json()},
+          {"link", result.link ? Json(name(*result.link)) : Json()},
           {"t_gemm_ms", ms(result.product.median)},
           {"t_comm_ms", ms(result.collective.median)},
           {"t_comm_cpu_ms", ms(result.collective_cpu.median)},

@@ -1,17 +1,21 @@
-// The results of plait bench OPERATOR, as text and as JSON.
+// The results of plait bench OPERATOR, as text, as JSON and as a timeline.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cli/bench/op_measure.h"
+#include "cli/bench/op_options.h"
+#include "measure/op_measure.h"
+#include "report/timeline.h"
 
 namespace plait::cli {
 
-// The machine, and whether products were replaced by waiting.
-std::string show_machine(const OpMeasurement& result);
+// The recorded runs, with the efficiency of each.
+report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMeasurement& result,
+                             const measure::Recorded& recorded);
 
-std::string show_text(const OpBenchOptions& options, const OpMeasurement& result);
-nlohmann::ordered_json show_json(const OpBenchOptions& options, const OpMeasurement& result);
+std::string show_text(const OpBenchOptions& options, const measure::OpMeasurement& result);
+nlohmann::ordered_json show_json(const OpBenchOptions& options,
+                                 const measure::OpMeasurement& result);
 
 }  // namespace plait::cli

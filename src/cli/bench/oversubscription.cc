@@ -3,23 +3,23 @@
 #include <fmt/format.h>
 
 #include "base/parallel.h"
-#include "cli/host/topology.h"
-#include "cli/launch/format.h"
+#include "base/text.h"
 #include "comm/transports.h"
+#include "launch/topology.h"
 
 namespace plait::cli {
 
 std::string show_oversubscription(int ranks, int threads, std::string_view transport) {
   if (comm::crosses_hosts(transport)) return "";
   const int each = base::thread_count(threads);
-  const int cores = read_topology().host_cores;
+  const int cores = launch::read_topology().host_cores;
   if (ranks == 1 || cores < 1 || ranks * each <= cores) return "";
   return fmt::format(
       "\n{} of {} share {}: the ranks are oversubscribed, and overlap figures are not\n"
       "meaningful.",
-      show_count(static_cast<std::size_t>(ranks), "rank"),
-      show_count(static_cast<std::size_t>(each), "thread"),
-      show_count(static_cast<std::size_t>(cores), "core"));
+      base::show_count(static_cast<std::size_t>(ranks), "rank"),
+      base::show_count(static_cast<std::size_t>(each), "thread"),
+      base::show_count(static_cast<std::size_t>(cores), "core"));
 }
 
 }  // namespace plait::cli

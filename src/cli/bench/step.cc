@@ -1,25 +1,30 @@
 // plait bench layer and plait bench model: measure what hiding communication gains in a training
 // step.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/collective_check.h"
+#include "cli/as_ranks.h"
 #include "cli/bench/measurements.h"
-#include "cli/bench/step_measure.h"
-#include "cli/bench/step_memory.h"
 #include "cli/bench/step_report.h"
+#include "cli/bench/timelines.h"
 #include "cli/console.h"
+#include "measure/collective_check.h"
+#include "measure/step_measure.h"
+#include "measure/step_memory.h"
 
 namespace plait::cli {
 namespace {
 
-void report(const StepOptions& options, const StepMeasurement& result, const Recorded& recorded) {
+void report(const StepOptions& options, const measure::StepMeasurement& result,
+            const measure::Recorded& recorded) {
   const bool speaks = !options.files.silences();
   if (speaks) answer(show_text(options, result));
-  write_timelines(options, result, recorded);
+  if (options.files.traces())
+    write_timelines(options.files, timeline_of(options, result, recorded), recorded);
   if (speaks) answer(options.files.show());
   options.files.write_json(show_json(options, result));
 }
@@ -29,20 +34,26 @@ int be_rank(StepOptions options, Communicator& comm) {
   // A link that PLAIT_LINK sets is the link to measure, as --link is.
   if (!options.link.link && options.link.share == 0) options.link.link = comm.link();
   // Check before any rank allocates memory or spends time.
-  const auto refusal = refusal_of_all(comm, [&] {
+  const auto refusal = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);
     PLAIT_CHECK(options.link.share == 0 || comm.world() > 1, "--link share=", options.link.share,
                 ": one rank has nothing to communicate");
-    check_memory(options, comm.world());
+    measure::check_memory(options, comm.world());
   });
   if (refusal) return exit_status(*refusal);
-  const StepMeasurement result = measure(options, comm);
-  const Recorded recorded = record(options, result, comm);
-  const auto failure = refusal_of_all(comm, [&] {
+  const measure::StepMeasurement result = measure::measure(options, comm);
+  if (comm.rank() == 0 && options.link.share > 0 && result.misses(options.link.share)) {
+    complain("plait bench", fmt::format("no link was found that makes communication a share of "
+                                        "{:g}: it is {:.3f} of the serial step",
+                                        options.link.share, result.comm_share()));
+  }
+  const measure::Recorded recorded =
+      options.files.traces() ? measure::record(options, result, comm) : measure::Recorded{};
+  const auto failure = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0) report(options, result, recorded);
   });
   if (failure) return exit_status(*failure);
-  for (const StepTimes& one : result.plans) {
+  for (const measure::StepTimes& one : result.plans) {
     if (!one.bits_equal) return kCheckFailed;
   }
   return kDone;

@@ -9,15 +9,15 @@
 #include "base/processor.h"
 #include "base/text.h"
 #include "cli/bench/oversubscription.h"
-#include "cli/bench/table.h"
-#include "cli/launch/format.h"
+#include "cli/bench/timelines.h"
+#include "cli/table.h"
 
 namespace plait::cli {
 namespace {
 
 double percent(double fraction) { return 100 * fraction; }
 
-double tokens_per_second(const StepOptions& options, const StepTimes& one) {
+double tokens_per_second(const StepOptions& options, const measure::StepTimes& one) {
   return static_cast<double>(options.tokens) / one.times.median * 1e9;
 }
 
@@ -26,7 +26,7 @@ std::int64_t batch(const StepOptions& options) {
 }
 
 // All pauses of a step: one after each of its layers, forward and backward.
-double pauses(const StepOptions& options, const StepMeasurement& result) {
+double pauses(const StepOptions& options, const measure::StepMeasurement& result) {
   const auto layers = static_cast<double>(options.linears.size()) * options.layers;
   return 2 * layers * static_cast<double>(result.pause);
 }
@@ -58,15 +58,16 @@ std::string show_layers(const StepOptions& options) {
   return text;
 }
 
-std::string show_best(const StepOptions& options, const StepMeasurement& result) {
+std::string show_best(const StepOptions& options, const measure::StepMeasurement& result) {
   const std::string oversubscribed =
       show_oversubscription(result.ranks, options.threads, result.transport);
   if (!oversubscribed.empty())
     return oversubscribed + " Use plait predict for more ranks than cores.\n";
-  const auto best = std::min_element(
-      result.plans.begin(), result.plans.end(),
-      [](const StepTimes& a, const StepTimes& b) { return a.times.median < b.times.median; });
-  if (result.comm_share() < kNoise)
+  const auto best = std::min_element(result.plans.begin(), result.plans.end(),
+                                     [](const measure::StepTimes& a, const measure::StepTimes& b) {
+                                       return a.times.median < b.times.median;
+                                     });
+  if (result.comm_share() < measure::kNoise)
     return "\nThere is almost no exposed communication to hide here.\n";
   if (result.plans.size() == 1) return "";
   if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
@@ -79,8 +80,8 @@ std::string show_best(const StepOptions& options, const StepMeasurement& result)
                      percent(of_all));
 }
 
-}  // namespace
-
+// "llama2-70b, 1 of 80 layers, widths x 0.25, 1024 tokens, bf16, wire bf16". Default values, such
+// as a wire of f32, are left out.
 std::string show_step(const StepOptions& options) {
   const std::string what =
       fmt::format("{}, {}{}", show_tokens(options), name(options.dtype), show_ways(options));
@@ -93,13 +94,25 @@ std::string show_step(const StepOptions& options) {
                      options.layers_of_model, options.scale, what);
 }
 
-std::string show_place(const StepMeasurement& result) {
+// "AMD EPYC; 2 ranks over shm, emulated link, 10 Gbit/s, 5 us"
+std::string show_place(const measure::StepMeasurement& result) {
   return fmt::format("{}; {} over {}{}", base::read_processor().model,
-                     show_count(static_cast<std::size_t>(result.ranks), "rank"), result.transport,
-                     result.link ? ", " + describe(*result.link) : "");
+                     base::show_count(static_cast<std::size_t>(result.ranks), "rank"),
+                     result.transport, result.link ? ", " + describe(*result.link) : "");
 }
 
-std::string show_text(const StepOptions& options, const StepMeasurement& result) {
+}  // namespace
+
+report::Timeline timeline_of(const StepOptions& options, const measure::StepMeasurement& result,
+                             const measure::Recorded& recorded) {
+  return {.title = show_step(options),
+          .subtitle = show_place(result),
+          .product = static_cast<std::int64_t>(result.products.median),
+          .collective = 0,
+          .runs = runs_of(options.plans, recorded)};
+}
+
+std::string show_text(const StepOptions& options, const measure::StepMeasurement& result) {
   std::string text = show_step(options) + "\n";
   if (!options.model.empty()) text += show_layers(options) + "\n";
   text += show_place(result) + "\n\n";
@@ -115,7 +128,7 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
   Table table({"plan", "step", "min", "max", "forward", "exposed", "gain", "tokens/s",
                "peak memory", "bits"},
               /*left=*/1);
-  for (const StepTimes& one : result.plans) {
+  for (const measure::StepTimes& one : result.plans) {
     table.add({name(one.plan), show_time(one.times.median), show_time(one.times.min),
                show_time(one.times.max), show_time(one.forward),
                show_time(std::max(result.exposed(one), 0.0)),
@@ -127,10 +140,11 @@ std::string show_text(const StepOptions& options, const StepMeasurement& result)
   return text + table.text() + show_best(options, result);
 }
 
-nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasurement& result) {
+nlohmann::ordered_json show_json(const StepOptions& options,
+                                 const measure::StepMeasurement& result) {
   using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
-  for (const StepTimes& one : result.plans) {
+  for (const measure::StepTimes& one : result.plans) {
     schedules.push_back({{"name", name(one.plan)},
                          {"step_ms", one.times.median * 1e-6},
                          {"gain_percent", percent(result.gain(one))},
@@ -158,7 +172,7 @@ nlohmann::ordered_json show_json(const StepOptions& options, const StepMeasureme
           {"stand_in_ms", pauses(options, result) * 1e-6},
           {"transport", result.transport},
           {"threads", base::thread_count(options.threads)},
-          {"link", result.link ? Json(describe(*result.link)) : Json()},
+          {"link", result.link ? Json(name(*result.link)) : Json()},
           {"comm_share", result.comm_share()},
           {"amdahl_gain_percent", percent(result.amdahl_gain())},
           {"schedules", std::move(schedules)},

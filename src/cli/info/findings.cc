@@ -93,9 +93,9 @@ Findings find_out() {
   findings.kernel = names.release;
   findings.machine = names.machine;
   findings.processor = base::read_processor();
-  findings.topology = read_topology();
-  findings.memory = read_memory();
-  findings.limits = read_cgroup_limits();
+  findings.topology = launch::read_topology();
+  findings.memory = measure::read_memory();
+  findings.limits = launch::read_cgroup_limits();
   find_place(findings);
   findings.settings = find_variables();
   for (const auto& [variable, value] : findings.settings) {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/processor.h"
-#include "cli/host/cgroup.h"
-#include "cli/host/memory.h"
-#include "cli/host/topology.h"
+#include "launch/cgroup.h"
+#include "launch/topology.h"
+#include "measure/memory.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {
@@ -33,9 +33,9 @@ struct Findings {
   base::Processor processor;
   // that kernels may use; empty: not an x86 processor, or PLAIT_ISA is refused
   std::string instruction_set;
-  Topology topology;
-  Memory memory;
-  CgroupLimits limits;
+  launch::Topology topology;
+  measure::Memory memory;
+  launch::CgroupLimits limits;
   Place place;
   std::string misplaced;  // why the place in the environment cannot be read; empty: it can
   std::map<std::string, std::string> settings;  // variables that are set, see find_variables()

@@ -18,9 +18,9 @@ Json or_null(const std::optional<Value>& value) {
 Json processor_json(const Findings& findings) {
   Json features = Json::object();
   for (const auto& [name, there] : findings.processor.features) features[name] = there;
-  const Topology& topology = findings.topology;
+  const launch::Topology& topology = findings.topology;
   Json caches = Json::array();
-  for (const CacheLevel& cache : topology.caches) {
+  for (const launch::CacheLevel& cache : topology.caches) {
     caches.push_back({{"name", cache.name},
                       {"bytes", cache.bytes},
                       {"count", cache.count},
@@ -34,14 +34,14 @@ Json processor_json(const Findings& findings) {
 }
 
 Json memory_json(const Findings& findings) {
-  const Memory& memory = findings.memory;
+  const measure::Memory& memory = findings.memory;
   Json huge_pages = Json::array();
-  for (const HugePages& pages : memory.huge_pages) {
+  for (const measure::HugePages& pages : memory.huge_pages) {
     huge_pages.push_back(
         {{"bytes", pages.bytes}, {"reserved", pages.reserved}, {"free", pages.free}});
   }
   Json nodes = Json::array();
-  for (const NumaNode& node : findings.topology.nodes)
+  for (const launch::NumaNode& node : findings.topology.nodes)
     nodes.push_back({{"node", node.index}, {"cores", node.cores}, {"bytes", node.bytes}});
   return {{"bytes", memory.bytes},
           {"available_bytes", memory.available},
@@ -55,7 +55,7 @@ Json memory_json(const Findings& findings) {
 Json usable_json(const Findings& findings) {
   const auto& cores = findings.topology.cores;
   return {{"cores", cores.size()},
-          {"cpus", cpus_of(cores)},
+          {"cpus", launch::cpus_of(cores)},
           {"cgroup_cpus", or_null(findings.limits.cpus)},
           {"cgroup_memory_bytes", or_null(findings.limits.memory)}};
 }

@@ -8,8 +8,8 @@
 
 #include "base/env.h"
 #include "base/text.h"
-#include "cli/bench/table.h"
 #include "cli/info/variables.h"
+#include "cli/table.h"
 #include "cli/values.h"
 #include "plan/settings/load.h"
 #include "plan/settings/table.h"

@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "cli/info/show.h"
-#include "cli/launch/format.h"
 #include "plait/version.h"
 
 namespace plait::cli {
@@ -23,9 +22,9 @@ std::string show_features(const base::Processor& processor, bool present) {
   return names.empty() ? "nothing that plait looks for" : names;
 }
 
-std::string show_caches(const Topology& topology) {
+std::string show_caches(const launch::Topology& topology) {
   std::string text;
-  for (const CacheLevel& cache : topology.caches) {
+  for (const launch::CacheLevel& cache : topology.caches) {
     const std::string whose =
         cache.cores_each > 1 ? fmt::format("for {} cores", cache.cores_each) : "per core";
     text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", cache.name, show_bytes(cache.bytes),
@@ -34,18 +33,18 @@ std::string show_caches(const Topology& topology) {
   return text.empty() ? "unknown" : text;
 }
 
-std::string show_nodes(const Topology& topology) {
+std::string show_nodes(const launch::Topology& topology) {
   std::string text;
-  for (const NumaNode& node : topology.nodes) {
+  for (const launch::NumaNode& node : topology.nodes) {
     text += fmt::format("{}node {}: {}, {}", text.empty() ? "" : "; ", node.index,
-                        show_count(node.cores, "core"), show_bytes(node.bytes));
+                        base::show_count(node.cores, "core"), show_bytes(node.bytes));
   }
   return text.empty() ? "unknown" : text;
 }
 
-std::string show_huge_pages(const Memory& memory) {
+std::string show_huge_pages(const measure::Memory& memory) {
   std::string text;
-  for (const HugePages& pages : memory.huge_pages) {
+  for (const measure::HugePages& pages : memory.huge_pages) {
     text += fmt::format(
         "{} of {}{}; ", pages.reserved == 0 ? "none" : fmt::to_string(pages.reserved),
         show_bytes(pages.bytes), pages.reserved == 0 ? "" : fmt::format(" ({} free)", pages.free));
@@ -59,12 +58,12 @@ std::string show_huge_pages(const Memory& memory) {
 
 std::string show_usable(const Findings& findings) {
   const auto& cores = findings.topology.cores;
-  const CgroupLimits& limits = findings.limits;
+  const launch::CgroupLimits& limits = findings.limits;
   std::string limited;
   if (limits.cpus) limited += fmt::format(" {:.3g} cpus", *limits.cpus);
   if (limits.memory) limited += (limits.cpus ? " and " : " ") + show_bytes(*limits.memory);
-  return fmt::format("{} (cpus {}); {}", show_count(cores.size(), "core"),
-                     show_cpus(cpus_of(cores)),
+  return fmt::format("{} (cpus {}); {}", base::show_count(cores.size(), "core"),
+                     launch::show_cpus(launch::cpus_of(cores)),
                      limited.empty() ? "no cgroup limit on processor time or memory"
                                      : "at most" + limited + " by cgroup");
 }
@@ -141,19 +140,19 @@ std::string labelled(std::string_view label, std::string_view text, std::size_t 
 std::string show_place(const Place& place) {
   if (place.launcher.empty()) return "no launcher in the environment: a single rank";
   return fmt::format("rank {} of {} on {}, started by {}", place.rank, place.world,
-                     show_count(place.hosts, "host"), place.launcher);
+                     base::show_count(place.hosts, "host"), place.launcher);
 }
 
 std::string show_text(const Findings& findings) {
-  const Topology& topology = findings.topology;
-  const Memory& memory = findings.memory;
+  const launch::Topology& topology = findings.topology;
+  const measure::Memory& memory = findings.memory;
   std::string text = fmt::format("plait {}\n\n", kVersion);
   text += labelled("Host", fmt::format("{}, {} {}, {}", findings.host, findings.system,
                                        findings.kernel, findings.machine));
   text += labelled("Processor", findings.processor.model);
-  text += labelled("", fmt::format("{}, {}, {}", show_count(topology.packages, "package"),
-                                   show_count(topology.host_cores, "core"),
-                                   show_count(topology.host_cpus, "hardware thread")));
+  text += labelled("", fmt::format("{}, {}, {}", base::show_count(topology.packages, "package"),
+                                   base::show_count(topology.host_cores, "core"),
+                                   base::show_count(topology.host_cpus, "hardware thread")));
   text += labelled("  has", show_features(findings.processor, true));
   text += labelled("  lacks", show_features(findings.processor, false));
   if (!findings.instruction_set.empty()) text += labelled("  uses", findings.instruction_set);

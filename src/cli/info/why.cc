@@ -12,7 +12,6 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/info/show.h"
-#include "cli/launch/format.h"
 #include "cli/values.h"
 #include "comm/transports.h"
 
@@ -85,7 +84,7 @@ Problem parse_problem(const std::vector<std::string>& words) {
   if (place.launcher.empty() && place.world > 1)
     place.launcher = place.hosts > 1 ? "Open MPI" : "plait run";
   place.rank = std::min(place.rank, place.world - 1);
-  PLAIT_CHECK(place.hosts <= place.world, "--why: ", show_count(place.world, "rank"),
+  PLAIT_CHECK(place.hosts <= place.world, "--why: ", base::show_count(place.world, "rank"),
               " cannot run on ", place.hosts, " hosts");
   check_transport(problem.transport);
   return problem;
@@ -103,8 +102,8 @@ Walk walk_transports(const Problem& problem) {
 std::string show_text(const Problem& problem, const Walk& walk) {
   const Place& place = problem.place;
   std::string text =
-      fmt::format("The transport for {} on {}{}{}\n\n", show_count(place.world, "rank"),
-                  show_count(place.hosts, "host"),
+      fmt::format("The transport for {} on {}{}{}\n\n", base::show_count(place.world, "rank"),
+                  base::show_count(place.hosts, "host"),
                   place.launcher.empty() ? "" : ", started by " + place.launcher,
                   problem.transport.empty() ? "" : ", requested: " + problem.transport);
   return text + show_steps(walk) + '\n' +

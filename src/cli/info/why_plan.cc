@@ -9,13 +9,12 @@
 #include "base/env.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/bench/table.h"
-#include "cli/host/cgroup.h"
-#include "cli/host/topology.h"
-#include "cli/launch/cpu_binding.h"
-#include "cli/launch/format.h"
+#include "cli/table.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "launch/cgroup.h"
+#include "launch/cpu_binding.h"
+#include "launch/topology.h"
 #include "ops/shapes.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"
@@ -42,10 +41,10 @@ int threads_of(int world) {
   constexpr std::int64_t kMost = 1 << 16;  // OpenMP refuses more
   if (const auto set = base::env_int("OMP_NUM_THREADS", 1, kMost))
     return std::min(static_cast<int>(*set), base::kMostThreads);
-  const std::vector<Core> cores = read_topology().cores;
-  const auto limit = read_cgroup_limits().cpus;
-  const Bind bind = default_bind(static_cast<int>(cores.size()), world, limit);
-  return bindings_for(bind, world, cores, limit).front().threads;
+  const std::vector<launch::Core> cores = launch::read_topology().cores;
+  const auto limit = launch::read_cgroup_limits().cpus;
+  const launch::Bind bind = launch::default_bind(static_cast<int>(cores.size()), world, limit);
+  return launch::bindings_for(bind, world, cores, limit).front().threads;
 }
 
 // Fills in what the problem leaves out, as a program that runs here would.
@@ -58,7 +57,7 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "w=", key.weight,
               " is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128");
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
-  key.backend = read_backend(key.backend);
+  key.backend = read_backend("backend", key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
   check_transport(key.transport);
   if (key.threads == 0) key.threads = threads_of(key.world);
@@ -130,7 +129,8 @@ std::string show_profile_source(const PlanChoice& choice) {
   if (choice.profile.is_measured())
     return fmt::format(
         "The machine's profile was measured with {} of {}{}.\n",
-        show_count(choice.profile.ranks, "rank"), show_count(choice.profile.threads, "thread"),
+        base::show_count(choice.profile.ranks, "rank"),
+        base::show_count(choice.profile.threads, "thread"),
         choice.profile.hosts > 1 ? fmt::format(" on {} hosts", choice.profile.hosts) : "");
   const std::string text = "The profile is built in, for no particular machine";
   if (!choice.refusal.empty() || !choice.left_alone.empty())

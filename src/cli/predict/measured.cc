@@ -12,13 +12,13 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/table.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/options.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
+#include "cli/table.h"
 #include "cli/values.h"
 #include "plait/quantized.h"
 
@@ -57,20 +57,6 @@ struct Case {
   std::vector<Compared> plans;
 };
 
-// "emulated link, 0.78 Gbit/s, 5.0 us"
-Link read_link(const std::string& text) {
-  const auto comma = text.find(", ");
-  PLAIT_CHECK(comma != std::string::npos, "\"", text, "\" is not a link");
-  std::string words = text.substr(comma + 2);
-  const auto drop = [&words](const std::string& part) {
-    for (auto at = words.find(part); at != std::string::npos; at = words.find(part))
-      words.erase(at, part.size());
-  };
-  drop("/s");
-  drop(" ");
-  return parse_link(words);
-}
-
 double bytes_of_weight(const std::string& weight, Dtype x) {
   if (const auto scheme = parse_quant_scheme(weight)) return scheme->bits / 8.0;
   return static_cast<double>(size_of(parse_dtype(weight).value_or(x)));
@@ -104,7 +90,7 @@ predict::Problem read_problem(const Json& json) {
 // A device that multiplies at the measured rate, and moves bytes as fast as the collective did
 // without a link: then nothing else takes time.
 predict::Machine fitted(const Json& json, const predict::Problem& problem) {
-  const Link link = read_link(json.at("link").get<std::string>());
+  const Link link = parse_link(json.at("link").get<std::string>());
   predict::Machine machine = {.device = predict::find_device("cpu"),
                               .network = {.link = link, .wiring = predict::Wiring::pairs},
                               .ranks = read_between(json, "ranks", 1, kMostPredictedRanks)};

@@ -13,14 +13,15 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/progress.h"
-#include "cli/bench/table.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
+#include "cli/problem_options.h"
+#include "cli/table.h"
 #include "cli/values.h"
+#include "measure/progress.h"
 #include "predict/model.h"
 
 namespace plait::cli {
@@ -35,7 +36,7 @@ constexpr const char* kExamples =
     "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
     "Examples:\n"
     "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
-    "  plait predict bloom-7b --tp 8 --tokens 8192 --sequence 2048 --device a100\n";
+    "  plait predict bloom-7b --tp 8 --tokens 8192 --seq 2048 --device a100\n";
 
 // The gain of a whole training step at TP 8 that MindSpeed CoC's makers report.
 struct Published {
@@ -48,26 +49,12 @@ constexpr std::array<Published, 3> kPublished = {{
     {"llama2-70b", 0.0785},
 }};
 
-// The arguments as typed.
-struct Args {
-  MachineWords machine = {};
-  PlanWords plan = {};
-  std::string tokens = "8192";
-  std::string sequence = {};
-  std::string scale = "1";
-  std::string wire = "bf16";
-  bool whole_rows = false;
-  bool column_backward = false;
-  bool keeps = false;
-  OutputFiles files = {};
-};
-
 struct ModelPrediction {
   predict::Step step;
-  predict::Machine machine;
-  std::vector<Plan> plans;                               // the serial one first
-  std::vector<std::vector<predict::BlockLayer>> blocks;  // by plan
-  predict::Rest rest;
+  predict::Machine machine = {};
+  std::vector<Plan> plans = {};                               // the serial one first
+  std::vector<std::vector<predict::BlockLayer>> blocks = {};  // by plan
+  predict::Rest rest = {};
 
   // The time of all layers of a block, and of the whole step.
   double layers(std::size_t plan) const {
@@ -199,41 +186,14 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
           {"assumptions", std::move(assumptions)}};
 }
 
-ModelPrediction understand(const Model& model, const Args& args) {
-  constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
-  ModelPrediction prediction = {
-      .step = {.model = &model,
-               .tokens = read_number("--tokens", args.tokens, 1, kMostTokens),
-               .sequence = 0},
-      .machine = read_machine(args.machine, "--tp"),
-      .plans = read_plans(Operator::matmul_all_reduce, args.plan),
-      .blocks = {},
-      .rest = {}};
-  predict::Step& step = prediction.step;
-  step.sequence = args.sequence.empty() ? std::min<std::int64_t>(4096, step.tokens)
-                                        : read_number("--sequence", args.sequence, 1, kMostTokens);
-  PLAIT_CHECK(step.sequence <= step.tokens, "--sequence ", step.sequence,
-              " is longer than --tokens ", step.tokens);
-  const auto scale = base::parse_number(args.scale);
-  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", args.scale,
-              " is not above 0 and up to 1");
-  step.scale = *scale;
-  // Predicting so many ranks takes minutes; four times as many would take hours.
-  constexpr int kMostRanks = 256;
-  PLAIT_CHECK(prediction.machine.ranks <= kMostRanks, "--tp ", prediction.machine.ranks,
-              ": at most ", kMostRanks, " ranks can be predicted");
-  PLAIT_CHECK(!args.keeps || !args.whole_rows,
-              "--keep-gathered cannot be combined with --whole-rows, which gathers nothing");
-  predict::LayerProblem& layers = step.layers;
-  layers.wire = read_dtype("--wire", args.wire);
-  layers.sequence_parallel = !args.whole_rows;
-  layers.column_backward = args.column_backward;
-  layers.recompute_all_gather = !args.keeps;
-  return prediction;
+double read_scale(std::string_view option, const std::string& text) {
+  const auto scale = base::parse_number(text);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, option, ' ', text, " is not above 0 and up to 1");
+  return *scale;
 }
 
 void predict_blocks(ModelPrediction& prediction) {
-  Progress progress("predicting, plan");
+  measure::Progress progress("predicting, plan");
   for (const Plan& plan : prediction.plans) {
     prediction.blocks.push_back(predict_block(prediction.machine, prediction.step, plan));
     progress.show(std::ssize(prediction.blocks), std::ssize(prediction.plans));
@@ -243,32 +203,46 @@ void predict_blocks(ModelPrediction& prediction) {
 }  // namespace
 
 int predict_model(const Model& model, Words words) {
-  Args args;
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
+  // Predicting so many ranks takes minutes; four times as many would take hours.
+  constexpr int kMostRanks = 256;
+  ModelPrediction prediction = {.step = {.model = &model, .tokens = 8192, .sequence = 0}};
+  predict::Step& step = prediction.step;
+  MachineOptions machine;
+  LayerOptions layers;
+  PlanOptions plans;
+  OutputFiles files;
   const std::string verb = "predict " + std::string(model.name);
   Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
-  add_options(options, args.machine, "--tp");
-  options.add("--tokens", "N", args.tokens, "tokens of a micro-batch (default: 8192)");
-  options.add("--sequence", "N", args.sequence,
+  add_options(options, machine, "--tp");
+  options.add("--tokens", "N", step.tokens, whole(1, kMostTokens),
+              "tokens of a micro-batch (default: 8192)");
+  options.add("--seq|--sequence", "N", step.sequence, whole(1, kMostTokens),
               "tokens of a sequence (default: 4096, or all tokens if fewer)");
-  options.add("--scale", "S", args.scale,
+  options.add("--scale", "S", step.scale, read_scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
-  options.add("--wire", "DTYPE", args.wire, "dtype in which partial sums are sent (default: bf16)");
-  options.add_flag("--whole-rows", args.whole_rows,
-                   "no sequence parallelism: keep all rows on every rank between layers");
-  options.add_flag("--column-backward", args.column_backward,
-                   "use an operator for the input gradient of column layers");
-  options.add_flag("--keep-gathered", args.keeps,
-                   "keep the rows that column layers gather in forward");
-  add_options(options, args.plan);
-  options.add("--json", "FILE", args.files.json,
-              "also write the results as JSON; -: print only JSON");
+  options.add("--wire", "DTYPE", step.layers.wire, read_dtype,
+              "dtype in which partial sums are sent (default: bf16)");
+  add_options(options, layers);
+  add_options(options, plans);
+  options.add("--json", "FILE", files.json, "also write the results as JSON; -: print only JSON");
   if (!options.parse_all(words)) return kDone;
-  ModelPrediction prediction = understand(model, args);
-  check_writable(args.files);
-  prediction.rest = rest_of(prediction.machine, prediction.step);
+  if (step.sequence == 0) step.sequence = std::min<std::int64_t>(4096, step.tokens);
+  PLAIT_CHECK(step.sequence <= step.tokens, "--seq ", step.sequence, " is longer than --tokens ",
+              step.tokens);
+  check(layers);
+  step.layers.sequence_parallel = !layers.no_sequence_parallel;
+  step.layers.column_backward = layers.column_backward;
+  step.layers.recompute_all_gather = !layers.keep_gathered;
+  prediction.machine = machine_of(machine);
+  PLAIT_CHECK(machine.ranks <= kMostRanks, "--tp ", machine.ranks, ": at most ", kMostRanks,
+              " ranks can be predicted");
+  prediction.plans = read_plans(Operator::matmul_all_reduce, plans);
+  check_writable(files);
+  prediction.rest = rest_of(prediction.machine, step);
   predict_blocks(prediction);
-  if (!args.files.silences()) answer(show_text(prediction));
-  args.files.write_json(show_json(prediction));
+  if (!files.silences()) answer(show_text(prediction));
+  files.write_json(show_json(prediction));
   return kDone;
 }
 

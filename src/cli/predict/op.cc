@@ -7,12 +7,12 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/progress.h"
 #include "cli/console.h"
-#include "cli/host/memory.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/predict/timeline.h"
+#include "measure/memory.h"
+#include "measure/progress.h"
 
 namespace plait::cli {
 namespace {
@@ -23,14 +23,14 @@ constexpr double kBytesOfAPair = 1100;
 
 void check_ranks_fit(int ranks) {
   const double needed = kBytesOfAPair * ranks * ranks;
-  const auto available = static_cast<double>(read_memory().available);
+  const auto available = static_cast<double>(measure::read_memory().available);
   PLAIT_CHECK(needed <= available, "--ranks ", ranks, " may take ", base::show_bytes(needed),
               " to predict; available are ", base::show_bytes(available));
 }
 
-OpPrediction predict_plans(const OpPredictOptions& options, const OpSize& size,
+OpPrediction predict_plans(const OpPredictOptions& options, const measure::OpSize& size,
                            std::vector<PlanRecords>& records) {
-  Progress progress("predicting, part");
+  measure::Progress progress("predicting, part");
   predict::Problem problem = options.problem;
   problem.m = size.m;
   problem.n = size.n;
@@ -69,7 +69,7 @@ int predict_operator(Operator op, Words words) {
   check_ranks_fit(options->machine.ranks);
   check_writable(options->files);
   std::vector<OpPrediction> predictions;
-  for (const OpSize& size : options->sizes) {
+  for (const measure::OpSize& size : options->sizes) {
     std::vector<PlanRecords> records;
     predictions.push_back(predict_plans(*options, size, records));
     if (options->files.traces()) write_timelines(*options, predictions.back(), records);

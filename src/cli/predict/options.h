@@ -5,32 +5,34 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/op_options.h"
 #include "cli/output_files.h"
 #include "cli/verbs.h"
+#include "measure/op_setup.h"
 #include "predict/operator.h"
 
 namespace plait::cli {
 
+class Options;
+
 inline constexpr int kMostPredictedRanks = 4096;
 
-// A modelled machine, as typed.
-struct MachineWords {
-  std::string ranks = "8";
+// A modelled machine. What is not given is the device's or the network's own.
+struct MachineOptions {
+  int ranks = 8;
   std::string device = "h100";
   std::string link = {};
-  std::string wiring = {};
-  std::string rate = {};
-  std::string memory = {};
-  std::string lost = {};
+  std::optional<predict::Wiring> wiring = {};
+  std::optional<double> rate = {};    // TFLOP/s
+  std::optional<double> memory = {};  // GB/s
+  std::optional<double> lost = {};    // percent
 };
 
 // `ranks` is the option for the number of ranks.
-void add_options(Options& options, MachineWords& words, const char* ranks);
-predict::Machine read_machine(const MachineWords& words, const char* ranks);
+void add_options(Options& options, MachineOptions& machine, const char* ranks);
+predict::Machine machine_of(const MachineOptions& options);
 
 struct OpPredictOptions {
-  std::vector<OpSize> sizes;
+  std::vector<measure::OpSize> sizes;
   predict::Problem problem;  // except for the sizes
   std::string weight;
   predict::Machine machine;

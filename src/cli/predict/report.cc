@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/table.h"
-#include "cli/launch/format.h"
+#include "base/text.h"
+#include "cli/table.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -29,7 +29,8 @@ std::optional<double> OpPrediction::efficiency(std::size_t plan) const {
 }
 
 std::string show_assumptions(const predict::Machine& machine) {
-  return fmt::format("{}; {}\n{}\n", show_count(static_cast<std::size_t>(machine.ranks), "rank"),
+  return fmt::format("{}; {}\n{}\n",
+                     base::show_count(static_cast<std::size_t>(machine.ranks), "rank"),
                      predict::describe(machine.device), predict::describe(machine.network));
 }
 
@@ -46,7 +47,7 @@ nlohmann::ordered_json assumptions_json(const predict::Machine& machine) {
 
 std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction) {
   const predict::Problem& problem = options.problem;
-  const OpSize& size = prediction.size;
+  const measure::OpSize& size = prediction.size;
   std::string text = fmt::format(
       "{}\n\n{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\nproduct alone {}, collective "
       "alone {}, ideal {}\n\n",

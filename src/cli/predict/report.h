@@ -11,7 +11,7 @@
 namespace plait::cli {
 
 struct OpPrediction {
-  OpSize size;
+  measure::OpSize size;
   double product;             // nanoseconds, alone
   double collective;          // alone, in the serial schedule
   std::vector<double> plans;  // the serial one first

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "cli/launch/format.h"
+#include "base/text.h"
 #include "plait/trace.h"
 #include "report/page.h"
 #include "report/picture.h"
@@ -22,7 +22,7 @@ report::Timeline timeline_of(const OpPredictOptions& options, const OpPrediction
                            name(options.problem.x), options.weight),
       .subtitle =
           fmt::format("Predicted: {}, {}; {}",
-                      show_count(static_cast<std::size_t>(options.machine.ranks), "rank"),
+                      base::show_count(static_cast<std::size_t>(options.machine.ranks), "rank"),
                       options.machine.device.name, predict::describe(options.machine.network)),
       .product = static_cast<std::int64_t>(prediction.product),
       .collective = static_cast<std::int64_t>(prediction.collective),

@@ -4,11 +4,10 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cli/bench/as_ranks.h"
-#include "cli/bench/op_sizes.h"
-#include "cli/launch/format.h"
+#include "cli/as_ranks.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
+#include "cli/problem_options.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
 #include "ops/shapes.h"
@@ -41,138 +40,115 @@ constexpr Options::About kAbout = {
         "  plait tune --profile\n"
         "  plait tune --show\n"};
 
-// The arguments as typed.
-struct Args {
-  std::string ops = {};
-  SizeWords sizes = {};
-  std::string model = {};
-  std::string scale = {};
+// The problems as given: by sizes, by a model or by a timeline.
+struct ProblemOptions {
+  std::string ops = "matmul-all-reduce";
+  SizeOptions sizes = {};
+  const Model* model = nullptr;
+  double scale = 1;
   bool no_sequence_parallel = false;
   std::string from = {};
-  std::string x = {};
-  std::string out = {};
-  std::string wire = {};
+  DtypeOptions dtypes = {};
+  Dtype wire = Dtype::f32;
   std::string weight = {};
-  std::string ranks = {};
-  std::string tp = {};
-  std::string transport = {};
-  std::string link = {};
-  std::string threads = {};
+  std::optional<Link> link = {};
   std::string backend = {};
-  std::string seconds = {};
-  std::string plans = {};
-  std::string cache = {};
-  std::string json = {};
-  bool profile = false;
-  bool show = false;
-  bool missing = false;
 };
 
-void add_problem_options(Options& options, Args& args) {
-  options.add("--op", "NAME[,NAME...]", args.ops, "operators (default: matmul-all-reduce)");
-  options.add("-m,--m", "M[,M...]", args.sizes.m, "rows of the whole problem");
-  options.add("-n,--n", "N[,N...]", args.sizes.n, "columns of the whole problem");
-  options.add("-k,--k", "K[,K...]", args.sizes.k, "terms of each sum, in the whole problem");
-  options.add("--shapes", "FILE", args.sizes.shapes,
-              "file of sizes, with one line \"m n k\" for each");
-  options.add("--model", "NAME", args.model,
+const Model* read_model(std::string_view, const std::string& text) {
+  return &read_model_name(text);
+}
+
+double read_scale(std::string_view option, const std::string& text) {
+  const auto scale = base::parse_number(text);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, option, " ", text, " is not above 0 and up to 1");
+  return *scale;
+}
+
+void add_options(Options& options, ProblemOptions& problem) {
+  options.add("--op", "NAME[,NAME...]", problem.ops, "operators (default: matmul-all-reduce)");
+  add_options(options, problem.sizes);
+  options.add("--model", "NAME", problem.model, read_model,
               "tune the linear layers of a model's block, forward and backward,\n"
               "with --m rows (default: 2048): bloom-7b, bloom-176b, llama2-7b or\nllama2-70b");
-  options.add("--scale", "S", args.scale,
+  options.add("--scale", "S", problem.scale, read_scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
-  options.add_flag("--no-sequence-parallel", args.no_sequence_parallel,
+  options.add_flag("--no-sequence-parallel", problem.no_sequence_parallel,
                    "for --model: all-reduce sums in place of sequence parallelism");
-  options.add("--from", "FILE", args.from,
+  options.add("--from", "FILE", problem.from,
               "tune the operators that a timeline contains (plait trace,\n"
               "Trace::write_json)");
-  options.add("-d,--dtype", "DTYPE", args.x, "dtype of x: f32, bf16 (default) or f16");
-  options.add("-o,--out", "DTYPE", args.out, "dtype of the result (default: that of x)");
-  options.add("--wire", "DTYPE", args.wire,
+  add_options(options, problem.dtypes);
+  options.add("--wire", "DTYPE", problem.wire, read_dtype,
               "dtype in which partial sums are sent (default: PLAIT_WIRE, or f32)");
-  options.add("-w,--weight", "KIND", args.weight,
+  options.add("-w,--weight", "KIND", problem.weight, read_weight_kind,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, packed in every call (default: plain for --model,\n"
               "as in training; otherwise x's dtype, packed)");
-  options.add("-l,--link", "LINK", args.link,
-              "emulated link between all ranks, such as 25gbit,5us");
-}
-
-void add_other_options(Options& options, Args& args) {
-  options.add("--ranks", "N", args.ranks, "number of ranks (default: the launcher's, or 2)");
-  options.add("--tp", "N", args.tp, "same as --ranks");
-  options.add("-t,--transport", "NAME", args.transport,
-              "shm (default), threads or mpi; see plait info");
-  options.add("--threads", "T", args.threads,
-              "threads of each rank (default: PLAIT_THREADS, or its share of the\ncores)");
-  options.add("-b,--backend", "NAME", args.backend,
+  options.add(
+      "-l,--link", "LINK", problem.link,
+      [](std::string_view, const std::string& text) { return parse_link(text); },
+      "emulated link between all ranks, such as 25gbit,5us");
+  options.add("-b,--backend", "NAME", problem.backend, read_backend,
               "backend of the product; see plait info (default: PLAIT_BACKEND, or\n"
               "the best, as with auto)");
-  options.add("-s,--seconds", "S", args.seconds,
+}
+
+void add_options(Options& options, TuneOptions& tune) {
+  options.add("-s,--seconds", "S", tune.effort.each, read_seconds,
               "time to measure each problem, for at least a few calls of each plan\n"
               "(default: 2)");
-  options.add("--plans", "N", args.plans,
+  options.add("--plans", "N", tune.effort.plans, whole(1, 200),
               "number of plans to measure besides serial (default: 10)");
-  options.add_flag("--missing", args.missing, "skip problems that are in the cache");
-  options.add("--cache", "FILE", args.cache,
+  options.add_flag("--missing", tune.missing, "skip problems that are in the cache");
+  options.add("--cache", "FILE", tune.cache,
               "file of plans, with the machine's profile next to it (default:\n"
               "PLAIT_PLAN_CACHE, or plait/plans in $XDG_CACHE_HOME or ~/.cache)");
-  options.add_flag("--profile", args.profile, "measure only the machine's profile, and no plans");
-  options.add_flag("--show", args.show, "print the plans in the cache");
-  options.add("--json", "FILE", args.json, "also write the plans as JSON; -: print only JSON");
+  options.add_flag("--profile", tune.profile_only,
+                   "measure only the machine's profile, and no plans");
+  options.add_flag("--show", tune.show, "print the plans in the cache");
+  options.add("--json", "FILE", tune.files.json,
+              "also write the plans as JSON; -: print only JSON");
 }
 
 // Everything but the operator and the sizes.
-PlanKey read_usual(const Args& args, const Settings& settings) {
+PlanKey usual_key(const ProblemOptions& given, int ranks) {
   PlanKey key = {.op = Operator::matmul, .m = 0, .n = 0, .k = 0};
-  if (!args.x.empty()) key.x = read_dtype("--dtype", args.x);
-  key.out = args.out.empty() ? key.x : read_dtype("--out", args.out);
-  key.wire = args.wire.empty() ? settings.wire : read_dtype("--wire", args.wire);
+  key.x = given.dtypes.x;
+  key.out = given.dtypes.result();
+  key.wire = given.wire;
+  key.weight = given.weight.empty() ? std::string(name(key.x)) : given.weight;
   // Weights of layers in training are not packed before the call.
-  const bool is_plain = args.weight.empty() ? !args.model.empty() : args.weight == kPlain;
-  key.weight = args.weight.empty() ? std::string(name(key.x)) : args.weight;
-  check_weight_kind(key.weight);
-  if (is_plain) key.weight = plain_weight(key.x);
+  if (given.weight.empty() ? given.model != nullptr : given.weight == kPlain)
+    key.weight = plain_weight(key.x);
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
-  if (!args.link.empty()) key.link = parse_link(args.link);
-  key.backend = read_backend(args.backend.empty() ? settings.backend : args.backend);
-  PLAIT_CHECK(args.ranks.empty() || args.tp.empty(),
-              "--ranks and --tp mean the same; give only one of them");
-  const std::string& ranks = args.tp.empty() ? args.ranks : args.tp;
-  key.world = read_ranks(args.tp.empty() ? "--ranks" : "--tp", ranks, args.transport);
+  key.link = given.link;
+  key.backend = given.backend;
+  key.world = ranks;
   return key;
 }
 
-BlockWidths read_widths(const Args& args, const Model& model, int ranks) {
-  if (args.scale.empty()) return widths_of(model);
-  const auto scale = base::parse_number(args.scale);
-  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, "--scale ", args.scale,
-              " is not above 0 and up to 1");
-  return scaled(widths_of(model), *scale, ranks);
-}
-
-std::vector<PlanKey> read_model(const Args& args, PlanKey usual) {
-  const Model& model = read_model_name(args.model);
-  PLAIT_CHECK(args.sizes.n.empty() && args.sizes.k.empty() && args.sizes.shapes.empty(), "--model ",
-              args.model, " cannot be combined with --n, --k or --shapes");
-  const BlockWidths widths = read_widths(args, model, usual.world);
+std::vector<PlanKey> problems_of_model(const ProblemOptions& given, PlanKey usual) {
+  const BlockWidths all = widths_of(*given.model);
+  const BlockWidths widths = given.scale < 1 ? scaled(all, given.scale, usual.world) : all;
   std::vector<PlanKey> problems;
-  const std::string rows = args.sizes.m.empty() ? "2048" : args.sizes.m;
-  for (const std::string& m : read_list("--m", rows)) {
-    usual.m = read_number("--m", m, 1, kLargestSize);
-    for (const PlanKey& one : problems_of(widths, !args.no_sequence_parallel, usual))
+  const std::vector<std::int64_t> rows =
+      given.sizes.m.empty() ? std::vector<std::int64_t>{2048} : given.sizes.m;
+  for (const std::int64_t m : rows) {
+    usual.m = m;
+    for (const PlanKey& one : problems_of(widths, !given.no_sequence_parallel, usual))
       add_problem(problems, one);
   }
   return problems;
 }
 
-std::vector<PlanKey> read_operators(const Args& args, const PlanKey& usual) {
+std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const PlanKey& usual) {
   std::vector<PlanKey> problems;
-  const std::string ops = args.ops.empty() ? "matmul-all-reduce" : args.ops;
-  for (const std::string& spelling : read_list("--op", ops)) {
+  for (const std::string& spelling : read_list("--op", given.ops)) {
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
                 " is not an operator with plans, such as matmul-all-reduce");
-    for (const OpSize& size : read_sizes(args.sizes)) {
+    for (const measure::OpSize& size : read_sizes(given.sizes)) {
       PlanKey key = usual;
       key.op = *op;
       key.m = size.m;
@@ -182,148 +158,117 @@ std::vector<PlanKey> read_operators(const Args& args, const PlanKey& usual) {
       add_problem(problems, key);
     }
   }
-  const bool sums = std::any_of(problems.begin(), problems.end(),
-                                [](const PlanKey& key) { return ops::makes_partial_sums(key.op); });
-  PLAIT_CHECK(sums || args.wire.empty(), "--wire ", args.wire,
-              " applies to partial sums, and there are none in --op ", ops);
   return problems;
 }
 
-using Word = std::pair<const char*, const std::string*>;
+using Names = std::initializer_list<const char*>;
 
-// Refuses options that `source` sets.
-void refuse_beside(const char* source, std::initializer_list<Word> words) {
-  for (const auto& [option, said] : words)
-    PLAIT_CHECK(said->empty(), source, " cannot be combined with ", option, " ", *said);
+// Refuses the first of these options that was given.
+void refuse(const Options& options, std::string_view sentence, Names names) {
+  for (const char* option : names) {
+    PLAIT_CHECK(!options.is_given(option), sentence, " cannot be combined with ",
+                options.as_given(option));
+  }
 }
 
-// Refuses options of problems, for requests that concern no problem.
-void refuse_problems(const char* request, const Args& args) {
-  const SizeWords& sizes = args.sizes;
-  const std::initializer_list<Word> words = {
-      {"--op", &args.ops},         {"--m", &sizes.m},
-      {"--n", &sizes.n},           {"--k", &sizes.k},
-      {"--shapes", &sizes.shapes}, {"--model", &args.model},
-      {"--scale", &args.scale},    {"--from", &args.from},
-      {"--dtype", &args.x},        {"--out", &args.out},
-      {"--wire", &args.wire},      {"--weight", &args.weight},
-      {"--link", &args.link},      {"--seconds", &args.seconds},
-      {"--plans", &args.plans}};
-  const auto refuse = [&](std::string_view word) {
-    base::fail(Code::invalid_argument, request,
-               " concerns no problem, so it cannot be combined with ", word);
-  };
-  for (const auto& [option, said] : words)
-    if (!said->empty()) refuse(base::sentence(option, ' ', *said));
-  if (args.missing) refuse("--missing");
-  if (args.no_sequence_parallel) refuse("--no-sequence-parallel");
-}
-
-// Showing plans needs no ranks.
-void refuse_ranks(const Args& args) {
-  const std::initializer_list<Word> words = {{"--ranks", &args.ranks},
-                                             {"--tp", &args.tp},
-                                             {"--transport", &args.transport},
-                                             {"--threads", &args.threads},
-                                             {"--backend", &args.backend}};
-  for (const auto& [option, said] : words)
-    PLAIT_CHECK(said->empty(), "--show measures nothing, so it cannot be combined with ", option,
-                ' ', *said);
-}
-
-void check_sources(const Args& args) {
-  PLAIT_CHECK(args.model.empty() || args.from.empty(), "--model and --from cannot be combined");
-  PLAIT_CHECK(!args.no_sequence_parallel || !args.model.empty(),
-              "--no-sequence-parallel requires --model");
-  PLAIT_CHECK(args.scale.empty() || !args.model.empty(), "--scale requires --model");
-  if (!args.model.empty()) refuse_beside("--model", {{"--op", &args.ops}});
-  if (args.from.empty()) return;
-  const SizeWords& sizes = args.sizes;
-  refuse_beside("--from", {{"--op", &args.ops},
-                           {"--m", &sizes.m},
-                           {"--n", &sizes.n},
-                           {"--k", &sizes.k},
-                           {"--shapes", &sizes.shapes},
-                           {"--dtype", &args.x},
-                           {"--out", &args.out},
-                           {"--wire", &args.wire},
-                           {"--weight", &args.weight},
-                           {"--ranks", &args.ranks},
-                           {"--tp", &args.tp},
-                           {"--backend", &args.backend}});
+void check_together(const Options& options, const TuneOptions& tune, const ProblemOptions& given) {
+  PLAIT_CHECK(!(tune.show && tune.profile_only), "--show and --profile cannot be combined");
+  PLAIT_CHECK(!options.is_given("--ranks") || !options.is_given("--tp"),
+              "--ranks and --tp mean the same; give only one of them");
+  if (tune.show || tune.profile_only) {
+    const std::string request = tune.show ? "--show" : "--profile";
+    refuse(options, request + " concerns no problem, so it",
+           {"--op", "--m", "--n", "--k", "--shapes", "--model", "--scale", "--from", "--dtype",
+            "--out", "--wire", "--weight", "--link", "--seconds", "--plans", "--missing",
+            "--no-sequence-parallel"});
+    if (tune.show) {
+      refuse(options, "--show measures nothing, so it",
+             {"--ranks", "--tp", "--transport", "--threads", "--backend"});
+    }
+    // The profile also applies to programs with another backend.
+    PLAIT_CHECK(!options.is_given("--backend") || given.backend.empty(),
+                "--profile measures the best backend, so it cannot be combined with --backend ",
+                given.backend);
+    return;
+  }
+  PLAIT_CHECK(given.model == nullptr || given.from.empty(),
+              "--model and --from cannot be combined");
+  for (const char* option : {"--no-sequence-parallel", "--scale"})
+    PLAIT_CHECK(given.model != nullptr || !options.is_given(option), option, " requires --model");
+  if (given.model != nullptr) {
+    refuse(options, "--model", {"--op"});
+    PLAIT_CHECK(given.sizes.n.empty() && given.sizes.k.empty() && given.sizes.shapes.empty(),
+                "--model ", given.model->name, " cannot be combined with --n, --k or --shapes");
+  }
+  if (given.from.empty()) return;
+  refuse(options, "--from",
+         {"--op", "--m", "--n", "--k", "--shapes", "--dtype", "--out", "--wire", "--weight",
+          "--ranks", "--tp", "--backend"});
 }
 
 // All problems of a timeline must have been called by the same ranks.
-void take_from_trace(TuneOptions& options, const Args& args, const PlanKey& usual) {
-  options.problems = problems_in_trace(args.from, usual);
-  const PlanKey& first = options.problems.front();
-  for (const PlanKey& key : options.problems) {
+void take_from_trace(TuneOptions& tune, const Options& options, const PlanKey& usual) {
+  tune.problems = problems_in_trace(tune.from, usual);
+  const PlanKey& first = tune.problems.front();
+  for (const PlanKey& key : tune.problems) {
     const bool alike = key.world == first.world && key.transport == first.transport &&
                        key.threads == first.threads;
-    PLAIT_CHECK(alike, "--from ", args.from, " has calls of different ranks: ", name(first),
+    PLAIT_CHECK(alike, "--from ", tune.from, " has calls of different ranks: ", name(first),
                 " and ", name(key));
   }
-  options.ranks = first.world;
-  if (args.transport.empty()) options.transport = first.transport;
+  tune.ranks = first.world;
+  if (tune.transport.empty()) tune.transport = first.transport;
   check_started(
-      base::sentence("--from ", args.from, " has calls of ", show_count(first.world, "rank")),
-      options.ranks, options.transport);
-  if (args.threads.empty()) options.threads = first.threads;
+      base::sentence("--from ", tune.from, " has calls of ", base::show_count(first.world, "rank")),
+      tune.ranks, tune.transport);
+  if (!options.is_given("--threads")) tune.threads = first.threads;
 }
 
-TuneOptions understand(const Args& args) {
-  // The settings of programs that will read the plans.
-  const Settings settings = load_settings();
-  const PlanKey usual = read_usual(args, settings);
-  const std::string seconds = args.seconds.empty() ? "2" : args.seconds;
-  TuneOptions options = {.threads = settings.threads,
-                         .transport = args.transport,
-                         .from = args.from,
-                         .effort = {.each = read_effort("", seconds).each},
-                         .cache = args.cache.empty() ? settings.plan_cache : args.cache,
-                         .files = {.json = args.json},
-                         .profile_only = args.profile,
-                         .show = args.show,
-                         .missing = args.missing};
-  PLAIT_CHECK(!options.cache.empty(), "there is no file for plans; give one with --cache FILE");
-  PLAIT_CHECK(!(options.show && options.profile_only), "--show and --profile cannot be combined");
-  check_distinct(options.files, {{"the plan cache", options.cache},
-                                 {"the machine's profile", profile_path(options.cache)},
-                                 {"the shapes", args.sizes.shapes},
-                                 {"the timeline", args.from}});
-  const std::string plans = args.plans.empty() ? "10" : args.plans;
-  options.effort.plans = static_cast<std::size_t>(read_number("--plans", plans, 1, 200));
-  options.ranks = usual.world;
-  if (!args.threads.empty()) options.threads = read_threads(args.threads);
-  if (options.show || options.profile_only) {
-    refuse_problems(options.show ? "--show" : "--profile", args);
-    if (options.show) refuse_ranks(args);
-    // The profile also applies to programs with another backend.
-    PLAIT_CHECK(read_backend(args.backend).empty(),
-                "--profile measures the best backend, so it cannot be combined with --backend ",
-                args.backend);
-    return options;
-  }
-  check_sources(args);
-  if (!args.model.empty()) {
-    options.problems = read_model(args, usual);
-  } else if (!args.from.empty()) {
-    take_from_trace(options, args, usual);
+void find_problems(TuneOptions& tune, const Options& options, const ProblemOptions& given) {
+  const PlanKey usual = usual_key(given, tune.ranks);
+  if (given.model != nullptr) {
+    tune.problems = problems_of_model(given, usual);
+  } else if (!given.from.empty()) {
+    take_from_trace(tune, options, usual);
   } else {
-    options.problems = read_operators(args, usual);
+    tune.problems = problems_of_operators(given, usual);
+    const bool sums =
+        std::any_of(tune.problems.begin(), tune.problems.end(),
+                    [](const PlanKey& key) { return ops::makes_partial_sums(key.op); });
+    PLAIT_CHECK(sums || !options.is_given("--wire"), options.as_given("--wire"),
+                " applies to partial sums, and there are none in --op ", given.ops);
   }
-  return options;
 }
 
 }  // namespace
 
 std::optional<TuneOptions> read_tune_options(Words words) {
-  Args args;
+  // The settings of programs that will read the plans.
+  const Settings settings = load_settings();
+  TuneOptions tune = {.cache = settings.plan_cache};
+  ProblemOptions given = {.wire = settings.wire,
+                          .backend = read_backend("backend", settings.backend)};
+  RankOptions ranks = {.threads = settings.threads};
+  std::string tp;
   Options options(kAbout);
-  add_problem_options(options, args);
-  add_other_options(options, args);
+  add_options(options, given);
+  add_options(options, ranks, "--ranks", "PLAIT_THREADS, or its share of the\ncores");
+  options.add("--tp", "N", tp, "same as --ranks");
+  add_options(options, tune);
   if (!options.parse_all(words)) return std::nullopt;
-  return understand(args);
+  check_together(options, tune, given);
+  tune.ranks = tp.empty() ? read_ranks("--ranks", ranks.ranks, ranks.transport)
+                          : read_ranks("--tp", tp, ranks.transport);
+  tune.transport = ranks.transport;
+  tune.threads = ranks.threads;
+  tune.from = given.from;
+  PLAIT_CHECK(!tune.cache.empty(), "there is no file for plans; give one with --cache FILE");
+  check_distinct(tune.files, {{"the plan cache", tune.cache},
+                              {"the machine's profile", profile_path(tune.cache)},
+                              {"the shapes", given.sizes.shapes},
+                              {"the timeline", given.from}});
+  if (!tune.show && !tune.profile_only) find_problems(tune, options, given);
+  return tune;
 }
 
 }  // namespace plait::cli

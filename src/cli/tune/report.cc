@@ -6,8 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/bench/table.h"
-#include "cli/launch/format.h"
+#include "cli/table.h"
 
 namespace plait::cli {
 namespace {
@@ -41,11 +40,11 @@ nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& pat
 }
 
 std::string show_profile(const MachineProfile& profile) {
-  std::string text =
-      fmt::format("{}\n{} of {}{}\n\n",
-                  profile.is_measured() ? profile.machine : "figures of no particular machine",
-                  show_count(profile.ranks, "rank"), show_count(profile.threads, "thread"),
-                  profile.hosts > 1 ? fmt::format(" on {} hosts", profile.hosts) : "");
+  std::string text = fmt::format(
+      "{}\n{} of {}{}\n\n",
+      profile.is_measured() ? profile.machine : "figures of no particular machine",
+      base::show_count(profile.ranks, "rank"), base::show_count(profile.threads, "thread"),
+      profile.hosts > 1 ? fmt::format(" on {} hosts", profile.hosts) : "");
   Table table({"product", "rows", "GF/s"}, /*left=*/1);
   for (const ProductRate& rate : profile.products)
     table.add({rate.kind, std::to_string(rate.rows), fmt::format("{:.1f}", rate.flops_per_ns)});

@@ -11,7 +11,7 @@ import report
 import steps
 
 BUILD = Path(os.environ["PLAIT_BUILD"])
-MEASURED = {"model": "a", "scale": 0.5, "tp": 2, "seq": 8, "link": "emulated link, 0.78 Gbit/s, 5.0 us",
+MEASURED = {"model": "a", "scale": 0.5, "tp": 2, "seq": 8, "link": "0.78gbit,5us",
             "comm_share": 0.2, "schedules": [{"name": "serial", "step_ms": 10}, {"name": "fused", "step_ms": 8}]}
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "predict"
 
@@ -62,13 +62,13 @@ class ProgramsTest(unittest.TestCase):
         rows, rate, words = self.compare(MEASURED)
         # A rank has 6 x 8 x 100 x 1000 / 2 operations in 8 ms.
         self.assertAlmostEqual(rate, 0.0003)
-        self.assertEqual(words[words.index("--link") + 1], "0.78gbit,5.0us")
+        self.assertEqual(words[words.index("--link") + 1], "0.78gbit,5us")
         self.assertEqual(words[words.index("--memory") + 1], 5)
         self.assertEqual([(row["plan"], row["predicted_ms"]) for row in rows], [("serial", 9), ("fused", 9)])
         self.assertAlmostEqual(rows[0]["error"], -0.1)
         # Values that an older file does not record are the only ones of that time.
         self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("f32", 8))
-        self.assertFalse({"--whole-rows", "--keep-gathered", "--column-backward"} & set(words))
+        self.assertFalse({"--no-sequence-parallel", "--keep-gathered", "--column-backward"} & set(words))
 
     def test_a_step_is_predicted_as_it_was_measured(self):
         rows, rate, words = self.compare({**MEASURED, "layers": 2, "batch": 3, "wire": "bf16", "column_backward": True,
@@ -76,7 +76,7 @@ class ProgramsTest(unittest.TestCase):
         # Two blocks and three times as many tokens take 6 ms of products: 2 of the 8 ms are waiting.
         self.assertAlmostEqual(rate, 0.0003 * 2 * 3 * 8 / 6)
         self.assertEqual((words[words.index("--wire") + 1], words[words.index("--tokens") + 1]), ("bf16", 24))
-        self.assertLessEqual({"--whole-rows", "--column-backward"}, set(words))
+        self.assertLessEqual({"--no-sequence-parallel", "--column-backward"}, set(words))
         self.assertEqual([(row["tokens"], row["predicted_ms"]) for row in rows], [(24, 20), (24, 20)])
         with self.assertRaisesRegex(SystemExit, "a was measured in f32, but plait predict supports bf16 only"):
             self.compare({**MEASURED, "dtype": "f32"})

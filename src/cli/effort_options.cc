@@ -1,0 +1,19 @@
+#include "cli/effort_options.h"
+
+#include "cli/options.h"
+#include "cli/values.h"
+
+namespace plait::cli {
+
+void add_options(Options& options, measure::Effort& effort, const std::string& seconds) {
+  constexpr std::int64_t kMostRepetitions = 100000;
+  effort.each = read_seconds("--seconds", seconds);
+  options.add("-r,--repeat", "N", effort.repetitions, whole(1, kMostRepetitions),
+              "number of repetitions (default: set by --seconds)");
+  options.add("-s,--seconds", "S", effort.each, read_seconds,
+              "time to measure each row of the table, for at least five\n"
+              "repetitions (default: " +
+                  seconds + ")");
+}
+
+}  // namespace plait::cli

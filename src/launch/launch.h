@@ -1,0 +1,37 @@
+// The options of plait run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launch/cpu_binding.h"
+#include "launch/hosts.h"
+
+namespace plait::launch {
+
+struct Launch {
+  std::string path;                  // the path of the program
+  std::vector<std::string> words;    // the command as the user typed it
+  std::vector<CpuBinding> bindings;  // one for each rank
+  Part part;                         // which ranks these are
+  bool ends_with_input = false;      // as a remote run, whose caller holds its standard input
+  bool prefix = false;
+  bool verbose = false;
+  base::Nanoseconds limit = 0;                  // for the whole run; 0: none
+  base::Nanoseconds grace = 5 * base::kSecond;  // from the request to end until SIGKILL
+  // from a rank's failure until the others are ended
+  base::Nanoseconds linger = 10 * base::kSecond;
+
+  // With --hosts: in place of ranks one agent for each host, with its command.
+  std::vector<HostShare> hosts;
+  std::vector<std::vector<std::string>> agents;
+
+  // How many processes are to be started: ranks, or agents.
+  std::size_t members() const { return hosts.empty() ? bindings.size() : hosts.size(); }
+
+  // "rank 3", "ranks 2 and 3", "host node1"; `members` count from 0.
+  std::string show(const std::vector<int>& members) const;
+};
+
+}  // namespace plait::launch

@@ -1,0 +1,59 @@
+// The output of plait run: its own messages and, with --prefix, the ranks' output, merged by lines.
+// Each line of rank 3 is written whole after "[3] ". Standard output and standard error stay
+// separate.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "launch/lines.h"
+#include "launch/output_stream.h"
+
+namespace plait::launch {
+
+class Output {
+ public:
+  // `merges`: the ranks write into pipes, from which we read their lines.
+  explicit Output(bool merges);
+
+  // Makes the rank's two pipes and returns the far ends, the rank's standard output and error.
+  // Close them when the rank has been started.
+  std::array<base::Fd, 2> connect(int rank);
+
+  // Appends what to poll for to `polls`. serve() takes the results, from the same position on.
+  void add_to(std::vector<pollfd>& polls);
+  void serve(const pollfd* polls);
+
+  // Writes a message of our own, never in the middle of a rank's line.
+  void say(const std::string& sentence);
+
+  // Reads what is left in the pipes, after all ranks have ended.
+  void finish();
+  bool pending() const;
+  void drop();  // discards what no reader has taken
+
+ private:
+  struct Stream {
+    base::Fd pipe;
+    Lines lines;
+    OutputStream* sink;
+  };
+
+  // One sink serves both descriptors if they have the same destination; otherwise a line of one
+  // could appear within a line of the other. Our own messages need only standard error.
+  OutputStream& sink(int fd) { return *(sinks_[fd - 1] ? sinks_[fd - 1] : sinks_[0]); }
+  bool read_some(Stream& stream);
+
+  std::array<std::unique_ptr<OutputStream>, 2> sinks_;
+  std::vector<Stream> streams_;
+  std::vector<Stream*> polled_;
+  std::vector<OutputStream*> polled_sinks_;
+};
+
+}  // namespace plait::launch

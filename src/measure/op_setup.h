@@ -1,0 +1,51 @@
+// What is measured of an operator, and how.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "measure/race.h"
+#include "plait/link.h"
+#include "plait/ops.h"
+#include "tune/op_case.h"
+
+namespace plait::measure {
+
+// The sizes of the whole problem. If the product comes first and sums are sent, k is split over the
+// ranks; if rows are gathered first, n is.
+struct OpSize {
+  std::int64_t m, n, k;
+};
+
+// The requested link: by its figures, or by its effect on the collective's time.
+struct RequestedLink {
+  std::optional<Link> link = {};
+  double ratio = 0;  // of the collective's time to the product's; 0: not requested
+
+  explicit operator bool() const { return link.has_value() || ratio > 0; }
+};
+
+struct OpSetup {
+  Operator op = Operator::matmul;
+  std::vector<OpSize> sizes;
+  Dtype x = Dtype::bf16;
+  Dtype out = Dtype::bf16;
+  Dtype wire = Dtype::f32;
+  std::string weight;  // a dtype or a scheme, packed; "plain": x's dtype, not packed before
+  WeightLayout layout = WeightLayout::out_in;
+  int ranks = 2;
+  std::string transport;
+  RequestedLink link;
+  bool waits = false;       // wait as long as the product takes, in place of multiplying
+  int threads = 0;          // 0: OpenMP's default
+  std::string backend;      // of the product; empty: the best
+  std::vector<Plan> plans;  // the serial one first
+  Effort effort;
+};
+
+// The problem of one size, for plans and operands.
+tune::Problem problem_of(const OpSetup& setup, const OpSize& size);
+
+}  // namespace plait::measure

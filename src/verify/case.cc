@@ -1,0 +1,150 @@
+#include "verify/case.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/shapes.h"
+#include "plait/gemm.h"
+#include "verify/random.h"
+
+namespace plait::verify {
+
+namespace {
+
+// Makes sums of many products, with few rows and columns to save time.
+void make_deep(Random& random, VerifyCase& one) {
+  constexpr std::int64_t kDeepest = 20'000;
+  const std::int64_t more = random.between(1500, kDeepest);
+  one.m = random.between(1, 12);
+  for (std::int64_t& n : one.n) n = n % 70 + 1;
+  for (std::int64_t& k : one.k) k += more;
+}
+
+// Makes the shares of k equal, and nodes of the sum's tree, with at most about 8000 k in all.
+void make_nodes(Random& random, VerifyCase& one, int world) {
+  constexpr std::int64_t kLeaf = 512;
+  std::int64_t share =
+      world == 2 ? 32 * random.between(kLeaf / 32, 4000 / 32) : kLeaf + 32 * random.between(0, 15);
+  if (one.scheme && one.scheme->per == QuantPer::group)
+    share = (share / one.scheme->group + 1) * one.scheme->group;
+  one.m = random.between(1, 40);
+  const std::int64_t n = one.n[0] % 100 + 1;
+  std::fill(one.n.begin(), one.n.end(), n);
+  std::fill(one.k.begin(), one.k.end(), share);
+  one.wire = Dtype::f32;
+}
+
+}  // namespace
+
+bool is_as_on_one_rank(const VerifyCase& one) {
+  const auto world = static_cast<std::int64_t>(one.k.size());
+  const auto differs = [&](std::int64_t k) { return k != one.k[0]; };
+  if (world == 1 || !ops::makes_partial_sums(one.op) || one.wire != Dtype::f32 ||
+      std::any_of(one.k.begin(), one.k.end(), differs))
+    return false;
+  return static_cast<bool>(sum_tree(GemmDesc{.m = one.m,
+                                             .n = one.n[0],
+                                             .k = one.k[0],
+                                             .x = one.x,
+                                             .weight = one.weight,
+                                             .out = one.out,
+                                             .quant = one.scheme,
+                                             .shares = world}));
+}
+
+VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
+                       const std::vector<Operator>& ops) {
+  Random random(seed, static_cast<std::uint64_t>(number) * 64 + static_cast<std::uint64_t>(world));
+  VerifyCase one;
+  one.seed = seed * 1000003 + static_cast<std::uint64_t>(number);
+  one.op = random.of(ops);
+  // Sometimes one dimension is large, rarely two.
+  const bool large = random.one_in(12);
+  // Products of more than 1024 rows are divided into blocks of rows. They take long, so there are
+  // few.
+  one.m = random.one_in(40) ? random.between(1025, 1600) : random_size(random, large ? 700 : 150);
+  std::int64_t n = random_size(random, large && random.one_in(2) ? 1500 : 260);
+  std::int64_t k = random_size(random, large && random.one_in(2) ? 1500 : 200);
+  // Large sums are written straight into slots; few sums are copied there in every plan.
+  if (ops::makes_partial_sums(one.op) && random.one_in(3)) {
+    one.m = random.between(200, 500);
+    n = random.between(700, 1100);
+    k = random_size(random, 40);
+  }
+  // The sizes of ranks' own products may differ.
+  const bool uneven = random.one_in(3);
+  for (int rank = 0; rank < world; ++rank) {
+    const std::int64_t other = uneven ? random.below(40) : 0;
+    const ops::Split split = ops::split_of(one.op);
+    one.n.push_back(split == ops::Split::n ? n + other : n);
+    one.k.push_back(split == ops::Split::k ? k + other : k);
+  }
+  const bool usual = random.one_in(2);
+  one.x = usual ? Dtype::bf16 : random_dtype(random);
+  one.weight = usual ? Dtype::bf16 : random_dtype(random);
+  one.out = usual ? Dtype::bf16 : random_dtype(random);
+  one.wire = random.one_in(2) ? Dtype::f32 : random_dtype(random);
+  if (random.one_in(3)) one.scheme = random_scheme(random);
+  one.layout = random.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
+  one.packed = one.scheme || random.one_in(2);
+  one.bias = random.one_in(2);
+  one.bias_dtype = random.one_in(2) ? one.out : random_dtype(random);
+  one.gathered = one.op == Operator::all_gather_matmul && random.one_in(2);
+  if (one.op != Operator::matmul) {
+    for (int i = 0; i < 3; ++i) one.plans.push_back(random_plan(random, one.op));
+    if (has_schedule(one.op, Schedule::fused)) one.plans.emplace_back();
+  }
+  for (std::size_t i = 0; i < one.plans.size() + 1; ++i)
+    one.threads.push_back(random.one_in(4) ? 2 : 1);
+  one.delays = random.one_in(8);
+  one.prepared = random.one_in(2);
+  one.numbers = random_numbers(random);
+  one.modes = random.one_in(2);
+  one.two_groups = random.one_in(6);
+  const bool may_be_nodes =
+      ops::makes_partial_sums(one.op) && (world == 2 || world == 4 || world == 8);
+  if (random.one_in(40)) {
+    make_deep(random, one);
+  } else if (may_be_nodes && random.one_in(3)) {
+    make_nodes(random, one, world);
+  }
+  if (random.one_in(2)) one.spare = random_size(random, random.one_in(4) ? 1200 : 100);
+  return one;
+}
+
+std::optional<Link> random_link(std::uint64_t seed, std::int64_t number) {
+  Random random(seed ^ 0x11a4ULL, static_cast<std::uint64_t>(number));
+  if (!random.one_in(3)) return std::nullopt;
+  return Link{.bytes_per_second = random.of<double>({1e8, 1e9, 1e10}),
+              .latency_ns = random.of<std::int64_t>({0, 1000, 20000, 200000})};
+}
+
+std::string show_shares(const std::vector<std::int64_t>& values) {
+  const bool same = std::all_of(values.begin(), values.end(),
+                                [&](std::int64_t value) { return value == values[0]; });
+  std::string text;
+  for (std::size_t i = 0; i < (same ? 1 : values.size()); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(values[i]);
+  }
+  return text;
+}
+
+std::string describe(const VerifyCase& one) {
+  std::string text = base::sentence(
+      name(one.op), " m=", one.m, " n=", show_shares(one.n), " k=", show_shares(one.k),
+      " x=", name(one.x), " w=", one.scheme ? name(*one.scheme) : std::string(name(one.weight)),
+      " out=", name(one.out), " wire=", name(one.wire), ' ', name(one.layout));
+  if (one.packed) text += " packed";
+  if (one.bias) text += base::sentence(" bias=", name(one.bias_dtype));
+  if (one.gathered) text += " gathered";
+  if (one.delays) text += " delays";
+  if (one.prepared) text += " prepared";
+  if (one.spare > 0) text += base::sentence(" spare=", one.spare);
+  if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
+  if (one.modes) text += " modes";
+  if (one.two_groups) text += " two_groups";
+  return text;
+}
+
+}  // namespace plait::verify

@@ -1,0 +1,386 @@
+#include "verify/check.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "tensor/compare.h"
+#include "tensor/tolerance.h"
+#include "verify/exact.h"
+#include "verify/float_mode.h"
+#include "verify/operands.h"
+#include "verify/random.h"
+#include "verify/steps.h"
+
+namespace plait::verify {
+namespace {
+
+// The elements of a result that are compared with sums in f64: all of a small result, and fewer if
+// they are sums of many products.
+constexpr std::int64_t kMostSamples = 200;
+constexpr std::int64_t kMostProducts = 400'000;
+
+// How often a late rank also falls behind within a call, at most.
+constexpr int kNaps = 4;
+
+// A sum over the ranks of another communicator, while an operator runs.
+class OtherSum {
+ public:
+  OtherSum(Communicator& comm, std::uint64_t seed) : comm_(comm), seed_(seed) {
+    mine_ = values_of(comm.rank());
+    sum_.resize(mine_.size());
+  }
+  void start() {
+    pending_.emplace(
+        start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
+  }
+  void progress() {
+    if (pending_) pending_->progress();
+  }
+  void wait() {
+    if (pending_) pending_->wait();
+  }
+
+  bool is_right() const {
+    const std::vector<float> want = sum_of(0, comm_.world());
+    return std::memcmp(sum_.data(), want.data(), want.size() * sizeof(float)) == 0;
+  }
+
+ private:
+  std::vector<float> values_of(int rank) const {
+    Random random(seed_, 0);
+    std::vector<float> values(static_cast<std::size_t>(random.between(1, 20'000)));
+    const auto count = static_cast<std::int64_t>(values.size());
+    fill(
+        {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},
+        Numbers::wide, seed_ * 64 + static_cast<std::uint64_t>(rank));
+    return values;
+  }
+
+  // Adds the values of these ranks: first those of the largest power of two below their number.
+  std::vector<float> sum_of(int begin, int end) const {
+    if (end - begin == 1) return values_of(begin);
+    const int middle =
+        begin + static_cast<int>(std::bit_floor(static_cast<unsigned>(end - begin - 1)));
+    std::vector<float> sum = sum_of(begin, middle);
+    const std::vector<float> others = sum_of(middle, end);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += others[i];
+    return sum;
+  }
+
+  Communicator& comm_;
+  std::uint64_t seed_;
+  std::vector<float> mine_;
+  std::vector<float> sum_;
+  std::optional<Pending> pending_;
+};
+
+class Check {
+ public:
+  Check(const VerifyCase& one, Communicator& comm, const Spoil& spoil)
+      : case_(one),
+        comm_(comm),
+        spoil_(spoil),
+        rank_(static_cast<std::size_t>(comm.rank())),
+        mine_(one, comm.rank(), comm.world()),
+        out_rows_(ops::count(ops::shapes_of(one.op).out, one.m, comm.rank(), comm.world())),
+        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
+    if (one.two_groups) others_ = comm.split(0, -comm.rank());
+  }
+
+  std::string run() {
+    std::string failure;
+    // Each rank makes the operands of all ranks, so that the reference needs no communication.
+    for (int rank = 0; rank < comm_.world(); ++rank)
+      all_.push_back(std::make_unique<VerifyOperands>(case_, rank, comm_.world()));
+    const Results serial = run_plan(0, {.schedule = Schedule::serial});
+    for (const Result& one : serial) note(failure, guards(one));
+    note(failure, against_reference(serial.back()));
+    note(failure, same("out", serial.back().out.view(), "its steps by one rank alone",
+                       in_steps(case_, all_, comm_.rank()).view()));
+    if (is_as_on_one_rank(case_)) {
+      const std::string found = difference_in_numbers(
+          serial.back().out.view(), on_one_rank(case_, all_, comm_.rank()).view());
+      if (!found.empty())
+        note(failure, "out differs from what one rank makes that has all k: " + found);
+    }
+    for (std::size_t i = 0; i < case_.plans.size(); ++i) {
+      const Results results = run_plan(i + 1, case_.plans[i]);
+      for (std::size_t run = 0; run < results.size(); ++run)
+        note(failure, difference(results[run], serial[run]), place_of(case_.plans[i], run));
+    }
+    note(failure, aside_);
+    return failure;
+  }
+
+ private:
+  // The output of a run. `gathered` is empty unless the case requests it.
+  struct Result {
+    Guarded out;
+    Guarded gathered;
+  };
+  using Results = std::array<Result, 2>;
+
+  // Keeps only the first failure.
+  static void note(std::string& failure, const std::string& found, const std::string& place = {}) {
+    if (failure.empty() && !found.empty()) failure = place + found;
+  }
+
+  static std::string place_of(const Plan& plan, std::size_t run) {
+    return base::sentence("with the plan \"", name(plan), run == 0 ? "\": " : "\", run again: ");
+  }
+
+  Result empty() const {
+    return {.out = Guarded(case_.out, out_rows_, case_.n[rank_]),
+            .gathered = Guarded(case_.x, case_.gathered ? case_.m : 0, case_.k[rank_])};
+  }
+
+  // Runs the plan twice. What the first run leaves in slots and buffers comes from another x, and
+  // must not appear in the output of the second.
+  Results run_plan(std::size_t number, const Plan& plan) {
+    const OpOptions options = {.wire = case_.wire, .plan = plan, .threads = case_.threads[number]};
+    const Weight weight = mine_.weight();
+    std::optional<Op> op;
+    if (case_.prepared) {
+      op = prepare({.op = case_.op,
+                    .m = case_.m + case_.spare,
+                    .n = weight.n(),
+                    .k = weight.k(),
+                    .x = case_.x,
+                    .weight = weight.kind(),
+                    .out = case_.out,
+                    .gathered = case_.gathered},
+                   comm_, options);
+    } else if (case_.spare > 0) {
+      call_with_more_rows(weight, options);
+    }
+    Results results = {empty(), empty()};
+    int naps = 0;
+    std::optional<OtherSum> other;
+    const PollHook poll = [&] {
+      if (other) other->progress();
+      if (case_.delays && naps < kNaps && random_() % 4 == 0) delay(300), ++naps;
+    };
+    for (std::size_t run = 0; run < results.size(); ++run) {
+      if (case_.delays) delay(3000);
+      naps = 0;
+      const FloatMode mode =
+          case_.modes ? kFloatModes[random_() % kFloatModes.size()] : FloatMode{};
+      if (others_) other.emplace(*others_, case_.seed + 2 * number + run);
+      const OpCall call = {.x = run == 0 ? mine_.other_x() : mine_.x(),
+                           .weight = weight,
+                           .out = results[run].out.view(),
+                           .bias = mine_.bias(),
+                           .gathered = case_.gathered ? results[run].gathered.view() : TensorView{},
+                           .poll = case_.delays || others_ ? poll : PollHook{}};
+      {
+        const InFloatMode in_mode(mode);
+        if (other) other->start();
+        if (op) {
+          op->run(call);
+        } else {
+          block(call, options);
+        }
+        if (other) other->wait();
+        if (!InFloatMode::holds(mode)) note(aside_, "a call has changed the float mode");
+      }
+      if (other && !other->is_right()) note(aside_, "the sum of another communicator is wrong");
+      other.reset();
+      if (spoil_) spoil_(number, results[run].out.view(), results[run].gathered.view());
+    }
+    return results;
+  }
+
+  // What it leaves in the memory and the slots of the calls that follow are NaNs.
+  void call_with_more_rows(const Weight& weight, const OpOptions& options) {
+    const ops::Shapes shapes = ops::shapes_of(case_.op);
+    const std::int64_t m = case_.m + case_.spare;
+    const auto rows = [&](ops::Rows which) {
+      return ops::count(which, m, comm_.rank(), comm_.world());
+    };
+    const Buffer x = Buffer::for_tensor(case_.x, rows(shapes.x), weight.k());
+    const Buffer out = Buffer::for_tensor(case_.out, rows(shapes.out), weight.n());
+    const Buffer gathered = Buffer::for_tensor(case_.x, case_.gathered ? m : 0, weight.k());
+    std::fill_n(x.data(), x.bytes(), std::byte{0xFF});
+    OpCall call = {.x = x.view(case_.x, rows(shapes.x), weight.k()),
+                   .weight = weight,
+                   .out = out.view(case_.out, rows(shapes.out), weight.n())};
+    if (case_.gathered) call.gathered = gathered.view(case_.x, m, weight.k());
+    block(call, options);
+  }
+
+  void delay(std::uint64_t most) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % most));
+  }
+
+  void block(const OpCall& call, OpOptions options) {
+    options.bias = call.bias;
+    options.gathered = call.gathered;
+    options.poll = call.poll;
+    switch (case_.op) {
+      case Operator::matmul:
+        return matmul(call.x, call.weight, call.out, comm_, options);
+      case Operator::matmul_all_reduce:
+        return matmul_all_reduce(call.x, call.weight, call.out, comm_, options);
+      case Operator::matmul_reduce_scatter:
+        return matmul_reduce_scatter(call.x, call.weight, call.out, comm_, options);
+      case Operator::matmul_all_gather:
+        return matmul_all_gather(call.x, call.weight, call.out, comm_, options);
+      case Operator::all_gather_matmul:
+        return all_gather_matmul(call.x, call.weight, call.out, comm_, options);
+      case Operator::reduce_scatter_matmul:
+        return reduce_scatter_matmul(call.x, call.weight, call.out, comm_, options);
+      case Operator::all_reduce_matmul:
+        return all_reduce_matmul(call.x, call.weight, call.out, comm_, options);
+    }
+  }
+
+  static std::string guards(const Result& one) {
+    if (!one.out.is_intact()) return "bytes around out were written";
+    if (!one.gathered.is_intact()) return "bytes around gathered were written";
+    return {};
+  }
+
+  static std::string difference(const Result& got, const Result& serial) {
+    std::string found = guards(got);
+    note(found, same("out", got.out.view(), "serial", serial.out.view()));
+    note(found, same("gathered", got.gathered.view(), "serial", serial.gathered.view()));
+    return found;
+  }
+
+  static std::string same(const char* what, const ConstTensorView& got, const char* from,
+                          const ConstTensorView& want) {
+    const tensor::BitComparison result = tensor::same_bits(got, want);
+    return result ? std::string()
+                  : base::sentence(what, " differs from ", from, ": ", result.describe());
+  }
+
+  std::string against_reference(const Result& result) {
+    const ConstTensorView out = result.out.view();
+    const std::int64_t elements = out.rows * out.cols;
+    const std::int64_t samples = std::min(elements, most_samples());
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t at =
+          samples == elements
+              ? i
+              : static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(elements));
+      const std::int64_t row = at / out.cols;
+      const std::int64_t col = at % out.cols;
+      const std::string wrong = what_is_wrong_with(element(out, row, col), row, col);
+      if (!wrong.empty()) return base::sentence("out[", row, ", ", col, "] ", wrong);
+    }
+    return case_.gathered ? against_shards(result.gathered.view()) : std::string();
+  }
+
+  std::int64_t most_samples() const {
+    const std::int64_t products = std::accumulate(case_.k.begin(), case_.k.end(), std::int64_t{1});
+    return std::clamp<std::int64_t>(kMostProducts / products, 1, kMostSamples);
+  }
+
+  std::string against_shards(const ConstTensorView& gathered) {
+    std::int64_t row = 0;
+    for (const auto& operands : all_) {
+      const std::int64_t rows = operands->x().rows;
+      const auto result = tensor::same_bits(gathered.row_range(row, row + rows), operands->x());
+      if (!result) return "gathered differs from the shards: " + result.describe();
+      row += rows;
+    }
+    return {};
+  }
+
+  // The error of this rank's element (row, col).
+  std::string what_is_wrong_with(double got, std::int64_t row, std::int64_t col) const {
+    const int world = comm_.world();
+    const std::int64_t row_of_m =
+        ops::shapes_of(case_.op).out == ops::Rows::all ? row : row + first_row_of(comm_.rank());
+    Exact sum;
+    std::int64_t terms = 0;
+    const bool sums_products = sums_over_ranks(case_.op) && is_compute_first(case_.op);
+    for (std::size_t rank = 0; sums_products && rank < all_.size(); ++rank) {
+      for (std::int64_t k = 0; k < case_.k[rank]; ++k)
+        sum.add(all_[rank]->x_at(row_of_m, k), all_[rank]->weight_at(k, col));
+      terms = std::max(terms, case_.k[rank]);
+    }
+    if (!sums_products) {
+      const std::size_t maker = maker_of(row_of_m);
+      for (std::int64_t k = 0; k < case_.k[rank_]; ++k)
+        sum.add(multiplied_x(row_of_m, k), all_[maker]->weight_at(k, col));
+      terms = case_.k[rank_];
+    }
+    sum.add(mine_.bias_at(col), 1);
+    const std::int64_t groups =
+        case_.scheme && case_.scheme->per == QuantPer::group ? terms / case_.scheme->group + 1 : 1;
+    const tensor::Roundings way = {.terms = terms + (case_.scheme ? 2 * groups + 2 : 0),
+                                   .world = sums_products ? world : 1,
+                                   .wire = sums_products ? case_.wire : Dtype::f32,
+                                   .out = case_.out};
+    return sum.what_is_wrong_with(got, way);
+  }
+
+  std::int64_t first_row_of(int rank) const {
+    return static_cast<std::int64_t>(
+        balanced_shard(static_cast<std::size_t>(case_.m), rank, comm_.world()).offset);
+  }
+
+  std::size_t owner_of(std::int64_t row) const {
+    int rank = comm_.world() - 1;
+    while (first_row_of(rank) > row) --rank;
+    return static_cast<std::size_t>(rank);
+  }
+
+  // The rank whose weight was used for the row.
+  std::size_t maker_of(std::int64_t row) const {
+    return case_.op == Operator::matmul_all_gather ? owner_of(row) : rank_;
+  }
+
+  // The input of a product without partial results: a gathered x, or a rounded sum.
+  double multiplied_x(std::int64_t row, std::int64_t k) const {
+    if (case_.op == Operator::matmul) return mine_.x_at(row, k);
+    if (!sums_over_ranks(case_.op)) {
+      const std::size_t owner = owner_of(row);
+      return all_[owner]->x_at(row - first_row_of(static_cast<int>(owner)), k);
+    }
+    float sum = sum_of_x(row, k, 0, all_.size());
+    const Buffer rounded(sizeof(float));
+    convert(&sum, Dtype::f32, rounded.data(), case_.x, 1);
+    return element(
+        {.data = rounded.data(), .dtype = case_.x, .rows = 1, .cols = 1, .row_stride = 1}, 0, 0);
+  }
+
+  // Adds the x of these ranks: first those of the largest power of two below their number.
+  float sum_of_x(std::int64_t row, std::int64_t k, std::size_t begin, std::size_t end) const {
+    if (end - begin == 1) return static_cast<float>(all_[begin]->x_at(row, k));
+    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
+    return sum_of_x(row, k, begin, middle) + sum_of_x(row, k, middle, end);
+  }
+
+  const VerifyCase& case_;
+  Communicator& comm_;
+  const Spoil& spoil_;
+  std::size_t rank_;
+  VerifyOperands mine_;
+  std::int64_t out_rows_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<VerifyOperands>> all_;
+  std::optional<Communicator> others_;  // the same ranks in another order
+  std::string aside_;                   // failures other than in the results
+};
+
+}  // namespace
+
+std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& spoil) {
+  return Check(one, comm, spoil).run();
+}
+
+}  // namespace plait::verify

@@ -1,0 +1,107 @@
+#include "verify/layer_case.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plait/gemm.h"
+#include "verify/case.h"
+#include "verify/random.h"
+
+namespace plait::verify {
+namespace {
+
+LayerVariant random_variant(Random& random, Operator op) {
+  return {.plan = random.one_in(4) ? Plan{.schedule = Schedule::serial} : random_plan(random, op),
+          .recompute_all_gather = random.one_in(2),
+          .column_backward = random.one_in(2),
+          .aligned_packing = !random.one_in(3),
+          .threads = random.one_in(4) ? 2 : 1};
+}
+
+// Makes the shares equal, and nodes of a sum's tree.
+void make_nodes(Random& random, LayerCase& one, int world) {
+  const std::int64_t share = 512 + 32 * random.between(0, world == 2 ? 32 : 8);
+  one.m = random.between(1, 30);
+  one.other = one.other % 70 + 1;
+  one.wire = Dtype::f32;
+  for (std::int64_t& own : one.shares) own = share;
+}
+
+}  // namespace
+
+bool is_as_on_one_rank(const LayerCase& one) {
+  const auto world = static_cast<std::int64_t>(one.shares.size());
+  const auto differs = [&](std::int64_t share) { return share != one.shares[0]; };
+  if (world == 1 || one.wire != Dtype::f32 ||
+      std::any_of(one.shares.begin(), one.shares.end(), differs))
+    return false;
+  return static_cast<bool>(
+      sum_tree(GemmDesc{.m = one.m, .n = one.other, .k = one.shares[0], .shares = world}));
+}
+
+LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) {
+  // The problems differ from those of operators with the same number.
+  Random random(seed ^ 0x1a7e5ULL,
+                static_cast<std::uint64_t>(number) * 64 + static_cast<std::uint64_t>(world));
+  LayerCase one;
+  one.seed = seed * 1000003 + static_cast<std::uint64_t>(number);
+  one.row = random.one_in(2);
+  one.sequence_parallel = !random.one_in(3);
+  const bool large = random.one_in(12);
+  one.m = random_size(random, large ? 500 : 120);
+  const std::int64_t share = random_size(random, large && random.one_in(2) ? 700 : 150);
+  const bool uneven = random.one_in(3);
+  for (int rank = 0; rank < world; ++rank)
+    one.shares.push_back(share + (uneven ? random.below(30) : 0));
+  one.other = random_size(random, large && random.one_in(2) ? 700 : 150);
+  if (!random.one_in(2)) {
+    for (Dtype* dtype : {&one.x, &one.weight, &one.out, &one.grad_out, &one.grad_x})
+      *dtype = random_dtype(random);
+  }
+  one.grad_weight = random_dtype(random);
+  one.wire = random.one_in(2) ? Dtype::f32 : random_dtype(random);
+  one.layout = random.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
+  one.gap = random.one_in(2) ? 3 : 0;
+  one.packed = random.one_in(4);
+  one.bias = random.one_in(2);
+  one.asks_x = !random.one_in(5);
+  one.asks_weight = !random.one_in(5);
+  one.asks_bias = one.bias && !random.one_in(5);
+  one.accumulate = random.one_in(2);
+  one.in_flight = random.one_in(3) ? static_cast<int>(random.between(2, 3)) : 1;
+  one.delays = random.one_in(8);
+  const Operator op = one.row ? Operator::matmul_all_reduce : Operator::all_gather_matmul;
+  for (int i = 0; i < 3; ++i) one.variants.push_back(random_variant(random, op));
+  one.variants.push_back({.plan = {}});
+  one.numbers = random_numbers(random);
+  one.modes = random.one_in(2);
+  if ((world == 2 || world == 4 || world == 8) && random.one_in(3)) make_nodes(random, one, world);
+  return one;
+}
+
+std::string describe(const LayerCase& one) {
+  std::string text = base::sentence(
+      one.row ? "row" : "column", " layer, m=", one.m,
+      one.row ? " inputs=" : " outputs=", show_shares(one.shares),
+      one.row ? " outputs=" : " inputs=", one.other, " x=", name(one.x), " w=", name(one.weight),
+      " out=", name(one.out), " grad_out=", name(one.grad_out), " grad_x=", name(one.grad_x),
+      " grad_weight=", name(one.grad_weight), " wire=", name(one.wire), ' ', name(one.layout),
+      " in_flight=", one.in_flight);
+  const auto say = [&](bool is, const char* word) {
+    if (is) text += word;
+  };
+  say(one.gap > 0, " gaps");
+  say(one.sequence_parallel, " sequence_parallel");
+  say(one.packed, " packed");
+  say(one.bias, " bias");
+  say(!one.asks_x, " no_grad_x");
+  say(!one.asks_weight, " frozen");
+  say(one.asks_bias, " grad_bias");
+  say(one.accumulate, " accumulate");
+  say(one.delays, " delays");
+  say(one.modes, " modes");
+  if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
+  return text;
+}
+
+}  // namespace plait::verify

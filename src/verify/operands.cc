@@ -1,0 +1,230 @@
+#include "verify/operands.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+
+namespace plait::verify {
+namespace {
+
+constexpr std::int64_t kAround = 2;  // rows before and after
+constexpr int kPoison = 0xA5;
+
+constexpr std::uint64_t kSeedOfOtherX = 0;
+constexpr std::uint64_t kSeedOfX = 1;
+constexpr std::uint64_t kSeedOfWeight = 2;
+constexpr std::uint64_t kSeedOfBias = 3;
+
+}  // namespace
+
+namespace {
+
+// A factor for all numbers of a row. f16 has no numbers as small as f32's.
+float random_scale(Random& random, Dtype dtype) {
+  if (dtype == Dtype::f16) return random.of<float>({1, 1, 0x1p-12F, 0x1p-20F, 0x1p9F});
+  return random.of<float>({1, 1, 0x1p-20F, 0x1p-100F, 0x1p-130F, 0x1p9F});
+}
+
+// Infinities, and NaNs with two payloads, which stay quiet and different in every dtype.
+float random_special(Random& random) {
+  return std::bit_cast<float>(
+      random.of<std::uint32_t>({0x7f800000U, 0xff800000U, 0x7fc20000U, 0xffe40000U}));
+}
+
+constexpr std::int64_t kNumbersPerZero = 16;
+constexpr std::int64_t kNumbersPerSpecial = 600;
+
+}  // namespace
+
+void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::Origin origin) {
+  tensor::fill_random(view, seed, origin);
+  if (numbers == Numbers::usual || view.bytes() == 0) return;
+  std::vector<float> values(static_cast<std::size_t>(view.cols));
+  for (std::int64_t row = 0; row < view.rows; ++row) {
+    Random random(seed, static_cast<std::uint64_t>(origin.row + row));
+    const float scale = random_scale(random, view.dtype);
+    convert(view.row(row), view.dtype, values.data(), Dtype::f32, values.size());
+    for (float& value : values) {
+      value *= random.one_in(kNumbersPerZero) ? 0 : scale;
+      if (numbers == Numbers::broken && random.one_in(kNumbersPerSpecial))
+        value = random_special(random);
+    }
+    convert(values.data(), Dtype::f32, view.row(row), view.dtype, values.size());
+  }
+}
+
+Guarded::Guarded(Dtype dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap)
+    : whole_rows_(rows + 2 * kAround),
+      whole_cols_(cols + gap),
+      memory_(Buffer::for_tensor(dtype, whole_rows_, whole_cols_)) {
+  view_ = memory_.view(dtype, whole_rows_, whole_cols_)
+              .row_range(kAround, kAround + rows)
+              .column_range(0, cols);
+  poison();
+}
+
+void Guarded::poison() {
+  if (memory_.bytes() > 0) std::memset(memory_.data(), kPoison, memory_.bytes());
+}
+
+bool Guarded::is_intact() const {
+  const auto is_poison = [](const std::byte* from, const std::byte* to) {
+    for (; from != to; ++from) {
+      if (*from != std::byte{kPoison}) return false;
+    }
+    return true;
+  };
+  const TensorView whole = memory_.view(view_.dtype, whole_rows_, whole_cols_);
+  for (std::int64_t row = 0; row < whole_rows_; ++row) {
+    const auto* begin = static_cast<const std::byte*>(whole.row(row));
+    const bool inside = row >= kAround && row < kAround + view_.rows;
+    if (!is_poison(begin + (inside ? view_.row_bytes() : 0), begin + whole.row_bytes()))
+      return false;
+  }
+  return true;
+}
+
+double element(const ConstTensorView& view, std::int64_t row, std::int64_t col) {
+  const auto read = [&](auto value) {
+    std::memcpy(&value, static_cast<const std::byte*>(view.row(row)) + col * sizeof(value),
+                sizeof(value));
+    return static_cast<double>(static_cast<float>(value));
+  };
+  switch (view.dtype) {
+    case Dtype::f32:
+      return read(0.0F);
+    case Dtype::bf16:
+      return read(Bf16());
+    case Dtype::f16:
+      return read(F16());
+    case Dtype::s8:
+      break;
+  }
+  return read(std::int8_t{0});
+}
+
+std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorView& want) {
+  for (std::int64_t row = 0; row < want.rows; ++row) {
+    for (std::int64_t col = 0; col < want.cols; ++col) {
+      const double one = element(got, row, col);
+      const double other = element(want, row, col);
+      const bool same = std::bit_cast<std::uint64_t>(one) == std::bit_cast<std::uint64_t>(other);
+      if (same || (std::isnan(one) && std::isnan(other))) continue;
+      return base::sentence("[", row, ", ", col, "] is ", one, " and not ", other);
+    }
+  }
+  return {};
+}
+
+namespace {
+
+Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
+  const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
+  const bool out_in = one.layout == WeightLayout::out_in;
+  Guarded weight(dtype, out_in ? one.n[rank] : one.k[rank], out_in ? one.k[rank] : one.n[rank]);
+  // A weight to be quantised must be finite, and a few far larger values would leave little of the
+  // others.
+  fill(weight.view(), one.scheme ? Numbers::usual : one.numbers,
+       one.seed * 16 + rank * 4 + kSeedOfWeight);
+  return weight;
+}
+
+// Returns a rank's k of the weight of all ranks, which is quantised as a whole, so that a column
+// has one scale.
+QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
+  const std::int64_t n = one.n[0];
+  const std::int64_t share = one.k[0];
+  const auto world = static_cast<std::int64_t>(one.k.size());
+  const Buffer memory = Buffer::for_tensor(Dtype::f32, n, share * world);
+  const TensorView whole = memory.view(Dtype::f32, n, share * world);
+  for (std::int64_t part = 0; part < world; ++part) {
+    const Guarded plain = plain_weight(one, static_cast<std::size_t>(part));
+    const bool out_in = one.layout == WeightLayout::out_in;
+    for (std::int64_t j = 0; j < n; ++j) {
+      auto* to = static_cast<float*>(whole.row(j)) + part * share;
+      for (std::int64_t k = 0; k < share; ++k)
+        to[k] = static_cast<float>(element(plain.view(), out_in ? j : k, out_in ? k : j));
+    }
+  }
+  const QuantizedWeight all =
+      quantize({.view = whole, .layout = WeightLayout::out_in}, *one.scheme, /*threads=*/1);
+  const auto first = static_cast<std::int64_t>(rank) * share * one.scheme->bits / 8;
+  QuantizedParts parts = {
+      .values = all.values().column_range(first, first + share * one.scheme->bits / 8),
+      .layout = WeightLayout::out_in,
+      .scales = all.scales(),
+      .offsets = all.offsets()};
+  if (one.scheme->per == QuantPer::tensor) {
+    parts.scales = parts.scales.column_range(0, 1);
+    if (one.scheme->offsets) parts.offsets = parts.offsets.column_range(0, 1);
+  }
+  return QuantizedWeight::from_parts(*one.scheme, n, share, parts, /*threads=*/1);
+}
+
+}  // namespace
+
+VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : case_(one) {
+  const auto index = static_cast<std::size_t>(rank);
+  const std::int64_t n = one.n[index];
+  const std::int64_t k = one.k[index];
+  const ops::Rows rows = ops::shapes_of(one.op).x;
+  const std::int64_t first =
+      rows == ops::Rows::all
+          ? 0
+          : static_cast<std::int64_t>(
+                balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
+  // Shards of one matrix, or one matrix per rank.
+  const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
+  const auto random_x = [&](std::uint64_t which) {
+    Guarded x(one.x, ops::count(rows, one.m, rank, world), k);
+    fill(x.view(), one.numbers, seed + which, {.row = first});
+    return x;
+  };
+  x_ = random_x(kSeedOfX);
+  other_x_ = random_x(kSeedOfOtherX);
+  weight_ = plain_weight(one, index);
+  const WeightView view = {.view = weight_.view(), .layout = one.layout};
+  if (one.scheme) {
+    const bool is_cut = one.scheme->per != QuantPer::group && is_as_on_one_rank(one);
+    quantized_ = is_cut ? cut_from_whole(one, index) : quantize(view, *one.scheme);
+    packed_.emplace(*quantized_);
+  } else if (one.packed) {
+    packed_.emplace(view);
+  }
+  if (!one.bias) return;
+  bias_ = Guarded(one.bias_dtype, 1, n);
+  fill(bias_.view(), one.numbers, one.seed * 16 + kSeedOfBias);
+}
+
+ConstTensorView VerifyOperands::bias() const {
+  return case_.bias ? ConstTensorView(bias_.view()) : ConstTensorView{};
+}
+
+Weight VerifyOperands::weight() const {
+  if (packed_) return *packed_;
+  return WeightView{.view = weight_.view(), .layout = case_.layout};
+}
+
+double VerifyOperands::x_at(std::int64_t row, std::int64_t k) const {
+  return element(x_.view(), row, k);
+}
+
+double VerifyOperands::weight_at(std::int64_t k, std::int64_t column) const {
+  if (quantized_) {
+    return (quantized_->value(column, k) + quantized_->offset(column, k)) *
+           double{quantized_->scale(column, k)};
+  }
+  const bool out_in = case_.layout == WeightLayout::out_in;
+  return element(weight_.view(), out_in ? column : k, out_in ? k : column);
+}
+
+double VerifyOperands::bias_at(std::int64_t column) const {
+  return case_.bias ? element(bias_.view(), 0, column) : 0.0;
+}
+
+}  // namespace plait::verify

@@ -1,0 +1,253 @@
+#include "verify/steps.h"
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ops/shapes.h"
+#include "plait/collectives.h"
+#include "plait/gemm.h"
+
+namespace plait::verify {
+namespace {
+
+// A matrix of sums.
+class Sums {
+ public:
+  Sums(std::int64_t rows, std::int64_t cols)
+      : cols_(cols), sums_(static_cast<std::size_t>(rows * cols)) {}
+
+  explicit Sums(const ConstTensorView& matrix) : Sums(matrix.rows, matrix.cols) {
+    for (std::int64_t row = 0; row < matrix.rows; ++row) {
+      convert(matrix.row(row), matrix.dtype, sums_.data() + row * cols_, Dtype::f32,
+              static_cast<std::size_t>(cols_));
+    }
+  }
+
+  // Adds neighbours in pairs, level by level.
+  static Sums added_in_pairs(std::vector<Sums> parts) {
+    while (parts.size() > 1) {
+      std::vector<Sums> level;
+      for (std::size_t i = 0; i < parts.size(); i += 2) {
+        if (i + 1 < parts.size()) parts[i].add(parts[i + 1]);
+        level.push_back(std::move(parts[i]));
+      }
+      parts = std::move(level);
+    }
+    return std::move(parts[0]);
+  }
+
+  void add_to_rows(const ConstTensorView& bias) {
+    std::vector<float> numbers(static_cast<std::size_t>(cols_));
+    convert(bias.data, bias.dtype, numbers.data(), Dtype::f32, numbers.size());
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      sums_[i] = sum(sums_[i], numbers[i % numbers.size()]);
+  }
+
+  void round_to(const TensorView& out) const {
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      convert(sums_.data() + row * cols_, Dtype::f32, out.row(row), out.dtype,
+              static_cast<std::size_t>(cols_));
+    }
+  }
+
+ private:
+  // A NaN is always the same one.
+  static float sum(float a, float b) {
+    const float both = a + b;
+    return std::isnan(both) ? std::bit_cast<float>(0xffc00000U) : both;
+  }
+
+  void add(const Sums& more) {
+    for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = sum(sums_[i], more.sums_[i]);
+  }
+
+  std::int64_t cols_;
+  std::vector<float> sums_;
+};
+
+void copy_matrix(const ConstTensorView& from, const TensorView& to) {
+  for (std::int64_t row = 0; row < from.rows && from.cols > 0; ++row)
+    std::memcpy(to.row(row), from.row(row), from.row_bytes());
+}
+
+class Steps {
+ public:
+  Steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all, int rank)
+      : case_(one),
+        all_(all),
+        rank_(rank),
+        world_(static_cast<int>(all.size())),
+        out_(one.out, ops::count(ops::shapes_of(one.op).out, one.m, rank, world_),
+             one.n[static_cast<std::size_t>(rank)]) {}
+
+  Guarded run() && {
+    switch (case_.op) {
+      case Operator::matmul:
+        multiply(mine().x(), rank_, out_.view(), mine().bias());
+        break;
+      case Operator::matmul_all_reduce:
+      case Operator::matmul_reduce_scatter:
+        sum_products();
+        break;
+      case Operator::matmul_all_gather:
+        multiply_everywhere();
+        break;
+      case Operator::all_gather_matmul:
+        multiply(gathered().view(), rank_, out_.view(), mine().bias());
+        break;
+      case Operator::reduce_scatter_matmul:
+      case Operator::all_reduce_matmul:
+        multiply(summed().view(), rank_, out_.view(), mine().bias());
+        break;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  const VerifyOperands& of(int rank) const { return *all_[static_cast<std::size_t>(rank)]; }
+  const VerifyOperands& mine() const { return of(rank_); }
+
+  // The number of equal shares of a sum, of which each product computes one.
+  std::int64_t shares() const {
+    return ops::makes_partial_sums(case_.op) && case_.wire == Dtype::f32 ? world_ : 1;
+  }
+
+  // Multiplies by the weight of that rank.
+  void multiply(const ConstTensorView& x, int rank, const TensorView& out,
+                const ConstTensorView& bias) const {
+    const auto index = static_cast<std::size_t>(rank);
+    select_gemm({.m = x.rows,
+                 .n = case_.n[index],
+                 .k = case_.k[index],
+                 .x = case_.x,
+                 .weight = case_.weight,
+                 .out = out.dtype,
+                 .quant = case_.scheme,
+                 .shares = shares()},
+                {.threads = 1})
+        .run({.x = {x}, .weight = of(rank).weight(), .out = out, .bias = bias});
+  }
+
+  // The rows of the result: all, or this rank's own.
+  ConstTensorView rows_of_out(const ConstTensorView& all) const {
+    if (ops::shapes_of(case_.op).out == ops::Rows::all) return all;
+    const Shard shard = balanced_shard(static_cast<std::size_t>(case_.m), rank_, world_);
+    const auto begin = static_cast<std::int64_t>(shard.offset);
+    return all.row_range(begin, begin + static_cast<std::int64_t>(shard.count));
+  }
+
+  void sum_products() {
+    const TensorView out = out_.view();
+    // Nothing is sent, and the product adds the bias itself.
+    if (world_ == 1 && case_.wire == Dtype::f32)
+      return multiply(mine().x(), rank_, out, mine().bias());
+    const Guarded product(case_.wire, out.rows, out.cols);
+    std::vector<Sums> products;
+    products.reserve(all_.size());
+    for (int rank = 0; rank < world_; ++rank) {
+      multiply(rows_of_out(of(rank).x()), rank, product.view(), {});
+      products.emplace_back(product.view());
+    }
+    Sums sums = Sums::added_in_pairs(std::move(products));
+    if (case_.bias) sums.add_to_rows(mine().bias());
+    sums.round_to(out);
+  }
+
+  void multiply_everywhere() {
+    std::int64_t row = 0;
+    for (int rank = 0; rank < world_; ++rank) {
+      const ConstTensorView x = of(rank).x();
+      multiply(x, rank, out_.view().row_range(row, row + x.rows), of(rank).bias());
+      row += x.rows;
+    }
+  }
+
+  Guarded gathered() const {
+    Guarded all(case_.x, case_.m, mine().x().cols);
+    std::int64_t row = 0;
+    for (const auto& operands : all_) {
+      const ConstTensorView x = operands->x();
+      Sums(x).round_to(all.view().row_range(row, row + x.rows));
+      row += x.rows;
+    }
+    return all;
+  }
+
+  Guarded summed() const {
+    std::vector<Sums> parts;
+    parts.reserve(all_.size());
+    for (int rank = 0; rank < world_; ++rank) parts.emplace_back(rows_of_out(of(rank).x()));
+    const ConstTensorView first = rows_of_out(of(0).x());
+    Guarded rounded(case_.x, first.rows, first.cols);
+    Sums::added_in_pairs(std::move(parts)).round_to(rounded.view());
+    return rounded;
+  }
+
+  const VerifyCase& case_;
+  std::span<const std::unique_ptr<VerifyOperands>> all_;
+  int rank_;
+  int world_;
+  Guarded out_;
+};
+
+}  // namespace
+
+Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
+                    int rank) {
+  const auto world = static_cast<int>(all.size());
+  const std::int64_t share = one.k[0];
+  const std::int64_t n = one.n[0];
+  const Guarded x(one.x, one.m, share * world);
+  const auto place_of = [&](const TensorView& whole, int part, bool columns) {
+    return columns ? whole.column_range(part * share, (part + 1) * share)
+                   : whole.row_range(part * share, (part + 1) * share);
+  };
+  for (int part = 0; part < world; ++part)
+    copy_matrix(all[static_cast<std::size_t>(part)]->x(), place_of(x.view(), part, true));
+  const Guarded result(one.out, one.m, n);
+  GemmDesc desc = {.m = one.m,
+                   .n = n,
+                   .k = share * world,
+                   .x = one.x,
+                   .weight = one.weight,
+                   .out = one.out,
+                   .quant = one.scheme};
+  GemmCall call = {.x = {x.view()},
+                   .weight = WeightView{},
+                   .out = result.view(),
+                   .bias = all[static_cast<std::size_t>(rank)]->bias()};
+  std::optional<PackedWeight> packed;
+  const bool out_in = one.layout == WeightLayout::out_in;
+  const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
+  const Guarded plain(dtype, out_in ? n : desc.k, out_in ? desc.k : n);
+  for (int part = 0; part < world; ++part)
+    copy_matrix(all[static_cast<std::size_t>(part)]->plain(), place_of(plain.view(), part, out_in));
+  const WeightView weight = {.view = plain.view(), .layout = one.layout};
+  if (one.scheme) packed.emplace(quantize(weight, *one.scheme, /*threads=*/1));
+  call.weight = packed ? Weight(*packed) : Weight(weight);
+  select_gemm(desc, {.threads = 1}).run(call);
+  if (ops::shapes_of(one.op).out == ops::Rows::all) {
+    Guarded out(one.out, one.m, n);
+    copy_matrix(result.view(), out.view());
+    return out;
+  }
+  const Shard shard = balanced_shard(static_cast<std::size_t>(one.m), rank, world);
+  const auto begin = static_cast<std::int64_t>(shard.offset);
+  const auto end = begin + static_cast<std::int64_t>(shard.count);
+  Guarded out(one.out, end - begin, n);
+  copy_matrix(result.view().row_range(begin, end), out.view());
+  return out;
+}
+
+Guarded in_steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all,
+                 int rank) {
+  return Steps(one, all, rank).run();
+}
+
+}  // namespace plait::verify

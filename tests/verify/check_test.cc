@@ -1,0 +1,133 @@
+// plait verify notices every kind of wrong result, and describes it.
+#include "verify/check.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "conformance/ranks.h"
+#include "plait/communicator.h"
+
+namespace plait::verify {
+namespace {
+
+using conformance::contains;
+
+constexpr int kRanks = 2;
+
+VerifyCase some_case() {
+  return {.seed = 11,
+          .op = Operator::all_gather_matmul,
+          .m = 21,
+          .n = {70, 70},
+          .k = {33, 33},
+          .x = Dtype::bf16,
+          .weight = Dtype::bf16,
+          .out = Dtype::bf16,
+          .gathered = true,
+          .plans = {parse_plan("pipelined parts=3"), parse_plan("fused")},
+          .threads = {1, 1, 1}};
+}
+
+// The messages of all ranks when rank 1's results are damaged.
+std::array<std::string, kRanks> found(const Spoil& spoil) {
+  std::array<std::string, kRanks> all;
+  run_in_threads(kRanks, [&](Communicator& comm) {
+    all[static_cast<std::size_t>(comm.rank())] =
+        failure_of(some_case(), comm, comm.rank() == 1 ? spoil : Spoil());
+  });
+  EXPECT_EQ(all[0], "");
+  return all;
+}
+
+// Flips the lowest bit of an element.
+void flip(const TensorView& view, std::int64_t row, std::int64_t col) {
+  auto* at = static_cast<std::byte*>(view.row(row)) + col * 2;
+  *at ^= std::byte{1};
+}
+
+TEST(VerifyCheck, FindsNothingWhereNothingIsWrong) { EXPECT_EQ(found({})[1], ""); }
+
+TEST(VerifyCheck, FindsABitOfAPlan) {
+  const auto all = found([](std::size_t plan, const TensorView& out, const TensorView&) {
+    if (plan == 2) flip(out, 20, 69);
+  });
+  EXPECT_TRUE(contains(all[1], "with the plan \"fused\": out differs from serial")) << all[1];
+}
+
+TEST(VerifyCheck, FindsAWrongSumThatAllPlansHave) {
+  const auto all = found([](std::size_t, const TensorView& out, const TensorView&) {
+    for (std::int64_t row = 0; row < out.rows; ++row)  // because not all elements are sampled
+      std::memset(out.row(row), 0x42, out.row_bytes());
+  });
+  EXPECT_TRUE(contains(all[1], "] is 48.5 but the sum is ")) << all[1];
+}
+
+// One rank sums in another order, in every plan, so no sum is far off.
+TEST(VerifyCheck, FindsALastBitThatAllPlansOfOneRankHave) {
+  const auto all =
+      found([](std::size_t, const TensorView& out, const TensorView&) { flip(out, 3, 5); });
+  EXPECT_TRUE(contains(all[1], "out differs from its steps by one rank alone: ")) << all[1];
+  EXPECT_TRUE(contains(all[1], "[3, 5]")) << all[1];
+}
+
+TEST(VerifyCheck, FindsABytePastTheEndOfARow) {
+  for (const std::size_t spoilt : {0, 1}) {
+    const auto all = found([&](std::size_t plan, const TensorView& out, const TensorView&) {
+      if (plan == spoilt) flip(out, 3, out.cols);
+    });
+    EXPECT_TRUE(contains(all[1], "bytes around out were written")) << all[1];
+  }
+}
+
+// A sum of NaNs must be a NaN, even if all plans agree on something else.
+TEST(VerifyCheck, FindsANumberWhereThereIsNone) {
+  VerifyCase one = some_case();
+  one.numbers = Numbers::broken;
+  one.modes = true;
+  one.two_groups = true;
+  one.k = {400, 400};
+  one.m = 3;
+  one.n = {60, 60};
+  one.gathered = false;
+  const auto run = [&](const Spoil& spoil) {
+    std::array<std::string, kRanks> all;
+    run_in_threads(kRanks, [&](Communicator& comm) {
+      all[static_cast<std::size_t>(comm.rank())] = failure_of(one, comm, spoil);
+    });
+    return all;
+  };
+  EXPECT_EQ(run({})[0], "");
+  const auto all = run([&](std::size_t, const TensorView& out, const TensorView&) {
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      auto* bits = static_cast<std::uint16_t*>(out.row(row));
+      for (std::int64_t col = 0; col < out.cols; ++col) {
+        if ((bits[col] & 0x7fff) > 0x7f80) bits[col] = 0;
+      }
+    }
+  });
+  EXPECT_TRUE(contains(all[0], "] is 0 but the sum is not a number")) << all[0];
+}
+
+TEST(VerifyCheck, FindsAWrongGatheredX) {
+  for (const std::size_t spoilt : {0, 1}) {
+    const auto all = found([&](std::size_t plan, const TensorView&, const TensorView& gathered) {
+      if (plan == spoilt) flip(gathered, 0, 0);
+    });
+    EXPECT_TRUE(contains(
+        all[1], spoilt == 0 ? "gathered differs from the shards" : "gathered differs from serial"))
+        << all[1];
+  }
+}
+
+TEST(VerifyCheck, FindsBytesAroundAGatheredX) {
+  const auto all = found([](std::size_t plan, const TensorView&, const TensorView& gathered) {
+    if (plan == 1) flip(gathered, 20, gathered.cols + 1);
+  });
+  EXPECT_TRUE(contains(all[1], "bytes around gathered were written")) << all[1];
+}
+
+}  // namespace
+}  // namespace plait::verify

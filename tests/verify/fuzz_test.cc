@@ -1,0 +1,50 @@
+// Random operators and layers give the right bits in every schedule, in worlds of threads.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/communicator.h"
+#include "plait/operator.h"
+#include "verify/rounds.h"
+
+namespace plait::verify {
+namespace {
+
+constexpr std::int64_t kCasesOfAWorld = 30;
+
+class Fuzz : public testing::TestWithParam<int> {
+ protected:
+  // Cases that the verb does not run by default.
+  static void run(bool layers) {
+    Rounds rounds = {
+        .seed = 2026,
+        .numbers = {.named = {}, .first = GetParam(), .step = 7, .end = 7 * kCasesOfAWorld},
+        .ops = {},
+        .layers = layers};
+    for (int i = 0; i < kOperators; ++i) rounds.ops.push_back(static_cast<Operator>(i));
+    run_in_threads(GetParam(), [&](Communicator& comm) {
+      const Tally tally =
+          run_rounds(rounds, comm,
+                     {.progress = [](std::int64_t) {},
+                      .begin = [](std::span<const std::int64_t>, const Tally&) {},
+                      .failure =
+                          [](std::span<const std::int64_t> numbers, const std::string& sentence) {
+                            ADD_FAILURE() << "case " << numbers.back() << ": " << sentence;
+                          }});
+      EXPECT_EQ(tally.passed, rounds.numbers.size());
+      EXPECT_EQ(tally.failed, 0);
+    });
+  }
+};
+
+TEST_P(Fuzz, Operators) { run(/*layers=*/false); }
+TEST_P(Fuzz, Layers) { run(/*layers=*/true); }
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Fuzz, testing::Values(1, 2, 3, 4),
+                         [](const auto& world) { return "Of" + std::to_string(world.param); });
+
+}  // namespace
+}  // namespace plait::verify
