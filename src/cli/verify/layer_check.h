@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <functional>
-#include <string>
 
+#include "cli/verify/findings.h"
 #include "cli/verify/layer_case.h"
 #include "plait/communicator.h"
 
@@ -20,10 +20,10 @@ struct LayerResults {
 };
 
 // Damages the results, for tests that check whether it is noticed. `variant`: 0 is the serial one,
-// then those of the case.
+// then those of the case; kOnOneRank is made by one rank that has the whole layer.
 using SpoilLayer = std::function<void(std::size_t variant, const LayerResults& results)>;
 
-// The failure of the case on this rank; empty: none. Collective.
-std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil = {});
+// Collective.
+Findings verify_case(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil = {});
 
 }  // namespace plait::cli
