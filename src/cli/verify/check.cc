@@ -54,6 +54,7 @@ class OtherSum {
 
   bool is_right() const {
     std::vector<std::vector<float>> parts;
+    parts.reserve(static_cast<std::size_t>(comm_.world()));
     for (int rank = 0; rank < comm_.world(); ++rank) parts.push_back(values_of(rank));
     const std::vector<float> want = tensor::added_in_pairs(std::move(parts));
     return std::memcmp(sum_.data(), want.data(), want.size() * sizeof(float)) == 0;

@@ -28,7 +28,7 @@ std::int64_t unit_of(const QuantScheme& scheme) {
 void make_quantised(Random& random, LayerCase& one) {
   one.scheme = random_scheme(random);
   const std::int64_t unit = unit_of(*one.scheme);
-  for (std::int64_t& own : one.shares) own = (own / unit + 1) * unit;
+  for (std::int64_t& own : one.shares) own = std::max(unit, own / unit * unit);
   one.other = std::max<std::int64_t>(one.other, 1);
 }
 
@@ -91,7 +91,7 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
   one.variants.push_back({.plan = {}});
   one.numbers = random_numbers(random);
   one.modes = random.one_in(2);
-  if (random.one_in(4)) make_quantised(random, one);
+  if (random.one_in(6)) make_quantised(random, one);
   if (can_have_nodes(world) && random.one_in(3)) make_nodes(random, one, world);
   return one;
 }

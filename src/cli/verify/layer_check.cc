@@ -106,7 +106,7 @@ class Check {
                        .outputs = weight().n(),
                        .layout = case_.layout,
                        .weight = weight().kind()};
-    if (turned_) desc.turned = turned()->kind();
+    if (const std::optional<Weight> weight = turned()) desc.turned = weight->kind();
     return desc;
   }
 

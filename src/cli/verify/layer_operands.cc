@@ -61,11 +61,11 @@ WeightView LayerOperands::weight() const {
 }
 
 QuantizedWeight LayerOperands::quantized() const {
-  return part_of(*quantized_, own_outputs(), own_inputs());
+  return part_of(quantized_, own_outputs(), own_inputs());
 }
 
 QuantizedWeight LayerOperands::quantized_turned() const {
-  return part_of(*quantized_turned_, own_inputs(), own_outputs());
+  return part_of(quantized_turned_, own_inputs(), own_outputs());
 }
 
 double LayerOperands::x_at(int i, std::int64_t row, std::int64_t input) const {
@@ -77,12 +77,11 @@ double LayerOperands::grad_out_at(int i, std::int64_t row, std::int64_t output) 
 }
 
 double LayerOperands::weight_at(std::int64_t output, std::int64_t input) const {
-  return quantized_ ? value_of(*quantized_, output, input) : plain_weight_at(output, input);
+  return case_.scheme ? value_of(quantized_, output, input) : plain_weight_at(output, input);
 }
 
 double LayerOperands::turned_weight_at(std::int64_t output, std::int64_t input) const {
-  return quantized_turned_ ? value_of(*quantized_turned_, input, output)
-                           : plain_weight_at(output, input);
+  return case_.scheme ? value_of(quantized_turned_, input, output) : plain_weight_at(output, input);
 }
 
 double LayerOperands::plain_weight_at(std::int64_t output, std::int64_t input) const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "cli/verify/layer_case.h"
@@ -55,8 +54,8 @@ class LayerOperands {
   std::int64_t outputs_;
   std::int64_t inputs_;
   Guarded weight_;
-  std::optional<QuantizedWeight> quantized_;         // of all ranks together
-  std::optional<QuantizedWeight> quantized_turned_;  // likewise
+  QuantizedWeight quantized_;         // of all ranks together, if the case has a scheme
+  QuantizedWeight quantized_turned_;  // likewise
   Guarded bias_;
   std::vector<Guarded> x_;  // by forward
   std::vector<Guarded> grad_out_;

@@ -156,7 +156,7 @@ Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
 
 // Returns a rank's k of the weight of all ranks, which is quantised as a whole, so that a column
 // has one scale.
-QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
+QuantizedWeight cut_from_whole(const VerifyCase& one, const QuantScheme& scheme, std::size_t rank) {
   const std::int64_t n = one.n[0];
   const std::int64_t share = one.k[0];
   const auto world = static_cast<std::int64_t>(one.k.size());
@@ -172,9 +172,8 @@ QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
     }
   }
   const auto first = static_cast<std::int64_t>(rank) * share;
-  return part_of(
-      quantize({.view = whole, .layout = WeightLayout::out_in}, *one.scheme, /*threads=*/1), {0, n},
-      {first, first + share});
+  return part_of(quantize({.view = whole, .layout = WeightLayout::out_in}, scheme, /*threads=*/1),
+                 {0, n}, {first, first + share});
 }
 
 }  // namespace
@@ -202,7 +201,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const WeightView view = {.view = weight_.view(), .layout = one.layout};
   if (one.scheme) {
     const bool is_cut = one.scheme->per != QuantPer::group && is_as_on_one_rank(one);
-    quantized_ = is_cut ? cut_from_whole(one, index) : quantize(view, *one.scheme);
+    quantized_ = is_cut ? cut_from_whole(one, *one.scheme, index) : quantize(view, *one.scheme);
     packed_.emplace(*quantized_);
   } else if (one.packed) {
     packed_.emplace(view);
