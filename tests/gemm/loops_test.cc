@@ -190,6 +190,7 @@ TEST_P(Loop, EndsLeaves) {
   constexpr std::int64_t kRows = 5;
   const auto scales = floats(kPanelColumns);
   std::vector<std::vector<float>> below;
+  below.reserve(4);
   for (int node = 0; node < 4; ++node) below.push_back(floats(kRows * kPanelColumns));
   const std::vector<float> leaf = floats(kRows * kPanelColumns);
   for (const bool scaled : {false, true}) {
