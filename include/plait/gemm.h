@@ -18,11 +18,12 @@
 // 16384 on. Each is one chain; neighbours are added in pairs, level by level. Values and offsets
 // are exact; scales multiply sums: those per group the group's sum before it is added to that of
 // the groups before it in its leaf, others the leaf. The bits of an element depend on its row of X,
-// its column of the weight and the backend alone: not on m, on windows, on threads, nor on whether
-// rows or weight were packed before.
+// its column of the weight, GemmDesc::shares and the backend alone: not on m, on windows, on
+// threads, nor on whether rows or weight were packed before.
 //
-// If equal shares of k are nodes of the tree, their products, added in pairs, have the bits of the
-// product of all k. So do 2, 4 or 8 shares of at least 512 k each (see sum_tree()).
+// If equal shares of k are nodes of the tree, products of them that know their number
+// (GemmDesc::shares), added in pairs, have the bits of the product of all k. Nodes are 2, 4 or 8
+// shares of at least 512 k each, and 16 of at least 1024, in multiples of 32 (see sum_tree()).
 #pragma once
 
 #include <cstddef>

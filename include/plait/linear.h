@@ -74,7 +74,8 @@ struct LinearOptions {
   // where it is kept, lies in rows of whole cache lines. No bit depends on it.
   bool aligned_packing = true;
 
-  OpOptions operators = {};  // wire, plan or plans, threads, backend: nothing of one call
+  // Wire, plan or plans, threads, backend: nothing of one call, and no shares.
+  OpOptions operators = {};
 };
 
 // The options that settings.h describes, without sequence parallelism. `plans` is asked as long as

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "gemm/depth.h"
+#include "gemm/kernel.h"
 
 namespace plait::gemm {
 
@@ -63,8 +65,18 @@ class Leaves {
   // Sums wait in slots: slot l for a node of 2^l leaves. A leaf is made in the slot of the node
   // that ends with it, and the slots below hold what has to be added to it, the lowest first.
   int slots() const { return slot_of(count_ - 1) + 1; }
-  static int slot_of(std::int64_t leaf) {
+
+  // Inlined because kernels for several instruction sets use them.
+  [[gnu::always_inline]] static int slot_of(std::int64_t leaf) {
     return std::countr_one(static_cast<std::uint64_t>(leaf));
+  }
+  // What is added to a leaf if slots are `stride` floats apart.
+  [[gnu::always_inline]] static Nodes nodes_of(std::int64_t leaf, const float* slots,
+                                               std::int64_t stride) {
+    Nodes nodes = {.of = {}, .count = slot_of(leaf)};
+    for (int slot = 0; slot < nodes.count; ++slot)
+      nodes.of[static_cast<std::size_t>(slot)] = slots + slot * stride;
+    return nodes;
   }
 
  private:

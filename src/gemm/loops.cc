@@ -90,22 +90,27 @@ void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets
   }
 }
 
-void add_scaled(const float* parts, const float* scales, int groups, int rows, float* sums) {
-  for (int g = 0; g < groups; ++g, scales += kPanelColumns) {
-    for (int i = 0; i < rows; ++i, parts += kPanelColumns) {
-      for (int j = 0; j < kPanelColumns; ++j) sums[i * kPanelColumns + j] += parts[j] * scales[j];
-    }
-  }
-}
-
-void end_leaf(const Nodes& nodes, const float* scales, int rows, float* sums) {
-  for (std::int64_t i = 0; i < rows; ++i, sums += kPanelColumns) {
-    for (int j = 0; scales != nullptr && j < kPanelColumns; ++j) sums[j] *= scales[j];
+void end_leaf(const Nodes& nodes, const float* scales, int rows, const float* leaf, float* sums) {
+  for (std::int64_t i = 0; i < rows; ++i, leaf += kPanelColumns, sums += kPanelColumns) {
+    for (int j = 0; j < kPanelColumns; ++j)
+      sums[j] = scales == nullptr ? leaf[j] : leaf[j] * scales[j];
     for (int n = 0; n < nodes.count; ++n) {
       const float* node = nodes.of[static_cast<std::size_t>(n)] + i * kPanelColumns;
       for (int j = 0; j < kPanelColumns; ++j) sums[j] = node[j] + sums[j];
     }
   }
+}
+
+void add_scaled(const GroupSums& groups, int rows, float* sums) {
+  const float* parts = groups.parts;
+  const float* scales = groups.scales;
+  if (groups.first) std::fill_n(sums, std::int64_t{rows} * kPanelColumns, 0.0F);
+  for (int g = 0; g < groups.groups; ++g, scales += kPanelColumns) {
+    for (int i = 0; i < rows; ++i, parts += kPanelColumns) {
+      for (int j = 0; j < kPanelColumns; ++j) sums[i * kPanelColumns + j] += parts[j] * scales[j];
+    }
+  }
+  if (groups.nodes.count > 0) end_leaf(groups.nodes, nullptr, rows, sums, sums);
 }
 
 template <Element T>

@@ -40,6 +40,15 @@ struct Finish {
 // must be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
 enum class Stores : std::uint8_t { cached, streamed };
 
+// Groups of a leaf, one after another.
+struct GroupSums {
+  const float* parts;   // [groups][rows][64]
+  const float* scales;  // [groups][64]
+  int groups;
+  bool first;        // the leaf's sums start from 0 with them
+  Nodes nodes = {};  // what is added after them, if the leaf ends with them
+};
+
 struct Loops {
   const char* name;
   base::InstructionSet needs;
@@ -67,12 +76,13 @@ struct Loops {
                      std::uint32_t* to);
 
   // sums[i][j] += parts[g][i][j] · scales[g][j] for each group g in turn, the product rounded
-  // before it is added; 64 columns.
-  void (*add_scaled)(const float* parts, const float* scales, int groups, int rows, float* sums);
+  // before it is added, and then each node's element in turn; 64 columns.
+  void (*add_scaled)(const GroupSums& groups, int rows, float* sums);
 
-  // What ends a leaf: sums[i][j] · scales[j], and each node's element added to that in turn; 64
-  // columns. Without scales (nullptr) sums are added as they are.
-  void (*end_leaf)(const Nodes& nodes, const float* scales, int rows, float* sums);
+  // What ends a leaf: sums[i][j] = leaf[i][j] · scales[j], and each node's element added to that in
+  // turn; 64 columns. Without scales (nullptr) the leaf is added as it is. It may lie at `sums`.
+  void (*end_leaf)(const Nodes& nodes, const float* scales, int rows, const float* leaf,
+                   float* sums);
 
   // The rows of sums, 64 apart, to those of `out`, which has at most 64 columns.
   void (*finish)(const Finish& finish, const float* sums, const TensorView& out);

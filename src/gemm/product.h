@@ -109,6 +109,7 @@ class Product {
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
                   Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
+  static std::int64_t slot_stride(const Turn& turn);
   static float* sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory);
   bool has_leaves_in_kernel(const Turn& turn) const;
   // Whether sums of pieces wait in `parts` before they go to their leaf.
@@ -120,12 +121,14 @@ class Product {
   void run_few(const Turn& turn, Range rows, Workspace::Thread& memory);
   void take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
                   Workspace::Thread& memory);
-  Nodes nodes_of(const Turn& turn, const Piece& piece, Range rows, Workspace::Thread& memory) const;
-  void end_leaf(const Turn& turn, const Piece& piece, Range rows, Workspace::Thread& memory) const;
+  static Nodes nodes_of(const Turn& turn, const Piece& piece, Range rows,
+                        Workspace::Thread& memory);
+  void end_leaf(const Turn& turn, const Piece& piece, const Parts& leaf,
+                Workspace::Thread& memory) const;
   void multiply(const Turn& turn, const Piece& piece, const Strip& strip, const Chain& chain) const;
   void multiply_few(const Turn& turn, std::span<const Piece> groups, Range rows, float* sums) const;
-  void add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows, const float* parts,
-                  float* sums) const;
+  void add_scaled(const Turn& turn, std::span<const Piece> groups, const Parts& parts,
+                  Workspace::Thread& memory) const;
 
   const TileKernel& kernel_;
   const Task& task_;

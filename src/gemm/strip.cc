@@ -21,12 +21,17 @@ const std::byte* Product::rows_ahead(const Turn& turn, const Piece& piece, Range
   return rows_.at(kernel_, row, ahead.k + piece.padded_begin - turn.place.block.padded_begin());
 }
 
+// In floats.
+std::int64_t Product::slot_stride(const Turn& turn) {
+  return size(turn.job.panels) * size(turn.job.rows) * kPanelColumns;
+}
+
 float* Product::sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory) {
   const Job& job = turn.job;
   const std::int64_t row =
       (turn.place.panel - job.panels.begin) * size(job.rows) + rows.begin - job.rows.begin;
-  const std::int64_t rows_of_slot = size(job.panels) * size(job.rows);
-  return reinterpret_cast<float*>(memory.sums.data()) + (slot * rows_of_slot + row) * kPanelColumns;
+  return reinterpret_cast<float*>(memory.sums.data()) + slot * slot_stride(turn) +
+         row * kPanelColumns;
 }
 
 void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
@@ -39,7 +44,7 @@ void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory)
     multiply(turn, pieces.front(), {rows, out},
              {.sums = sums_of(turn, rows, 0, memory),
               .leaves = memory.cut.leaves(),
-              .slot_stride = size(turn.job.panels) * size(turn.job.rows) * kPanelColumns});
+              .slot_stride = slot_stride(turn)});
   } else {
     for (const Piece& piece : pieces)
       run_piece(turn, piece, {rows, &piece == &pieces.back() ? out : TileOut{}}, memory);
@@ -57,21 +62,19 @@ bool Product::has_leaves_in_kernel(const Turn& turn) const {
 void Product::run_piece(const Turn& turn, const Piece& piece, const Strip& strip,
                         Workspace::Thread& memory) {
   const Range rows = strip.rows;
-  float* const sums = sums_of(turn, rows, Leaves::slot_of(piece.leaf), memory);
   if (!is_grouped()) {
+    float* const sums = sums_of(turn, rows, Leaves::slot_of(piece.leaf), memory);
     const bool in_kernel = has_leaves_in_kernel(turn);
     const Nodes nodes = in_kernel ? nodes_of(turn, piece, rows, memory) : Nodes{};
     multiply(turn, piece, strip, {.sums = sums, .nodes = nodes});
-    if (!in_kernel) end_leaf(turn, piece, rows, memory);
+    if (!in_kernel) end_leaf(turn, piece, {rows, sums}, memory);
     return;
   }
   auto* part = reinterpret_cast<float*>(memory.parts.data());
   if (!memory.cut.has_whole_groups())
     part += sums_of(turn, rows, 0, memory) - reinterpret_cast<float*>(memory.sums.data());
   multiply(turn, piece, strip, {.sums = part});
-  if (piece.starts_leaf) std::fill_n(sums, size(rows) * kPanelColumns, 0.0F);
-  if (piece.ends) add_scaled(turn, {&piece, 1}, rows, part, sums);
-  end_leaf(turn, piece, rows, memory);
+  if (piece.ends) add_scaled(turn, {&piece, 1}, {rows, part}, memory);
 }
 
 // Multiplies as many pieces at once as there is room for their sums, and then takes the sums leaf
@@ -104,41 +107,39 @@ void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
 // Takes the sums of pieces of one leaf.
 void Product::take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
                          Workspace::Thread& memory) {
-  const std::int64_t elements = size(parts.rows) * kPanelColumns;
-  float* const sums = sums_of(turn, parts.rows, Leaves::slot_of(pieces.front().leaf), memory);
-  if (is_grouped()) {
-    if (pieces.front().starts_leaf) std::fill_n(sums, elements, 0.0F);
-    add_scaled(turn, pieces, parts.rows, parts.sums, sums);
-  } else {
-    std::copy_n(parts.sums, elements, sums);
-  }
-  end_leaf(turn, pieces.back(), parts.rows, memory);
+  if (is_grouped()) return add_scaled(turn, pieces, parts, memory);
+  end_leaf(turn, pieces.back(), parts, memory);
 }
 
 Nodes Product::nodes_of(const Turn& turn, const Piece& piece, Range rows,
-                        Workspace::Thread& memory) const {
-  Nodes nodes;
-  if (!piece.ends_leaf) return nodes;
-  for (int below = 0; below < Leaves::slot_of(piece.leaf); ++below)
-    nodes.of[static_cast<std::size_t>(nodes.count++)] = sums_of(turn, rows, below, memory);
-  return nodes;
+                        Workspace::Thread& memory) {
+  if (!piece.ends_leaf) return {};
+  return Leaves::nodes_of(piece.leaf, sums_of(turn, rows, 0, memory), slot_stride(turn));
 }
 
-// Ends the piece's leaf if the piece is its last.
-void Product::end_leaf(const Turn& turn, const Piece& piece, Range rows,
+// Ends the leaf of which these are the sums, if the piece is its last.
+void Product::end_leaf(const Turn& turn, const Piece& piece, const Parts& leaf,
                        Workspace::Thread& memory) const {
   if (!piece.ends_leaf) return;
-  const Nodes nodes = nodes_of(turn, piece, rows, memory);
+  float* const sums = sums_of(turn, leaf.rows, Leaves::slot_of(piece.leaf), memory);
+  const Nodes nodes = nodes_of(turn, piece, leaf.rows, memory);
   const float* scales = results_.leaf_scales(turn.place.panel);
-  if (nodes.count == 0 && scales == nullptr) return;
-  loops_.end_leaf(nodes, scales, static_cast<int>(size(rows)),
-                  sums_of(turn, rows, Leaves::slot_of(piece.leaf), memory));
+  if (nodes.count == 0 && scales == nullptr && leaf.sums == sums) return;
+  loops_.end_leaf(nodes, scales, static_cast<int>(size(leaf.rows)), leaf.sums, sums);
 }
 
-void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, Range rows,
-                         const float* parts, float* sums) const {
-  loops_.add_scaled(parts, packed_->scales(groups.front().group, turn.place.panel),
-                    static_cast<int>(groups.size()), static_cast<int>(size(rows)), sums);
+// Adds whole groups to their leaf, and ends it if they are its last.
+void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, const Parts& parts,
+                         Workspace::Thread& memory) const {
+  const Piece& last = groups.back();
+  const std::int64_t leaf_begin = task_.leaves.begin(last.leaf);
+  loops_.add_scaled({.parts = parts.sums,
+                     .scales = packed_->scales(groups.front().group, turn.place.panel),
+                     .groups = static_cast<int>(groups.size()),
+                     .first = groups.front().group == task_.depth.group_of(leaf_begin),
+                     .nodes = nodes_of(turn, last, parts.rows, memory)},
+                    static_cast<int>(size(parts.rows)),
+                    sums_of(turn, parts.rows, Leaves::slot_of(last.leaf), memory));
 }
 
 void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,

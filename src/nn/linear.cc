@@ -72,6 +72,8 @@ void Linear::check_operators() const try {
   PLAIT_CHECK(is_known || options.backend.empty(), who(), ": there is no backend ",
               options.backend);
   ops::check_prepares(who(), options);
+  PLAIT_CHECK(options.shares == 1, who(), ": shares=", options.shares,
+              "; only matmul is told of shares, and a layer counts those of its ranks itself");
   OpDesc any = {.op = Operator::matmul,
                 .m = 0,
                 .n = desc_.outputs,

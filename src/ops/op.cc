@@ -43,14 +43,6 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
-// The number of equal shares of a sum, of which this rank's product computes one. If the ranks'
-// shares differ, each rank cuts its own as if all were like it. This order is as good as any other,
-// and needs no exchange when another rank's share changes.
-std::int64_t shares_of(Operator op, Dtype wire, int world, std::int64_t asked) {
-  if (op == Operator::matmul) return asked;
-  return ops::makes_partial_sums(op) && wire == Dtype::f32 ? world : 1;
-}
-
 // What a weight's shares come to. The caller knows of no collective before the operator.
 ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
   ops::WholeSizes whole = {.n = desc.n, .k = desc.k};

@@ -30,6 +30,14 @@ constexpr Dtype wire_of(Operator op, Dtype x, Dtype asked) {
   return makes_partial_sums(op) ? asked : x;
 }
 
+// The number of equal shares of a sum, of which this rank's product computes one. If the ranks'
+// shares differ, each rank cuts its own as if all were like it. This order is as good as any other,
+// and needs no exchange when another rank's share changes.
+constexpr std::int64_t shares_of(Operator op, Dtype wire, int world, std::int64_t asked) {
+  if (op == Operator::matmul) return asked;
+  return makes_partial_sums(op) && wire == Dtype::f32 ? world : 1;
+}
+
 using plan::Split;
 using plan::split_of;
 

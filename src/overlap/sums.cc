@@ -141,13 +141,13 @@ void Sums::sum_rows(const Block& block, const ConstTensorView& own, Range rows, 
       std::byte* place = to + column * static_cast<std::int64_t>(size_of(out.dtype));
       const auto n = static_cast<std::size_t>(count);
       if (result_.bias == nullptr) {
-        tensor::sum_in_order(place, out.dtype, at, world, wire_, n);
+        tensor::sum_as_tree(place, out.dtype, at, world, wire_, n);
         continue;
       }
-      tensor::sum_in_order(sums.data(), Dtype::f32, at, world, wire_, n);
+      tensor::sum_as_tree(sums.data(), Dtype::f32, at, world, wire_, n);
       const std::array<const void*, 2> both = {sums.data(),
                                                result_.bias + block.columns.begin + column};
-      tensor::sum_in_order(place, out.dtype, both.data(), 2, Dtype::f32, n);
+      tensor::sum_as_tree(place, out.dtype, both.data(), 2, Dtype::f32, n);
     }
   }
 }

@@ -2,7 +2,7 @@
 // above the tree of each rank's own sum.
 //
 //   const void* parts[] = {rank0, rank1, rank2};
-//   sum_in_order(out, Dtype::bf16, parts, 3, Dtype::f32, n);
+//   sum_as_tree(out, Dtype::bf16, parts, 3, Dtype::f32, n);
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace plait::tensor {
 //
 // Needs at least one source. `out` may be one of the sources if its elements are no wider than
 // theirs; otherwise it must not overlap them. No alignment is needed.
-void sum_in_order(void* out, Dtype out_dtype, const void* const* sources, int count, Dtype in_dtype,
-                  std::size_t n);
+void sum_as_tree(void* out, Dtype out_dtype, const void* const* sources, int count, Dtype in_dtype,
+                 std::size_t n);
 
 // A sum of elements of one dtype with two results: `kept`, which may be one of the sources, and
 // `out`, which must not be one and is written past the caches: see stream_copy().
@@ -29,7 +29,7 @@ struct TwoPlaces {
   void* out;
   void* kept;
 };
-void streamed_sum_in_order(const TwoPlaces& places, Dtype dtype, const void* const* sources,
-                           int count, std::size_t n);
+void streamed_sum_as_tree(const TwoPlaces& places, Dtype dtype, const void* const* sources,
+                          int count, std::size_t n);
 
 }  // namespace plait::tensor

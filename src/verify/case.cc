@@ -1,10 +1,12 @@
 #include "verify/case.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "ops/shapes.h"
 #include "plait/gemm.h"
+#include "verify/nodes.h"
 #include "verify/random.h"
 
 namespace plait::verify {
@@ -20,15 +22,12 @@ void make_deep(Random& random, VerifyCase& one) {
   for (std::int64_t& k : one.k) k += more;
 }
 
-// Makes the shares of k equal, and nodes of the sum's tree, with at most about 8000 k in all.
+// Makes the shares of k equal, and nodes of the sum's tree.
 void make_nodes(Random& random, VerifyCase& one, int world) {
-  constexpr std::int64_t kLeaf = 512;
-  std::int64_t share =
-      world == 2 ? 32 * random.between(kLeaf / 32, 4000 / 32) : kLeaf + 32 * random.between(0, 15);
-  if (one.scheme && one.scheme->per == QuantPer::group)
-    share = (share / one.scheme->group + 1) * one.scheme->group;
-  one.m = random.between(1, 40);
-  const std::int64_t n = one.n[0] % 100 + 1;
+  const bool is_grouped = one.scheme && one.scheme->per == QuantPer::group;
+  const std::int64_t share = random_node(random, world, is_grouped ? one.scheme->group : 32);
+  one.m = random.between(1, as_many_rows(40, share * world));
+  const std::int64_t n = one.n[0] % as_many_rows(100, share * world) + 1;
   std::fill(one.n.begin(), one.n.end(), n);
   std::fill(one.k.begin(), one.k.end(), share);
   one.wire = Dtype::f32;
@@ -36,20 +35,20 @@ void make_nodes(Random& random, VerifyCase& one, int world) {
 
 }  // namespace
 
+SumTree tree_of(const VerifyCase& one) {
+  const OpDesc desc = {
+      .op = one.op,
+      .m = one.m,
+      .n = one.n[0],
+      .k = 0,
+      .x = one.x,
+      .weight = {.dtype = one.weight, .scheme = one.scheme, .is_packed = one.packed},
+      .out = one.out};
+  return tree_of(desc, one.k, one.wire);
+}
+
 bool is_as_on_one_rank(const VerifyCase& one) {
-  const auto world = static_cast<std::int64_t>(one.k.size());
-  const auto differs = [&](std::int64_t k) { return k != one.k[0]; };
-  if (world == 1 || !ops::makes_partial_sums(one.op) || one.wire != Dtype::f32 ||
-      std::any_of(one.k.begin(), one.k.end(), differs))
-    return false;
-  return static_cast<bool>(sum_tree(GemmDesc{.m = one.m,
-                                             .n = one.n[0],
-                                             .k = one.k[0],
-                                             .x = one.x,
-                                             .weight = one.weight,
-                                             .out = one.out,
-                                             .quant = one.scheme,
-                                             .shares = world}));
+  return one.k.size() > 1 && ops::makes_partial_sums(one.op) && tree_of(one);
 }
 
 VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
@@ -101,14 +100,17 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.numbers = random_numbers(random);
   one.modes = random.one_in(2);
   one.two_groups = random.one_in(6);
-  const bool may_be_nodes =
-      ops::makes_partial_sums(one.op) && (world == 2 || world == 4 || world == 8);
+  const bool may_be_nodes = ops::makes_partial_sums(one.op) && can_have_nodes(world);
   if (random.one_in(40)) {
     make_deep(random, one);
   } else if (may_be_nodes && random.one_in(3)) {
     make_nodes(random, one, world);
   }
-  if (random.one_in(2)) one.spare = random_size(random, random.one_in(4) ? 1200 : 100);
+  const std::int64_t depth = std::accumulate(one.k.begin(), one.k.end(), std::int64_t{1});
+  if (random.one_in(2)) {
+    one.spare =
+        std::min(random_size(random, random.one_in(4) ? 1200 : 100), as_many_rows(1200, depth));
+  }
   return one;
 }
 
@@ -144,6 +146,7 @@ std::string describe(const VerifyCase& one) {
   if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
   if (one.modes) text += " modes";
   if (one.two_groups) text += " two_groups";
+  if (sums_over_ranks(one.op)) text += tree_of(one) ? " tree=k" : " tree=ranks";
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include "plait/link.h"
 #include "plait/ops.h"
 #include "plait/quantized.h"
+#include "plait/sum_tree.h"
 #include "verify/random.h"
 
 namespace plait::verify {
@@ -40,6 +41,9 @@ struct VerifyCase {
   bool modes = false;       // each rank makes each call in a float mode of its own
   bool two_groups = false;  // a collective of another communicator runs during each call
 };
+
+// The tree in which the sum is added.
+SumTree tree_of(const VerifyCase& one);
 
 // Whether the contract promises the bits of one rank that has all k, except for those of NaNs.
 bool is_as_on_one_rank(const VerifyCase& one);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
+#include "tensor/in_pairs.h"
 #include "tensor/tolerance.h"
 #include "verify/exact.h"
 #include "verify/float_mode.h"
@@ -53,7 +53,10 @@ class OtherSum {
   }
 
   bool is_right() const {
-    const std::vector<float> want = sum_of(0, comm_.world());
+    std::vector<std::vector<float>> parts;
+    parts.reserve(static_cast<std::size_t>(comm_.world()));
+    for (int rank = 0; rank < comm_.world(); ++rank) parts.push_back(values_of(rank));
+    const std::vector<float> want = tensor::added_in_pairs(std::move(parts));
     return std::memcmp(sum_.data(), want.data(), want.size() * sizeof(float)) == 0;
   }
 
@@ -66,17 +69,6 @@ class OtherSum {
         {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},
         Numbers::wide, seed_ * 64 + static_cast<std::uint64_t>(rank));
     return values;
-  }
-
-  // Adds the values of these ranks: first those of the largest power of two below their number.
-  std::vector<float> sum_of(int begin, int end) const {
-    if (end - begin == 1) return values_of(begin);
-    const int middle =
-        begin + static_cast<int>(std::bit_floor(static_cast<unsigned>(end - begin - 1)));
-    std::vector<float> sum = sum_of(begin, middle);
-    const std::vector<float> others = sum_of(middle, end);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += others[i];
-    return sum;
   }
 
   Communicator& comm_;
@@ -95,11 +87,12 @@ class Check {
         rank_(static_cast<std::size_t>(comm.rank())),
         mine_(one, comm.rank(), comm.world()),
         out_rows_(ops::count(ops::shapes_of(one.op).out, one.m, comm.rank(), comm.world())),
-        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
+        random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())),
+        parts_(static_cast<std::size_t>(comm.world())) {
     if (one.two_groups) others_ = comm.split(0, -comm.rank());
   }
 
-  std::string run() {
+  Findings run() {
     std::string failure;
     // Each rank makes the operands of all ranks, so that the reference needs no communication.
     for (int rank = 0; rank < comm_.world(); ++rank)
@@ -109,19 +102,14 @@ class Check {
     note(failure, against_reference(serial.back()));
     note(failure, same("out", serial.back().out.view(), "its steps by one rank alone",
                        in_steps(case_, all_, comm_.rank()).view()));
-    if (is_as_on_one_rank(case_)) {
-      const std::string found = difference_in_numbers(
-          serial.back().out.view(), on_one_rank(case_, all_, comm_.rank()).view());
-      if (!found.empty())
-        note(failure, "out differs from what one rank makes that has all k: " + found);
-    }
+    if (is_as_on_one_rank(case_)) note(failure, against_one_rank(serial.back()));
     for (std::size_t i = 0; i < case_.plans.size(); ++i) {
       const Results results = run_plan(i + 1, case_.plans[i]);
       for (std::size_t run = 0; run < results.size(); ++run)
         note(failure, difference(results[run], serial[run]), place_of(case_.plans[i], run));
     }
     note(failure, aside_);
-    return failure;
+    return {.failure = failure, .as_one = as_one_};
   }
 
  private:
@@ -266,6 +254,14 @@ class Check {
                   : base::sentence(what, " differs from ", from, ": ", result.describe());
   }
 
+  std::string against_one_rank(const Result& result) {
+    const Guarded whole = on_one_rank(case_, all_, comm_.rank());
+    if (spoil_) spoil_(kOnOneRank, whole.view(), {});
+    const std::string found = difference_in_numbers(result.out.view(), whole.view());
+    as_one_ = whole.view().bytes() > 0;
+    return found.empty() ? found : "out differs from what one rank makes that has all k: " + found;
+  }
+
   std::string against_reference(const Result& result) {
     const ConstTensorView out = result.out.view();
     const std::int64_t elements = out.rows * out.cols;
@@ -300,7 +296,7 @@ class Check {
   }
 
   // The error of this rank's element (row, col).
-  std::string what_is_wrong_with(double got, std::int64_t row, std::int64_t col) const {
+  std::string what_is_wrong_with(double got, std::int64_t row, std::int64_t col) {
     const int world = comm_.world();
     const std::int64_t row_of_m =
         ops::shapes_of(case_.op).out == ops::Rows::all ? row : row + first_row_of(comm_.rank());
@@ -345,24 +341,19 @@ class Check {
   }
 
   // The input of a product without partial results: a gathered x, or a rounded sum.
-  double multiplied_x(std::int64_t row, std::int64_t k) const {
+  double multiplied_x(std::int64_t row, std::int64_t k) {
     if (case_.op == Operator::matmul) return mine_.x_at(row, k);
     if (!sums_over_ranks(case_.op)) {
       const std::size_t owner = owner_of(row);
       return all_[owner]->x_at(row - first_row_of(static_cast<int>(owner)), k);
     }
-    float sum = sum_of_x(row, k, 0, all_.size());
+    for (std::size_t rank = 0; rank < all_.size(); ++rank)
+      parts_[rank] = static_cast<float>(all_[rank]->x_at(row, k));
+    tensor::add_in_pairs(parts_, [](float& sum, float more) { sum += more; });
     const Buffer rounded(sizeof(float));
-    convert(&sum, Dtype::f32, rounded.data(), case_.x, 1);
+    convert(parts_.data(), Dtype::f32, rounded.data(), case_.x, 1);
     return element(
         {.data = rounded.data(), .dtype = case_.x, .rows = 1, .cols = 1, .row_stride = 1}, 0, 0);
-  }
-
-  // Adds the x of these ranks: first those of the largest power of two below their number.
-  float sum_of_x(std::int64_t row, std::int64_t k, std::size_t begin, std::size_t end) const {
-    if (end - begin == 1) return static_cast<float>(all_[begin]->x_at(row, k));
-    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
-    return sum_of_x(row, k, begin, middle) + sum_of_x(row, k, middle, end);
   }
 
   const VerifyCase& case_;
@@ -375,11 +366,13 @@ class Check {
   std::vector<std::unique_ptr<VerifyOperands>> all_;
   std::optional<Communicator> others_;  // the same ranks in another order
   std::string aside_;                   // failures other than in the results
+  std::vector<float> parts_;            // an element of x of each rank
+  bool as_one_ = false;
 };
 
 }  // namespace
 
-std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& spoil) {
+Findings verify_case(const VerifyCase& one, Communicator& comm, const Spoil& spoil) {
   return Check(one, comm, spoil).run();
 }
 

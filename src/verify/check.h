@@ -5,19 +5,19 @@
 
 #include <cstddef>
 #include <functional>
-#include <string>
 
 #include "plait/communicator.h"
 #include "verify/case.h"
+#include "verify/findings.h"
 
 namespace plait::verify {
 
 // Damages the results of a run, for tests that check whether it is noticed. `plan`: 0 is the serial
-// plan, then those of the case.
+// plan, then those of the case; kOnOneRank is what one rank makes that has all k.
 using Spoil =
     std::function<void(std::size_t plan, const TensorView& out, const TensorView& gathered)>;
 
-// The failure of the case on this rank; empty: none. Collective.
-std::string failure_of(const VerifyCase& one, Communicator& comm, const Spoil& spoil = {});
+// Collective.
+Findings verify_case(const VerifyCase& one, Communicator& comm, const Spoil& spoil = {});
 
 }  // namespace plait::verify

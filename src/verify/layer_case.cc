@@ -1,10 +1,12 @@
 #include "verify/layer_case.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "plait/gemm.h"
 #include "verify/case.h"
+#include "verify/nodes.h"
 #include "verify/random.h"
 
 namespace plait::verify {
@@ -18,26 +20,41 @@ LayerVariant random_variant(Random& random, Operator op) {
           .threads = random.one_in(4) ? 2 : 1};
 }
 
+// Shares of a quantised weight are multiples of this: they are cut from one that is quantised as a
+// whole, between groups and between bytes.
+std::int64_t unit_of(const QuantScheme& scheme) {
+  return std::lcm(std::max<std::int64_t>(scheme.group, 1), std::int64_t{2});
+}
+
+void make_quantised(Random& random, LayerCase& one) {
+  one.scheme = random_scheme(random);
+  const std::int64_t unit = unit_of(*one.scheme);
+  for (std::int64_t& own : one.shares) own = std::max(unit, own / unit * unit);
+  one.other = std::max<std::int64_t>(one.other, 1);
+}
+
 // Makes the shares equal, and nodes of a sum's tree.
 void make_nodes(Random& random, LayerCase& one, int world) {
-  const std::int64_t share = 512 + 32 * random.between(0, world == 2 ? 32 : 8);
-  one.m = random.between(1, 30);
-  one.other = one.other % 70 + 1;
+  const bool is_grouped = one.scheme && one.scheme->per == QuantPer::group;
+  const std::int64_t share = random_node(random, world, is_grouped ? unit_of(*one.scheme) : 32);
+  one.m = random.between(1, as_many_rows(30, share * world));
+  one.other = one.other % as_many_rows(70, share * world) + 1;
   one.wire = Dtype::f32;
   for (std::int64_t& own : one.shares) own = share;
 }
 
 }  // namespace
 
-bool is_as_on_one_rank(const LayerCase& one) {
-  const auto world = static_cast<std::int64_t>(one.shares.size());
-  const auto differs = [&](std::int64_t share) { return share != one.shares[0]; };
-  if (world == 1 || one.wire != Dtype::f32 ||
-      std::any_of(one.shares.begin(), one.shares.end(), differs))
-    return false;
-  return static_cast<bool>(
-      sum_tree(GemmDesc{.m = one.m, .n = one.other, .k = one.shares[0], .shares = world}));
+SumTree tree_of(const LayerCase& one) {
+  const OpDesc desc = {.op = Operator::matmul_all_reduce,
+                       .m = one.m,
+                       .n = one.other,
+                       .k = 0,
+                       .weight = {.scheme = one.scheme, .is_packed = one.scheme.has_value()}};
+  return tree_of(desc, one.shares, one.wire);
 }
+
+bool is_as_on_one_rank(const LayerCase& one) { return one.shares.size() > 1 && tree_of(one); }
 
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) {
   // The problems differ from those of operators with the same number.
@@ -75,18 +92,20 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
   one.variants.push_back({.plan = {}});
   one.numbers = random_numbers(random);
   one.modes = random.one_in(2);
-  if ((world == 2 || world == 4 || world == 8) && random.one_in(3)) make_nodes(random, one, world);
+  if (random.one_in(6)) make_quantised(random, one);
+  if (can_have_nodes(world) && random.one_in(3)) make_nodes(random, one, world);
   return one;
 }
 
 std::string describe(const LayerCase& one) {
-  std::string text = base::sentence(
-      one.row ? "row" : "column", " layer, m=", one.m,
-      one.row ? " inputs=" : " outputs=", show_shares(one.shares),
-      one.row ? " outputs=" : " inputs=", one.other, " x=", name(one.x), " w=", name(one.weight),
-      " out=", name(one.out), " grad_out=", name(one.grad_out), " grad_x=", name(one.grad_x),
-      " grad_weight=", name(one.grad_weight), " wire=", name(one.wire), ' ', name(one.layout),
-      " in_flight=", one.in_flight);
+  std::string text =
+      base::sentence(one.row ? "row" : "column", " layer, m=", one.m,
+                     one.row ? " inputs=" : " outputs=", show_shares(one.shares),
+                     one.row ? " outputs=" : " inputs=", one.other, " x=", name(one.x),
+                     " w=", one.scheme ? name(*one.scheme) : std::string(name(one.weight)),
+                     " out=", name(one.out), " grad_out=", name(one.grad_out),
+                     " grad_x=", name(one.grad_x), " grad_weight=", name(one.grad_weight),
+                     " wire=", name(one.wire), ' ', name(one.layout), " in_flight=", one.in_flight);
   const auto say = [&](bool is, const char* word) {
     if (is) text += word;
   };
@@ -100,6 +119,7 @@ std::string describe(const LayerCase& one) {
   say(one.accumulate, " accumulate");
   say(one.delays, " delays");
   say(one.modes, " modes");
+  say(true, tree_of(one) ? " tree=k" : " tree=ranks");
   if (one.numbers != Numbers::usual) text += base::sentence(" numbers=", name(one.numbers));
   return text;
 }

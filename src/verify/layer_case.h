@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plait/linear.h"
+#include "plait/sum_tree.h"
 #include "verify/random.h"
 
 namespace plait::verify {
@@ -36,8 +38,9 @@ struct LayerCase {
   Dtype grad_weight = Dtype::f32;
   Dtype wire = Dtype::f32;
   WeightLayout layout = WeightLayout::out_in;
-  std::int64_t gap = 0;  // between rows
-  bool packed = false;   // in both directions, as for frozen weights
+  std::int64_t gap = 0;                    // between rows
+  bool packed = false;                     // in both directions, as for frozen weights
+  std::optional<QuantScheme> scheme = {};  // of the weight, in both directions
   bool bias = false;
   bool asks_x = true;
   bool asks_weight = true;
@@ -49,6 +52,9 @@ struct LayerCase {
   bool modes = false;                  // each rank makes each call in a float mode of its own
   std::vector<LayerVariant> variants;  // each is compared with the serial one
 };
+
+// The tree of the sums over ranks' shares: the output of a row layer, grad_x of a column layer.
+SumTree tree_of(const LayerCase& one);
 
 // Whether one rank that has the whole layer must give the same bits in all results, except for
 // those of NaNs. Results that are not sums over ranks' shares are the same in any case.

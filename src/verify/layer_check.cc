@@ -21,8 +21,10 @@
 namespace plait::verify {
 namespace {
 
-// The elements of a result that are compared with sums in f64: all of a small result.
+// The elements of a result that are compared with sums in f64: all of a small result, and fewer if
+// they are sums of many products.
 constexpr std::int64_t kMostSamples = 120;
+constexpr std::int64_t kMostProducts = 400'000;
 
 constexpr std::uint64_t kSeedOfGradients = 3;
 
@@ -50,13 +52,18 @@ class Check {
         spoil_(spoil),
         whole_(one, comm.rank()),
         random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
+    if (one.scheme) {
+      packed_.emplace(whole_.quantized());
+      turned_.emplace(whole_.quantized_turned());
+      return;
+    }
     if (!one.packed) return;
     const WeightView weight = whole_.weight();
     packed_.emplace(weight);
     turned_.emplace(weight.turned());
   }
 
-  std::string run() {
+  Findings run() {
     const std::vector<Result> serial = run_variant(0, {.plan = {.schedule = Schedule::serial}});
     std::string failure = guards(serial);
     for (int i = 0; i < case_.in_flight; ++i) note(failure, against_reference(i, serial[i]));
@@ -69,7 +76,7 @@ class Check {
     }
     note(failure, against_one_rank(serial));
     if (!keeps_modes_) note(failure, "a call has changed the thread's float mode");
-    return failure;
+    return {.failure = failure, .as_one = as_one_};
   }
 
  private:
@@ -99,7 +106,7 @@ class Check {
                        .outputs = weight().n(),
                        .layout = case_.layout,
                        .weight = weight().kind()};
-    if (turned_) desc.turned = turned()->kind();
+    if (const std::optional<Weight> weight = turned()) desc.turned = weight->kind();
     return desc;
   }
 
@@ -143,7 +150,8 @@ class Check {
     std::optional<Communicator> self = comm_.split(comm_.rank(), 0);
     if (!self) return "a rank has no group of its own";
     Check one(alone, *self, spoil_);
-    const std::vector<Result> results = one.made_by({.plan = {.schedule = Schedule::serial}});
+    const std::vector<Result> results =
+        one.run_variant(kOnOneRank, {.plan = {.schedule = Schedule::serial}});
     const bool all = is_as_on_one_rank(case_);
     const Range inputs = whole_.own_inputs();
     const Range outputs = whole_.own_outputs();
@@ -151,18 +159,24 @@ class Check {
     std::string failure;
     const auto compare_part = [&](const char* what, const Guarded& mine, const Guarded& other,
                                   Range rows, Range columns) {
-      const std::string found = difference_in_numbers(
-          mine.view(),
-          other.view().row_range(rows.begin, rows.end).column_range(columns.begin, columns.end));
+      const ConstTensorView part =
+          other.view().row_range(rows.begin, rows.end).column_range(columns.begin, columns.end);
+      const std::string found = difference_in_numbers(mine.view(), part);
       if (!found.empty())
         note(failure, base::sentence(what, " differs from that of one rank alone: ", found));
+      return part.bytes() > 0;
     };
     for (std::size_t i = 0; i < serial.size(); ++i) {
       const Result& mine = serial[i];
       const Result& other = results[i];
-      if (all || !case_.row) compare_part("out", mine.out, other.out, whole_.out_rows(), outputs);
+      // One of them is a sum over the ranks' shares.
+      bool has_out = false;
+      bool has_grad_x = false;
+      if (all || !case_.row)
+        has_out = compare_part("out", mine.out, other.out, whole_.out_rows(), outputs);
       if (case_.asks_x && (all || case_.row))
-        compare_part("grad_x", mine.grad_x, other.grad_x, whole_.x_rows(), inputs);
+        has_grad_x = compare_part("grad_x", mine.grad_x, other.grad_x, whole_.x_rows(), inputs);
+      if (all && (case_.row ? has_out : has_grad_x)) as_one_ = true;
       if (case_.asks_weight) {
         compare_part("grad_weight", mine.grad_weight, other.grad_weight, out_in ? outputs : inputs,
                      out_in ? inputs : outputs);
@@ -287,7 +301,9 @@ class Check {
   template <class At>
   std::string compare(const char* what, const ConstTensorView& got, At&& at) {
     const std::int64_t elements = got.rows * got.cols;
-    const std::int64_t samples = std::min(elements, kMostSamples);
+    const std::int64_t products = std::max(whole_.inputs(), whole_.outputs()) + 1;
+    const std::int64_t samples =
+        std::min(elements, std::clamp<std::int64_t>(kMostProducts / products, 1, kMostSamples));
     for (std::int64_t i = 0; i < samples; ++i) {
       const std::int64_t one =
           samples == elements
@@ -302,9 +318,17 @@ class Check {
     return {};
   }
 
+  // The roundings of a sum over k by the weight, which may be quantised.
+  std::int64_t terms_of(std::int64_t k) const {
+    if (!case_.scheme) return k;
+    const std::int64_t groups =
+        case_.scheme->per == QuantPer::group ? k / case_.scheme->group + 1 : 1;
+    return k + 2 * groups + 2;
+  }
+
   // The roundings of sums over the dimension that ranks share.
   tensor::Roundings shared(Dtype out) const {
-    return {.terms = *std::max_element(case_.shares.begin(), case_.shares.end()),
+    return {.terms = terms_of(*std::max_element(case_.shares.begin(), case_.shares.end())),
             .world = comm_.world(),
             .wire = case_.wire,
             .out = out};
@@ -316,7 +340,7 @@ class Check {
     for (std::int64_t k = 0; k < whole_.inputs(); ++k)
       sum.add(whole_.x_at(i, whole_.out_rows().begin + row, k), whole_.weight_at(output, k));
     sum.add(whole_.bias_at(output), 1);
-    const tensor::Roundings alone = {.terms = whole_.inputs(), .out = case_.out};
+    const tensor::Roundings alone = {.terms = terms_of(whole_.inputs()), .out = case_.out};
     return {sum, case_.row ? shared(case_.out) : alone};
   }
 
@@ -324,8 +348,9 @@ class Check {
     const std::int64_t input = whole_.own_inputs().begin + col;
     Exact sum;
     for (std::int64_t n = 0; n < whole_.outputs(); ++n)
-      sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n), whole_.weight_at(n, input));
-    const tensor::Roundings alone = {.terms = whole_.outputs(), .out = case_.grad_x};
+      sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n),
+              whole_.turned_weight_at(n, input));
+    const tensor::Roundings alone = {.terms = terms_of(whole_.outputs()), .out = case_.grad_x};
     return {sum, case_.row ? alone : shared(case_.grad_x)};
   }
 
@@ -362,13 +387,14 @@ class Check {
   LayerOperands whole_;
   std::mt19937_64 random_;
   bool keeps_modes_ = true;
+  bool as_one_ = false;
   std::optional<PackedWeight> packed_;
   std::optional<PackedWeight> turned_;
 };
 
 }  // namespace
 
-std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil) {
+Findings verify_case(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil) {
   return Check(one, comm, spoil).run();
 }
 

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <functional>
-#include <string>
 
 #include "plait/communicator.h"
+#include "verify/findings.h"
 #include "verify/layer_case.h"
 
 namespace plait::verify {
@@ -20,10 +20,10 @@ struct LayerResults {
 };
 
 // Damages the results, for tests that check whether it is noticed. `variant`: 0 is the serial one,
-// then those of the case.
+// then those of the case; kOnOneRank is made by one rank that has the whole layer.
 using SpoilLayer = std::function<void(std::size_t variant, const LayerResults& results)>;
 
-// The failure of the case on this rank; empty: none. Collective.
-std::string failure_of(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil = {});
+// Collective.
+Findings verify_case(const LayerCase& one, Communicator& comm, const SpoilLayer& spoil = {});
 
 }  // namespace plait::verify

@@ -12,6 +12,10 @@ constexpr std::uint64_t kSeedOfBias = 2;
 constexpr std::uint64_t kSeedOfX = 4;  // plus the number of the forward
 constexpr std::uint64_t kSeedOfGradOut = 8;
 
+double value_of(const QuantizedWeight& weight, std::int64_t column, std::int64_t k) {
+  return (weight.value(column, k) + weight.offset(column, k)) * double{weight.scale(column, k)};
+}
+
 }  // namespace
 
 LayerOperands::LayerOperands(const LayerCase& one, int rank) : case_(one) {
@@ -23,8 +27,16 @@ LayerOperands::LayerOperands(const LayerCase& one, int rank) : case_(one) {
   inputs_ = one.row ? all : one.other;
   own_rows_ = rows_of(rank);
   const bool out_in = one.layout == WeightLayout::out_in;
-  weight_ =
-      made(one.weight, out_in ? outputs_ : inputs_, out_in ? inputs_ : outputs_, kSeedOfWeight);
+  weight_ = Guarded(one.scheme ? Dtype::f32 : one.weight, out_in ? outputs_ : inputs_,
+                    out_in ? inputs_ : outputs_, one.gap);
+  // A weight to be quantised must be finite, and a few far larger values would leave little of the
+  // others.
+  fill(weight_.view(), one.scheme ? Numbers::usual : one.numbers, one.seed * 16 + kSeedOfWeight);
+  if (one.scheme) {
+    const WeightView whole = {.view = weight_.view(), .layout = one.layout};
+    quantized_ = quantize(whole, *one.scheme, /*threads=*/1);
+    quantized_turned_ = quantize(whole.turned(), *one.scheme, /*threads=*/1);
+  }
   bias_ = made(one.out, 1, outputs_, kSeedOfBias);
   for (int i = 0; i < one.in_flight; ++i) {
     const auto which = static_cast<std::uint64_t>(i);
@@ -48,6 +60,14 @@ WeightView LayerOperands::weight() const {
           .layout = case_.layout};
 }
 
+QuantizedWeight LayerOperands::quantized() const {
+  return part_of(quantized_, own_outputs(), own_inputs());
+}
+
+QuantizedWeight LayerOperands::quantized_turned() const {
+  return part_of(quantized_turned_, own_inputs(), own_outputs());
+}
+
 double LayerOperands::x_at(int i, std::int64_t row, std::int64_t input) const {
   return element(x_[i].view(), row, input);
 }
@@ -57,6 +77,14 @@ double LayerOperands::grad_out_at(int i, std::int64_t row, std::int64_t output) 
 }
 
 double LayerOperands::weight_at(std::int64_t output, std::int64_t input) const {
+  return case_.scheme ? value_of(quantized_, output, input) : plain_weight_at(output, input);
+}
+
+double LayerOperands::turned_weight_at(std::int64_t output, std::int64_t input) const {
+  return case_.scheme ? value_of(quantized_turned_, input, output) : plain_weight_at(output, input);
+}
+
+double LayerOperands::plain_weight_at(std::int64_t output, std::int64_t input) const {
   const bool out_in = case_.layout == WeightLayout::out_in;
   return element(weight_.view(), out_in ? output : input, out_in ? input : output);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plait/gemm.h"
+#include "plait/quantized.h"
 #include "verify/layer_case.h"
 #include "verify/operands.h"
 
@@ -27,18 +28,25 @@ class LayerOperands {
   ConstTensorView x(int i) const { return part(x_[i].view(), x_rows(), own_inputs()); }
   ConstTensorView grad_out(int i) const;
   ConstTensorView bias() const;
-  WeightView weight() const;
+  WeightView weight() const;  // before it was quantised
+
+  // This rank's part of the quantised weight, with outputs as columns, and of the one by which
+  // grad_x is made, with inputs as columns.
+  QuantizedWeight quantized() const;
+  QuantizedWeight quantized_turned() const;
 
   // The values that are multiplied, in f64.
   double x_at(int i, std::int64_t row, std::int64_t input) const;
   double grad_out_at(int i, std::int64_t row, std::int64_t output) const;
   double weight_at(std::int64_t output, std::int64_t input) const;
+  double turned_weight_at(std::int64_t output, std::int64_t input) const;  // by grad_out
   double bias_at(std::int64_t output) const;
 
  private:
   static TensorView part(const TensorView& view, Range rows, Range columns);
   Range rows_of(int rank) const;
   Guarded made(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t which) const;
+  double plain_weight_at(std::int64_t output, std::int64_t input) const;
 
   const LayerCase& case_;
   Range own_;  // of the dimension that ranks share
@@ -46,6 +54,8 @@ class LayerOperands {
   std::int64_t outputs_;
   std::int64_t inputs_;
   Guarded weight_;
+  QuantizedWeight quantized_;         // of all ranks together, if the case has a scheme
+  QuantizedWeight quantized_turned_;  // likewise
   Guarded bias_;
   std::vector<Guarded> x_;  // by forward
   std::vector<Guarded> grad_out_;

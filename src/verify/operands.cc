@@ -121,6 +121,26 @@ std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorV
   return {};
 }
 
+QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k) {
+  const QuantScheme& scheme = whole.scheme();
+  const auto bytes = [&](std::int64_t values) { return (values * scheme.bits + 7) / 8; };
+  const auto part_of_scales = [&](const ConstTensorView& all) {
+    if (all.data == nullptr) return all;
+    if (scheme.per == QuantPer::tensor) return all.column_range(0, 1);
+    const ConstTensorView some = all.column_range(columns.begin, columns.end);
+    if (scheme.per == QuantPer::channel) return some;
+    return some.row_range(k.begin / scheme.group, (k.end + scheme.group - 1) / scheme.group);
+  };
+  const QuantizedParts parts = {.values = whole.values()
+                                              .row_range(columns.begin, columns.end)
+                                              .column_range(bytes(k.begin), bytes(k.end)),
+                                .layout = WeightLayout::out_in,
+                                .scales = part_of_scales(whole.scales()),
+                                .offsets = part_of_scales(whole.offsets())};
+  return QuantizedWeight::from_parts(scheme, columns.end - columns.begin, k.end - k.begin, parts,
+                                     /*threads=*/1);
+}
+
 namespace {
 
 Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
@@ -136,7 +156,7 @@ Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
 
 // Returns a rank's k of the weight of all ranks, which is quantised as a whole, so that a column
 // has one scale.
-QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
+QuantizedWeight cut_from_whole(const VerifyCase& one, const QuantScheme& scheme, std::size_t rank) {
   const std::int64_t n = one.n[0];
   const std::int64_t share = one.k[0];
   const auto world = static_cast<std::int64_t>(one.k.size());
@@ -151,19 +171,9 @@ QuantizedWeight cut_from_whole(const VerifyCase& one, std::size_t rank) {
         to[k] = static_cast<float>(element(plain.view(), out_in ? j : k, out_in ? k : j));
     }
   }
-  const QuantizedWeight all =
-      quantize({.view = whole, .layout = WeightLayout::out_in}, *one.scheme, /*threads=*/1);
-  const auto first = static_cast<std::int64_t>(rank) * share * one.scheme->bits / 8;
-  QuantizedParts parts = {
-      .values = all.values().column_range(first, first + share * one.scheme->bits / 8),
-      .layout = WeightLayout::out_in,
-      .scales = all.scales(),
-      .offsets = all.offsets()};
-  if (one.scheme->per == QuantPer::tensor) {
-    parts.scales = parts.scales.column_range(0, 1);
-    if (one.scheme->offsets) parts.offsets = parts.offsets.column_range(0, 1);
-  }
-  return QuantizedWeight::from_parts(*one.scheme, n, share, parts, /*threads=*/1);
+  const auto first = static_cast<std::int64_t>(rank) * share;
+  return part_of(quantize({.view = whole, .layout = WeightLayout::out_in}, scheme, /*threads=*/1),
+                 {0, n}, {first, first + share});
 }
 
 }  // namespace
@@ -191,7 +201,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const WeightView view = {.view = weight_.view(), .layout = one.layout};
   if (one.scheme) {
     const bool is_cut = one.scheme->per != QuantPer::group && is_as_on_one_rank(one);
-    quantized_ = is_cut ? cut_from_whole(one, index) : quantize(view, *one.scheme);
+    quantized_ = is_cut ? cut_from_whole(one, *one.scheme, index) : quantize(view, *one.scheme);
     packed_.emplace(*quantized_);
   } else if (one.packed) {
     packed_.emplace(view);

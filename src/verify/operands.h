@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/buffer.h"
+#include "plait/gemm.h"
 #include "plait/packed_weight.h"
 #include "tensor/fill.h"
 #include "verify/case.h"
@@ -34,6 +35,10 @@ class Guarded {
 
 // Writes random numbers that depend only on the seed, row and column (see tensor/fill.h).
 void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::Origin origin = {});
+
+// Some columns and k of a quantised weight. They begin and end between groups and between bytes, or
+// where the weight does.
+QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k);
 
 // The operands of one rank.
 class VerifyOperands {

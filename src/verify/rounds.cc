@@ -15,21 +15,17 @@
 namespace plait::verify {
 namespace {
 
-// The failure with the problem's description; empty: none.
+// A failure is told with the problem's description.
 template <class Case>
-std::string described(const Case& one, Communicator& comm) {
-  const std::string failure = failure_of(one, comm);
-  return failure.empty() ? failure : describe(one) + ": " + failure;
+Findings described(const Case& one, Communicator& comm) {
+  Findings found = verify_case(one, comm);
+  if (!found.failure.empty()) found.failure = describe(one) + ": " + found.failure;
+  return found;
 }
 
-std::string failure_of(const Rounds& rounds, std::int64_t number, Communicator& comm) {
+Findings verify_number(const Rounds& rounds, std::int64_t number, Communicator& comm) {
   if (rounds.layers) return described(random_layer_case(rounds.seed, number, comm.world()), comm);
   return described(random_case(rounds.seed, number, comm.world(), rounds.ops), comm);
-}
-
-bool is_as_on_one_rank(const Rounds& rounds, std::int64_t number, int world) {
-  if (rounds.layers) return is_as_on_one_rank(random_layer_case(rounds.seed, number, world));
-  return is_as_on_one_rank(random_case(rounds.seed, number, world, rounds.ops));
 }
 
 std::string problem(const Rounds& rounds, std::int64_t number, int world) {
@@ -37,18 +33,29 @@ std::string problem(const Rounds& rounds, std::int64_t number, int world) {
   return describe(random_case(rounds.seed, number, world, rounds.ops));
 }
 
-// Whether this rank found a failure and no rank before it did, and whether any rank did.
-struct Finding {
-  bool speaks = false;
-  bool any = false;
+// What all ranks have found together.
+struct Verdict {
+  bool speaks = false;  // this rank has failed, and no rank before it
+  bool failed = false;
+  bool as_one = false;
 };
 
-Finding find_first(bool mine, Communicator& comm) {
-  const auto own = static_cast<std::int8_t>(mine);
-  std::vector<std::int8_t> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&own, 1, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm);
-  const auto first = std::find(all.begin(), all.end(), 1);
-  return {.speaks = first - all.begin() == comm.rank(), .any = first != all.end()};
+Verdict verdict_of(const Findings& mine, Communicator& comm) {
+  struct Flags {
+    std::int8_t failed;
+    std::int8_t as_one;
+  };
+  const Flags own = {.failed = mine.failure.empty() ? std::int8_t{0} : std::int8_t{1},
+                     .as_one = mine.as_one ? std::int8_t{1} : std::int8_t{0}};
+  std::vector<Flags> all(static_cast<std::size_t>(comm.world()));
+  all_gather({&own, sizeof(own), Dtype::s8}, {all.data(), all.size() * sizeof(own), Dtype::s8},
+             comm);
+  const auto first =
+      std::find_if(all.begin(), all.end(), [](const Flags& one) { return one.failed != 0; });
+  return {.speaks = first - all.begin() == comm.rank(),
+          .failed = first != all.end(),
+          .as_one = std::any_of(all.begin(), all.end(),
+                                [](const Flags& one) { return one.as_one != 0; })};
 }
 
 }  // namespace
@@ -70,11 +77,11 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
         group = std::make_unique<Communicator>(
             comm.with_link(may_have_link ? random_link(rounds.seed, number) : std::nullopt));
       }
-      const std::string failure = failure_of(rounds, number, *group);
-      const Finding found = find_first(!failure.empty(), comm);
-      if (found.speaks) hooks.failure(company, failure);
-      (found.any ? tally.failed : tally.passed) += 1;
-      if (!found.any && is_as_on_one_rank(rounds, number, comm.world())) tally.as_one += 1;
+      const Findings found = verify_number(rounds, number, *group);
+      const Verdict all = verdict_of(found, comm);
+      if (all.speaks) hooks.failure(company, found.failure);
+      (all.failed ? tally.failed : tally.passed) += 1;
+      if (!all.failed && all.as_one) tally.as_one += 1;
     } catch (const std::exception& error) {
       hooks.failure(company, problem(rounds, number, comm.world()) + ": " + error.what());
       tally.failed += 1;

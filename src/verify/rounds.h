@@ -43,7 +43,7 @@ struct Rounds {
 struct Tally {
   std::int64_t passed = 0;
   std::int64_t failed = 0;
-  std::int64_t as_one = 0;  // the passed cases that were compared with one rank that has all k
+  std::int64_t as_one = 0;  // the passed cases of which a sum was compared with one rank
   bool ended = false;       // early, by an error
 };
 

@@ -12,6 +12,7 @@
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
+#include "tensor/in_pairs.h"
 
 namespace plait::verify {
 namespace {
@@ -29,16 +30,8 @@ class Sums {
     }
   }
 
-  // Adds neighbours in pairs, level by level.
   static Sums added_in_pairs(std::vector<Sums> parts) {
-    while (parts.size() > 1) {
-      std::vector<Sums> level;
-      for (std::size_t i = 0; i < parts.size(); i += 2) {
-        if (i + 1 < parts.size()) parts[i].add(parts[i + 1]);
-        level.push_back(std::move(parts[i]));
-      }
-      parts = std::move(level);
-    }
+    tensor::add_in_pairs(parts, [](Sums& sum, const Sums& more) { sum.add(more); });
     return std::move(parts[0]);
   }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import unittest
 from pathlib import Path
@@ -43,6 +44,25 @@ class VerifyTest(CommandTest):
         for counts in operators, layers:
             self.assertEqual((counts["passed"], counts["failed"]), (36, 0))
             self.assertGreater(counts["as_on_one_rank"], 2)
+
+    def assert_compared_with_one_rank(self, verify):
+        """Two ranks that `verify` starts have the counts of two threads, and some of their problems one rank's bits."""
+        words = ("--cases", 18, "--seed", 4, "--op", "matmul-all-reduce,matmul-reduce-scatter", "--json", "-")
+        counts = json.loads(verify(*words))
+        self.assertEqual(counts, json.loads(self.verify("--ranks", 2, "--transport", "threads", *words)))
+        self.assertEqual((counts["passed"], counts["failed"]), (18, 0))
+        self.assertGreater(counts["as_on_one_rank"], 2)
+
+    def over_tcp(self, *words):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            place = f"127.0.0.1:{free.getsockname()[1]}"
+        result = self.plait("run", "-n", 2, "--", PLAIT, "verify", "--transport", "tcp", *words,
+                            env={**self.environment, "PLAIT_RENDEZVOUS": place})
+        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+        return result.stdout
+
+    def test_ranks_over_tcp_give_the_bits_of_one(self):
+        self.assert_compared_with_one_rank(self.over_tcp)
 
     def start_many(self):
         process = self.start("verify", "--cases", 1_000_000, "--seed", 3, "--ranks", 2, "--transport", "shm")
@@ -93,14 +113,17 @@ class VerifyTest(CommandTest):
     def under_mpirun(self, *words):
         return subprocess.run(
             [MPIEXEC, "-n", "2", "--oversubscribe", "--allow-run-as-root", "-x", "OMP_NUM_THREADS=1",
-             PLAIT, "verify", "--transport", "mpi", *words],
+             PLAIT, "verify", "--transport", "mpi", *map(str, words)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
 
     @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
     def test_ranks_of_mpirun_tell_once_what_all_have_found(self):
-        result = self.under_mpirun("--cases", "6", "--seed", "4", "--json", "-")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(json.loads(result.stdout), {"seed": 4, "passed": 6, "failed": 0, "as_on_one_rank": 0})
+        def verify(*words):
+            result = self.under_mpirun(*words)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return result.stdout
+
+        self.assert_compared_with_one_rank(verify)
 
     @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
     def test_ranks_of_mpirun_refuse_together(self):

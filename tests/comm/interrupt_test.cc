@@ -199,6 +199,47 @@ TEST(Interruption, EndsTheWaitToConnect) {
   }
 }
 
+// What has failed for all is forgotten with its communicator: the ranks connect again.
+TEST(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
+  for (const bool is_through : {true, false}) {
+    Milestones ended;
+    const std::string job = fresh_job();
+    fork_ranks(3, [&](int rank) {
+      Wish wish;
+      const CommunicatorOptions options = {.transport = "shm",
+                                           .place = Place{.rank = rank, .world = 3, .job = job},
+                                           .interrupted = wish.hook()};
+      const auto wait = [&] {
+        Communicator comm = Communicator::connect(options);
+        // Rank 2 doesn't come to the barrier.
+        if (rank == 2) return ended.await(0, 2);
+        if (rank == 0) wish.wish_at(Clock::now() + kUntilAsked);
+        barrier(comm);
+      };
+      // Or rank 2 doesn't even connect.
+      if (rank == 2 && !is_through) {
+        ended.await(0, 2);
+      } else if (rank == 2) {
+        wait();
+      } else if (rank == 0) {
+        if (!is_through) wish.wish_at(Clock::now() + 5 * kUntilAsked);
+        EXPECT_THROW(wait(), Stopped);
+        ended.reach(0);
+      } else {
+        const Error error = expect_error(Code::peer_lost, wait);
+        EXPECT_EQ(error.culprit(), 0) << error.what();
+        ended.reach(0);
+      }
+      for (int turn = 0; turn < 3; ++turn) {
+        Communicator comm = Communicator::connect(options);
+        float sum = 1;
+        all_reduce({&sum, 1}, comm);
+        EXPECT_EQ(sum, 3);
+      }
+    });
+  }
+}
+
 TEST(Interruption, EndsTheWaitToJoin) {
   const ThreadGroup group(2);
   Wish wish;

@@ -47,7 +47,7 @@ std::vector<float> thirds(int rank, std::size_t count) {
 }
 
 std::vector<float> sum_of_thirds(int world, std::size_t count) {
-  return added_as_tree(0, world, [&](int rank) { return thirds(rank, count); });
+  return added_as_tree(world, [&](int rank) { return thirds(rank, count); });
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

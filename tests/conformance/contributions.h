@@ -3,12 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstddef>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "plait/dtype.h"
+#include "tensor/in_pairs.h"
 
 namespace plait::conformance {
 
@@ -23,22 +24,18 @@ inline std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dt
   return bytes;
 }
 
-// Adds the parts of ranks [begin, end): first those of the largest power of two below their number.
+// Adds the parts of all ranks.
 template <class Part>
-std::vector<float> added_as_tree(int begin, int end, const Part& part_of) {
-  if (end - begin == 1) return part_of(begin);
-  const int middle =
-      begin + static_cast<int>(std::bit_floor(static_cast<unsigned>(end - begin - 1)));
-  std::vector<float> sum = added_as_tree(begin, middle, part_of);
-  const std::vector<float> others = added_as_tree(middle, end, part_of);
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += others[i];
-  return sum;
+std::vector<float> added_as_tree(int world, const Part& part_of) {
+  std::vector<std::vector<float>> parts;
+  for (int rank = 0; rank < world; ++rank) parts.push_back(part_of(rank));
+  return tensor::added_in_pairs(std::move(parts));
 }
 
 // The contract: f32 sums as a tree over ranks, rounded once to `out`.
 inline std::vector<std::byte> sum_of_all(int world, std::size_t count, Dtype dtype, Dtype out,
                                          unsigned seed) {
-  const std::vector<float> sum = added_as_tree(0, world, [&](int rank) {
+  const std::vector<float> sum = added_as_tree(world, [&](int rank) {
     std::vector<float> part(count);
     convert(contribution(rank, count, dtype, seed).data(), dtype, part.data(), Dtype::f32, count);
     return part;

@@ -40,7 +40,7 @@ TEST_P(AddingKernel, AddsNodesAsTheLoopsDo) {
     for (std::int64_t rows = 1; rows <= most; rows += rows < 14 ? 1 : 13) {
       const auto elements = static_cast<std::size_t>(rows * kPanelColumns);
       Sums want(leaf.begin(), leaf.begin() + static_cast<std::ptrdiff_t>(elements));
-      portable_loops().end_leaf(nodes, nullptr, static_cast<int>(rows), want.data());
+      portable_loops().end_leaf(nodes, nullptr, static_cast<int>(rows), want.data(), want.data());
       const Fenced place(elements * sizeof(float));
       auto* sums = reinterpret_cast<float*>(place.data());
       multiply({0, rows}, {0, kDepth}, sums, /*first=*/true, {}, nodes);

@@ -112,14 +112,30 @@ TEST_P(Loop, AddsScaledParts) {
     const std::int64_t each = std::int64_t{rows} * kPanelColumns;
     const auto parts = floats(3 * each);
     const auto scales = floats(3 * kPanelColumns);
-    auto got = floats(each);
-    auto want = got;
-    set().add_scaled(parts.data(), scales.data(), 3, rows, got.data());
-    for (std::int64_t g = 0; g < 3; ++g) {
-      portable_loops().add_scaled(parts.data() + g * each, scales.data() + g * kPanelColumns, 1,
-                                  rows, want.data());
+    const auto node = floats(each);
+    const auto other_node = floats(each);
+    for (const bool first : {true, false}) {
+      for (const int count : {0, 2}) {
+        auto got = floats(each);
+        auto want = got;
+        set().add_scaled({.parts = parts.data(),
+                          .scales = scales.data(),
+                          .groups = 3,
+                          .first = first,
+                          .nodes = {.of = {node.data(), other_node.data()}, .count = count}},
+                         rows, got.data());
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          if (first) want[i] = 0;
+          for (std::size_t g = 0; g < 3; ++g) {
+            const float scale = scales[g * kPanelColumns + i % kPanelColumns];
+            const float product = parts[g * want.size() + i] * scale;
+            want[i] += product;
+          }
+          if (count > 0) want[i] = other_node[i] + (node[i] + want[i]);
+        }
+        EXPECT_EQ(got, want) << rows << " rows, " << count << " nodes";
+      }
     }
-    EXPECT_EQ(got, want) << rows;
   }
 }
 
@@ -174,6 +190,7 @@ TEST_P(Loop, EndsLeaves) {
   constexpr std::int64_t kRows = 5;
   const auto scales = floats(kPanelColumns);
   std::vector<std::vector<float>> below;
+  below.reserve(4);
   for (int node = 0; node < 4; ++node) below.push_back(floats(kRows * kPanelColumns));
   const std::vector<float> leaf = floats(kRows * kPanelColumns);
   for (const bool scaled : {false, true}) {
@@ -186,9 +203,13 @@ TEST_P(Loop, EndsLeaves) {
       }
       Nodes nodes = {.count = count};
       for (std::size_t node = 0; node < 4; ++node) nodes.of[node] = below[node].data();
+      const float* const by = scaled ? scales.data() : nullptr;
       std::vector<float> got = leaf;
-      set().end_leaf(nodes, scaled ? scales.data() : nullptr, kRows, got.data());
+      set().end_leaf(nodes, by, kRows, got.data(), got.data());
       EXPECT_EQ(got, want) << count << " nodes";
+      std::vector<float> elsewhere(leaf.size());
+      set().end_leaf(nodes, by, kRows, leaf.data(), elsewhere.data());
+      EXPECT_EQ(elsewhere, want) << count << " nodes, elsewhere";
     }
   }
 }

@@ -59,6 +59,24 @@ TEST(LinearRefusals, NameTheGradientAndItsSizes) {
       "ColumnParallelLinear: grad_weight overlaps grad_bias");
 }
 
+TEST(LinearRefusals, SharesOfASumThatALayerDoesNotMake) {
+  run_as_threads(
+      1,
+      [](Communicator& comm) {
+        const LinearOptions options = {.operators = {.shares = 4}};
+        const LayerProblem column(LayerKind::column, 5, comm);
+        const LayerProblem row(LayerKind::row, 5, comm);
+        const std::string why =
+            ": shares=4; only matmul is told of shares, and a layer counts those of its ranks "
+            "itself";
+        EXPECT_EQ(sentence_of([&] { ColumnParallelLinear(column.desc(), comm, options); }),
+                  "ColumnParallelLinear" + why);
+        EXPECT_EQ(sentence_of([&] { RowParallelLinear(row.desc(), comm, options); }),
+                  "RowParallelLinear" + why);
+      },
+      {});
+}
+
 TEST(LinearRefusals, AStateOfNoForward) {
   run_as_threads(1,
                  [](Communicator& comm) {

@@ -43,24 +43,25 @@ struct Whole {
   Matrix bias;
 };
 
-bool gives_the_whole(const Whole& whole, const Plan& plan, Communicator& comm) {
+bool gives_the_whole(const Whole& whole, const Matrix& want, const Plan& plan, Communicator& comm) {
   const std::int64_t share = whole.x.view.cols / comm.world();
   const Range k = {comm.rank() * share, (comm.rank() + 1) * share};
   const Matrix out(whole.x.view.dtype, kRows, kColumns);
   matmul_all_reduce(whole.x.view.column_range(k.begin, k.end),
                     WeightView{whole.w.view.column_range(k.begin, k.end), WeightLayout::out_in},
                     out.view, comm, {.plan = plan, .threads = 1, .bias = whole.bias.view});
-  return static_cast<bool>(tensor::same_bits(out.view, whole.product().view));
+  return static_cast<bool>(tensor::same_bits(out.view, want.view));
 }
 
 TEST(SumTree, IsThatOfOneRankInEveryPlan) {
-  for (const int world : {2, 4, 8}) {
+  for (const int world : {2, 4, 8, 16}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
-      const Whole whole(dtype, 4096);
+      const Whole whole(dtype, world == 16 ? 16384 : 4096);
+      const Matrix want = whole.product();
       run_as_threads(world,
                      [&](Communicator& comm) {
                        for (const char* plan : {"serial", "pipelined parts=3", "fused"})
-                         EXPECT_TRUE(gives_the_whole(whole, parse_plan(plan), comm))
+                         EXPECT_TRUE(gives_the_whole(whole, want, parse_plan(plan), comm))
                              << name(dtype) << ' ' << plan << " of " << comm.world();
                      },
                      {});
@@ -91,6 +92,14 @@ TEST(SumTree, IsToldByAPreparedOperator) {
                              "the ranks add up their x before the product");
                    other.op = Operator::all_gather_matmul;
                    EXPECT_EQ(refusal_of(other, comm), "");
+                 },
+                 {});
+  run_as_threads(16,
+                 [&](Communicator& comm) {
+                   EXPECT_EQ(refusal_of(desc, comm), "");
+                   OpDesc other = desc;
+                   other.k = 992;
+                   EXPECT_EQ(refusal_of(other, comm), "the share of k is shorter than a leaf");
                  },
                  {});
   run_as_threads(3,

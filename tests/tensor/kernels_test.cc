@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/float_modes.h"
+#include "tensor/in_pairs.h"
 #include "tensor/print.h"
 
 namespace plait::tensor {
@@ -77,22 +78,13 @@ void put_narrowed(Bytes& to, Dtype dtype, float value) {
 }
 
 // Neighbours in pairs, level by level.
-float added_in_pairs(std::vector<float> values) {
-  while (values.size() > 1) {
-    std::vector<float> level;
-    for (std::size_t i = 0; i < values.size(); i += 2)
-      level.push_back(i + 1 < values.size() ? values[i] + values[i + 1] : values[i]);
-    values = level;
-  }
-  return values[0];
-}
-
 Bytes want(const std::vector<const void*>& sources, Dtype in, Dtype out, std::size_t n) {
   Bytes all;
   for (std::size_t i = 0; i < n; ++i) {
     std::vector<float> values;
     for (const void* source : sources) values.push_back(widened(source, in, i));
-    float total = added_in_pairs(values);
+    add_in_pairs(values, [](float& sum, float more) { sum += more; });
+    float total = values[0];
     if (sources.size() > 1 && std::isnan(total)) total = std::bit_cast<float>(0xffc00000U);
     put_narrowed(all, out, total);
   }

@@ -18,7 +18,7 @@ float sum_of(const std::vector<float>& values) {
   sources.reserve(values.size());
   for (const float& value : values) sources.push_back(&value);
   float out = 0;
-  sum_in_order(&out, Dtype::f32, sources.data(), static_cast<int>(sources.size()), Dtype::f32, 1);
+  sum_as_tree(&out, Dtype::f32, sources.data(), static_cast<int>(sources.size()), Dtype::f32, 1);
   return out;
 }
 
@@ -42,7 +42,7 @@ TEST(StreamedSumInOrder, IsTheSameSumTwice) {
   std::array<Bf16, 3> kept = halves;
   const void* half_sources[] = {halves.data(), kept.data()};
   std::array<Bf16, 3> out = {};
-  streamed_sum_in_order({.out = out.data(), .kept = kept.data()}, Dtype::bf16, half_sources, 2, 3);
+  streamed_sum_as_tree({.out = out.data(), .kept = kept.data()}, Dtype::bf16, half_sources, 2, 3);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(static_cast<float>(out[i]), 2 * static_cast<float>(halves[i]));
     EXPECT_EQ(static_cast<float>(kept[i]), static_cast<float>(out[i]));
@@ -50,7 +50,7 @@ TEST(StreamedSumInOrder, IsTheSameSumTwice) {
   std::vector<float> whole(100, 0.5F);
   std::vector<float> sums(whole.size());
   const void* sources[] = {whole.data(), whole.data(), whole.data()};
-  streamed_sum_in_order({.out = sums.data(), .kept = whole.data()}, Dtype::f32, sources, 3, 100);
+  streamed_sum_as_tree({.out = sums.data(), .kept = whole.data()}, Dtype::f32, sources, 3, 100);
   EXPECT_EQ(sums, std::vector<float>(100, 1.5F));
   EXPECT_EQ(whole, sums);
 }
@@ -60,7 +60,7 @@ TEST(SumInOrder, RoundsOnceAtTheEnd) {
   const std::array<Bf16, 2> values = {Bf16(256), Bf16(1)};
   const void* sources[] = {values.data(), values.data() + 1, values.data() + 1};
   Bf16 out;
-  sum_in_order(&out, Dtype::bf16, sources, 3, Dtype::bf16, 1);
+  sum_as_tree(&out, Dtype::bf16, sources, 3, Dtype::bf16, 1);
   EXPECT_EQ(static_cast<float>(out), 258);
 }
 
@@ -68,24 +68,24 @@ TEST(SumInOrder, AccumulatesBesideItsInput) {
   std::vector<float> total(777, 1);
   const std::vector<float> more(777, 2);
   const void* sources[] = {total.data(), more.data()};
-  sum_in_order(total.data(), Dtype::f32, sources, 2, Dtype::f32, total.size());
+  sum_as_tree(total.data(), Dtype::f32, sources, 2, Dtype::f32, total.size());
   EXPECT_EQ(total, std::vector<float>(777, 3));
 }
 
 TEST(SumInOrder, RefusesToAddNothing) {
   float out = 0;
   try {
-    sum_in_order(&out, Dtype::f32, nullptr, 0, Dtype::f32, 1);
+    sum_as_tree(&out, Dtype::f32, nullptr, 0, Dtype::f32, 1);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid_argument);
-    EXPECT_STREQ(error.what(), "sum_in_order: needs at least one source, not 0");
+    EXPECT_STREQ(error.what(), "sum_as_tree: needs at least one source, not 0");
   }
 }
 
 TEST(SumInOrder, OfNoElementsTouchesNothing) {
   const void* sources[] = {nullptr, nullptr};
-  EXPECT_NO_THROW(sum_in_order(nullptr, Dtype::f32, sources, 2, Dtype::f32, 0));
+  EXPECT_NO_THROW(sum_as_tree(nullptr, Dtype::f32, sources, 2, Dtype::f32, 0));
 }
 
 }  // namespace

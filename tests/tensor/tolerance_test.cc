@@ -70,7 +70,7 @@ Element computed(const Roundings& way, float scale, unsigned seed) {
   sources.reserve(wires.size());
   for (const auto& wire : wires) sources.push_back(wire.data());
   std::vector<std::byte> out(size_of(way.out));
-  sum_in_order(out.data(), way.out, sources.data(), way.world, way.wire, 1);
+  sum_as_tree(out.data(), way.out, sources.data(), way.world, way.wire, 1);
   float got = 0;
   convert(out.data(), way.out, &got, Dtype::f32, 1);
   element.got = got;

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "gemm/leaves.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
+#include "verify/layer_case.h"
 
 namespace plait::verify {
 namespace {
@@ -63,6 +66,55 @@ TEST(RandomCases, AreOfAllKindsOfNumbersAndModes) {
     EXPECT_GE(kinds[kind], 10) << kind;
   EXPECT_GE(kinds["overflow"], 1);
   EXPECT_GE(kinds["deep"], 1);
+}
+
+// The leaves of each rank's share, of cases that are compared with one rank.
+class NodesOfCases {
+ public:
+  void add(std::int64_t share, int world, const std::optional<QuantScheme>& scheme) {
+    const gemm::Depth depth = {.k = share, .group = scheme ? scheme->group : 0};
+    ++leaves_[gemm::Leaves(depth, world).count()];
+    if (scheme) ++quantised_;
+  }
+  void expect_all(int world) {
+    for (int leaves = 1; leaves * world <= 16; leaves *= 2)
+      EXPECT_GE(leaves_[leaves], 3) << leaves << " leaves of a rank, world " << world;
+    EXPECT_GE(quantised_, 3) << "world " << world;
+  }
+
+ private:
+  std::map<std::int64_t, int> leaves_;
+  int quantised_ = 0;
+};
+
+TEST(RandomCases, HaveSharesOfOneLeafAndOfSeveral) {
+  for (const int world : {2, 4, 8, 16}) {
+    NodesOfCases operators;
+    NodesOfCases layers;
+    for (int number = 0; number < 10 * kCases; ++number) {
+      const VerifyCase one = random_case(/*seed=*/1, number, world, all_operators());
+      if (is_as_on_one_rank(one)) operators.add(one.k[0], world, one.scheme);
+      const LayerCase layer = random_layer_case(/*seed=*/1, number, world);
+      if (is_as_on_one_rank(layer)) layers.add(layer.shares[0], world, layer.scheme);
+    }
+    operators.expect_all(world);
+    layers.expect_all(world);
+  }
+}
+
+TEST(RandomCases, SayWhichTreeTheyHave) {
+  VerifyCase one;
+  one.op = Operator::matmul_all_reduce;
+  one.n = {8, 8};
+  one.k = {1024, 1024};
+  EXPECT_TRUE(describe(one).ends_with(" tree=k")) << describe(one);
+  one.k[1] = 992;
+  EXPECT_TRUE(describe(one).ends_with(" tree=ranks")) << describe(one);
+  LayerCase layer;
+  layer.shares = {512, 512};
+  EXPECT_TRUE(describe(layer).ends_with(" tree=k")) << describe(layer);
+  layer.wire = Dtype::bf16;
+  EXPECT_TRUE(describe(layer).ends_with(" tree=ranks")) << describe(layer);
 }
 
 }  // namespace

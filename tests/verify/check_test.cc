@@ -36,7 +36,7 @@ std::array<std::string, kRanks> found(const Spoil& spoil) {
   std::array<std::string, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {
     all[static_cast<std::size_t>(comm.rank())] =
-        failure_of(some_case(), comm, comm.rank() == 1 ? spoil : Spoil());
+        verify_case(some_case(), comm, comm.rank() == 1 ? spoil : Spoil()).failure;
   });
   EXPECT_EQ(all[0], "");
   return all;
@@ -44,7 +44,7 @@ std::array<std::string, kRanks> found(const Spoil& spoil) {
 
 // Flips the lowest bit of an element.
 void flip(const TensorView& view, std::int64_t row, std::int64_t col) {
-  auto* at = static_cast<std::byte*>(view.row(row)) + col * 2;
+  auto* at = static_cast<std::byte*>(view.row(row)) + col * size_of(view.dtype);
   *at ^= std::byte{1};
 }
 
@@ -95,7 +95,7 @@ TEST(VerifyCheck, FindsANumberWhereThereIsNone) {
   const auto run = [&](const Spoil& spoil) {
     std::array<std::string, kRanks> all;
     run_in_threads(kRanks, [&](Communicator& comm) {
-      all[static_cast<std::size_t>(comm.rank())] = failure_of(one, comm, spoil);
+      all[static_cast<std::size_t>(comm.rank())] = verify_case(one, comm, spoil).failure;
     });
     return all;
   };
@@ -109,6 +109,53 @@ TEST(VerifyCheck, FindsANumberWhereThereIsNone) {
     }
   });
   EXPECT_TRUE(contains(all[0], "] is 0 but the sum is not a number")) << all[0];
+}
+
+// A sum over ranks that must have the bits of one rank.
+VerifyCase some_sum() {
+  return {.seed = 12,
+          .op = Operator::matmul_all_reduce,
+          .m = 5,
+          .n = {70, 70},
+          .k = {1024, 1024},
+          .plans = {parse_plan("fused")},
+          .threads = {1, 1}};
+}
+
+// What rank 1 finds if only the result of one rank that has all k is damaged.
+Findings found_beside_one_rank(const VerifyCase& one) {
+  std::array<Findings, kRanks> all;
+  run_in_threads(kRanks, [&](Communicator& comm) {
+    const Spoil spoil = [&](std::size_t plan, const TensorView& out, const TensorView&) {
+      if (plan == kOnOneRank && comm.rank() == 1) flip(out, 3, 5);
+    };
+    all[static_cast<std::size_t>(comm.rank())] = verify_case(one, comm, spoil);
+  });
+  EXPECT_EQ(all[0].failure, "");
+  EXPECT_EQ(all[0].as_one, all[1].as_one);
+  return all[1];
+}
+
+TEST(VerifyCheck, FindsABitThatOneRankHasNot) {
+  const Findings found = found_beside_one_rank(some_sum());
+  EXPECT_TRUE(
+      contains(found.failure, "out differs from what one rank makes that has all k: [3, 5]"))
+      << found.failure;
+  EXPECT_TRUE(found.as_one);
+}
+
+TEST(VerifyCheck, ComparesNoSumWithOneRankWhereItMayDiffer) {
+  VerifyCase other = some_sum();
+  other.k = {1024, 992};
+  VerifyCase narrow = some_sum();
+  narrow.wire = Dtype::bf16;
+  VerifyCase nothing = some_sum();
+  nothing.m = 0;
+  for (const VerifyCase& one : {other, narrow, nothing, some_case()}) {
+    const Findings found = found_beside_one_rank(one);
+    EXPECT_EQ(found.failure, "");
+    EXPECT_FALSE(found.as_one);
+  }
 }
 
 TEST(VerifyCheck, FindsAWrongGatheredX) {

@@ -38,7 +38,7 @@ std::string found(bool row, const SpoilLayer& spoil) {
   std::array<std::string, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {
     all[static_cast<std::size_t>(comm.rank())] =
-        failure_of(some_layer(row), comm, comm.rank() == 1 ? spoil : SpoilLayer());
+        verify_case(some_layer(row), comm, comm.rank() == 1 ? spoil : SpoilLayer()).failure;
   });
   EXPECT_EQ(all[0], "");
   return all[1];
@@ -88,6 +88,54 @@ TEST_P(VerifyLayerCheck, FindsAWrongMatrixThatAllVariantsHave) {
     EXPECT_TRUE(said.starts_with(std::string(matrix.name) + '[')) << said;
     EXPECT_TRUE(contains(said, " is 48.") && contains(said, " but the sum is ")) << said;
   }
+}
+
+// What rank 1 finds if only a matrix of one rank that has the whole layer is damaged, in which all
+// ranks have a part.
+Findings found_beside_one_rank(const LayerCase& one, TensorView LayerResults::* which) {
+  std::array<Findings, kRanks> all;
+  run_in_threads(kRanks, [&](Communicator& comm) {
+    const SpoilLayer spoil = [&](std::size_t variant, const LayerResults& results) {
+      const TensorView& view = results.*which;
+      if (variant == kOnOneRank && comm.rank() == 1) flip(view, view.rows - 1, view.cols - 1);
+    };
+    all[static_cast<std::size_t>(comm.rank())] = verify_case(one, comm, spoil);
+  });
+  EXPECT_EQ(all[0].failure, "");
+  EXPECT_EQ(all[0].as_one, all[1].as_one);
+  return all[1];
+}
+
+LayerCase some_equal_layer(bool row) {
+  LayerCase one = some_layer(row);
+  one.shares = {512, 512};
+  one.m = 5;
+  return one;
+}
+
+TEST_P(VerifyLayerCheck, FindsABitThatOneRankHasNot) {
+  LayerCase plain = some_equal_layer(GetParam());
+  LayerCase quantised = plain;
+  quantised.scheme = parse_quant_scheme("s8:group=64");
+  for (const LayerCase& one : {plain, quantised}) {
+    for (const Matrix& matrix : kMatrices) {
+      const Findings found = found_beside_one_rank(one, matrix.view);
+      EXPECT_TRUE(contains(found.failure,
+                           std::string(matrix.name) + " differs from that of one rank alone: "))
+          << found.failure;
+      EXPECT_TRUE(found.as_one);
+    }
+  }
+}
+
+// Only one of out and grad_x is a sum over ranks' shares.
+TEST_P(VerifyLayerCheck, CountsNoSumThatWasNotAskedFor) {
+  LayerCase one = some_equal_layer(GetParam());
+  one.asks_x = false;
+  EXPECT_EQ(found_beside_one_rank(one, &LayerResults::grad_x).as_one, GetParam());
+  one = some_equal_layer(GetParam());
+  one.wire = Dtype::f16;
+  EXPECT_FALSE(found_beside_one_rank(one, &LayerResults::grad_weight).as_one);
 }
 
 TEST_P(VerifyLayerCheck, FindsABytePastTheEndOfARow) {

@@ -34,8 +34,8 @@ class Reducer {
   bool reduce_next(const Tag& tag) {
     if (!gather(tag)) return false;
     if (pieces_.count(next_) > 0 && !is_sum_played()) {
-      tensor::sum_in_order(out_ + pieces_.offset(next_) * size_of(dtype_), dtype_, parts_.data(),
-                           world(), in_dtype_, pieces_.count(next_));
+      tensor::sum_as_tree(out_ + pieces_.offset(next_) * size_of(dtype_), dtype_, parts_.data(),
+                          world(), in_dtype_, pieces_.count(next_));
     }
     take();
     return true;
@@ -89,12 +89,12 @@ class Reducer {
   void sum_twice(std::byte* out, std::byte* kept) {
     const std::size_t count = pieces_.count(next_);
     if (pieces_.large() && mine_ != out_) {
-      tensor::streamed_sum_in_order({.out = out, .kept = kept}, dtype_, parts_.data(), world(),
-                                    count);
+      tensor::streamed_sum_as_tree({.out = out, .kept = kept}, dtype_, parts_.data(), world(),
+                                   count);
       if (next_ + 1 == pieces_.chunks()) tensor::stream_fence();
       return;
     }
-    tensor::sum_in_order(kept, dtype_, parts_.data(), world(), dtype_, count);
+    tensor::sum_as_tree(kept, dtype_, parts_.data(), world(), dtype_, count);
     std::memcpy(out, kept, pieces_.bytes(next_));
   }
 

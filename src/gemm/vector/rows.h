@@ -8,12 +8,12 @@
 // so that no code compiled for one processor is linked into what runs on another.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "gemm/kernel.h"
+#include "gemm/leaves.h"
 
 namespace plait::gemm::vector {
 
@@ -165,14 +165,12 @@ template <class Set>
 void multiply_leaves(const TileCall& call) {
   TileCall leaf = call;
   leaf.out = {};
-  for (std::size_t g = 0; g < call.leaves.size(); ++g) {
-    const int slot = std::countr_one(g);
-    leaf.k = call.leaves[g];
-    leaf.sums = call.sums + slot * call.slot_stride;
-    leaf.nodes.count = slot;
-    for (int below = 0; below < slot; ++below)
-      leaf.nodes.of[static_cast<std::size_t>(below)] = call.sums + below * call.slot_stride;
-    if (g + 1 == call.leaves.size()) leaf.out = call.out;
+  const auto leaves = static_cast<std::int64_t>(call.leaves.size());
+  for (std::int64_t g = 0; g < leaves; ++g) {
+    leaf.k = call.leaves[static_cast<std::size_t>(g)];
+    leaf.sums = call.sums + Leaves::slot_of(g) * call.slot_stride;
+    leaf.nodes = Leaves::nodes_of(g, call.sums, call.slot_stride);
+    if (g + 1 == leaves) leaf.out = call.out;
     multiply_rows<Set>(leaf);
     const std::int64_t words = leaf.k / Set::kWordK;
     leaf.rows += words * static_cast<std::int64_t>(sizeof(float));

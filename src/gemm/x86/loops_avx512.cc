@@ -204,51 +204,43 @@ template <int Bits>
   }
 }
 
-// The sums of a row alone stay in registers from group to group, ...
-[[PLAIT_AVX512]] void add_scaled_row(const float* parts, const float* scales, int groups,
-                                     float* sums) {
-  __m512 sum[4];  // NOLINT(*-avoid-c-arrays)
-  for (std::int64_t j = 0; j < 4; ++j) sum[j] = _mm512_loadu_ps(sums + j * kLanes);
-  for (int g = 0; g < groups; ++g, parts += kPanelColumns, scales += kPanelColumns) {
+// The nodes' elements at `offset`, added to one of the leaf.
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 with_nodes(const Nodes& nodes,
+                                                              std::int64_t offset, __m512 sum) {
+  for (int n = 0; n < nodes.count; ++n)
+    sum = _mm512_add_ps(_mm512_loadu_ps(nodes.of[static_cast<std::size_t>(n)] + offset), sum);
+  return sum;
+}
+
+// The sums of a row stay in registers from group to group, until the nodes are added.
+[[PLAIT_AVX512]] void add_scaled(const GroupSums& groups, int rows, float* sums) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    __m512 sum[4];  // NOLINT(*-avoid-c-arrays)
+    for (std::int64_t j = 0; j < 4; ++j)
+      sum[j] = groups.first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + i * kRow + j * kLanes);
+    const float* part = groups.parts + i * kRow;
+    const float* scales = groups.scales;
+    for (int g = 0; g < groups.groups; ++g, part += rows * kRow, scales += kRow) {
+      for (std::int64_t j = 0; j < 4; ++j) {
+        const __m512 scale = _mm512_loadu_ps(scales + j * kLanes);
+        sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(_mm512_loadu_ps(part + j * kLanes), scale));
+      }
+    }
     for (std::int64_t j = 0; j < 4; ++j) {
-      const __m512 scale = _mm512_loadu_ps(scales + j * kLanes);
-      sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(_mm512_loadu_ps(parts + j * kLanes), scale));
+      const std::int64_t offset = i * kRow + j * kLanes;
+      _mm512_storeu_ps(sums + offset, with_nodes(groups.nodes, offset, sum[j]));
     }
   }
-  for (std::int64_t j = 0; j < 4; ++j) _mm512_storeu_ps(sums + j * kLanes, sum[j]);
 }
 
-// ... and the scales of a group alone from row to row.
-[[PLAIT_AVX512]] void add_scaled_group(const float* part, const float* scales, int rows,
-                                       float* sums) {
-  __m512 scale[4];  // NOLINT(*-avoid-c-arrays)
-  for (std::int64_t j = 0; j < 4; ++j) scale[j] = _mm512_loadu_ps(scales + j * kLanes);
-  for (int i = 0; i < rows; ++i, part += kPanelColumns, sums += kPanelColumns) {
-    for (std::int64_t j = 0; j < 4; ++j) {
-      const __m512 product = _mm512_mul_ps(_mm512_loadu_ps(part + j * kLanes), scale[j]);
-      _mm512_storeu_ps(sums + j * kLanes,
-                       _mm512_add_ps(_mm512_loadu_ps(sums + j * kLanes), product));
-    }
-  }
-}
-
-void add_scaled(const float* parts, const float* scales, int groups, int rows, float* sums) {
-  if (rows == 1) return add_scaled_row(parts, scales, groups, sums);
-  for (std::int64_t g = 0; g < groups; ++g)
-    add_scaled_group(parts + g * rows * kPanelColumns, scales + g * kPanelColumns, rows, sums);
-}
-
-[[PLAIT_AVX512]] void end_leaf(const Nodes& nodes, const float* scales, int rows, float* sums) {
+[[PLAIT_AVX512]] void end_leaf(const Nodes& nodes, const float* scales, int rows, const float* leaf,
+                               float* sums) {
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < kRow; j += kLanes) {
-      float* const to = sums + i * kRow + j;
-      __m512 sum = _mm512_loadu_ps(to);
+      const std::int64_t offset = i * kRow + j;
+      __m512 sum = _mm512_loadu_ps(leaf + offset);
       if (scales != nullptr) sum = _mm512_mul_ps(sum, _mm512_loadu_ps(scales + j));
-      for (int n = 0; n < nodes.count; ++n) {
-        const float* node = nodes.of[static_cast<std::size_t>(n)] + i * kRow + j;
-        sum = _mm512_add_ps(_mm512_loadu_ps(node), sum);
-      }
-      _mm512_storeu_ps(to, sum);
+      _mm512_storeu_ps(sums + offset, with_nodes(nodes, offset, sum));
     }
   }
 }
