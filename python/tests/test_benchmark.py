@@ -22,7 +22,7 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
@@ -38,7 +38,7 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     wheel = tmp_path / "python-wheel.json"
     row = {"what": "wheel", "seconds": {"plait": 90.0}, "at most": 360.0}
     wheel.write_text(json.dumps({"conditions": {"date": "today"}, "rows": [row]}))
-    update = [sys.executable, str(REPORT), "--update", str(page), str(figures), str(wheel)]
+    update = [sys.executable, "-B", str(REPORT), "--update", str(page), str(figures), str(wheel)]
     subprocess.run(update, check=True, timeout=100)
     text = page.read_text()
     assert text.startswith("before\n")

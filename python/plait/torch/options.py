@@ -29,11 +29,11 @@ class Options:
     settings: plait.Settings | None = None  # None: load_settings()
     engine: Engine = "native"  # of layers; "c10d": torch's own collectives, on any device
 
-    # Of layers. "auto" takes the faster one, measured on all ranks at the first call of each size
-    # and dtype, and report() says what was found. It is not the default for two reasons. A choice
-    # by the clock may differ from run to run, and torch's product has other bits than plait's, so
-    # that the same program would not have the same bits twice. And the first call of each size
-    # takes as long as nine.
+    # Only layers have it. "auto" takes the faster one, measured on all ranks at the first call of
+    # each size and dtype, and report() says what was found. It is not the default for two reasons.
+    # A choice by the clock may differ from run to run, and torch's product has other bits than
+    # plait's, so that the same program would not have the same bits twice. And the first call of
+    # each size takes as long as nine.
     product: Product = "plait"
 
     def __post_init__(self) -> None:
