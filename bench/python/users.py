@@ -222,6 +222,9 @@ BARS = {
 }
 
 
+CONTENDERS = {"plait": "plait", "auto": "plait, product=auto", "fixed": "plait, fixed_weights"}
+
+
 def llama(bench: Bench) -> Rows:
     """A LLaMA of Hugging Face, on two ranks and in one process."""
     cores = [str(core) for core in sorted(os.sched_getaffinity(0))[:2]]
@@ -245,7 +248,7 @@ def llama(bench: Bench) -> Rows:
         }
         is_meant = dtype == "float32" or bench.options.capped
         for bar, (name, other) in zip(bars, before.items(), strict=True):
-            for contender, called in (("plait", "plait"), ("auto", "plait, product=auto")):
+            for contender, called in CONTENDERS.items():
                 tokens = (other["made"], ranks[contender]["made"])
                 compared, agrees = compare_tokens(*tokens, dtype)
                 rows.append(

@@ -75,17 +75,24 @@ def enable(
     wire: str | None = None,
     settings: plait.Settings | None = None,
     product: Product = "plait",
+    fixed_weights: bool = False,
 ) -> None:
     """Serve the linear layers of models that are loaded from now on.
 
     Every rank makes the call, with the same options. `weight` quantises what is served ("s8",
     "s8:group=128"): for generation. `product="torch"` multiplies by torch's product, serially, with
-    plait's collectives; "auto" by the faster one, which the first call of each shape measures. The
-    same call again does nothing; other options raise, until disable().
+    plait's collectives; "auto" by the faster one, which the first call of each shape measures.
+    `fixed_weights=True` promises that nothing writes to `weight.data` (plait.torch.Options), which
+    makes decoding faster. The same call again does nothing; other options raise, until disable().
     """
     global _service, _last
     asked = plait.torch.Options(
-        schedule=schedule, parts=parts, wire=wire, settings=settings, product=product
+        schedule=schedule,
+        parts=parts,
+        wire=wire,
+        settings=settings,
+        product=product,
+        fixed_weights=fixed_weights,
     )
     if weight is not None and product != "plait":
         raise plait.Error(

@@ -230,13 +230,13 @@ INSTANTIATE_TEST_SUITE_P(
 
         Row{"hydra", kHydraJob, "Hydra: 1 of 4, hosts 1, local 1, shm"},
         Row{"hydra_on_two_hosts", kHydraJob + Variables{{"MPI_LOCALNRANKS", "2"}},
-            "Hydra: 1 of 4, hosts 2, local 1, none"},
+            "Hydra: 1 of 4, hosts 2, local 1, mpi"},
         Row{"hydra_that_tells_no_hosts", kHydraJob + Variables{{"MPI_LOCALNRANKS", ""}},
             no_local("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")},
         Row{"hydra_whose_proxies_srun_started", kSlurm + kHydraJob,
             "Hydra: 1 of 4, hosts 1, local 1, shm"},
 
-        Row{"pals", kPals, "Cray PALS: 5 of 8, hosts 2, local 1, none"},
+        Row{"pals", kPals, "Cray PALS: 5 of 8, hosts 2, local 1, mpi"},
         Row{"pals_on_one_host", kPals + Variables{{"PMI_LOCAL_SIZE", "8"}},
             "Cray PALS: 5 of 8, hosts 1, local 1, shm"},
         Row{"pals_that_tells_no_hosts", kPals + Variables{{"PMI_LOCAL_SIZE", ""}},

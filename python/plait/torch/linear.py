@@ -224,7 +224,8 @@ class _Call:
         """Return the weight as the layer takes it."""
         if self.packs:
             assert self.weight is not None
-            return weights.packed(self.weight, self.dtype, self.owner, turned=turned)
+            fixed = self.context.options.fixed_weights
+            return weights.packed(self.weight, self.dtype, self.owner, turned=turned, fixed=fixed)
         return weights.plain(rows)
 
     def layer_of(self, outputs: int, inputs: int, kind: _native.WeightKind, dtype: str) -> Any:

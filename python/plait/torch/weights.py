@@ -15,7 +15,8 @@ What was packed serves a call whose weight has the same address, autograd's same
 and the same values; otherwise the weight is packed again. Address and count alone don't tell: both
 stay as they are when an optimizer, a loader or a collective writes to `weight.data` or through a
 pointer. So each call takes a fingerprint of all values, at the speed of reading memory, which takes
-about as long as a product of one row. A weight in training is not packed and costs none of
+about as long as a product of one row, unless Options.fixed_weights promises that nothing writes so.
+A weight in training is not packed and costs none of
 this; nor does a quantised one, which never changes. Under autocast a weight is converted when it is
 packed.
 """
@@ -92,12 +93,20 @@ def plain(rows: torch.Tensor, *, turned: bool = False) -> _native.WeightView:
 
 
 def packed(
-    weight: torch.Tensor, dtype: torch.dtype, owner: Owner, *, turned: bool = False
+    weight: torch.Tensor,
+    dtype: torch.dtype,
+    owner: Owner,
+    *,
+    turned: bool = False,
+    fixed: bool = False,
 ) -> _native.PackedWeight:
-    """Pack a weight in a dtype, unless this version of it is packed already."""
+    """Pack a weight in a dtype, unless this version of it is packed already.
+
+    `fixed`: its address and autograd's count tell of every change.
+    """
     rows = as_rows(weight.detach())
     place = (weight.data_ptr(), weight._version, *weight.stride(), weight.dtype)
-    values = _native._fingerprint(plain(rows, turned=turned))
+    values = 0 if fixed else _native._fingerprint(plain(rows, turned=turned))
     found = owner.packed.get((dtype, turned))
     if found is not None and found.place == place and found.values == values:
         return found.weight

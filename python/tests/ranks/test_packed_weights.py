@@ -51,6 +51,27 @@ def test_packed_weights_follow_changes_that_autograd_does_not_count() -> None:
         agree(off() < 1e-4, "trained")
 
 
+def test_fixed_weights_are_read_once_and_follow_what_autograd_counts() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(
+        nn.Linear(64, 64), options=pt.Options(fixed_weights=True)
+    )
+    x = torch.randn(3, 64, generator=torch.Generator().manual_seed(1))
+
+    def off() -> float:
+        exact = nn.functional.linear(x, layer.weight, layer.bias)
+        return float((layer(x) - exact).abs().max())
+
+    with torch.no_grad():
+        for _ in range(weights.PATIENCE + 1):
+            layer(x)
+        layer.weight.data += 1
+        agree(off() > 0.1, "the values were read, although they were promised to stay")
+        layer.weight.mul_(2)
+        agree(off() < 1e-4, "counted by autograd")
+        layer.weight.data = torch.randn(layer.weight.shape)
+        agree(off() < 1e-4, "at another address")
+
+
 def _call_operators(tokens: int) -> None:
     x = torch.ones(tokens, 24)
     own = torch.ones(shard_of(tokens), 24)
