@@ -10,8 +10,6 @@ rank, plait's communicator of the same ranks says which, and Error names it.
 A call is done when it returns, also with async_op=True: its Work is complete.
 """
 
-import functools
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -33,8 +31,6 @@ from plait import _native
 from plait._native import Code, Communicator
 from plait.errors import Error
 from plait.torch import gloo, groups, tensors
-
-logger = logging.getLogger("plait.torch")
 
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -73,6 +69,10 @@ class _Flat:
             self.whole.detach().copy_(self.flat)
 
 
+def _is_moved(sent: Sequence[torch.Tensor]) -> bool:
+    return all(each.layout == torch.strided for each in sent)
+
+
 class PlaitProcessGroup(ProcessGroup):
     """A process group of which plait serves what it can; see the module."""
 
@@ -102,29 +102,16 @@ class PlaitProcessGroup(ProcessGroup):
 
     # What goes over plait: the same answer on all ranks of a call.
 
-    @functools.cached_property
-    def _is_on_one_host(self) -> bool:
-        hosts = groups.count_hosts(
-            PrefixStore("hosts/", self._store), self.rank(), self.size(), self._timeout
-        )
-        if hosts > 1 and self.rank() == 0:
-            logger.warning("a process group is on %d hosts: gloo serves it, plait does not", hosts)
-        return hosts == 1
-
-    def _is_moved(self, sent: Sequence[torch.Tensor]) -> bool:
-        return self._is_on_one_host and all(each.layout == torch.strided for each in sent)
-
     def _is_summed(self, sent: Sequence[torch.Tensor], opts: Any) -> bool:
         return (
             (opts.reduceOp == ReduceOp.SUM or opts.reduceOp == ReduceOp.AVG)
             and all(each.dtype in SUMMED for each in sent)
-            and self._is_moved(sent)
+            and _is_moved(sent)
         )
 
     def _by_gloo(self, name: str, *given: Any, **named: Any) -> dist.Work:
         """Let gloo make a collective, which all ranks call."""
-        comm = self.communicator if self._is_on_one_host else None
-        work: dist.Work = gloo.call(self._inner, comm, name, given, named)
+        work: dist.Work = gloo.call(self._inner, self.communicator, name, given, named)
         return work
 
     def _with_peer(self, name: str, peer: int | None, *given: Any) -> dist.Work:
@@ -215,7 +202,7 @@ class PlaitProcessGroup(ProcessGroup):
 
     def broadcast(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
         """Copy root's elements to all ranks."""
-        if not isinstance(opts, BroadcastOptions) or not self._is_moved(sent):
+        if not isinstance(opts, BroadcastOptions) or not _is_moved(sent):
             return self._by_gloo("broadcast", sent, *_given(opts), *rest, **named)
         for tensor in sent:
             data = _Flat(tensor, "broadcast")
@@ -231,7 +218,7 @@ class PlaitProcessGroup(ProcessGroup):
 
     def all_gather_single_coalesced(self, received: Any, sent: Any, opts: Any = None) -> dist.Work:
         """Gather several."""
-        if not self._is_moved(sent):
+        if not _is_moved(sent):
             return self._by_gloo("all_gather_single_coalesced", received, sent, *_given(opts))
         for to, from_ in zip(received, sent, strict=True):
             self._gather(from_, to)
@@ -247,13 +234,13 @@ class PlaitProcessGroup(ProcessGroup):
         self, received: Any, sent: Any, opts: Any = None, *rest: Any, **named: Any
     ) -> dist.Work:
         """Gather one tensor a rank."""
-        if not isinstance(opts, AllgatherOptions) or not self._is_moved(sent):
+        if not isinstance(opts, AllgatherOptions) or not _is_moved(sent):
             return self._by_gloo("allgather", received, sent, *_given(opts), *rest, **named)
         return self.allgather_coalesced(list(zip(*received, strict=True)), sent, opts)
 
     def allgather_coalesced(self, received: Any, sent: Any, opts: Any = None) -> dist.Work:
         """Gather one tensor a rank of several: `received[i][j]` is rank i's tensor j."""
-        if not self._is_moved(sent):
+        if not _is_moved(sent):
             return self._by_gloo("allgather_coalesced", received, sent, *_given(opts))
         for parts, from_ in zip(zip(*received, strict=True), sent, strict=True):
             self._check_same("all_gather", from_, parts)
@@ -273,7 +260,7 @@ class PlaitProcessGroup(ProcessGroup):
         **named: Any,
     ) -> dist.Work:
         """Send rows of `sent` to each rank: equally many, or as the splits say."""
-        if not self._is_moved([sent]):
+        if not _is_moved([sent]):
             return self._by_gloo(
                 "all_to_all_single", received, sent, received_splits, sent_splits, *rest, **named
             )
@@ -285,7 +272,7 @@ class PlaitProcessGroup(ProcessGroup):
 
     def alltoall(self, received: Any, sent: Any, *rest: Any, **named: Any) -> dist.Work:
         """Send tensor i of `sent` to rank i."""
-        if not self._is_moved(sent):
+        if not _is_moved(sent):
             return self._by_gloo("alltoall", received, sent, *rest, **named)
         for each in (*sent, *received):
             tensors.check(each, "all_to_all", "a tensor")
@@ -323,8 +310,6 @@ class PlaitProcessGroup(ProcessGroup):
 
     def barrier(self, *rest: Any, **named: Any) -> dist.Work:
         """Return when all ranks have called it."""
-        if not self._is_on_one_host:
-            return self._by_gloo("barrier", *rest, **named)
         _native.barrier(self.communicator)
         return _done(None)
 

@@ -193,11 +193,6 @@ def connect(store: Store, rank: int, world: int, timeout: timedelta | None = Non
     return recorded(Communicator.connect(place=place, all_gather=all_gather, timeout=seconds))
 
 
-def count_hosts(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> int:
-    """How many hosts ranks that share a store are on. Collective."""
-    return _count(_Meeting(store, rank, world, timeout))
-
-
 def _count(meeting: _Meeting) -> int:
     return len(set(meeting.all("host", _host())))
 
