@@ -141,13 +141,12 @@ class PlaitProcessGroup(ProcessGroup):
     # Sums.
 
     def _sum(self, sent: torch.Tensor, received: torch.Tensor, opts: Any) -> None:
-        operator = "all_reduce" if sent is received else "reduce_scatter"
-        from_, to = _Flat(sent, operator), _Flat(received, operator, read=sent is received)
         if sent is received:
-            _native._all_reduce_at(from_.at, from_.at, from_.n, from_.dtype, self.communicator)
-            to = from_
+            to = _Flat(sent, "all_reduce")
+            _native._all_reduce_at(to.at, to.at, to.n, to.dtype, self.communicator)
         else:
-            self._check_parts(operator, to, from_)
+            from_, to = _Flat(sent, "reduce_scatter"), _Flat(received, "reduce_scatter", read=False)
+            self._check_parts("reduce_scatter", to, from_)
             _native._reduce_scatter_at(
                 from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator
             )
