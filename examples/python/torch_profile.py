@@ -14,4 +14,4 @@ with pt.profile() as p:
     mlp(x).sum().backward()
 if dist.get_rank() == 0:
     print(p.table())
-    p.save("build/step.html")  # the timeline of all ranks; in a notebook, `p` shows it
+    p.save("step.html")  # the timeline of all ranks; in a notebook, `p` shows it

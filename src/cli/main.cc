@@ -23,7 +23,7 @@ struct Verb {
 };
 
 constexpr std::array<Verb, 7> kVerbs = {{
-    {"run", "start ranks on this host and supervise them", run},
+    {"run", "start ranks on this host, or on several, and supervise them", run},
     {"bench", "measure operators, layers, models and products on this machine", bench},
     {"tune", "measure the fastest plans on this machine and store them", tune},
     {"trace", "draw a timeline of an operator on all ranks", trace},
