@@ -203,6 +203,7 @@ TEST(Interruption, EndsTheWaitToConnect) {
 TEST(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
   for (const bool is_through : {true, false}) {
     Milestones ended;
+    constexpr int kRankOneCalls = 1;
     const std::string job = fresh_job();
     fork_ranks(3, [&](int rank) {
       Wish wish;
@@ -222,10 +223,12 @@ TEST(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
       } else if (rank == 2) {
         wait();
       } else if (rank == 0) {
+        ended.await(kRankOneCalls);
         if (!is_through) wish.wish_at(Clock::now() + 5 * kUntilAsked);
         EXPECT_THROW(wait(), Stopped);
         ended.reach(0);
       } else {
+        ended.reach(kRankOneCalls);
         const Error error = expect_error(Code::peer_lost, wait);
         EXPECT_EQ(error.culprit(), 0) << error.what();
         ended.reach(0);

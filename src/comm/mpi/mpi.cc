@@ -63,14 +63,23 @@ std::optional<fs::path> plugin_of(const Library& library) {
   return std::nullopt;
 }
 
+// The library that the launcher speaks to: Open MPI's mpirun by PMIx, MPICH's Hydra by PMI. Slurm
+// speaks to both in either way.
+const Library& launchers_library() {
+  if (base::env("PMIX_RANK") || base::env("OMPI_COMM_WORLD_RANK")) return kOpenMpi;
+  return base::env("PMI_RANK") ? kMpich : kOpenMpi;
+}
+
 // A process can use one MPI library: the one that it has, or the one that its launcher speaks to.
-// Both speak to Slurm, by PMI-2 and by PMIx.
 const Library& library_of_this_process() {
   if (is_loaded(kOpenMpi)) return kOpenMpi;
   if (is_loaded(kMpich)) return kMpich;
-  if (base::env("PMIX_RANK") || base::env("OMPI_COMM_WORLD_RANK")) return kOpenMpi;
-  if (base::env("PMI_RANK")) return kMpich;
-  return !plugin_of(kOpenMpi) && plugin_of(kMpich) ? kMpich : kOpenMpi;
+  const Library& wanted = launchers_library();
+  const Library& other = &wanted == &kOpenMpi ? kMpich : kOpenMpi;
+  const bool speaks_to_both = base::env("SLURM_PROCID").has_value();
+  const bool has_launcher = base::env("PMIX_RANK") || base::env("PMI_RANK");
+  if ((speaks_to_both || !has_launcher) && !plugin_of(wanted) && plugin_of(other)) return other;
+  return wanted;
 }
 
 struct Loaded {

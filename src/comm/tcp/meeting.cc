@@ -78,9 +78,8 @@ class Meeting {
   void call_lower_ranks(int first);
   std::vector<Address> addresses_of(const Card& card) const;
 
-  bool has_room_for_callers() const {
-    return callers_.size() < static_cast<std::size_t>(world_) + kMostStrangers;
-  }
+  bool has_room_for_callers() const { return callers_.size() < most_callers_; }
+  void send_strangers_away();
   void accept_callers();
   void hear_callers();
   bool is_finished(Caller& caller);
@@ -114,6 +113,7 @@ class Meeting {
   std::vector<base::Fd> sockets_;
   std::vector<Card> cards_;  // empty until the rank has been heard of
   std::vector<Caller> callers_;
+  std::size_t most_callers_;
   std::vector<Call> calls_;
   std::map<int, std::string>
       doubts_;  // by rank: what was wrong with what said that it was this one
@@ -129,7 +129,8 @@ Meeting::Meeting(const Site& site)
       key_(secret_from_environment()),
       is_gathering_(is_host()),
       sockets_(site.place.world),
-      cards_(site.place.world) {
+      cards_(site.place.world),
+      most_callers_(static_cast<std::size_t>(site.place.world) + kMostStrangers) {
   std::replace(job_.begin(), job_.end(), '\n', ' ');
   listener_ = listen_at_port(rendezvous_ && me_ == 0 ? rendezvous_->port : 0);
   card_ = card_of_this_process(port_of(listener_),
@@ -260,10 +261,26 @@ void Meeting::accept_callers() {
     std::erase_if(callers_, [&](const Caller& one) { return now - one.since > kSilentInACrowd; });
   }
   for (int turn = 0; turn < kMostAtOnce && has_room_for_callers(); ++turn) {
-    auto socket = accept_caller(listener_);
+    std::optional<base::Fd> socket;
+    try {
+      socket = accept_caller(listener_);
+    } catch (const Error&) {
+      if (callers_.empty()) throw;
+      return send_strangers_away();
+    }
     if (!socket) break;
     callers_.push_back({.socket = std::move(*socket), .said = {}, .since = now});
   }
+}
+
+// Where this process has no descriptors left, it is the strangers who have them. From now on there
+// may be half as many. A rank among them calls again.
+void Meeting::send_strangers_away() {
+  most_callers_ = std::max<std::size_t>(callers_.size() / 2, 1);
+  std::stable_partition(callers_.begin(), callers_.end(),
+                        [](const Caller& one) { return one.hello.has_value(); });
+  callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(callers_.size() / 2),
+                 callers_.end());
 }
 
 void Meeting::hear_callers() {
@@ -396,8 +413,14 @@ void Meeting::advance(Call& call) {
   const Nanoseconds now = base::now();
   if (!call.socket) {
     if (call.addresses.empty() || now - call.since < kBetweenCalls) return;
-    auto socket = begin_to_connect(call.addresses[call.next++ % call.addresses.size()]);
     call.since = now;
+    std::optional<base::Fd> socket;
+    try {
+      socket = begin_to_connect(call.addresses[call.next++ % call.addresses.size()]);
+    } catch (const Error&) {
+      if (callers_.empty()) throw;
+      return send_strangers_away();
+    }
     call.hello.clear();
     call.is_proved = false;
     call.heard.clear();
