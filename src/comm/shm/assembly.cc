@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "comm/interruption.h"
 #include "comm/shm/porch.h"
@@ -49,6 +50,21 @@ class Doorkeeper {
   std::vector<Fd> run() {
     const Interruption interruption;
     try {
+      return gather_or_refuse(interruption);
+    } catch (...) {
+      // Those that hear nothing call again, and would wait until their deadline.
+      if (interruption.has_come()) {
+        tell_guests(
+            Code::peer_lost, 0,
+            sentence("rank 0 (pid ", pids_[0], ") was interrupted while the group was assembling"));
+      }
+      throw;
+    }
+  }
+
+ private:
+  std::vector<Fd> gather_or_refuse(const Interruption& interruption) {
+    try {
       return gather();
     } catch (const Error& error) {
       if (interruption.has_come()) throw;
@@ -66,7 +82,6 @@ class Doorkeeper {
     }
   }
 
- private:
   std::vector<Fd> gather() {
     const Nanoseconds deadline = base::now() + seat_.timeout;
     while (!absent().empty()) {
@@ -197,10 +212,29 @@ class Doorkeeper {
   std::vector<long> pids_;
 };
 
-Fd call_leader(Finder& finder, const Seat& seat, const Watch& watch) {
+// Rank 0, as far as a rank that has called it knows it.
+struct Leader {
+  explicit Leader(Fd connection)
+      : socket(std::move(connection)),
+        pid(base::credentials_of(socket).pid),
+        start(base::start_of(pid)) {}
+
+  Fd socket;
+  pid_t pid;
+  std::uint64_t start;  // see base::start_of()
+};
+
+// `before`: a rank 0 that has hung up, if there is one.
+Leader call_leader(Finder& finder, const Seat& seat, const Watch& watch, const Leader* before) {
   const Nanoseconds deadline = base::now() + seat.timeout;
   for (;;) {
-    if (auto leader = finder.call()) return std::move(*leader);
+    if (auto leader = finder.call()) return Leader(std::move(*leader));
+    if (before != nullptr && base::has_ended(Fd(), before->pid, before->start)) {
+      finder.clear_up();
+      throw Error(
+          Code::peer_lost,
+          sentence("rank 0 (pid ", before->pid, ") has gone while the group was assembling"), 0);
+    }
     if (watch) watch(0);
     if (base::now() >= deadline) {
       throw Error(
@@ -214,40 +248,43 @@ Fd call_leader(Finder& finder, const Seat& seat, const Watch& watch) {
   }
 }
 
+// Whether rank 0 welcomes this rank. If not, it has hung up without a word.
+bool is_welcome(const Leader& leader, const Seat& seat, const Watch& watch) {
+  const Nanoseconds deadline = base::now() + seat.timeout + kGrace;
+  base::send_message(leader.socket, write(Hello{seat.rank, seat.world, ::getpid(), seat.build}),
+                     Fd());
+  for (;;) {
+    Message message;
+    const Delivery delivery = base::receive_message(leader.socket, message);
+    if (delivery == Delivery::done) {
+      if (is_failure(message.bytes)) raise_failure(message.bytes);
+      if (message.bytes == kWelcome) return true;
+    }
+    if (watch) watch(0);
+    if (delivery == Delivery::closed) return false;
+    if (base::now() >= deadline) {
+      throw Error(Code::timeout,
+                  sentence("rank 0 (pid ", leader.pid, ") has said nothing for ",
+                           base::show_duration(seat.timeout)),
+                  0);
+    }
+    base::wait_readable({&leader.socket}, std::min(deadline - base::now(), kBetweenLooks));
+  }
+}
+
 }  // namespace
 
 std::vector<Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watch) {
   return Doorkeeper(std::move(place), seat, watch).run();
 }
 
+// A rank 0 that hangs up without a word has died, or it has left a group that failed while this rank
+// was calling: then it may assemble another one.
 Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
   Finder finder(name);
-  Fd leader = call_leader(finder, seat, watch);
-  const base::Credentials host = base::credentials_of(leader);
-  const Nanoseconds deadline = base::now() + seat.timeout + kGrace;
-  base::send_message(leader, write(Hello{seat.rank, seat.world, ::getpid(), seat.build}), Fd());
-  for (;;) {
-    Message message;
-    const Delivery delivery = base::receive_message(leader, message);
-    if (delivery == Delivery::done) {
-      if (is_failure(message.bytes)) raise_failure(message.bytes);
-      if (message.bytes == kWelcome) return leader;
-    }
-    if (watch) watch(0);
-    if (delivery == Delivery::closed) {
-      finder.clear_up();
-      throw Error(Code::peer_lost,
-                  sentence("rank 0 (pid ", host.pid, ") has gone while the group was assembling"),
-                  0);
-    }
-    if (base::now() >= deadline) {
-      throw Error(Code::timeout,
-                  sentence("rank 0 (pid ", host.pid, ") has said nothing for ",
-                           base::show_duration(seat.timeout)),
-                  0);
-    }
-    base::wait_readable({&leader}, std::min(deadline - base::now(), kBetweenLooks));
-  }
+  Leader leader = call_leader(finder, seat, watch, nullptr);
+  while (!is_welcome(leader, seat, watch)) leader = call_leader(finder, seat, watch, &leader);
+  return std::move(leader.socket);
 }
 
 std::string encode_failure(const Error& error) {
