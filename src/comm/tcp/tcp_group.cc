@@ -99,8 +99,11 @@ void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
   }
 }
 
+// One that was told of a failure says it again: its connection may end at a third rank before the
+// word of the rank that failed is there, and would be taken for the reason.
 void TcpGroup::leave() noexcept {
-  if (!failed()) tell_all(Kind::farewell, "");
+  if (!failed()) return tell_all(Kind::farewell, "");
+  tell_all(Kind::failure, write(records_.get(End::failure)));
 }
 
 bool TcpGroup::has_brought(int peer) const {
