@@ -169,8 +169,8 @@ TEST(Transports, ALibraryThatIsNoPluginIsRefused) {
 TEST(Transports, MpiIsTheLibraryThatTheLauncherSpeaksTo) {
   const Plugins plugins;
   const auto wanted = [&](Environment::Variables variables) {
-    variables.push_back({"PLAIT_PLUGIN_PATH", plugins.path()});
-    const Environment environment(std::move(variables));
+    variables.emplace_back("PLAIT_PLUGIN_PATH", plugins.path());
+    const Environment environment(variables);
     return refusal_to_select("mpi", site_of(2));
   };
   const auto missing = [&](const char* plugin) {

@@ -278,8 +278,8 @@ std::vector<Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watc
   return Doorkeeper(std::move(place), seat, watch).run();
 }
 
-// A rank 0 that hangs up without a word has died, or it has left a group that failed while this rank
-// was calling: then it may assemble another one.
+// A rank 0 that hangs up without a word has died, or it has left a group that failed while this
+// rank was calling: then it may assemble another one.
 Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
   Finder finder(name);
   Leader leader = call_leader(finder, seat, watch, nullptr);

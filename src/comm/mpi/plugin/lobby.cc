@@ -75,7 +75,7 @@ void Lobby::close() noexcept {
   MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
 }
 
-std::unique_ptr<Transport> Lobby::connect(WaitPolicy policy) {
+std::unique_ptr<Transport> Lobby::connect(const WaitPolicy& policy) {
   settle_leftovers();
   try {
     begin(reserve_tags(kGroupTags));

@@ -36,7 +36,7 @@ class Lobby {
   void close() noexcept;
 
   // Collective over all processes. One that fails may be tried again.
-  std::unique_ptr<Transport> connect(WaitPolicy policy);
+  std::unique_ptr<Transport> connect(const WaitPolicy& policy);
 
  private:
   struct Peer {
