@@ -127,7 +127,7 @@ Findings found_beside_one_rank(const VerifyCase& one) {
   std::array<Findings, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {
     const Spoil spoil = [&](std::size_t plan, const TensorView& out, const TensorView&) {
-      if (plan == kOnOneRank && comm.rank() == 1) flip(out, 3, 5);
+      if (plan == kOnOneRank && comm.rank() == 1 && out.rows > 3) flip(out, 3, 5);
     };
     all[static_cast<std::size_t>(comm.rank())] = verify_case(one, comm, spoil);
   });

@@ -97,7 +97,8 @@ Findings found_beside_one_rank(const LayerCase& one, TensorView LayerResults::* 
   run_in_threads(kRanks, [&](Communicator& comm) {
     const SpoilLayer spoil = [&](std::size_t variant, const LayerResults& results) {
       const TensorView& view = results.*which;
-      if (variant == kOnOneRank && comm.rank() == 1) flip(view, view.rows - 1, view.cols - 1);
+      const bool is_mine = variant == kOnOneRank && comm.rank() == 1;
+      if (is_mine && view.rows > 0 && view.cols > 0) flip(view, view.rows - 1, view.cols - 1);
     };
     all[static_cast<std::size_t>(comm.rank())] = verify_case(one, comm, spoil);
   });
