@@ -98,7 +98,7 @@ class LaunchersTest(unittest.TestCase):
             self.assertEqual((codes, err), ([0, 0, 0], ""))
             self.expect_ranks(out, "Hydra")
 
-    @unittest.skipUnless(HYDRA, "the mpi transport is not built")
+    @unittest.skipUnless(HYDRA, "MPICH is not installed")
     def test_mpiexec_of_mpich(self):
         for variables, transport in ({}, "shm"), ({"PLAIT_TRANSPORT": "mpi"}, "mpi"):
             result = self.run_to_end(HYDRA, "-n", "3", PROGRAM, **variables, **LEAKY)

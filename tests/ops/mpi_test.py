@@ -92,7 +92,7 @@ class MpiTest(unittest.TestCase):
         self.assertEqual(sentence, "ends", err)
         self.assertLess(taken, NOTICED)
 
-    @unittest.skipUnless(HYDRA, "the mpi transport is not built")
+    @unittest.skipUnless(HYDRA, "MPICH is not installed")
     def test_below_mpich_a_killed_rank_ends_all_and_who_speaks_names_it(self):
         """Hydra and UCX may end survivors before they say something."""
         result = subprocess.run([HYDRA, "-disable-auto-cleanup", "-n", "3", PROGRAM, "killed_in_barrier"],

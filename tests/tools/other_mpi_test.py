@@ -38,7 +38,8 @@ class OtherMpiTest(unittest.TestCase):
     def configure(self, wanted):
         return subprocess.run(
             ["cmake", "-S", self.folder, "-B", self.folder / wanted, f"-DPLAIT_MPI={wanted}",
-             f"-DMPI_CXX_COMPILER={self.wrapper}"], capture_output=True, text=True, timeout=200)
+             f"-DMPI_CXX_COMPILER={self.wrapper}"], capture_output=True, text=True, timeout=200,
+            env={**os.environ, "PKG_CONFIG_LIBDIR": str(self.folder)})  # which hides an MPICH
 
     def test_it_is_refused_where_mpi_is_asked_for_and_left_out_where_not(self):
         result = self.configure("ON")

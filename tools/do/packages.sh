@@ -5,8 +5,7 @@ demo_packages=(
   cmake ninja-build g++ pkg-config git python3
   libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
 )
-build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin
-  libmpich-dev mpich)
+build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin)
 python_packages=(python3-dev python3-venv)
 check_packages=("${python_packages[@]}" clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver
   iproute2)

@@ -19,7 +19,7 @@ using base::Nanoseconds;
 constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
 constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
 constexpr Nanoseconds kFinalMeetingAfterFailure = 5 * base::kSecond;
-constexpr Nanoseconds kFinaliseAlone = base::kSecond;
+constexpr Nanoseconds kFinaliseAlone = 5 * base::kSecond;
 
 // Written by start_mpi(), which one thread calls at a time; constant once it has returned.
 struct Library {
