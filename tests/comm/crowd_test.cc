@@ -60,7 +60,7 @@ TEST(Crowd, SixtyFourRanksHaveTenSubGroups) {
   const std::string name = name_of_job(fresh_job()) + "-crowd";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(1024);
-    const auto hub = meet_at(name, {rank, kWorld, 40 * base::kSecond});
+    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     std::vector<int> all(kWorld);
     for (int peer = 0; peer < kWorld; ++peer) all[peer] = peer;
     std::vector<std::unique_ptr<comm::Rendezvous>> parts;
@@ -78,7 +78,7 @@ TEST(Crowd, NinetySixRanksOfAUserMeet) {
   const std::string name = name_of_job(fresh_job()) + "-crowd";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(1024);
-    const auto hub = meet_at(name, {rank, kWorld, 40 * base::kSecond});
+    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     for (int mailbox = 0; mailbox < 3; ++mailbox) {
       EXPECT_EQ(hub->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
@@ -91,7 +91,7 @@ TEST(Crowd, ManyMoreRanksThanDescriptorsOnTheirWay) {
   const std::string name = name_of_job(fresh_job()) + "-crowd";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(80);
-    const auto hub = meet_at(name, {rank, kWorld, 40 * base::kSecond});
+    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     for (int round = 0; round < 20; ++round) {
       EXPECT_EQ(hub->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }

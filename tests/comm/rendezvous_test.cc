@@ -11,6 +11,7 @@
 #include "base/socket.h"
 #include "comm/milestones.h"
 #include "comm/shm/assembly.h"
+#include "comm/shm/meeting_place.h"
 #include "comm/shm/porch.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
@@ -57,6 +58,20 @@ void expect_group(const Place& place) {
   float sum = 1;
   all_reduce({&sum, 1}, comm);
   EXPECT_EQ(sum, static_cast<float>(place.world));
+}
+
+// Rank 0 gives an attempt up before it has heard the rank that calls it, and makes another one.
+TEST(Rendezvous, ACallerThatRankZeroHasNotHeardCallsAgain) {
+  const std::string job = fresh_job();
+  fork_ranks(2, [&](int rank) {
+    if (rank == 0) {
+      comm::shm::MeetingPlace place(name_of_job(job), base::now() + 30 * base::kSecond);
+      std::vector<const Fd*> listeners;
+      for (const Fd& listener : place.listeners()) listeners.push_back(&listener);
+      base::wait_readable(listeners, 30 * base::kSecond);
+    }
+    expect_group({.rank = rank, .world = 2, .job = job});
+  });
 }
 
 void await_listener(const std::string& job) {

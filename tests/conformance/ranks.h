@@ -42,7 +42,7 @@ std::string fresh_job();
 
 // Forks `world` children, gives each its rank, and expects all of them to return without a failure
 // within `seconds`. A child that does not is killed.
-void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds = 50);
+void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds = 100);
 
 struct Case {
   RankMaker maker;
