@@ -1,4 +1,4 @@
-"""Programs whose rank 1 is killed: every other rank names it, whoever serves the call."""
+"""Programs whose rank 1 is killed. Every other rank names it, in calls of plait and of gloo."""
 
 import subprocess
 import sys

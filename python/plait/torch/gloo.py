@@ -29,7 +29,8 @@ def call(
 ) -> Any:
     """Make a call of the inner group.
 
-    `peer`: with whom, where it is not a collective, or -1 where any rank will do.
+    `peer` is the other rank of a call between two ranks, and -1 stands for any rank. A collective
+    has none.
     """
     if comm is not None and peer is None:
         _check(comm, name)

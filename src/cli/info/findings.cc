@@ -10,7 +10,7 @@
 #include "cli/info/variables.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
-#include "comm/tcp/meeting.h"
+#include "comm/tcp/rendezvous.h"
 #include "comm/transports.h"
 #include "comm/wait_policy.h"
 #include "plait/error.h"

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/handshake.h"
+#include "comm/tcp/rendezvous.h"
 
 namespace plait::comm::tcp {
 
@@ -27,8 +28,6 @@ namespace {
 // The first line of rank 0's welcome: whether this connection is the one for chunks.
 constexpr const char* kStay = "stay";
 constexpr const char* kAgain = "again";
-
-constexpr const char* kVariable = "PLAIT_SECRET";
 
 constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 constexpr Nanoseconds kSilentCaller = 5 * base::kSecond;  // then it is dropped
@@ -312,9 +311,9 @@ bool Meeting::answer(Caller& caller, const std::string& text) {
   }
   if (hello->has_secret != has_secret()) {
     const std::string why =
-        sentence("rank ", hello->rank, hello->has_secret ? " has" : " has not", " set ", kVariable,
-                 ", rank ", me_, has_secret() ? " has" : " has not", ": it must be the same for ",
-                 "all ranks");
+        sentence("rank ", hello->rank, hello->has_secret ? " has" : " has not", " set ",
+                 kSecretVariable, ", rank ", me_, has_secret() ? " has" : " has not",
+                 ": it must be the same for ", "all ranks");
     say(caller.socket, Word::refusal, why);
     doubts_[hello->rank] = why;
     return true;
@@ -353,7 +352,7 @@ void Meeting::judge(Caller& caller, const Hello& hello, const Message& message) 
   }
   doubts_[hello.rank] =
       sentence("a caller from ", peer_of(caller.socket), " said that it was rank ", hello.rank,
-               " and did not know the secret of rank ", me_, ": ", kVariable,
+               " and did not know the secret of rank ", me_, ": ", kSecretVariable,
                " must be the same for all ranks");
 }
 
@@ -492,7 +491,7 @@ void Meeting::distrust(Call& call) {
   const std::string where = peer_of(call.socket);
   call.socket.reset();
   const std::string why = sentence("what answers there does not know the secret of rank ", me_,
-                                   ": ", kVariable, " must be the same for all ranks");
+                                   ": ", kSecretVariable, " must be the same for all ranks");
   if (call.is_to_rendezvous) {
     base::fail(Code::invalid_argument, "rank ", me_, " called ", where, " to meet rank ", call.rank,
                ": ", why);
@@ -555,34 +554,6 @@ Met Meeting::result() {
 }
 
 }  // namespace
-
-std::string secret_from_environment() {
-  constexpr std::size_t kLeast = 16;
-  auto secret = base::env(kVariable);
-  if (!secret) return {};
-  PLAIT_CHECK(secret->size() >= kLeast, kVariable, " has ", secret->size(),
-              " characters, which can be guessed; ", kLeast,
-              " are the least: openssl rand -hex 16 makes some");
-  return std::move(*secret);
-}
-
-std::optional<Rendezvous> rendezvous_from_environment() {
-  if (const auto text = base::env("PLAIT_RENDEZVOUS")) {
-    const auto colon = text->rfind(':');
-    const auto port =
-        colon == std::string::npos ? std::nullopt : base::parse_int(text->substr(colon + 1));
-    PLAIT_CHECK(port && *port > 0 && *port < 65536 && colon > 0, "PLAIT_RENDEZVOUS=", *text,
-                " is not like HOST:PORT, as in node1:29600");
-    std::string host = text->substr(0, colon);
-    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-    return Rendezvous{std::move(host), static_cast<int>(*port)};
-  }
-  const auto host = base::env("MASTER_ADDR");
-  const auto port = base::env_int("MASTER_PORT", 1, 65534);
-  if (!host || !port) return std::nullopt;
-  // The framework's own store listens at MASTER_PORT.
-  return Rendezvous{*host, static_cast<int>(*port) + 1};
-}
 
 Met meet(const Site& site) { return Meeting(site).run(); }
 

@@ -26,16 +26,6 @@
 
 namespace plait::comm::tcp {
 
-// Where ranks meet without the help of a framework; null: no variable says.
-struct Rendezvous {
-  std::string host;
-  int port;
-};
-std::optional<Rendezvous> rendezvous_from_environment();
-
-// PLAIT_SECRET; empty: there is none. Refuses one that is short enough to be guessed.
-std::string secret_from_environment();
-
 struct Met {
   std::shared_ptr<Mesh> mesh;
   bool crowded;  // more ranks on this host than processors

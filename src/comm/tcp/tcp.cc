@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "comm/tcp/factory.h"
 #include "comm/tcp/meeting.h"
+#include "comm/tcp/rendezvous.h"
 #include "comm/tcp/tcp_transport.h"
 
 namespace plait::comm::tcp {

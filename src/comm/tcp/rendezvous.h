@@ -1,0 +1,21 @@
+// What the environment tells of how ranks over TCP meet: where, and by which secret.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace plait::comm::tcp {
+
+// Where ranks meet without the help of a framework; null: no variable says.
+struct Rendezvous {
+  std::string host;
+  int port;
+};
+std::optional<Rendezvous> rendezvous_from_environment();
+
+inline constexpr const char* kSecretVariable = "PLAIT_SECRET";
+
+// Its value; empty: there is none. Refuses one that is short enough to be guessed.
+std::string secret_from_environment();
+
+}  // namespace plait::comm::tcp
