@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -224,11 +225,13 @@ struct Leader {
   std::uint64_t start;  // see base::start_of()
 };
 
-// `before`: a rank 0 that has hung up, if there is one.
-Leader call_leader(Finder& finder, const Seat& seat, const Watch& watch, const Leader* before) {
-  const Nanoseconds deadline = base::now() + seat.timeout;
+// `before`: a rank 0 that has hung up, if there is one. It is called again until the deadline alone.
+Leader call_leader(Finder& finder, const Seat& seat, const Watch& watch, Nanoseconds deadline,
+                   const Leader* before) {
   for (;;) {
-    if (auto leader = finder.call()) return Leader(std::move(*leader));
+    const bool may_call = before == nullptr || base::now() < deadline;
+    auto leader = may_call ? finder.call() : std::nullopt;
+    if (leader) return Leader(std::move(*leader));
     if (before != nullptr && base::has_ended(Fd(), before->pid, before->start)) {
       finder.clear_up();
       throw Error(
@@ -282,8 +285,12 @@ std::vector<Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watc
 // rank was calling: then it may assemble another one.
 Fd attend(const std::string& name, const Seat& seat, const Watch& watch) {
   Finder finder(name);
-  Leader leader = call_leader(finder, seat, watch, nullptr);
-  while (!is_welcome(leader, seat, watch)) leader = call_leader(finder, seat, watch, &leader);
+  const Nanoseconds deadline = base::now() + seat.timeout;
+  Leader leader = call_leader(finder, seat, watch, deadline, nullptr);
+  while (!is_welcome(leader, seat, watch)) {
+    ::usleep(2000);
+    leader = call_leader(finder, seat, watch, deadline, &leader);
+  }
   return std::move(leader.socket);
 }
 

@@ -310,10 +310,9 @@ bool Meeting::answer(Caller& caller, const std::string& text) {
     return true;
   }
   if (hello->has_secret != has_secret()) {
-    const std::string why =
-        sentence("rank ", hello->rank, hello->has_secret ? " has" : " has not", " set ",
-                 kSecretVariable, ", rank ", me_, has_secret() ? " has" : " has not",
-                 ": it must be the same for ", "all ranks");
+    const std::string why = sentence(
+        "rank ", hello->rank, hello->has_secret ? " has" : " has not", " set ", kSecretVariable,
+        ", rank ", me_, has_secret() ? " has" : " has not", ": it must be the same for all ranks");
     say(caller.socket, Word::refusal, why);
     doubts_[hello->rank] = why;
     return true;
@@ -477,8 +476,8 @@ void Meeting::hear_challenge(Call& call, const std::string& text) {
   if (!has_secret() || call.is_proved || !challenge) return call.socket.reset();
   const Proofs proofs = prove(key_, call.hello, challenge->nonce);
   if (!base::are_equal_in_constant_time(challenge->proof, proofs.listener)) {
-    say(call.socket, Word::refusal,
-        "");  // it may be a rank that has another secret, and can say so
+    // It may be a rank that has another secret, and can say so.
+    say(call.socket, Word::refusal, "");
     return distrust(call);
   }
   call.is_proved = true;
