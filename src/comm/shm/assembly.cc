@@ -225,7 +225,7 @@ struct Leader {
   std::uint64_t start;  // see base::start_of()
 };
 
-// `before`: a rank 0 that has hung up, if there is one. It is called again until the deadline alone.
+// `before`: a rank 0 that has hung up, if there is one. It is called again until the deadline.
 Leader call_leader(Finder& finder, const Seat& seat, const Watch& watch, Nanoseconds deadline,
                    const Leader* before) {
   for (;;) {
