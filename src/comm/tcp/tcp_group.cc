@@ -100,10 +100,12 @@ void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
 }
 
 // One that was told of a failure says it again: its connection may end at a third rank before the
-// word of the rank that failed is there, and would be taken for the reason.
+// word of the rank that failed is there, and would be taken for the reason. Where a group that this
+// one is a part of was aborted, that group says it.
 void TcpGroup::leave() noexcept {
-  if (!failed()) return tell_all(Kind::farewell, "");
-  tell_all(Kind::failure, write(records_.get(End::failure)));
+  if (has_ended(End::abort)) return tell_all(Kind::abort, write(records_.get(End::abort)));
+  if (has_ended(End::failure)) return tell_all(Kind::failure, write(records_.get(End::failure)));
+  if (!failed()) tell_all(Kind::farewell, "");
 }
 
 bool TcpGroup::has_brought(int peer) const {
