@@ -34,6 +34,7 @@ from plait import _native
 from plait.torch.columns import gather_columns, split_columns
 from plait.torch.linear import quantized_linear
 from plait.torch.options import Product
+from plait.torch.report import counted
 from plait.torch.weights import Owner
 
 __all__ = ["disable", "enable", "enabled", "report"]
@@ -170,9 +171,13 @@ class Report:
     operators: str = ""
 
     def __str__(self) -> str:
-        lines = [f"linear layers: {self.served} calls served by plait"]
-        lines += [f"{calls} calls left to transformers: {why}" for why, calls in self.refusals]
-        lines += [f"{count} modules left to transformers: {why}" for why, count in self.modules]
+        lines = [f"linear layers: {counted(self.served, 'call')} served by plait"]
+        lines += [
+            f"{counted(calls, 'call')} left to transformers: {why}" for why, calls in self.refusals
+        ]
+        lines += [
+            f"{counted(count, 'module')} left to transformers: {why}" for why, count in self.modules
+        ]
         return "\n".join([*lines, self.operators])
 
 

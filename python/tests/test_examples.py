@@ -29,8 +29,8 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         TORCHRUN,
         [],
         "megatron",
-        r"ColumnParallelLinear: 1 calls served by plait\n"
-        r"RowParallelLinear: 1 calls served by plait\noperator .*\n(.*\n)*matmul_all_reduce +256 ",
+        r"ColumnParallelLinear: 1 call served by plait\n"
+        r"RowParallelLinear: 1 call served by plait\noperator .*\n(.*\n)*matmul_all_reduce +256 ",
     ),
     "megatron_gpt.py": (
         TORCHRUN,

@@ -182,7 +182,7 @@ sys.exit(0)
     done = torchrun("-m", "plait.megatron", "--coc-parallel-num", 2, script, "--lr", "0.1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("['--lr', '0.1'] __main__ 8.0") == 2
-    assert "ColumnParallelLinear: 1 calls served by plait" in done.stderr
+    assert "ColumnParallelLinear: 1 call served by plait" in done.stderr
     for arguments, sentence in (
         (["--use-ascend-mc2", script], "--use-ascend-mc2 replaces"),
         (["nothing.py"], "there is no script nothing.py"),

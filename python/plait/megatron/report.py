@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from plait.torch.report import counted
+
 
 @dataclass(frozen=True)
 class Row:
@@ -29,7 +31,7 @@ class Report:
         if not self.rows:
             return "plait.megatron: no tensor-parallel layer was called"
         lines = [
-            f"{row.layer}: {row.calls} calls "
+            f"{row.layer}: {counted(row.calls, 'call')} "
             + ("served by plait" if row.refusal is None else f"left to Megatron: {row.refusal}")
             for row in self.rows
         ]

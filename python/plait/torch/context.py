@@ -106,13 +106,13 @@ def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
                 place = _native.Place(0, 1, "alone")
                 _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
             return _alone
-    comm = groups.communicator_of_member(member)
     found = _kept.get(member)
-    if found is not None and found.comm is comm:
+    if found is not None:
         return found
+    comm = groups.communicator_of_member(member)
     with _lock:
         found = _kept.get(member)
-        if found is None or found.comm is not comm:
+        if found is None:
             for gone in [one for one in _kept if not groups.is_alive(one)]:
                 del _kept[gone]  # a module may still hold the group itself
             found = _kept[member] = _Kept(comm)

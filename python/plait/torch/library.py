@@ -18,10 +18,10 @@ from torch.distributed import distributed_c10d
 from plait import _native
 from plait._native import Code
 from plait.errors import Error
-from plait.torch import quantized, weights
+from plait.torch import quantized, tensors, weights
 from plait.torch.context import context_of, group_place
 from plait.torch.options import Options
-from plait.torch.rows import as_rows, bias_row, check_matrix, float_dtype, view
+from plait.torch.rows import as_rows, bias_row, check_floats, float_dtype, view
 
 _resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
 _LIBRARY = torch.library.Library("plait", "DEF")
@@ -140,6 +140,19 @@ class Operator:
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Multiply by a plain weight."""
+        tensors.check(x, self.name, "x")
+        tensors.check(weight, self.name, "weight")
+        return self.multiply(x, weight, bias, *how, gathered=gathered)
+
+    def multiply(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        *how: Any,
+        gathered: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Multiply a tensor by a weight that tensors.check() has let pass."""
         given = How(*how)
         weight = _rows(self.name, "weight", weight)
         by = weights.plain(weight, turned=given.turned)
@@ -170,6 +183,7 @@ class Operator:
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Multiply by a quantised weight."""
+        tensors.check(x, self.name, "x")
         by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
         return self._multiply(x, by, bias, _never_turned(*how), gathered)
 
@@ -203,8 +217,8 @@ class Operator:
 
 
 def _rows(operator: str, name: str, x: torch.Tensor) -> torch.Tensor:
-    """Check a matrix, and return it as rows that a product can read."""
-    check_matrix(x, operator, name)
+    """Check sizes and dtype, and return a matrix as rows that a product can read."""
+    check_floats(x, operator, name)
     return as_rows(x)
 
 
@@ -234,8 +248,14 @@ def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) 
 
 
 def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
+    tensors.check(x, _gather_first.name, "x")
+    tensors.check(weight, _gather_first.name, "weight")
+    return _gathered_multiply(x, weight, bias, *how)
+
+
+def _gathered_multiply(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
     gathered = x.new_empty(_all_rows(x.shape[0], How(*how)), x.shape[1])
-    return _gather_first.run(x, weight, bias, *how, gathered=gathered), gathered
+    return _gather_first.multiply(x, weight, bias, *how, gathered=gathered), gathered
 
 
 def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> _Pair:
@@ -262,10 +282,10 @@ _define(
     _gathered_quantized_fake,
 )
 
-# What a call runs that torch's dispatcher has no part in.
+# What a call runs that torch's dispatcher has no part in, of operands that are checked.
 KERNELS: dict[str, Callable[..., Any]] = {
-    **{name: operator.run for name, operator in OPERATORS.items()},
-    GATHERED: _gathered_run,
+    **{name: operator.multiply for name, operator in OPERATORS.items()},
+    GATHERED: _gathered_multiply,
 }
 
 # The weight's gradient: grad_outᵀ·x, of this rank alone.
@@ -273,6 +293,8 @@ _gemms = threading.local()  # a Gemm serves one thread
 
 
 def _weight_gradient_run(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    tensors.check(grad_out, "weight_gradient", "grad_out")
+    tensors.check(x, "weight_gradient", "x")
     grad_out = _rows("weight_gradient", "grad_out", grad_out)
     x = _rows("weight_gradient", "x", x)
     out = x.new_empty(grad_out.shape[1], x.shape[1])

@@ -277,6 +277,8 @@ def _apply(
     call.prepare(weight, dtype)
     # What is packed is converted when it is packed, and not in each call.
     weight_rows = weight if call.packs else as_rows(weight.to(dtype))
+    if not tensors.wants_gradient(rows, weight_rows, bias):
+        return _Linear.forward(rows, weight_rows, bias, call)
     out: torch.Tensor = _Linear.apply(rows, weight_rows, bias, call)  # type: ignore[no-untyped-call]
     return out
 

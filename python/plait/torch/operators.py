@@ -153,13 +153,6 @@ def _check_sizes(
         shard_of_rows(shared, math.prod(x.shape[1:-1]), rank, world, name)
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def _is_plain(x: torch.Tensor) -> bool:
-    return type(x) in _PLAIN and not x.is_neg() and not x.is_conj()
-
-
 def _needs_no_dispatcher(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> bool:
     """Say whether torch would come to the kernel with these operands and do nothing else.
 
@@ -167,11 +160,12 @@ def _needs_no_dispatcher(x: torch.Tensor, weight: Weight, bias: torch.Tensor | N
     """
     if not isinstance(weight, torch.Tensor):
         return False
-    given = (x, weight) if bias is None else (x, weight, bias)
+    has_gradients = torch.is_grad_enabled()
+    for given in (x, weight) if bias is None else (x, weight, bias):
+        if tensors.refusal(given) is not None or (has_gradients and given.requires_grad):
+            return False
     return (
-        all(map(_is_plain, given))
-        and not (torch.is_grad_enabled() and any(one.requires_grad for one in given))
-        and torch._C._len_torch_dispatch_stack() == 0
+        torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch._C._autograd._profiler_enabled()
     )
@@ -220,9 +214,9 @@ def _call(
         x = x.to(dtype)
         weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
         bias = None if bias is None else bias.to(dtype)
-    place: Any = group if is_direct else _name(group)
-    how: tuple[Any, ...] = (place or "", options.schedule or "", options.parts or 0)
-    how = (*how, options.wire or "")
+    place: Any = (group if is_direct else _name(group)) or ""
+    how: tuple[Any, ...]
+    how = (place, options.schedule or "", options.parts or 0, options.wire or "")
     called = GATHERED if gathered else name
     if isinstance(weight, QuantizedWeight):
         operator = getattr(_ops, f"{called}_quantized")
@@ -230,11 +224,11 @@ def _call(
     else:
         operator = KERNELS[called] if is_direct else getattr(_ops, called)
         by, how = (weight,), (*how, False)
-    per_row = math.prod(x.shape[1:-1])
-    all_rows = -1 if rows is None else rows * per_row
+    is_matrix = x.dim() == 2
+    per_row = 1 if is_matrix else math.prod(x.shape[1:-1])
     if OPERATORS[name].gathers:
-        how = (*how, all_rows)
-    if x.dim() == 2:
+        how = (*how, -1 if rows is None else rows * per_row)
+    if is_matrix:
         return operator(x, *by, bias, *how)
     found = operator(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), *by, bias, *how)
     if x.dim() < 2:

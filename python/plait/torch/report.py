@@ -78,8 +78,17 @@ class Report:
             f"{'hidden':>7}  plan"
         )
         lines = [head, *map(_line, self.rows)] if self.rows else []
-        lines += [f"{what}: {calls} calls" for what, calls in self.others]
+        lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
         return "\n".join([*lines, *map(str, self.comparisons)])
+
+
+def counted(count: int, what: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "call"), counted(2, "call")
+    ('1 call', '2 calls')
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _line(row: Row) -> str:

@@ -24,6 +24,11 @@ def float_dtype(tensor: torch.Tensor, operator: str, name: str) -> Dtype:
 def check_matrix(tensor: torch.Tensor, operator: str, name: str) -> None:
     """Raise Error unless the tensor has two dimensions, and elements that a product takes."""
     tensors.check(tensor, operator, name)
+    check_floats(tensor, operator, name)
+
+
+def check_floats(tensor: torch.Tensor, operator: str, name: str) -> None:
+    """Do the rest of check_matrix() for a tensor that tensors.check() has let pass."""
     float_dtype(tensor, operator, name)
     if tensor.dim() != 2:
         raise Error(

@@ -21,13 +21,28 @@ def refusal(tensor: torch.Tensor) -> str | None:
     """
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"is a {type(tensor).__name__}; plait takes plain tensors, such as its local part"
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         return f"is on {tensor.device}; plait computes on cpu"
     if tensor.layout != torch.strided:
         return f"is {tensor.layout}; plait takes strided tensors"
     if tensor.is_conj() or tensor.is_neg():
         return "is a view that conjugates or negates; resolve_conj() and resolve_neg() copy it"
     return None
+
+
+def wants_gradient(*operands: torch.Tensor | None) -> bool:
+    """Say whether autograd, or a transform of functions, has to see what is made of these.
+
+    Where it has not, a call that goes round it takes half the time.
+
+    >>> wants_gradient(torch.ones(3), None), wants_gradient(torch.ones(3, requires_grad=True))
+    (False, True)
+    """
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    if not torch.is_grad_enabled():
+        return False
+    return any(one is not None and one.requires_grad for one in operands)
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:

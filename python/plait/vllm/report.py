@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import plait.torch
+from plait.torch.report import counted
 from plait.vllm import products
 
 _log = logging.getLogger("plait.vllm")
@@ -39,7 +40,11 @@ class Report:
             return "plait.vllm: no tensor-parallel layer was loaded"
         lines = [
             f"{row.layers} {row.layer}: "
-            + (f"{row.calls} calls served by plait" if row.refusal is None else "left to vLLM: ")
+            + (
+                f"{counted(row.calls, 'call')} served by plait"
+                if row.refusal is None
+                else "left to vLLM: "
+            )
             + (row.refusal or "")
             for row in self.rows
         ]

@@ -477,7 +477,7 @@ def test_report_names_layers_that_plait_does_not_hide() -> None:
     others = dict(pt.report().others)
     assert len(others) == 4
     assert set(others.values()) == {1}
-    assert "nothing is hidden: 1 calls" in str(pt.report())
+    assert "nothing is hidden: 1 call" in str(pt.report())
 
 
 @pytest.mark.parametrize("name", NAMES)
