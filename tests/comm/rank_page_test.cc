@@ -65,62 +65,12 @@ TEST(Doorbell, SleepsNoLongerThanTold) {
   bell->sleep(-5, [] { return false; });
 }
 
-TEST(AnnouncedCall, IsEmptyAtFirst) {
-  Zeroed<AnnouncedCall> call;
-  Tag tag;
-  EXPECT_FALSE(call->read(tag));
-  call->write({.operation = Operation::split, .call = 3});
-  ASSERT_TRUE(call->read(tag));
-  EXPECT_EQ(tag, (Tag{.operation = Operation::split, .call = 3}));
-}
-
-// Every tag is written with one number in all its fields: none may be read half.
-TEST(AnnouncedCall, IsReadWholeWhileItChanges) {
-  Zeroed<AnnouncedCall> call;
-  std::atomic<bool> done{false};
-  std::jthread writer([&] {
-    for (std::uint32_t n = 1; n < 200'000; ++n)
-      call->write({.call = n, .chunk = n, .plan = n, .sizes = {n, n, n}});
-    done.store(true, std::memory_order_relaxed);
-  });
-  std::uint32_t last = 0;
-  Tag tag;
-  while (!done.load(std::memory_order_relaxed)) {
-    if (!call->read(tag)) continue;
-    ASSERT_EQ(tag, (Tag{.call = tag.call,
-                        .chunk = tag.call,
-                        .plan = tag.call,
-                        .sizes = {tag.call, tag.call, tag.call}}));
-    ASSERT_GE(tag.call, last);
-    last = tag.call;
-  }
-  writer.join();
-  ASSERT_TRUE(call->read(tag));
-  EXPECT_EQ(tag.call, 199'999U);
-}
-
-TEST(AnnouncedWait, NamesWhoIsWaitedForAndBeats) {
-  Zeroed<AnnouncedWait> wait;
-  EXPECT_EQ(wait->read().peer, -1);
-  wait->begin(0);
-  const Wait first = wait->read();
-  EXPECT_EQ(first.peer, 0);
-  wait->renew(3);
-  EXPECT_EQ(wait->read().peer, 3);
-  EXPECT_NE(wait->read().beat, first.beat);
-  EXPECT_EQ(wait->read().start, first.start);
-  wait->begin(65'535);
-  EXPECT_EQ(wait->read().peer, 65'535);
-  EXPECT_NE(wait->read().start, first.start);
-  wait->end();
-  EXPECT_EQ(wait->read().peer, -1);
-}
-
 // What one rank writes often does not share a line with what another one writes.
 TEST(RankPage, KeepsWritersApart) {
   EXPECT_EQ(sizeof(Doorbell) % kLine, 0U);
-  EXPECT_EQ(offsetof(RankPage, call) % kLine, 0U);
-  EXPECT_EQ(offsetof(RankPage, waits) % kLine, 0U);
+  EXPECT_EQ(offsetof(RankPage, shown) % kLine, 0U);
+  EXPECT_EQ(offsetof(Shown, waits) % kLine, 0U);
+  EXPECT_EQ(offsetof(Shown, sign) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, left) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, ended_by) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, records) % kLine, 0U);

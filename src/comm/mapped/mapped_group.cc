@@ -1,7 +1,6 @@
 #include "comm/mapped/mapped_group.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <thread>
 
@@ -13,17 +12,28 @@ namespace plait::comm {
 
 using base::sentence;
 
+namespace {
+
+// A page of zero bytes is a RankPage on which nothing has happened.
+std::vector<RankPage*> pages_in(const std::vector<base::Region>& regions) {
+  std::vector<RankPage*> pages;
+  for (const base::Region& region : regions) {
+    pages.push_back(reinterpret_cast<RankPage*>(region.data()));
+  }
+  return pages;
+}
+
+}  // namespace
+
 MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
                          const Rendezvous::Watch& watch)
     : Group(rendezvous->rank(), rendezvous->world(), policy),
       rendezvous_(rendezvous),
-      regions_(rendezvous->share(sizeof(RankPage), "group", watch)) {
+      regions_(rendezvous->share(sizeof(RankPage), "group", watch)),
+      pages_(pages_in(regions_)),
+      announcer_(page(rendezvous->rank()).shown) {
   // A kernel that refuses makes sleepers nap shortly instead (see Doorbell).
   static_cast<void>(base::register_for_heavy_fences());
-  for (const base::Region& region : regions_) {
-    // A page of zero bytes is a RankPage on which nothing has happened.
-    pages_.push_back(reinterpret_cast<RankPage*>(region.data()));
-  }
 }
 
 // Memory ordering: the record is written before ended_by names it (release); a rank that finds it
@@ -69,7 +79,7 @@ void MappedGroup::leave() noexcept {
 
 void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   raise_if_failed();
-  show_life(awaited);
+  if (awaited != nullptr) announcer_.look(is_multiplying(*awaited, rank()));
   examine_lives(awaited);
   if (awaited == nullptr) return;
   examine_calls();
@@ -79,40 +89,6 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
                     sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " (",
                              rendezvous_->describe(awaited->peer), ") has left the group")});
   }
-}
-
-void MappedGroup::show_life(const Awaited* awaited) {
-  if (awaited == nullptr) return;
-  page(rank()).sign.write(
-      {.doing = is_multiplying(*awaited, rank()) ? Sign::Doing::call_product : Sign::Doing::call,
-       .at = base::now()});
-}
-
-// "rank 1 is in matmul_all_reduce, multiplying; last sign of life 12 ms ago"
-std::string MappedGroup::doing_of(int peer) const {
-  Tag tag;
-  const std::string who = sentence("rank ", peer);
-  if (!page(peer).call.read(tag)) return who + " has made no call of this group yet";
-  const Sign sign = page(peer).sign.read();
-  const std::string call(name(tag.operation));
-  if (sign.doing == Sign::Doing::nothing) {
-    return sentence(who, " is in no call of this group; its last was ", call);
-  }
-  // Namespaces of processes may have clocks of their own: none is behind this moment.
-  const Nanoseconds ago = std::max<Nanoseconds>(base::now() - sign.at, 0);
-  if (sign.doing == Sign::Doing::started) {
-    return sentence(who, " has started ", call, ", and last asked for it ",
-                    base::show_duration(ago), " ago");
-  }
-  const std::string is_in =
-      sign.doing == Sign::Doing::product
-          ? sentence(who, " multiplies; its last call of this group is ", call)
-          : sentence(who, " is in ", call,
-                     sign.doing == Sign::Doing::call_product ? ", multiplying" : "");
-  if (sign.at == 0) return is_in + "; no sign of life since it began";
-  constexpr Nanoseconds kSilence = base::kSecond;
-  return ago < kSilence ? sentence(is_in, "; last sign of life ", base::show_duration(ago), " ago")
-                        : sentence(is_in, "; no sign of life for ", base::show_duration(ago));
 }
 
 // Who has ended in good order has left before.
@@ -143,7 +119,7 @@ void MappedGroup::examine_calls() {
 }
 
 void MappedGroup::compare_calls() {
-  page(rank()).call.settle();
+  announcer_.settle();
   examine_calls();
 }
 
@@ -151,91 +127,18 @@ void MappedGroup::compare_calls() {
 // will never come, and the two tags say why. A peer that is ahead will report the mismatch itself.
 void MappedGroup::examine_call(int peer) {
   Tag theirs;
-  if (peer == rank() || !page(peer).call.read(theirs)) return;
-  Tag mine;
-  if (!calls_[theirs.call % calls_.size()].read(mine)) return;
-  if (mine.call != theirs.call || mine == theirs) return;
-  fail_and_raise({Code::mismatch, peer,
-                  sentence(name(mine.operation), ": rank ", rank(), " and rank ", peer,
-                           " disagree on ", difference(mine, theirs))});
+  if (peer == rank() || !page(peer).shown.call.read(theirs)) return;
+  const std::string mismatch = announcer_.find_mismatch(rank(), peer, theirs);
+  if (!mismatch.empty()) fail_and_raise({Code::mismatch, peer, mismatch});
 }
 
-// Memory ordering: a thread that takes a ticket (acquire) continues the word that its last holder
-// (release) left. Where more threads wait than there are tickets, the others' are not published.
-int MappedGroup::begin_waiting(const Awaited& awaited, int ticket) noexcept {
-  if (ticket != kNoTicket) {
-    page(rank()).waits[ticket].renew(awaited.peer);
-    return ticket;
-  }
-  std::uint32_t taken =
-      tickets_.load(std::memory_order_relaxed);  // a guess; the exchange checks it
-  for (;;) {
-    const int free = std::countr_one(taken);
-    if (free >= kWaits) return kNoTicket;
-    if (!tickets_.compare_exchange_weak(taken, taken | 1U << free, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {  // pairs with end_waiting()
-      continue;
-    }
-    page(rank()).waits[free].begin(awaited.peer);
-    return free;
-  }
-}
-
-void MappedGroup::end_waiting(int ticket) noexcept {
-  page(rank()).waits[ticket].end();
-  tickets_.fetch_and(~(1U << ticket), std::memory_order_release);  // pairs with begin_waiting()
-}
-
-std::vector<RankPage::Waits> MappedGroup::waits_of_all() const {
-  std::vector<RankPage::Waits> all(world());
-  for (int peer = 0; peer < world(); ++peer) {
-    for (int ticket = 0; ticket < kWaits; ++ticket)
-      all[peer][ticket] = page(peer).waits[ticket].read();
-  }
+std::vector<Whereabouts> MappedGroup::read_all() const {
+  std::vector<Whereabouts> all(world());
+  for (int peer = 0; peer < world(); ++peer) all[peer] = read(page(peer).shown);
   return all;
 }
 
 namespace {
-
-// The rank that `suspect` waits for, seen from `me`; Error::kNobody where it waits for none, or
-// says that it waits but has not moved. Among several threads' waits, the one counts that has
-// lasted all the time: the others come and go. A wait for a rank that has been asked already is
-// taken last.
-int followed(const RankPage::Waits& before, const RankPage::Waits& after, int suspect,
-             const std::vector<bool>& asked) {
-  int best = Error::kNobody;
-  int best_rank = 0;
-  for (int ticket = 0; ticket < kWaits; ++ticket) {
-    const Wait& wait = after[ticket];
-    const bool in_range = wait.peer >= 0 && wait.peer < static_cast<int>(asked.size());
-    const bool moves = wait.beat != before[ticket].beat || wait.start != before[ticket].start;
-    if (!in_range || wait.peer == suspect || !moves) continue;
-    const int rank = 1 + (wait.start == before[ticket].start ? 1 : 0) + (asked[wait.peer] ? 0 : 2);
-    if (rank > best_rank) best = wait.peer;
-    best_rank = std::max(rank, best_rank);
-  }
-  return best;
-}
-
-// Follows the waits from `suspect`: 1 waits for 2 waits for 3, and 3 waits for no rank, or says
-// that it waits but has not moved.
-int follow(const std::vector<RankPage::Waits>& before, const std::vector<RankPage::Waits>& after,
-           int suspect, int asker) {
-  const int first = suspect;
-  std::vector<bool> asked(after.size());
-  asked[asker] = true;
-  for (std::size_t steps = 0; steps < after.size(); ++steps) {
-    asked[suspect] = true;
-    const int next = followed(before[suspect], after[suspect], suspect, asked);
-    if (next == Error::kNobody || next == asker) return suspect;
-    suspect = next;
-  }
-  return first;  // they wait for each other
-}
-
-bool says_it_waits(const RankPage::Waits& waits) {
-  return std::any_of(waits.begin(), waits.end(), [](const Wait& wait) { return wait.peer >= 0; });
-}
 
 // In 10 ms each; a waiting rank moves about as often. One that says it waits and does not move is
 // stopped, or others have taken its processor: the second passes.
@@ -246,14 +149,14 @@ constexpr int kBeatsWithoutProcessor = 50;
 
 // Goes on beating meanwhile: others may be looking for the culprit too.
 int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
-  const auto before = waits_of_all();
+  const auto before = read_all();
   int culprit = awaited_peer;
   for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     known.say({.peer = awaited_peer, .tag = {}});
     if (beat < kBeatsToMove) continue;
-    const auto after = waits_of_all();
-    culprit = follow(before, after, awaited_peer, rank());
+    const auto after = read_all();
+    culprit = find_late(before, after, awaited_peer, rank());
     if (!says_it_waits(after[culprit])) break;
   }
   return culprit;
@@ -272,9 +175,10 @@ void MappedGroup::give_up(const Awaited& awaited) {
   }
   fail_and_raise(
       {Code::timeout, culprit,
-       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame,
-                " (", rendezvous_->describe(culprit), ")",
-                culprit == rank() ? "" : "; " + doing_of(culprit))});
+       sentence(
+           describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame, " (",
+           rendezvous_->describe(culprit), ")",
+           culprit == rank() ? "" : "; " + describe_doing(culprit, read(page(culprit).shown)))});
 }
 
 void MappedGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {

@@ -18,21 +18,15 @@ class MappedGroup final : public Group {
   MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
               const Rendezvous::Watch& watch);
 
-  void announce(const Tag& tag) noexcept override {
-    calls_[tag.call % calls_.size()].write(tag);
-    page(rank()).call.write(tag);
-    page(rank()).sign.write({.doing = Sign::Doing::call});
-  }
-  void rest() noexcept override { page(rank()).sign.rest(); }
-  void show_started(Nanoseconds asked_at) noexcept override {
-    page(rank()).sign.write({.doing = Sign::Doing::started, .at = asked_at});
-  }
-  void show_product() const noexcept override {
-    page(rank()).sign.write({.doing = Sign::Doing::product, .at = base::now()});
-  }
+  void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
+  void rest() noexcept override { announcer_.rest(); }
+  void show_started(Nanoseconds asked_at) noexcept override { announcer_.started(asked_at); }
+  void show_product() const noexcept override { announcer_.product(); }
   void compare_calls() override;
-  int begin_waiting(const Awaited& awaited, int ticket) noexcept override;
-  void end_waiting(int ticket) noexcept override;
+  int begin_waiting(const Awaited& awaited, int ticket) noexcept override {
+    return announcer_.begin_waiting(awaited.peer, ticket);
+  }
+  void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
@@ -62,21 +56,14 @@ class MappedGroup final : public Group {
   bool has_left(int peer) const;
   bool has_died(int peer) const;
   void examine_call(int peer);
-  void show_life(const Awaited* awaited);
-  std::string doing_of(int peer) const;
   int find_culprit(int awaited_peer, KnownWait& known);
-  std::vector<RankPage::Waits> waits_of_all() const;
+  std::vector<Whereabouts> read_all() const;
 
   std::shared_ptr<Rendezvous> rendezvous_;
   std::vector<base::Region> regions_;
   std::vector<RankPage*> pages_;
   std::mutex recording_;
-
-  // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at
-  // them.
-  std::array<AnnouncedCall, 64> calls_ = {};
-
-  std::atomic<std::uint32_t> tickets_{0};  // a bit for each of this rank's waits that is taken
+  Announcer announcer_;
 };
 
 }  // namespace plait::comm

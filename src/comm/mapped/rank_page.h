@@ -12,12 +12,10 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "comm/group.h"
+#include "comm/whereabouts.h"
 #include "plait/error.h"
-#include "plait/tag.h"
 
 namespace plait::comm {
-
-inline constexpr std::size_t kLine = 64;
 
 // Processors fetch lines in pairs: what different ranks write lies that far apart.
 inline constexpr std::size_t kPair = 2 * kLine;
@@ -44,79 +42,9 @@ class alignas(kLine) Doorbell {
   std::atomic<std::uint32_t> sleepers_;
 };
 
-// The call that a rank is in: written by it, read by any, in five words that belong together.
-class alignas(kLine) AnnouncedCall {
- public:
-  void write(const Tag& tag);
-
-  // When two ranks each write(), settle() and then read() the other's, at least one reads what the
-  // other wrote.
-  void settle();
-
-  // False when none was ever written, or the owner is writing just now (or died writing).
-  bool read(Tag& tag) const;
-
- private:
-  std::atomic<std::uint64_t> version_;  // odd while being written
-  std::array<std::atomic<std::uint64_t>, sizeof(Tag) / sizeof(std::uint64_t)> words_;
-};
-
-// Which rank a thread waits for. `beat` moves while the thread is awake: one whose beat stands
-// still is not waiting, but stopped. `start` tells one wait from the next.
-struct Wait {
-  int peer = -1;  // -1: waits for no rank
-  std::uint16_t start = 0;
-  std::uint16_t beat = 0;
-};
-
-class alignas(kLine) AnnouncedWait {
- public:
-  void begin(int peer);
-  void renew(int peer);  // still the same wait, perhaps for another
-  void end();
-  Wait read() const;
-
- private:
-  void write(const Wait& wait);
-
-  std::atomic<std::uint64_t> word_;  // start << 48 | beat << 32 | peer + 1
-};
-
-// What a rank does, for the sentence about one that is late. Written as often as it looks around,
-// about every 10 ms, and at the beginning and the end of a call; no rank waits for it.
-struct Sign {
-  enum class Doing : std::uint8_t {
-    nothing,
-    call,
-    call_product,  // the product of an operator
-    started,       // has a collective under way, and is in no call just now
-    product        // of no call of the group: of a layer, or without communication
-  };
-  Doing doing = Doing::nothing;
-  base::Nanoseconds at = 0;  // when it last looked around, or asked; 0: not yet in this call
-};
-
-class alignas(kLine) SignOfLife {
- public:
-  void write(const Sign& sign);
-  void rest();  // in no call any more
-  Sign read() const;
-
- private:
-  std::atomic<std::uint64_t> word_;  // at << 3 | doing
-};
-
-// How many threads of a rank can publish at once which ranks they wait for.
-inline constexpr int kWaits = 8;
-
 struct RankPage {
-  using Waits = std::array<Wait, kWaits>;  // as read
-
   Doorbell doorbell;
-  AnnouncedCall call;
-  std::array<AnnouncedWait, kWaits> waits;  // each written by the thread that has its ticket
-
-  SignOfLife sign;
+  Shown shown;
 
   alignas(kLine) std::atomic<std::uint32_t> left;  // 1: gone in good order
 

@@ -17,6 +17,8 @@ enum class Kind : std::uint32_t {
   abort,     // the same, and the groups that were split off it end too
   farewell,  // the sender has left the group
   question,  // whether the other host is there: its kernel answers, and the process nothing
+  inquiry,   // what the rank is doing, as soon as one of its threads looks after its connections
+  answer,    // to an inquiry
 };
 
 struct Frame {
@@ -35,7 +37,8 @@ static_assert(std::is_trivially_copyable_v<Frame> && sizeof(Frame) == 64);
 inline constexpr std::uint64_t kMostTextBytes = 1 << 20;
 
 // A mailbox or a group, as the frames that are meant for it find it. Both functions are called by
-// whichever thread reads from the connections, under the mesh's mutex: they don't call the mesh.
+// whichever thread reads from the connections, under the mesh's mutex: of the mesh they may call
+// reply() alone.
 class Receiver {
  public:
   Receiver() = default;

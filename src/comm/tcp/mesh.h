@@ -66,6 +66,9 @@ class Mesh {
             std::shared_ptr<const void> owner, Urgency urgency);
   void send_text(int process, Frame frame, const std::string& text);
 
+  // Like send_text(), for a receiver that is being handed a frame: the mutex is held.
+  void reply(int process, Frame frame, const std::string& text);
+
   // Sends and receives what can be moved now. Does nothing while another thread uses the mesh.
   void move() noexcept;
 

@@ -1,6 +1,7 @@
 #include "comm/tcp/tcp_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,12 @@ namespace {
 // An agreement for which every rank has sent its part is brought to its end, even where one of them
 // has failed since: it fails for all or for none.
 constexpr Nanoseconds kUnderWay = base::kSecond;
+
+// How often a rank that waits asks its peers which call they are in, how long it waits for answers
+// when its deadline has passed, and how often it then asks again.
+constexpr Nanoseconds kBetweenInquiries = 500 * base::kMillisecond;
+constexpr Nanoseconds kForAnswers = 100 * base::kMillisecond;
+constexpr int kMostInquiries = 5;
 
 constexpr std::size_t kMostSentence = std::size_t{64} << 10;
 
@@ -48,9 +55,15 @@ TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy
       members_(std::move(members)),
       has_left_(world()),
       gathered_(world()),
+      answers_(world()),
       number_(mesh_->add(*this)) {}
 
 TcpGroup::~TcpGroup() { mesh_->remove(number_); }
+
+void TcpGroup::set_numbers(std::vector<std::uint32_t> numbers) {
+  const std::lock_guard lock(mutex_);  // a peer that knows the numbers may ask already
+  members_.numbers = std::move(numbers);
+}
 
 // Memory ordering: chunks that the peer sent before its farewell were counted by the thread that
 // sets has_left_ (release); a thread that sees it set (acquire) finds them.
@@ -74,6 +87,11 @@ bool TcpGroup::receive(int process, const Frame& frame, std::string text) {
     case Kind::farewell:
       has_left_[peer].store(true, std::memory_order_release);
       return true;
+    case Kind::inquiry:
+      answer(peer);
+      return true;
+    case Kind::answer:
+      return note_answer(peer, text);
     default:
       return false;
   }
@@ -191,7 +209,10 @@ void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
                               : describe(*awaited, rank());
   });
   raise_if_failed();
-  if (awaited == nullptr || awaited->peer == Error::kNobody) return;
+  if (awaited == nullptr) return;
+  announcer_.look(is_multiplying(*awaited, rank()));
+  if (awaited->peer == Error::kNobody) return;
+  if (awaited->peer != rank()) compare_answers();
   // Frames come in order: a peer that already takes part in a set-up is through with this call.
   const bool is_chunk_of_a_call = !awaited->room && awaited->tag.operation != Operation::custom;
   if (is_chunk_of_a_call && awaited->peer != rank() && has_brought(awaited->peer) && !ready()) {
@@ -205,10 +226,109 @@ void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
 }
 
+// Clocks of hosts differ: a moment travels as the time that has passed since.
+void TcpGroup::answer(int peer) {
+  Whereabouts where = read(shown_);
+  if (where.sign.at != 0) where.sign.at = std::max<Nanoseconds>(base::now() - where.sign.at, 1);
+  const std::lock_guard lock(mutex_);
+  if (members_.numbers.empty()) return;
+  std::string text(sizeof(where), '\0');
+  std::memcpy(text.data(), &where, sizeof(where));
+  mesh_->reply(members_.processes[peer], {.kind = Kind::answer, .receiver = members_.numbers[peer]},
+               text);
+}
+
+bool TcpGroup::note_answer(int peer, const std::string& text) {
+  Whereabouts where;
+  if (text.size() != sizeof(where)) return false;
+  std::memcpy(&where, text.data(), sizeof(where));
+  if (where.sign.doing > Sign::Doing::product || name(where.call.operation).empty()) return false;
+  if (where.sign.at != 0) where.sign.at = base::now() - where.sign.at;
+  const std::lock_guard lock(mutex_);
+  answers_[peer] = where;
+  return true;
+}
+
+void TcpGroup::inquire() {
+  inquired_at_.store(base::now(), std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    answers_.assign(world(), std::nullopt);
+  }
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank() || has_left(peer)) continue;
+    mesh_->send(members_.processes[peer],
+                {.kind = Kind::inquiry, .receiver = members_.numbers[peer]}, nullptr, nullptr,
+                Mesh::Urgency::now);
+  }
+}
+
+std::vector<TcpGroup::Answer> TcpGroup::answers() const {
+  const std::lock_guard lock(mutex_);
+  return answers_;
+}
+
+// A peer may be in another call than this rank was, or is: then one of them waits for a chunk that
+// will never come, and the two tags say why.
+void TcpGroup::compare_answers() {
+  const std::vector<Answer> heard = answers();
+  for (int peer = 0; peer < world(); ++peer) {
+    if (!heard[peer] || !heard[peer]->has_call) continue;
+    const std::string mismatch = announcer_.find_mismatch(rank(), peer, heard[peer]->call);
+    if (!mismatch.empty()) fail_and_raise({Code::mismatch, peer, mismatch});
+  }
+  if (base::now() - inquired_at_.load(std::memory_order_relaxed) > kBetweenInquiries) inquire();
+}
+
+// What each rank says now. One that does not answer soon waits for no rank, as far as can be told.
+std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, KnownWait& known) {
+  inquire();
+  const Nanoseconds until = base::now() + kForAnswers;
+  while (base::now() < until && !failed()) {
+    known.say(awaited);
+    doze(std::min(until, base::now() + kBetweenLooks), [] { return false; });
+  }
+  std::vector<Whereabouts> all;
+  for (const Answer& answer : answers()) all.push_back(answer.value_or(Whereabouts{}));
+  all[rank()] = read(shown_);
+  return all;
+}
+
+// One that says it waits and does not move has no processor, which passes; so it is asked again.
+int TcpGroup::find_culprit(const Awaited& awaited, KnownWait& known) {
+  const auto before = ask_all(awaited, known);
+  int culprit = awaited.peer;
+  for (int attempt = 0; attempt < kMostInquiries && !failed(); ++attempt) {
+    const auto after = ask_all(awaited, known);
+    culprit = find_late(before, after, awaited.peer, rank());
+    if (!says_it_waits(after[culprit])) break;
+  }
+  return culprit;
+}
+
+std::string TcpGroup::describe_late(int peer) const {
+  const Answer answer = answers()[peer];
+  return answer ? describe_doing(peer, *answer)
+                : sentence("rank ", peer, " is in no call of this group, or stopped");
+}
+
+// The wait stays known until all ranks know why it ends: a peer that looks for the culprit at the
+// same time would else find this rank waiting for no other.
 void TcpGroup::give_up(const Awaited& awaited) {
+  KnownWait known(*this);
+  const bool waits = awaited.peer != Error::kNobody && awaited.peer != rank();
+  const int culprit = waits ? find_culprit(awaited, known) : rank();
+  raise_if_failed();
+  std::string blame;
+  if (waits && culprit != awaited.peer)
+    blame = sentence("; in the end all wait for rank ", culprit);
+  if (culprit != rank()) {
+    blame +=
+        sentence(" (", mesh_->name_of(members_.processes[culprit]), "); ", describe_late(culprit));
+  }
   fail_and_raise(
-      {Code::timeout, awaited.peer == Error::kNobody ? rank() : awaited.peer,
-       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
+      {Code::timeout, culprit,
+       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame)});
 }
 
 void TcpGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {

@@ -6,12 +6,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/end_records.h"
 #include "comm/group.h"
 #include "comm/tcp/mesh.h"
+#include "comm/whereabouts.h"
 
 namespace plait::comm::tcp {
 
@@ -37,7 +39,7 @@ class TcpGroup final : public Group, public Receiver {
   const std::shared_ptr<Mesh>& mesh() const { return mesh_; }
   const Members& members() const { return members_; }
   std::uint32_t number() const { return number_; }
-  void set_numbers(std::vector<std::uint32_t> numbers) { members_.numbers = std::move(numbers); }
+  void set_numbers(std::vector<std::uint32_t> numbers);
 
   // All that a peer has sent before it left is here by then: it came over the same connection.
   bool has_left(int peer) const {
@@ -53,13 +55,22 @@ class TcpGroup final : public Group, public Receiver {
   // Fails the group where a process is lost. `doing` begins the sentence.
   void look_for_losses(base::FunctionRef<std::string()> doing);
 
-  // No rank sees the others' calls: tags travel with the chunks.
-  void announce(const Tag& /*tag*/) noexcept override {}
+  // What this rank does is kept here, and told to a peer that asks.
+  void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
   // Credits that were not urgent go out at the latest when a call is over.
-  void rest() noexcept override { mesh_->move_surely(); }
-  void show_started(Nanoseconds /*asked_at*/) noexcept override { mesh_->move_surely(); }
-  int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
-  void end_waiting(int /*ticket*/) noexcept override {}
+  void rest() noexcept override {
+    announcer_.rest();
+    mesh_->move_surely();
+  }
+  void show_started(Nanoseconds asked_at) noexcept override {
+    announcer_.started(asked_at);
+    mesh_->move_surely();
+  }
+  void show_product() const noexcept override { announcer_.product(); }
+  int begin_waiting(const Awaited& awaited, int ticket) noexcept override {
+    return announcer_.begin_waiting(awaited.peer, ticket);
+  }
+  void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
   [[noreturn]] void give_up(const Awaited& awaited) override;
   void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
@@ -79,13 +90,28 @@ class TcpGroup final : public Group, public Receiver {
   std::vector<int> find_missing();
   [[noreturn]] void refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout);
 
+  // A peer's last answer; nullopt: none has come since it was asked last.
+  using Answer = std::optional<Whereabouts>;
+  void answer(int peer);
+  bool note_answer(int peer, const std::string& text);
+  void inquire();
+  std::vector<Answer> answers() const;
+  std::vector<Whereabouts> ask_all(const Awaited& awaited, KnownWait& known);
+  int find_culprit(const Awaited& awaited, KnownWait& known);
+  void compare_answers();
+  std::string describe_late(int peer) const;
+
   std::shared_ptr<Mesh> mesh_;
   Members members_;
   std::vector<std::atomic<bool>> has_left_;
   EndRecords records_;
+  Shown shown_ = {};
+  Announcer announcer_{shown_};
+  std::atomic<Nanoseconds> inquired_at_{0};  // relaxed: by it no more is decided than when to ask
 
   mutable std::mutex mutex_;  // for what follows; never held while the mesh is called
   std::vector<std::deque<std::string>> gathered_;  // by peer: what it has sent, oldest first
+  std::vector<Answer> answers_;
 
   std::uint32_t number_;  // last: from its making on frames may come
 };

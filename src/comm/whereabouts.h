@@ -1,0 +1,144 @@
+// What a rank shows of itself to the others of its group: the call that it is in, the ranks that its
+// threads wait for, and when it last looked around. Where a deadline passes, the blame follows the
+// waits from rank to rank; and two ranks that are in different calls under one number disagree.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "plait/tag.h"
+
+namespace plait::comm {
+
+inline constexpr std::size_t kLine = 64;
+
+// The call that a rank is in: written by it, read by any, in five words that belong together.
+class alignas(kLine) AnnouncedCall {
+ public:
+  void write(const Tag& tag);
+
+  // When two ranks each write(), settle() and then read() the other's, at least one reads what the
+  // other wrote.
+  void settle();
+
+  // False when none was ever written, or the owner is writing just now (or died writing).
+  bool read(Tag& tag) const;
+
+ private:
+  std::atomic<std::uint64_t> version_;  // odd while being written
+  std::array<std::atomic<std::uint64_t>, sizeof(Tag) / sizeof(std::uint64_t)> words_;
+};
+
+// Which rank a thread waits for. `beat` moves while the thread is awake: one whose beat stands
+// still is not waiting, but stopped. `start` tells one wait from the next.
+struct Wait {
+  int peer = -1;  // -1: waits for no rank
+  std::uint16_t start = 0;
+  std::uint16_t beat = 0;
+};
+
+class alignas(kLine) AnnouncedWait {
+ public:
+  void begin(int peer);
+  void renew(int peer);  // still the same wait, perhaps for another
+  void end();
+  Wait read() const;
+
+ private:
+  void write(const Wait& wait);
+
+  std::atomic<std::uint64_t> word_;  // start << 48 | beat << 32 | peer + 1
+};
+
+// What a rank does, for the sentence about one that is late. Written as often as it looks around,
+// about every 10 ms, and at the beginning and the end of a call; no rank waits for it.
+struct Sign {
+  enum class Doing : std::uint8_t {
+    nothing,
+    call,
+    call_product,  // the product of an operator
+    started,       // has a collective under way, and is in no call just now
+    product        // of no call of the group: of a layer, or without communication
+  };
+  Doing doing = Doing::nothing;
+  base::Nanoseconds at = 0;  // when it last looked around, or asked; 0: not yet in this call
+};
+
+class alignas(kLine) SignOfLife {
+ public:
+  void write(const Sign& sign);
+  void rest();  // in no call any more
+  Sign read() const;
+
+ private:
+  std::atomic<std::uint64_t> word_;  // at << 3 | doing
+};
+
+// How many threads of a rank can publish at once which ranks they wait for.
+inline constexpr int kWaits = 8;
+
+// Where a rank writes these for others to read. Zero bytes: nothing has happened.
+struct Shown {
+  AnnouncedCall call;
+  std::array<AnnouncedWait, kWaits> waits;  // each written by the thread that has its ticket
+  SignOfLife sign;
+};
+
+// All of it as read, in plain bytes that may travel.
+struct Whereabouts {
+  std::array<Wait, kWaits> waits = {};
+  Tag call = {};
+  Sign sign = {};
+  bool has_call = false;
+};
+
+Whereabouts read(const Shown& shown);
+
+// Whether one of its threads waits for a rank.
+bool says_it_waits(const Whereabouts& where);
+
+// "rank 1 is in matmul_all_reduce, multiplying; last sign of life 12 ms ago"
+std::string describe_doing(int rank, const Whereabouts& where);
+
+// Follows the waits from `suspect`: 1 waits for 2 waits for 3, and 3 waits for no rank, or says
+// that it waits but has not moved between the two readings, which hold all ranks.
+int find_late(const std::vector<Whereabouts>& before, const std::vector<Whereabouts>& after,
+              int suspect, int asker);
+
+// Writes what one rank shows, on behalf of all its threads.
+class Announcer {
+ public:
+  // `shown` outlives it.
+  explicit Announcer(Shown& shown) : shown_(shown) {}
+
+  void call(const Tag& tag) noexcept;
+  void look(bool multiplies) noexcept;
+  void rest() noexcept { shown_.sign.rest(); }
+  void started(base::Nanoseconds asked_at) noexcept;
+  void product() const noexcept;
+  void settle() noexcept { shown_.call.settle(); }
+
+  // Threads may wait at once: each has a ticket from its first call on, while there are any.
+  static constexpr int kNoTicket = -1;
+  int begin_waiting(int peer, int ticket) noexcept;
+  void end_waiting(int ticket) noexcept;
+
+  // "all_reduce: rank 0 and rank 1 disagree on ...": for a peer that says it is in this call. Empty
+  // where this rank was in the same one, or in none of this number as far as it remembers.
+  std::string find_mismatch(int rank, int peer, const Tag& theirs) const;
+
+ private:
+  Shown& shown_;
+
+  // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at
+  // them.
+  std::array<AnnouncedCall, 64> calls_ = {};
+
+  std::atomic<std::uint32_t> tickets_{0};  // a bit for each of this rank's waits that is taken
+};
+
+}  // namespace plait::comm

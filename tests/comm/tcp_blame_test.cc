@@ -1,0 +1,86 @@
+// Ranks over TCP ask each other what they are doing: who is blamed at a deadline, and how soon ranks
+// learn that they are in different calls.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/milestones.h"
+#include "comm/state.h"
+#include "comm/tcp_case.h"
+#include "comm/wait.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::run_over_tcp;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+// Rank 0 waits for rank 1, which waits for rank 2, which is elsewhere: its program makes no call.
+TEST(TcpBlame, FollowsTheWaits) {
+  Milestones given_up;
+  const auto body = [&](Communicator& comm) {
+    const auto line = comm.make_mailbox({.slots = 1, .slot_bytes = 8});
+    barrier(comm);
+    if (comm.rank() == 2) return static_cast<void>(given_up.await(0, 2));
+    const Error error =
+        expect_error(Code::timeout, [&] { line->wait_arrived(comm.rank() + 1, 0, {}); });
+    given_up.reach(0);
+    EXPECT_EQ(error.culprit(), 2) << error.what();
+    EXPECT_TRUE(contains(error.what(), "; rank 2 is in no call of this group, or stopped"))
+        << error.what();
+  };
+  run_over_tcp(3, body, {.timeout = milliseconds(400)});
+}
+
+TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
+  Milestones given_up;
+  const auto body = [&](Communicator& comm) {
+    barrier(comm);
+    comm::Group& group = comm.state().group();
+    const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
+    group.announce(tag);
+    if (comm.rank() == 1) {
+      const comm::Awaited here = {.peer = 1, .tag = tag};
+      while (given_up.reached(0) == 0 && !group.failed()) {
+        group.examine(&here, [] { return true; });
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      return;
+    }
+    const Error error = expect_error(Code::timeout, [&] {
+      comm::wait_until(
+          group, [] { return false; }, [] { return comm::kNever; },
+          [&] { return comm::Awaited{.peer = 1, .tag = tag}; });
+    });
+    given_up.reach(0);
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), "; rank 1 is in matmul_all_reduce, multiplying; last sign"))
+        << error.what();
+  };
+  run_over_tcp(2, body, {.timeout = milliseconds(400)});
+}
+
+// Each waits for the other's data, so that no chunk says which call its sender is in.
+TEST(TcpBlame, TellsRanksThatAreInDifferentCallsLongBeforeTheDeadline) {
+  const auto body = [&](Communicator& comm) {
+    barrier(comm);
+    std::vector<float> data(8);
+    const auto start = Clock::now();
+    const Error error = expect_error(
+        Code::mismatch, [&] { broadcast({data.data(), data.size()}, 1 - comm.rank(), comm); });
+    EXPECT_LT(Clock::now() - start, seconds(20));
+    EXPECT_TRUE(contains(error.what(), "disagree on root")) << error.what();
+  };
+  run_over_tcp(2, body, {.timeout = seconds(60)});
+}
+
+}  // namespace
+}  // namespace plait
