@@ -1,6 +1,6 @@
-// What a rank shows of itself to the others of its group: the call that it is in, the ranks that its
-// threads wait for, and when it last looked around. Where a deadline passes, the blame follows the
-// waits from rank to rank; and two ranks that are in different calls under one number disagree.
+// What a rank shows of itself to the others of its group: the call that it is in, the ranks that
+// its threads wait for, and when it last looked around. Where a deadline passes, the blame follows
+// the waits from rank to rank. Two ranks in different calls under one number disagree.
 #pragma once
 
 #include <array>

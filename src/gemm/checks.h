@@ -8,7 +8,7 @@ namespace plait::gemm {
 // Error{invalid_argument} unless these dtypes can be multiplied and the sizes are none below 0.
 void check(const GemmDesc& desc);
 
-// The same unless x has k columns of its dtype.
+// Throws Error{invalid_argument} unless x has k columns of the description's dtype.
 void check_input(const GemmDesc& desc, const Input& x);
 
 // Error{invalid_argument} unless the call fits the description, and writes nothing that it reads.

@@ -31,8 +31,9 @@ FewRows few_rows_in_sequence(int bits);
 // multiplies bf16. Rows are bf16.
 FewRows few_rows_in_pairs(int bits);
 
-// As AMX sums bf16: of every kKStep k the even ones and the odd ones each in a chain of fused
-// multiply-adds from 0, the chains' sum added to the sum so far; denormals are 0. Rows are bf16.
+// Adds in the order in which AMX sums bf16: the even and the odd ones of every kKStep k each in a
+// chain of fused multiply-adds from 0, the chains' sum added to the sum so far; denormals are 0.
+// Rows are bf16.
 FewRows few_rows_in_chains(int bits);
 
 }  // namespace plait::gemm

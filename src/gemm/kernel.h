@@ -88,9 +88,9 @@ struct StoredTileCall {
   std::int64_t offset_step = kPanelColumns;  // from a group's offsets to the next; 0: all have one
 };
 
-// Who multiplies few rows without writing the panel's operand to memory, if anybody does.
+// A function that multiplies few rows without writing the panel's operand to memory.
 struct FewRows {
-  int max_rows = 0;  // 0: nobody, or nobody faster
+  int max_rows = 0;  // 0: there is none, or none that is faster
   void (*multiply)(const StoredTileCall& call) = nullptr;
 };
 

@@ -64,8 +64,8 @@ struct Loops {
   void (*widen_bf16)(const std::uint32_t* from, std::int64_t k, float* to);
   void (*widen_f16)(const std::uint32_t* from, std::int64_t k, float* to);
 
-  // The same from pairs of s8 (two bytes) or s4 (one byte, the first in its low half), with 64
-  // offsets or nullptr added.
+  // Converts pairs of s8 (two bytes) or s4 (one byte, the first in its low half) alike, and adds 64
+  // offsets, or none where they are nullptr.
   void (*s8_to_f32)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets, float* to);
   void (*s4_to_f32)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets, float* to);
 

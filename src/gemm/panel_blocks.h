@@ -70,7 +70,7 @@ struct PanelSource {
   const PackedWeight* packed;  // or else:
   Storage storage;
   Dtype operand;
-  // Of a view, packed for this call: these k of the panels from `first_panel` on.
+  // A view's panels, packed for this call: these k of those from `first_panel` on.
   const std::byte* panels;
   std::int64_t first_panel;
   Range k;

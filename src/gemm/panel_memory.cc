@@ -8,7 +8,7 @@
 namespace plait::gemm {
 namespace {
 
-// What is lent to nobody.
+// Buffers that are not lent just now.
 class Pool {
  public:
   // The smallest that is large enough. Where none is, the largest goes: or else there would be one

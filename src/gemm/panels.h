@@ -36,7 +36,7 @@ constexpr std::size_t bits_of(Storage storage) {
   return 4;
 }
 
-// Of k rows of a panel.
+// The size of k rows of a panel.
 constexpr std::size_t panel_bytes(Storage storage, std::int64_t k) {
   return static_cast<std::size_t>(k) * kPanelColumns * bits_of(storage) / 8;
 }

@@ -9,14 +9,14 @@
 namespace plait::gemm {
 namespace {
 
-// So much of a view is packed before it is multiplied: enough that memory is read in long runs, and
-// little enough that it is still at hand when it is used.
+// How much of a view is packed before it is multiplied: enough that memory is read in long runs,
+// and little enough that it is still in a cache when it is used.
 constexpr std::size_t kPackedAtOnce = 128 * 1024;
 
 // Rows that stay in the second cache are read again for each panel at no cost.
 constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 
-// So few panels at a time read all of X again and again. So large an X doesn't stay in the last
+// Jobs of this few panels read all of X again and again. An X of this size doesn't stay in the last
 // cache beside the panels and what other processes have there.
 constexpr std::int64_t kFewPanels = 8;
 constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
@@ -120,7 +120,7 @@ void Product::pack_superblock(Range rows) {
     packed_from_ = 0;
     return;
   }
-  // Whoever reads packed rows begins with a group of them.
+  // A job that reads packed rows begins with a whole group of them.
   const bool begins_group = kernel_.row_form() == RowForm::plain || rows.begin % kRowGroup == 0;
   if (task_.packed_rows != nullptr && begins_group) {
     rows_ = *task_.packed_rows;
@@ -197,7 +197,7 @@ PanelSource Product::source_for(const Job& job, Range blocks, Workspace::Thread&
   return from;
 }
 
-// Of the panels that are kept. No other job has any of them.
+// Packs those of these panels that are not kept yet. No other job has any of them.
 void Product::pack_missing(Range panels) const {
   const Range k = {0, task_.depth.padded()};
   for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {

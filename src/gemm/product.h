@@ -33,10 +33,10 @@
 
 namespace plait::gemm {
 
-// So many bytes of groups' sums stay in the first cache until they are added up.
+// This many bytes of groups' sums stay in the first cache until they are added up.
 inline constexpr std::size_t kPartsAtOnce = 16 * 1024;
 
-// So many rows of X are packed at once: enough that a panel which was made ready is used often,
+// How many rows of X are packed at once: enough that a panel which was made ready is used often,
 // few enough that a transposed X is never copied as a whole.
 inline constexpr std::int64_t kSuperblockRows = 1024;
 
@@ -52,7 +52,7 @@ class Product {
  private:
   // Rows that are read next, from some k on.
   struct RowsAhead {
-    Range rows = {0, 0};  // empty: they are in a cache, or nobody knows
+    Range rows = {0, 0};  // empty: they are in a cache, or it is not known
     std::int64_t k = 0;
   };
 
@@ -90,7 +90,7 @@ class Product {
   void pack_superblock(Range rows);
   const std::vector<Job>& jobs_of(Range rows) const;
   bool is_grouped() const { return task_.depth.group != 0; }
-  // Whether the panels have to be packed by whoever reads them.
+  // Whether each job has to pack the panels that it reads.
   bool packs() const { return packed_ == nullptr && !has_panels_; }
   bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
@@ -143,7 +143,7 @@ class Product {
   Storage storage_;
   FewRows few_;  // for the weight's bits
   Results results_;
-  // Of a view, packed by the first superblock or by an earlier run, and read by the others.
+  // A view's panels, packed by the first superblock or by an earlier run, and read by the others.
   struct Panels {
     std::byte* data = nullptr;  // nullptr: each job packs its own
     std::int64_t first = 0;

@@ -41,8 +41,8 @@ void copy_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
   }
 }
 
-// The same into tiles, for any length: a row's steps of k lie a tile apart. Rows are read one after
-// another, as memory likes best.
+// Copies rows into tiles, for any length: a row's steps of k lie a tile apart. Rows are read one
+// after another, which is the fastest way through memory.
 void copy_rows_to_tiles(const Input& x, const Piece& piece, Dtype operand, std::byte* to) {
   const std::size_t bytes = size_of(operand);
   const std::size_t row_bytes = kKStep * bytes;
@@ -62,7 +62,7 @@ void copy_rows_to_tiles(const Input& x, const Piece& piece, Dtype operand, std::
   }
 }
 
-// The same from [k, m]: turned over in words, that is in pairs of k for bf16.
+// Copies rows from [k, m]: turned over in words, which are pairs of k for bf16.
 void turn_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
                std::int64_t to_stride) {
   alignas(64) std::array<std::uint32_t, kKStep * kRowGroup> words = {};

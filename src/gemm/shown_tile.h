@@ -7,7 +7,7 @@
 
 namespace plait::gemm {
 
-// Before kernel.multiply(call). Nothing, where nobody watches.
+// To be called before kernel.multiply(call). It does nothing unless a sanitizer watches.
 void show_tile(const TileKernel& kernel, const TileCall& call);
 
 }  // namespace plait::gemm

@@ -1,5 +1,5 @@
-// Ranks over TCP ask each other what they are doing: who is blamed at a deadline, and how soon ranks
-// learn that they are in different calls.
+// Ranks over TCP ask each other what they are doing: which rank is blamed at a deadline, and how
+// soon ranks learn that they are in different calls.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -160,7 +160,7 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
             std::string::npos);
 }
 
-// Nobody has to say how far one row is from the next that there isn't.
+// A matrix of one row needs no stride: there is no next row.
 TEST(Gemm, TakesAnyStrideOfOneRow) {
   const GemmDesc desc = {.m = 1, .n = 1, .k = 64};
   Problem p(desc);

@@ -27,8 +27,8 @@
 namespace plait {
 namespace {
 
-// As another library would leave them: shapes that fit together, so that a product which takes them
-// for its own goes on, but of one row.
+// Leaves tiles as another library would: in shapes that fit together, so that a product which takes
+// them for its own goes on, but of one row.
 #if defined(__x86_64__)
 [[gnu::target("amx-tile")]] void shape_tiles() {
   alignas(64) std::array<std::uint8_t, 64> shapes = {};
@@ -141,14 +141,14 @@ TEST_P(Hooks, MayRunOtherProducts) {
   }
 }
 
-// As a framework's switch for denormals does: the next tile's are kept again.
+// A framework's switch for denormals does this: the next tile keeps its own again.
 TEST_P(Hooks, MaySetHowTheThreadRounds) {
   Gemm gemm = select();
   expect_right(gemm, [](const Tile&) { std::fesetround(FE_TOWARDZERO); });
   EXPECT_EQ(std::fegetround(), FE_TONEAREST) << "run() leaves the caller's mode";
 }
 
-// As another library does on the caller's thread, which plait can't know of.
+// Another library may do this on the caller's thread, and plait can't know of it.
 TEST_P(Hooks, MayShapeTheTiles) {
   const auto walk = explain_gemm({.m = 1, .n = 1, .k = 1});
   if (!walk.front().refusal.empty()) GTEST_SKIP() << walk.front().refusal;

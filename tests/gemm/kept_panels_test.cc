@@ -95,7 +95,7 @@ TEST_P(Kept, PanelsAreThereForManyRows) {
   }
 }
 
-// That they are kept at all shows where the weight changes and nobody was told.
+// A weight that changes without notice shows that its panels are kept at all.
 TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
   const GemmDesc desc = desc_of(5, 70, 16);
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
@@ -156,7 +156,7 @@ TEST(PanelMemory, IsLentInTurns) {
   const gemm::PanelMemory too(1);
   EXPECT_NE(again.data(), too.data());
   EXPECT_GE(too.bytes(), kBytes);
-  // Nobody else has what is larger: what lies there idle goes.
+  // No idle buffer is as large as this one: those that lie there go.
   const gemm::PanelMemory large(2 * kBytes);
   EXPECT_GE(large.bytes(), 2 * kBytes);
 }

@@ -142,7 +142,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
     return {sums, sums + elements};
   }
 
-  // The same for each row alone.
+  // The sums of each row when it is multiplied alone.
   Sums one_by_one() {
     Sums all;
     for (std::int64_t row = 0; row < max_rows(); ++row) {

@@ -115,8 +115,7 @@ TEST_P(RoundingKernel, RoundsExtremesAsTheLoopsDo) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     std::vector<std::byte> want(kPanelColumns * size_of(dtype));
     std::vector<std::byte> got = want;
-    // As many products of zeros with zeros as a block has leave what is there, but for the sign of
-    // zeros.
+    // A whole block of products of zeros leaves what is there, but for the sign of zeros.
     const Fenced place(kPanelColumns * sizeof(float));
     auto* parts = reinterpret_cast<float*>(place.data());
     std::copy(sums.begin(), sums.end(), parts);

@@ -38,8 +38,8 @@ TEST_P(Kernel, IsAsNearAsItsRoundingsAllow) {
   }
 }
 
-// So all f32 kernels give the same bits on a processor that has fused multiply-adds, and so do
-// those of bf16 that multiply pairs.
+// All f32 kernels give the same bits on a processor that has fused multiply-adds, and so do those
+// of bf16 that multiply pairs, because each adds in this order.
 TEST_P(Kernel, AddsOneProductAfterAnother) {
   if (GetParam().add == nullptr) GTEST_SKIP() << "has an order of its own";
   const bool pairs = GetParam().pairs;
@@ -143,7 +143,7 @@ TEST_P(Kernel, KeepsNotANumberInItsRow) {
   }
 }
 
-// Of two that meet, always the same one is kept, whatever code adds them.
+// When two of them meet, the same one is kept whatever code adds them.
 TEST_P(Kernel, GivesNotANumberTheSameBitsInAnyCompany) {
   std::mt19937 random(7);
   const auto spoil = [&](float& value) {

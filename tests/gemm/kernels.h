@@ -31,7 +31,7 @@ struct Maker {
   std::function<std::unique_ptr<TileKernel>()> create;
   // How the next product is added to an element's sum, where it is one after another.
   float (*add)(float sum, float x, float w) = nullptr;
-  // Of a pair of k the odd one is first, and denormals are 0.
+  // The odd k of a pair comes first, and denormals are 0.
   bool pairs = false;
 };
 

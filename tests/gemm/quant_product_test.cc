@@ -326,7 +326,7 @@ TEST_P(QuantProducts, TakeManyRows) {
   }
 }
 
-// As a weight's gradient has it; groups are padded where k is turned over too.
+// A weight's gradient has its x transposed; groups are padded where k is turned over too.
 TEST_P(QuantProducts, TakeXTransposed) {
   for (const char* scheme : {"s8", "s8:group=33", "s4:group=64:offsets"}) {
     const GemmDesc desc = {

@@ -1,4 +1,4 @@
-// How libxsmm's generator behaves inside somebody else's process.
+// How libxsmm's generator behaves inside the caller's process.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -143,7 +143,7 @@ class AmxKernel final : public TileKernel {
   // which stay in the second.
   Blocking blocking() const override { return {.rows = 256, .panels = 8, .k = 192, .few = kGroup}; }
 
-  // Somebody else's code on this thread may have shaped the tiles since.
+  // Another library's code on this thread may have shaped the tiles since.
   void begin() const override { shaped_rows = 0; }
   [[PLAIT_AMX]] void end() const override {
     _tile_release();

@@ -24,7 +24,7 @@ constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kFarAhead = 16384;
 constexpr std::int64_t kAhead = 4096;
 
-// Of each of the 64 columns, or zeros.
+// The offsets of the 64 columns; zeros where the weight has none.
 struct Offsets {
   __m512i of[8];  // NOLINT(*-avoid-c-arrays): s8, twice each, 8 columns; s4: 16 columns, f32
   bool any;

@@ -42,9 +42,9 @@ struct Asked {
 };
 
 // The passes after the first share what is read next, as far as they come, so that the first pass
-// over that finds it in the second cache: 64 rows and more get 1.02 to 1.1 times as fast. If nobody
-// says what it is, it is what lies behind the block; but not for a full call, which has more to
-// come: asking every time would take longer than it saves.
+// over that finds it in the second cache: 64 rows and more get 1.02 to 1.1 times as fast. If the
+// call doesn't say what that is, it is what lies behind the block; but not for a full call, which
+// has more to come: asking every time would take longer than it saves.
 template <class Set>
 [[gnu::always_inline]] inline Asked asked_by(const TileCall& call, std::int64_t words,
                                              std::int64_t pass) {

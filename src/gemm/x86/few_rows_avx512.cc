@@ -27,7 +27,7 @@ namespace {
   v[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
 }
 
-// Of s8 columns are in order, of s4 as said above.
+// Columns of s8 come in order, those of s4 in the order above.
 template <int Bits>
 [[PLAIT_AVX512, gnu::always_inline]] inline void load_columns(const float* from, Floats& v) {
   for (int j = 0; j < kVectors; ++j) v[j] = _mm512_loadu_ps(from + j * kLanes);

@@ -86,7 +86,7 @@ class S8 {
     }
   }
 
-  // Of each 8 columns 4 are in a vector and 4 in the next one.
+  // A vector holds 4 of each 8 columns, and the next vector the other 4.
   [[PLAIT_AVX512, gnu::always_inline]] static void in_order(Floats& v) {
     const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
     mix(v, low, _mm512_add_epi32(low, _mm512_set1_epi32(8)));
@@ -205,7 +205,7 @@ class S4 {
  private:
   static constexpr int kDifferentInThird = 0x28;  // (a ^ b) & c
 
-  // Of a column and of the one after the next, even k and odd.
+  // Places of a column and of the one after the next, for even k and odd.
   [[PLAIT_AVX512, gnu::always_inline]] static __m512i places(long long column) {
     const long long pair = column | (column + 4) << 16;
     return _mm512_set1_epi64(pair | (pair + 0x00100010) << 32);
@@ -213,7 +213,7 @@ class S4 {
 
   [[PLAIT_AVX512, gnu::always_inline]] __m512i number(__m512i words, int j) const {
     if constexpr (Shifted) {
-      // Of 8 more than the value the lowest four bits are all there is.
+      // The lowest four bits are all that a value has, once 8 is added to it.
       const __m512i raised = _mm512_ternarylogic_epi32(words, _mm512_set1_epi16(8),
                                                        _mm512_set1_epi16(15), kDifferentInThird);
       words = _mm512_add_epi16(raised, offsets_[j]);

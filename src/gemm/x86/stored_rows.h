@@ -11,7 +11,7 @@ inline constexpr std::int64_t kLanes = 16;
 inline constexpr int kVectors = kPanelColumns / kLanes;  // of a row of a panel
 inline constexpr int kPairs = kKStep / 2;
 
-// As everywhere in these files: a std::array of vectors would lose their alignment.
+// These files use plain arrays: a std::array of vectors would lose their alignment.
 using Floats = __m512[kVectors];  // NOLINT(*-avoid-c-arrays)
 
 // Bytes of a row of pairs of a panel.

@@ -11,7 +11,7 @@ void* map(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
 }
 
-// Never writable and executable at once: hardened systems refuse that to everybody.
+// Memory is never writable and executable at once: hardened systems refuse that to all programs.
 bool may_execute(void* memory, std::size_t bytes) {
   return mprotect(memory, bytes, PROT_READ | PROT_EXEC) == 0;
 }

@@ -1,7 +1,7 @@
 // Only libxsmm's generator is linked (libxsmmgen), which turns a description into machine code in
 // a buffer. The rest of libxsmm is a registry of such buffers, with settings from the environment,
-// locks, an exit handler and a file in /tmp: somebody's process, where perhaps another libxsmm
-// lives, is better off without them.
+// locks, an exit handler and a file in /tmp: the caller's process, which perhaps has another
+// libxsmm, is better off without them.
 //
 // The generator writes the distance from row to row into the code, so rows come as tiles, where it
 // is a constant. A function for few rows sums k in the order of the function for many as long as
@@ -96,7 +96,7 @@ class XsmmKernel final : public TileKernel {
   RowForm row_form() const override { return RowForm::tiles; }
   int max_rows() const override { return kMaxRows; }
 
-  // So much of a panel as for the vector kernel.
+  // A block holds as much of a panel as the vector kernel's.
   Blocking blocking() const override {
     return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 1024 / element_bytes(), .few = 4},
                              operand_);
