@@ -1,13 +1,13 @@
-// Memory of one's own, for matrices.
+// Memory for matrices, which the buffer owns.
 //
 //   plait::Buffer buffer = plait::Buffer::for_tensor(Dtype::bf16, 512, 4096);
 //   plait::TensorView x = buffer.view(Dtype::bf16, 512, 4096);   // must not outlive the buffer
 //
-// Aligned to 64 bytes; contents start undefined. A buffer of no bytes is legal and has no memory,
-// and so is one that was moved from. Error{system} where the memory can't be had.
+// It is aligned to 64 bytes, and its contents start undefined. A buffer of no bytes is legal and
+// has no memory; a buffer that was moved from is one. Error{system} if there is not enough memory.
 //
-// The memory is the device's: the CPU touches it only where that is kCpu. This build makes memory
-// there alone, and refuses to make any other with Error{invalid_argument}.
+// The memory is the device's: CPU code may touch it only if that is kCpu. This build makes only
+// memory of the CPU, and refuses other devices with Error{invalid_argument}.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@
 namespace plait {
 
 struct BufferOptions {
-  // Asks for pages of 2 MiB, which spare the processor most page-table walks. Where the system has
-  // none to give, or for less than 2 MiB, the buffer is an ordinary one.
+  // Asks for pages of 2 MiB, which spare the processor most page-table walks. If the system has
+  // none, or the size is below 2 MiB, the buffer has ordinary pages.
   bool huge_pages = false;
 
   Device device = kCpu;
@@ -46,8 +46,8 @@ class PLAIT_EXPORT Buffer {
   // A contiguous matrix at the start of the buffer; Error{invalid_argument} if it does not fit.
   TensorView view(Dtype dtype, std::int64_t rows, std::int64_t cols) const;
 
-  // How much of the buffer lies in huge pages now. Pages are given when they are first touched, so
-  // that an untouched buffer has none. Reads /proc: for reports, not for inner loops.
+  // How much of the buffer is in huge pages now. A page is allocated when it is first touched, so
+  // an untouched buffer has none. Reads /proc: for reports, not for inner loops.
   std::size_t huge_page_bytes() const;
 
  private:

@@ -1,22 +1,22 @@
-// What all ranks of a communicator do together.
+// Collectives: sums and exchanges that all ranks of a communicator make together.
 //
 //   plait::all_reduce({sums.data(), sums.size()}, comm);          // in place
 //
 //   plait::Pending pending = plait::start_all_gather(mine, all, comm);
 //   while (!pending.done()) compute_a_tile();                     // done() also makes progress
 //
-// Sums are taken in f32 as a tree over ranks (0 + 1, 2 + 3, ..., level by level) and rounded once,
-// so that every rank gets the same bits, whatever the sizes, the transport, the run, or how its
-// threads round and treat denormals. They may be rounded to another dtype than their parts have:
-// f32 in, bf16 out. s8 is summed to s8, and saturates. Where a tensor is cut in shards, `counts`
-// says how many elements each rank owns; empty means balanced: the first (elements mod world) ranks
+// Sums are taken in f32 as a tree over ranks (0 + 1, 2 + 3, ..., level by level) and rounded once.
+// Every rank thus gets the same bits, in every run and over every transport, whatever the sizes and
+// the threads' modes of rounding and denormals. The output may have another dtype than the input:
+// f32 in, bf16 out. s8 is summed to s8, and saturates. If a tensor is cut into shards, `counts`
+// says how many elements each rank owns. Empty means balanced: the first (elements mod world) ranks
 // own one more. Every size may be 0. Input and output may be the same memory for broadcast, and for
 // all_reduce of one dtype; otherwise they must not overlap. A collective that fails leaves its
-// output undefined; one that refuses its arguments has written nothing.
+// output undefined. If it refuses its arguments, it has written nothing.
 //
-// Elements lie on a device, and what is done with those of another one than the CPU is ordered by
-// a stream. The transports of this build reach the CPU's memory alone: anything else is refused
-// with Error{invalid_argument}.
+// Elements are on a device. For devices other than the CPU, a stream orders the work. The
+// transports of this build reach only the CPU's memory: other devices are refused with
+// Error{invalid_argument}.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@
 
 namespace plait {
 
-// A pointer to an element type says which dtype it points to; void* is to be told.
+// A pointer to an element type implies the dtype; with void* it must be given.
 struct Elements {
   template <Element T>
   Elements(T* to, std::size_t n, Device where = kCpu) : Elements(to, n, kDtypeOf<T>, where) {}
@@ -69,10 +69,10 @@ struct Shard {
 PLAIT_EXPORT Shard balanced_shard(std::size_t elements, int rank, int world);
 
 // A collective under way. Those of one communicator finish in the order in which they were started.
-// Destroying one that is not done waits for it; its error, if any, is then lost. Where an exception
-// of the caller's hook destroys it (CommunicatorOptions::interrupted), it doesn't wait, and its
-// communicator ends. One that outlives its communicator is abandoned: its data stay as they are. A
-// Pending that is abandoned, or was moved to another, throws when it is asked for anything.
+// Destroying a collective that is not done waits for it; its error, if any, is then lost. If an
+// exception of the caller's hook destroys it (CommunicatorOptions::interrupted), it doesn't wait,
+// and its communicator fails. A Pending that outlives its communicator is abandoned: its data stay
+// as they are. Every call of a Pending that is abandoned, or was moved from, throws.
 class PLAIT_EXPORT Pending {
  public:
   class Task;

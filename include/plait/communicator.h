@@ -10,13 +10,13 @@
 //
 //   plait::run_in_threads(4, [](plait::Communicator& comm) { plait::barrier(comm); });
 //
-// Any number of communicators may exist; each is used by one thread at a time (abort() apart; the
-// second of two at once gets Error{invalid_argument}, and the first goes on), and all its ranks
-// make the same calls in the same order. When a rank dies, leaves, disagrees or lets
-// the deadline pass, every other rank of the group gets the same Error from the call it is in, or
-// its next one; the communicator is of no use after that. A process forked from a rank can't use
-// the rank's communicators: it gets Error{invalid_argument}, and so does the use of a communicator
-// that was moved to another.
+// Any number of communicators may exist. One thread at a time uses each of them, except for
+// abort(): if two threads call at once, the second gets Error{invalid_argument} and the first
+// continues. All ranks of a communicator make the same calls in the same order. When a rank dies,
+// leaves, disagrees or lets the deadline pass, every other rank of the group gets the same Error
+// from its current or next call. The communicator can't be used after that. A process forked from a
+// rank can't use the rank's communicators: it gets Error{invalid_argument}. A communicator that was
+// moved from throws the same.
 #pragma once
 
 #include <chrono>
@@ -41,33 +41,36 @@ struct Place {
   int rank;
   int world;
   std::string job = {};       // the same text in all ranks of this start, and in no other
-  std::string launcher = {};  // what said so, for messages: "plait run", "torchrun", ...
-  int hosts = 1;  // as the launcher has it, by which transports that can't join them are refused
-  int local_rank = 0;  // among the ranks of its host: which device is its own
+  std::string launcher = {};  // its source, for messages: "plait run", "torchrun", ...
+  int hosts = 1;              // as the launcher says; transports that can't span them are refused
+  int local_rank = 0;         // among the ranks of its host; selects its device
 };
 
-// Reads the place that plait run, torchrun, Open MPI, Slurm or MPICH's Hydra left in the
-// environment; one rank alone when there is none. Refuses a launcher's that it can't read.
+// Reads the place that plait run, torchrun, Open MPI, Slurm or MPICH's Hydra has put into the
+// environment. Without one it is a single rank. A launcher's variables that it can't read are
+// refused.
 PLAIT_EXPORT Place place_from_environment();
 
 // Every rank calls it with its bytes and gets the bytes of all ranks, in rank order.
 using AllGatherBytes = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct CommunicatorOptions {
-  std::string transport = {};       // empty: PLAIT_TRANSPORT, else the best that can
+  std::string transport = {};       // empty: PLAIT_TRANSPORT, else the best usable one
   std::optional<Place> place = {};  // empty: from the environment
   AllGatherBytes all_gather = {};   // lends a framework's own store to the rendezvous
   std::optional<Link> link = {};    // empty: PLAIT_LINK, else none
 
   // How long a rank waits for another before it gives up. 0: PLAIT_TIMEOUT, else 10 minutes in a
-  // call and 60 s in connect(). A rank of this host that dies is noticed at once by other means, so
-  // patience costs little in a call, and a rank that writes a checkpoint or compiles needs minutes.
-  // A rank that has not connected yet, or is on another host, is watched by this deadline alone.
+  // call and 60 s in connect(). A death on this host is noticed at once by other means, so a long
+  // deadline costs little in a call, and a rank that writes a checkpoint or compiles needs minutes.
+  // A rank that has not connected yet, and over MPI a rank on another host, can be noticed only by
+  // this deadline.
   std::chrono::nanoseconds timeout{0};
 
-  // Asked about every 10 ms during a wait, connect() included, on the thread that waits. What it
-  // throws comes out of the call; the other ranks get Error{peer_lost}, and the group has failed.
-  // In Python it is what lets Ctrl-C end a wait: it takes the GIL and calls PyErr_CheckSignals().
+  // Called about every 10 ms during a wait, including connect(), on the thread that waits. An
+  // exception from it ends the call; the other ranks get Error{peer_lost}, and the group has
+  // failed. Python uses it to let Ctrl-C end a wait: it takes the GIL and calls
+  // PyErr_CheckSignals().
   std::function<void()> interrupted = {};
 
   Trace* trace = nullptr;  // records what this rank does; must outlive the communicator
@@ -88,34 +91,34 @@ class PLAIT_EXPORT Communicator {
   std::optional<Link> link() const;
   Trace* trace() const;
 
-  // Not collective. From the next call on this rank records into `trace`; null turns that off,
-  // after which the trace may end. Collectives that are under way are recorded no more. Groups that
-  // were split off before keep theirs.
+  // Not collective. From the next call on, this rank records into `trace`. Null turns recording
+  // off; then the trace may be destroyed. Collectives that are under way are no longer recorded.
+  // Groups that were split off earlier keep their traces.
   void set_trace(Trace* trace);
 
-  // Collective. Ranks with the same color form a new group, ordered by key, then by rank here.
-  // A negative color joins none and gets nullopt.
+  // Collective. Ranks with the same color form a new group, ordered by key, then by rank here. A
+  // rank with a negative color joins no group and gets nullopt.
   std::optional<Communicator> split(int color, int key);
 
   // Collective. The same ranks as a group of their own, whose chunks travel over this emulated
   // link; nullopt: over none.
   Communicator with_link(const std::optional<Link>& link);
 
-  // Collective. Mailboxes are costly to make and cheap to use: keep them, or ask for a shared one
-  // by its description; cached_mailbox makes it at the first call.
+  // Collective. Mailboxes are expensive to make and cheap to use. Keep them, or get a shared one by
+  // its description from cached_mailbox, which makes it at the first call.
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);
   Mailbox& cached_mailbox(const MailboxDesc& desc);
 
-  // Bytes of this rank's memory that its living mailboxes hold.
+  // Bytes of this rank's memory that its existing mailboxes hold.
   std::size_t mailbox_bytes() const;
 
-  // Not collective: throws Error{peer_lost} where a rank of the group has died, or the error with
-  // which the group has ended. For programs whose ranks wait for one another by other means.
+  // Not collective. Throws Error{peer_lost} if a rank of the group has died, or the error with
+  // which the group has failed. It is for programs whose ranks wait for one another by other means.
   void check_ranks();
 
-  // Ends the group, and all that were split off it or off those: every rank gets Error{peer_lost}
-  // with this reason from its current or next call. Any thread may call it at any time while the
-  // communicator lives, also beside one that waits in it: it wakes that one too.
+  // Ends the group, and all groups that were split off it, directly or indirectly. Every rank gets
+  // Error{peer_lost} with this reason from its current or next call. Any thread may call it at any
+  // time while the communicator exists. A thread that waits in the communicator is woken too.
   void abort(std::string_view reason);
 
   class State;  // the collectives' side of it
@@ -126,9 +129,9 @@ class PLAIT_EXPORT Communicator {
   std::unique_ptr<State> state_;
 };
 
-// Leaves the groups of all communicators of this process that still exist, which are of no use
-// afterwards. Called when main() returns and by exit(), so that a rank whose communicators are
-// global is not taken for dead; call it before _exit(), which runs nothing.
+// Leaves the groups of all communicators of this process that still exist; they can't be used
+// afterwards. It runs when main() returns and in exit(), so that a rank whose communicators are
+// global does not count as dead. Call it before _exit(), which runs no handlers.
 PLAIT_EXPORT void leave_all() noexcept;
 
 // Ranks that are threads of this process: each thread joins with its rank.
@@ -143,9 +146,10 @@ class PLAIT_EXPORT ThreadGroup {
   std::shared_ptr<Room> room_;
 };
 
-// Runs `body` as `world` ranks, each in a thread of its own; when a rank throws, the others are
-// told and the first Error is thrown here once all have ended. All record into one trace, if it is
-// given; for a timeline each rank joins a ThreadGroup with its own.
+// Runs `body` as `world` ranks, each in its own thread. If a rank throws, the others get an error,
+// and the first Error is thrown here once all threads have ended. All ranks record into
+// options.trace, if it is given. For a timeline of single ranks, let each join a ThreadGroup with
+// its own trace.
 PLAIT_EXPORT void run_in_threads(int world, const std::function<void(Communicator&)>& body,
                                  const CommunicatorOptions& options = {});
 

@@ -23,7 +23,7 @@ namespace plait {
 
 enum class Dtype : std::uint8_t { f32, bf16, f16, s8 };
 
-// What a view has until it is told: no element has it.
+// The dtype of a view before one is set; no element has it.
 inline constexpr Dtype kNoDtype = static_cast<Dtype>(0xff);
 
 PLAIT_EXPORT std::string_view name(Dtype dtype);
@@ -37,8 +37,8 @@ constexpr std::size_t size_of(Dtype dtype) {
   return dtype == Dtype::s8 ? 1 : 2;
 }
 
-// u, such that rounding x to `dtype` moves it by at most u·|x| (where neither overflow nor a
-// denormal is met). 0 for s8: it rounds by up to a half, whatever the size of x.
+// u, such that rounding x to `dtype` changes it by at most u·|x|, without overflow and denormals. 0
+// for s8, which rounds by up to a half, whatever the size of x.
 constexpr double unit_roundoff(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
@@ -134,8 +134,8 @@ inline constexpr Dtype kDtypeOf = std::same_as<T, float>  ? Dtype::f32
                                                           : Dtype::s8;
 
 // Converts `n` elements in memory that the CPU can read; the pointers need no alignment. To s8:
-// rounded to nearest, ties to even, saturated at -128 and 127, NaN becomes 0. `to` may be `from`
-// where its elements are no wider; otherwise the two must not overlap.
+// rounded to nearest, ties to even, saturated at -128 and 127, NaN becomes 0. `to` may be `from` if
+// its elements are not wider; otherwise the two must not overlap.
 PLAIT_EXPORT void convert(const void* from, Dtype from_dtype, void* to, Dtype to_dtype,
                           std::size_t n);
 

@@ -1,4 +1,4 @@
-// The one way in which plait says that something went wrong.
+// The exception by which plait reports every failure.
 //
 //   try {
 //     plait::all_reduce(gradients, comm);
@@ -20,7 +20,7 @@ enum class Code {
   invalid_argument,  // the caller's mistake; nothing was written
   mismatch,          // ranks disagree about the call they are in
   peer_lost,         // a rank died, left, or was told to abort
-  timeout,           // a rank is there but did not do its part before the deadline
+  timeout,           // a rank is alive but did not do its part before the deadline
   system,            // the operating system refused something; the sentence says what
 };
 
@@ -35,7 +35,7 @@ class PLAIT_EXPORT Error : public std::runtime_error {
 
   Code code() const { return code_; }
 
-  // The rank that is to blame, where one is; kNobody otherwise.
+  // The rank that is to blame, if there is one; kNobody otherwise.
   int culprit() const { return culprit_; }
 
  private:

@@ -3,27 +3,28 @@
 //   plait::Gemm gemm = plait::select_gemm({.m = 512, .n = 4096, .k = 4096});
 //   gemm.run({.x = {x}, .weight = packed, .out = y});
 //
-// A product can be run in windows (these rows by those columns) into any place, and tells of every
-// tile as it is finished, still in the cache:
+// A product can be run in windows (some rows by some columns) whose results go anywhere. It calls a
+// hook for every finished tile, while the tile is still in the cache:
 //
 //   gemm.run({.x = {x}, .weight = packed, .out = chunk, .window = {.columns = {256, 512}},
 //             .on_tile = [&](const Tile& tile) { ... }});
 //
-// A quantised weight is packed once, and the product made for its scheme:
+// A quantised weight is packed once, and the product is made for its scheme:
 //
 //   plait::Gemm gemm = plait::select_gemm({.m = 1, .n = 4096, .k = 4096, .quant = q.scheme()});
 //   const plait::PackedWeight packed(q);
 //
-// Sums are f32. k is cut in leaves: 1 below k = 1024, then 2, 4 or 8 of at least 512, and 16 from
-// 16384 on. Each is one chain; neighbours are added in pairs, level by level. Values and offsets
-// are exact; scales multiply sums: those per group the group's sum before it is added to that of
-// the groups before it in its leaf, others the leaf. The bits of an element depend on its row of X,
-// its column of the weight, GemmDesc::shares and the backend alone: not on m, on windows, on
-// threads, nor on whether rows or weight were packed before.
+// Sums are f32. k is cut into leaves: 1 below k = 1024, then 2, 4 or 8 of at least 512, and 16 from
+// 16384 on. Each leaf is one chain; neighbours are added in pairs, level by level. Values and
+// offsets of quantised weights are exact. Scales multiply sums: a scale per group multiplies the
+// group's sum, before it is added to the groups before it in its leaf; other scales multiply the
+// leaf. The bits of an element depend only on its row of X, its column of the weight,
+// GemmDesc::shares and the backend. They don't depend on m, windows, threads, or on whether rows or
+// weight were packed before.
 //
-// If equal shares of k are nodes of the tree, products of them that know their number
-// (GemmDesc::shares), added in pairs, have the bits of the product of all k. Nodes are 2, 4 or 8
-// shares of at least 512 k each, and 16 of at least 1024, in multiples of 32 (see sum_tree()).
+// If equal shares of k are nodes of the tree, their products can be added in pairs to get the bits
+// of the product of all k. For this GemmDesc::shares must say how many there are. Nodes are 2, 4 or
+// 8 shares of at least 512 k each, and 16 of at least 1024, in multiples of 32 (see sum_tree()).
 #pragma once
 
 #include <cstddef>
@@ -47,16 +48,16 @@
 
 namespace plait {
 
-// A problem, from which a backend is chosen. Run() takes any number of rows; m is the usual one.
+// A problem, for which a backend is chosen. run() takes any number of rows; m is the usual one.
 struct GemmDesc {
   std::int64_t m, n, k;
-  Dtype x = Dtype::bf16;  // f32, bf16 or f16, and so the others
+  Dtype x = Dtype::bf16;  // f32, bf16 or f16, as are the others
   Dtype weight = Dtype::bf16;
   Dtype out = Dtype::bf16;
-  std::optional<QuantScheme> quant = {};  // the weight is quantised so; `weight` says nothing then
+  std::optional<QuantScheme> quant = {};  // of a quantised weight; `weight` is then ignored
 
-  // k is one of so many equal shares of a sum. If these are not nodes of the sum's tree, or if
-  // there is only one, k is summed as a whole.
+  // The number of equal shares of a sum, of which k is one. If they are not nodes of the sum's
+  // tree, or if there is only one, k is summed as a whole.
   std::int64_t shares = 1;
 
   bool operator==(const GemmDesc&) const = default;
@@ -70,11 +71,11 @@ PLAIT_EXPORT std::string name(const GemmDesc& desc);
 // Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT GemmDesc parse_gemm(std::string_view text);
 
-// Whether each of desc.shares equal shares of k is a node of the tree of all of them: they are 2,
-// 4, 8 or 16, none is shorter than a leaf, and each is a multiple of 32, or of the weight's group.
+// Whether each of desc.shares equal shares of k is a node of the tree of all of them. This needs 2,
+// 4, 8 or 16 shares, none shorter than a leaf, each a multiple of 32 or of the weight's group.
 PLAIT_EXPORT SumTree sum_tree(const GemmDesc& desc);
 
-// X: rows of k elements. Transposed, the view is [k, m]: what a weight's gradient multiplies.
+// X: rows of k elements. If transposed, the view is [k, m], as a weight's gradient needs it.
 struct Input {
   ConstTensorView view;
   bool transposed = false;
@@ -108,17 +109,18 @@ struct GemmCall {
   TensorView out = {};  // [rows, columns] of the window
   Window window = {};
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding
-  bool accumulate = false;                // adds to what `out` holds
-  const PackedInput* packed_x = nullptr;  // what pack() has made of x
-  KeptPanels* kept_panels = nullptr;      // of a plain weight, for several runs by it
-  // In place of `out`, where the window's rows go to several places: the first rows to the first.
+  bool accumulate = false;                // adds to the values in `out`
+  const PackedInput* packed_x = nullptr;  // the result of pack() for x
+  KeptPanels* kept_panels = nullptr;      // of a plain weight, for several runs
+  // Instead of `out`, if the window's rows go to several places: the first rows go to the first
+  // view.
   std::span<const TensorView> outs = {};
-  // Called by the thread that has finished the tile; several may call at once. It may multiply by
-  // another Gemm. What it throws is thrown by run(), when some tiles have been written.
+  // Called by the thread that has finished the tile; several threads may call at once. It may run
+  // another Gemm. If it throws, run() throws the same, and only some tiles have been written.
   std::function<void(const Tile&)> on_tile = {};
 };
 
-// For one thread at a time; it keeps the memory that it works in from one run to the next.
+// For one thread at a time. It keeps its working memory from one run to the next.
 class PLAIT_EXPORT Gemm {
  public:
   class State;
@@ -130,19 +132,19 @@ class PLAIT_EXPORT Gemm {
   const GemmDesc& desc() const;
   std::string_view backend() const;
 
-  // Bytes of memory that it keeps: as much as its runs have taken so far.
+  // Bytes of memory that it keeps: as much as its runs have needed so far.
   std::size_t held_bytes() const;
 
-  // Error{invalid_argument}, with the operator and the values, before anything is written. Where
-  // memory runs out or a hook throws, `out` holds nothing to rely on.
+  // Error{invalid_argument}, with the operator and the values, before anything is written. If
+  // memory runs out or a hook throws, `out` is undefined.
   void run(const GemmCall& call);
 
-  // Makes x ready for several runs, all of its rows; for this product or one of the same backend,
-  // weight dtype and groups. What x holds must stay until the last of them.
+  // Packs all rows of x for several runs, of this product or of one with the same backend, weight
+  // dtype and groups. The elements of x must stay unchanged until the last run.
   void pack(const Input& x, PackedInput& to) const;
 
  private:
-  State& state() const;  // refuses where it was moved to another Gemm
+  State& state() const;  // refuses if it was moved to another Gemm
 
   std::unique_ptr<State> state_;
 };
@@ -154,11 +156,11 @@ struct GemmOptions {
 
 PLAIT_EXPORT Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options = {});
 
-// The walk that select_gemm() makes: every backend, best first, and why it is refused.
+// The list that select_gemm() goes through: every backend, best first, and why it is refused.
 struct GemmChoice {
   std::string backend;
   Dtype operand;        // what it multiplies; elements of another dtype are widened to it
-  std::string refusal;  // empty: it can
+  std::string refusal;  // empty: it is usable
 };
 PLAIT_EXPORT std::vector<GemmChoice> explain_gemm(const GemmDesc& desc);
 

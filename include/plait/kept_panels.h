@@ -1,11 +1,11 @@
-// Panels of a plain weight that a run has packed, kept for the runs that follow: for a product
-// whose rows come in several turns.
+// Panels of a plain weight that a run has packed, kept for later runs. For a product whose rows
+// arrive in several turns.
 //
 //   plait::KeptPanels panels;
 //   for (const Turn& turn : turns)
 //     gemm.run({.x = {turn.rows}, .weight = w, .out = turn.out, .kept_panels = &panels});
 //
-// It changes no bits, only the time. It belongs to the weight it was made of: run() refuses
+// It changes the time, not the bits. It belongs to the weight it was made from: run() refuses
 // another. A change of the weight's elements cannot be detected: call forget() after one. It serves
 // one run at a time.
 #pragma once
@@ -26,7 +26,7 @@ class PLAIT_EXPORT KeptPanels {
   KeptPanels& operator=(KeptPanels&&) noexcept;
   ~KeptPanels();
 
-  // Makes it as new, ready for the next weight, or for this one with other elements.
+  // Resets it, for the next weight or for this one with other elements.
   void forget();
 
   // Bytes of memory that it has borrowed.

@@ -6,13 +6,13 @@
 //   up.forward({.x = x, .weight = w, .out = y});
 //   up.backward({.x = x, .weight = w, .grad_out = dy, .grad_x = dx, .grad_weight = dw});
 //
-// A layer keeps sizes and settings, and nothing of what its calls are given: the weight may lie
-// elsewhere in the next call, and the x of a backward may be another tensor than forward saw, with
+// A layer keeps sizes and settings, but no operands of its calls. The weight may have another
+// address in the next call, and the x of backward may be another tensor than that of forward, with
 // the same elements.
 //
-// The outputs of a column layer are shared out over the ranks, the inputs of a row layer: each rank
-// has its share of the weight. With sequence parallelism the other side of the layer is cut in
-// balanced shards of rows (see balanced_shard()); without, every rank has all rows.
+// A column layer's outputs are sharded over the ranks, and a row layer's inputs; each rank has its
+// share of the weight. With sequence parallelism the other side of the layer is cut into balanced
+// shards of rows (see balanced_shard()). Without it, every rank has all rows.
 //
 //                     sequence parallel                      not
 //   column forward    all_gather_matmul                      matmul
@@ -24,13 +24,13 @@
 //     grad_x          all_gather_matmul                      product
 //     grad_weight     of what that has gathered              of grad_out
 //
-// The numbers are those of the operators (see ops.h): the same bits whatever the plan, whatever is
-// kept or gathered again, wherever a reduction runs, and however a rank's threads round and treat
-// denormals. Gradients of weight and bias are sums over rows in f32, rounded once, to what they
-// accumulate into.
+// Layers give the bits of the operators (see ops.h). These don't depend on the plan, on whether x
+// is kept or gathered again, on where a reduction runs, or on a thread's mode of rounding and
+// denormals. Gradients of weight and bias are sums over rows in f32, and are rounded once, to the
+// dtype that they are written or added to.
 //
-// All ranks make the same calls, with the same gradients asked for. What is refused has written
-// nothing, but a forward forgets what its state has first; after a lost peer outputs are undefined.
+// All ranks make the same calls, and ask for the same gradients. A refused call has written
+// nothing, except that forward first clears its state. After a lost peer outputs are undefined.
 #pragma once
 
 #include <cstddef>
@@ -47,47 +47,49 @@
 
 namespace plait {
 
-// What a layer is made for. Each call brings weights of these sizes and kinds.
+// The description of a layer. Each call passes weights of these sizes and kinds.
 struct LinearDesc {
   std::int64_t inputs;   // of this rank's share of the weight
   std::int64_t outputs;  // the same
-  WeightLayout layout;   // in which grad_weight lies
+  WeightLayout layout;   // of grad_weight
 
   WeightKind weight = {};  // plait::Weight(w).kind()
 
-  // A plain weight serves both directions. A packed one, which may be quantised, serves one: grad_x
-  // then takes a packed weight of this kind, whose inputs and outputs are exchanged.
+  // A plain weight is enough for both directions. A packed weight, which may be quantised, is
+  // enough for one: for grad_x, backward then takes a packed weight of this kind, whose inputs and
+  // outputs are exchanged.
   std::optional<WeightKind> turned = {};
 };
 
 struct LinearOptions {
   bool sequence_parallel = true;
 
-  // Column, sequence parallel: backward gathers x again. Otherwise forward's is kept in its state.
+  // Column, sequence parallel: backward gathers x again. If false, forward keeps the gathered x in
+  // its state.
   bool recompute_all_gather = true;
 
-  // Column: grad_x is made by an operator in a plan of its own, and not reduced beside the weight's
-  // gradient. So it is anyway where there is no such gradient.
+  // Column: an operator with its own plan computes grad_x, which is then not reduced beside the
+  // weight's gradient. If that gradient is not asked for, this is always so.
   bool column_backward = false;
 
-  // What an operator gathers and a gradient's product then reads, grad_out of a row layer and x
-  // where it is kept, lies in rows of whole cache lines. No bit depends on it.
+  // Rows that an operator gathers for a gradient's product (grad_out of a row layer, and x if it is
+  // kept) take whole cache lines. No bit depends on it.
   bool aligned_packing = true;
 
-  // Wire, plan or plans, threads, backend: nothing of one call, and no shares.
+  // Wire, plan or plans, threads, backend. Operands of a single call and `shares` are refused.
   OpOptions operators = {};
 };
 
-// The options that settings.h describes, without sequence parallelism. `plans` is asked as long as
-// there are layers: SettingsPlans of the same settings, or a source that goes before it.
+// The options that settings.h describes, without sequence parallelism. `plans` must exist as long
+// as the layers: SettingsPlans of the same settings, or a source that takes precedence over it.
 PLAIT_EXPORT LinearOptions linear_options(const Settings& settings, const PlanSource& plans);
 
-// What a backward may take over from its forward: the gathered x, where recompute_all_gather is
-// off, and the number of rows, which is compared. Any number may be in flight; used again, a state
-// keeps its memory. A backward without one gathers what it needs.
+// Values that backward takes over from its forward: the gathered x, if recompute_all_gather is off,
+// and the number of rows, which backward compares. Any number of states may be in use. A state that
+// is used again keeps its memory. Without a state, backward gathers the rows that it needs.
 class LinearState {
  public:
-  // 0, or where the gathered x is kept as much as the largest so far, with the gaps in it.
+  // 0, or, if the gathered x is kept, the bytes of the largest so far, with the gaps in it.
   std::size_t held_bytes() const { return gathered_.bytes(); }
 
  private:
@@ -104,16 +106,16 @@ struct LinearForward {
   Weight weight;
   TensorView out;
 
-  // [1, outputs]: this rank's of a column layer, all of a row layer. None: a caller that skips the
-  // bias adds it later.
+  // [1, outputs]: in a column layer this rank's, in a row layer all. None: the caller adds the bias
+  // later, or has none.
   ConstTensorView bias = {};
 };
 
-// A gradient that is left empty is not asked for. A rank that has no rows, or no columns, asks with
-// the other size alone. A backward may come in parts, grad_x first and grad_weight later: each part
-// that needs what other ranks have gathers it anew.
+// A gradient whose view is empty is not computed. A rank that has no rows, or no columns, asks for
+// it by giving the other size. Backward may be called in parts, first for grad_x and later for
+// grad_weight. Each part gathers the rows of other ranks again if it needs them.
 struct LinearBackward {
-  ConstTensorView x = {};             // for grad_weight, unless the state has kept all of it
+  ConstTensorView x = {};             // for grad_weight, unless the state has all of it
   std::optional<Weight> weight = {};  // for grad_x: plain, as forward has it
   std::optional<Weight> turned = {};  // for grad_x in place of `weight`, as LinearDesc says
   ConstTensorView grad_out;
@@ -122,8 +124,8 @@ struct LinearBackward {
   TensorView grad_bias = {};    // [1, outputs]
   bool accumulate = false;      // adds to what grad_weight and grad_bias hold
 
-  // Rows of all ranks together. A row layer with sequence parallelism needs it where the call has
-  // neither x, nor grad_x, nor a state; elsewhere it is compared with their rows.
+  // Rows of all ranks together. A row layer with sequence parallelism needs it if the call has
+  // neither x, nor grad_x, nor a state. Otherwise it is compared with their rows.
   std::int64_t rows = -1;
 };
 
@@ -138,7 +140,7 @@ class PLAIT_EXPORT ColumnParallelLinear {
   ColumnParallelLinear& operator=(ColumnParallelLinear&&) noexcept;
   ~ColumnParallelLinear();
 
-  // Collective, one layer of a communicator at a time. With or without a state on all ranks alike.
+  // Collective, one layer of a communicator at a time. Either all ranks pass a state, or none does.
   void forward(const LinearForward& call, LinearState* state = nullptr);
   void backward(const LinearBackward& call, const LinearState* state = nullptr);
 
@@ -160,9 +162,9 @@ class PLAIT_EXPORT RowParallelLinear {
   std::unique_ptr<Linear> linear_;
 };
 
-// What the layers of a communicator hold together, in bytes of this rank's memory. Layers of the
-// same sizes share all of it, however many they are; of different sizes what is prepared for each
-// is kept within limits, and the rest grows with the largest.
+// The memory that the layers of a communicator hold together, in bytes of this rank. Any number of
+// layers of the same sizes share all of it. For layers of different sizes, prepared operators are
+// kept within limits, and the rest grows with the largest layer.
 struct LinearMemory {
   std::size_t mailboxes;
   std::size_t operators;  // prepared for the next call of their kind: at most 64 kinds, 1 GiB

@@ -1,13 +1,13 @@
-// A link that does not exist: chunks that travel it arrive when they would have.
+// An emulated link: chunks arrive when they would have arrived over a real one.
 //
 //   plait::Link link = plait::parse_link("25gbit,5us");
 //   Communicator comm = Communicator::connect({.link = link});    // or PLAIT_LINK=25gbit,5us
 //
 // A transfer occupies its directed link for bytes/bandwidth and arrives `latency` later; transfers
-// of one direction between two ranks queue behind each other, whatever mailbox they belong to.
-// A rank that polls between its own work loses next to nothing to an emulated link, so that overlap
-// can be measured without noise; one that blocks sleeps until shortly (0.15 ms) before the arrival.
-// The ranks must be on one host: arrival times are read off its clock.
+// of one direction between two ranks queue behind each other, whatever mailbox they belong to. An
+// emulated link takes almost no time from a rank that polls while it works, so overlap can be
+// measured without noise. A rank that blocks sleeps until shortly (0.15 ms) before the arrival. The
+// ranks must be on one host, because arrival times are times of its clock.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The operators: a matrix product with the collective that needs it or makes it.
+// The operators: a matrix product with the collective before or after it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ PLAIT_EXPORT std::string_view name(Operator op);
 // The inverse of name(), which also reads hyphens ("matmul-all-reduce"); nullopt for other text.
 PLAIT_EXPORT std::optional<Operator> parse_operator(std::string_view text);
 
-// Whether the collective moves what the product made, or what it needs.
+// Whether the collective moves the product's result, or its operand.
 constexpr bool is_compute_first(Operator op) {
   return op == Operator::matmul_all_reduce || op == Operator::matmul_reduce_scatter ||
          op == Operator::matmul_all_gather;

@@ -1,12 +1,12 @@
-// The operators: a matrix product and the collective that needs it or makes it, as one call in
-// which the one hides the other.
+// The operators: a matrix product and the collective before or after it, in one call that hides the
+// communication behind the product.
 //
 //   plait::Communicator comm = plait::Communicator::connect();
 //   const plait::PackedWeight w({.view = weight, .layout = plait::WeightLayout::out_in});
 //   plait::matmul_all_reduce(x, w, y, comm);          // y = the sum over ranks of x·w
 //
-// P ranks, this one is r; X is [rows, k]; W is [k, n], lying as its layout says. Rows are cut in
-// balanced shards: the first (m mod P) ranks own one more (see balanced_shard()).
+// There are P ranks, and this one is r. X is [rows, k]; W is [k, n], stored as its layout says.
+// Rows are cut into balanced shards: the first (m mod P) ranks own one more (see balanced_shard()).
 //
 //   matmul_all_reduce      X [m, k_r]    W [k_r, n]   out [m, n]: the sum over ranks
 //   matmul_reduce_scatter  X [m, k_r]    W [k_r, n]   out: this rank's rows of the sum
@@ -15,16 +15,16 @@
 //   reduce_scatter_matmul  X [m, k]      W [k, n]     out: this rank's rows of (sum of X)·W
 //   all_reduce_matmul      X [m, k]      W [k, n]     out [m, n]: (sum of X)·W
 //
-// Partial products are summed over k in f32, rounded to the wire, added over ranks in f32 as a tree
-// (0 + 1, 2 + 3, ..., level by level), a bias is added, and the result is rounded once. So every
-// plan, every transport, every number of threads and every run gives the same bits, on every rank,
-// in whatever mode of rounding and of denormals its threads are. If ranks have equal shares of k
-// that are nodes of the tree of all k, and the wire is f32, they are also the bits of one rank that
-// has all k: Op::sum_tree() says so.
+// Partial products are summed over k in f32, rounded to the wire, and added over ranks in f32 as a
+// tree (0 + 1, 2 + 3, ..., level by level). A bias is added, and the result is rounded once.
+// Therefore the bits are the same on every rank, in every plan and run, over every transport, with
+// any number of threads, and whatever the threads' modes of rounding and denormals. If ranks have
+// equal shares of k that are nodes of the tree of all k, and the wire is f32, they are also the
+// bits of one rank that has all k. Op::sum_tree() says whether this is so.
 //
-// Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. Operands
-// that are refused (Error{invalid_argument}) have had nothing written; a call that fails in what
-// ranks do together (peer_lost, mismatch, timeout, ...) leaves `out` and `gathered` undefined.
+// Every rank of the communicator makes the call, with the same m, dtypes, wire and plan. If
+// operands are refused (Error{invalid_argument}), nothing has been written. If ranks fail together
+// (peer_lost, mismatch, timeout, ...), `out` and `gathered` are undefined.
 #pragma once
 
 #include <cstdint>
@@ -45,23 +45,25 @@
 
 namespace plait {
 
-// What a call looks after while it multiplies and waits: another communicator's collective, or
-// whether the user wants it to end. Called now and then by the thread that made the call; what it
-// throws fails the call. It calls no operator of the same communicator. It runs with default floats
-// (to nearest, with denormals), whatever the caller has set, and what it sets is undone.
+// A hook for other work while a call multiplies and waits: to poll another communicator's
+// collective, or to check whether the user wants to stop. The thread that made the call calls it
+// now and then; if it throws, the call fails. It must not call an operator of the same
+// communicator. It runs in the default float mode (to nearest, with denormals), whatever the caller
+// has set, and a mode that it sets is undone.
 using PollHook = std::function<void()>;
 
 struct OpOptions {
-  // How the operator works. The same on all ranks, but for threads and backend.
+  // How the operator works. All ranks give the same, except for threads and backend.
 
-  // f32, bf16 or f16: in what partial products travel. Narrower is less to send, and rounds each
-  // once more. Sums that come first travel as X is.
+  // The dtype in which partial products travel: f32, bf16 or f16. A narrower one sends fewer bytes,
+  // and rounds each partial product once more. If the sum comes first, it travels in X's dtype.
   Dtype wire = Dtype::f32;
-  std::optional<Plan> plan = {};  // empty: what `plans` knows, else the default
+  std::optional<Plan> plan = {};  // empty: from `plans`, else the default
 
-  // All ranks give one, or none does. Where each has a share of n or k, they add up their shares to
-  // ask for the whole: prepare() once, a blocking call every time. A blocking call asks for the
-  // plan of its rows; prepare() of desc.m rows, of half of them, and so on.
+  // All ranks give a source, or none does. If ranks have shares of n or k, they exchange them to
+  // ask for the whole problem's plan: once in prepare(), and every time in a blocking call. A
+  // blocking call asks for a plan for its rows; prepare() for desc.m rows, for half of them, and so
+  // on.
   const PlanSource* plans = nullptr;
 
   // matmul: k is one of so many equal shares of a sum that the caller adds (GemmDesc::shares).
@@ -70,22 +72,22 @@ struct OpOptions {
   int threads = 0;           // 0: as many as OpenMP would use
   std::string backend = {};  // of the product; empty: the best
 
-  // What one call adds to its operands. prepare() refuses these: Op::run() takes them.
+  // Further operands of a single call. prepare() refuses these: Op::run() takes them.
 
-  // [1, n], of all ranks or of none, the same where they have the same n. Where each has a share of
-  // it, in all_gather_matmul, it is the rank's own.
+  // [1, n], given by all ranks or by none. It is the same on ranks that have the same n. In
+  // all_gather_matmul, where ranks have shares of n, it is the rank's share.
   ConstTensorView bias = {};
-  TensorView gathered = {};  // all_gather_matmul: takes X [m, k]
-  Stream stream = {};        // where operands are a device's memory
+  TensorView gathered = {};  // all_gather_matmul: receives X [m, k]
+  Stream stream = {};        // if operands are in a device's memory
   PollHook poll = {};
 };
 
-// Blocking. The first call of a kind prepares it for all that follow, in whatever plan and of
-// however many rows: the numbers of tokens may change from call to call. Only a call that needs
-// larger slots than all before it makes a mailbox, which takes the ranks some negotiating. The
-// communicator keeps what was prepared: of 64 kinds, and at most 1 GiB (but always the last one).
-// What was not used for longest goes first. Mailboxes stay, two at most for each power of two of a
-// slot's bytes, of sums that come back and of all else: Communicator::mailbox_bytes().
+// Blocking. The first call of a kind prepares an operator for all later ones, with any plan and any
+// number of rows: the number of tokens may change from call to call. Ranks make a mailbox together
+// only if a call needs larger slots than all before it. The communicator keeps prepared operators
+// of up to 64 kinds and 1 GiB (but always the last one), and drops the least recently used first.
+// Mailboxes are kept: for each power of two of a slot's bytes at most one for sums that come back
+// and one for all else. Communicator::mailbox_bytes() counts them.
 PLAIT_EXPORT void matmul_all_reduce(const ConstTensorView& x, const Weight& weight,
                                     const TensorView& out, Communicator& comm,
                                     const OpOptions& options = {});
@@ -109,21 +111,21 @@ PLAIT_EXPORT void all_reduce_matmul(const ConstTensorView& x, const Weight& weig
 PLAIT_EXPORT void matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
                          Communicator& comm, const OpOptions& options = {});
 
-// What is known of an operator before its operands are.
+// The description of an operator without its operands.
 struct OpDesc {
   Operator op;
-  std::int64_t m;  // rows of all ranks together: of a call, at most
+  std::int64_t m;  // rows of all ranks together, at most, in a call
   std::int64_t n;  // of this rank's weight
   std::int64_t k;
   Dtype x = Dtype::bf16;
   WeightKind weight = {};  // plait::Weight(w).kind()
   Dtype out = Dtype::bf16;
-  bool gathered = false;  // all_gather_matmul: X is asked for too
+  bool gathered = false;  // all_gather_matmul: also returns X
 
   bool operator==(const OpDesc&) const = default;
 };
 
-// One run. What is optional is as in OpOptions.
+// The operands of one run. The optional ones are as in OpOptions.
 struct OpCall {
   ConstTensorView x;
   Weight weight;
@@ -134,10 +136,10 @@ struct OpCall {
   PollHook poll = {};
 };
 
-// An operator ready to run many times: with its memory, its mailbox and its plans, so that a call
-// negotiates nothing. Must not outlive its communicator. Each run brings its weight, which may be
-// another one of the sizes and kind in the description, and any number of rows up to desc().m, the
-// same on all ranks. The bits of a result don't depend on what was prepared for.
+// An operator prepared for many runs: it has its memory, its mailbox and its plans, so a run needs
+// no negotiation. It must not outlive its communicator. Each run may pass another weight of the
+// described sizes and kind, and any number of rows up to desc().m, the same on all ranks. The bits
+// of a result don't depend on the number of rows that the operator was prepared for.
 class PLAIT_EXPORT Op {
  public:
   class State;
@@ -147,14 +149,14 @@ class PLAIT_EXPORT Op {
   ~Op();
 
   const OpDesc& desc() const;
-  const Plan& plan() const;  // of desc().m rows, and of fewer where no source was asked
+  const Plan& plan() const;  // for desc().m rows; if no source was asked, for fewer too
 
   // Whether its sums have the bits of one rank that has all k. Collective: ranks with shares of k
   // compare them.
   SumTree sum_tree() const;
 
-  // Bytes that it keeps from call to call, without the mailbox, which others may share. What its
-  // product works in comes with the first run of as many rows.
+  // Bytes that it keeps from call to call, without the mailbox, which others may share. The
+  // product's working memory is allocated by the first run with as many rows.
   std::size_t held_bytes() const;
 
   // Collective.

@@ -1,13 +1,13 @@
-// X made ready for many products: one that is run in windows packs its rows once, not once for
-// every window of columns.
+// X packed for many products. A product that is run in windows then packs its rows once, not once
+// for every window of columns.
 //
 //   plait::PackedInput ready;
 //   gemm.pack({x}, ready);
 //   for (const Window& window : windows)
 //     gemm.run({.x = {x}, .weight = w, .out = chunk, .window = window, .packed_x = &ready});
 //
-// It changes no bits, only the time. It belongs to the x it was made of: run() refuses another. A
-// change of the elements of x cannot be detected: pack it again after one.
+// It changes the time, not the bits. It belongs to the x it was made from: run() refuses another. A
+// change of the elements of x cannot be detected: pack x again after one.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class PLAIT_EXPORT PackedInput {
   PackedInput& operator=(PackedInput&&) noexcept;
   ~PackedInput();
 
-  // The sizes of the x it was made of; 0 before there was one, and after it was moved from.
+  // The sizes of the x it was made from; 0 before the first pack() and after it was moved from.
   std::int64_t rows() const;
   std::int64_t k() const;
 

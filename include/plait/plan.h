@@ -7,7 +7,7 @@
 // pipelined  the product in parts: a part's collective runs beside the next part's product
 // fused      chunk by chunk: tiles are written where their owner reads them
 //
-// All ranks of a call hold the same plan; where they don't, the call raises Error{mismatch}.
+// All ranks of a call must use the same plan; otherwise the call throws Error{mismatch}.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ enum class Schedule : std::uint8_t { serial, pipelined, fused };
 
 PLAIT_EXPORT std::string_view name(Schedule schedule);
 
-// Along what a product is cut. `natural`: its columns where it comes first, because they cost
-// nothing to cut; its rows where it comes last, because they are what arrives.
+// The axis along which a product is cut. `natural` is columns if the product comes first, because
+// cutting columns costs nothing, and rows if it comes last, because rows arrive one after another.
 enum class Axis : std::uint8_t { natural, rows, columns };
 
 PLAIT_EXPORT std::string_view name(Axis axis);
@@ -45,28 +45,28 @@ struct Plan {
   int last = 50;
 
   // For fused: how many columns (compute first) or rows of a shard (comm first) make a chunk; 0: as
-  // many as suit the product. Compute first, those at both ends are smaller if there are enough.
+  // many as suit the product. With compute first, the chunks at both ends are smaller if there are
+  // enough.
   std::int64_t chunk = 0;
 
-  // How long a product goes on, in microseconds, before it is asked to look after the
-  // communication that runs beside it.
+  // The time in microseconds after which a running product polls the communication beside it.
   std::int64_t poll = 200;
 
   bool operator==(const Plan&) const = default;
 };
 
-// "serial", "pipelined parts=8", "fused chunk=256 poll=100": what differs from the defaults, and
-// means something in the plan's schedule.
+// "serial", "pipelined parts=8", "fused chunk=256 poll=100": the values that differ from the
+// defaults and belong to the plan's schedule.
 PLAIT_EXPORT std::string name(const Plan& plan);
 
 // The inverse of name(), in any order. Error{invalid_argument} says which word can't be read, or
-// means nothing in the plan's schedule.
+// does not belong to the plan's schedule.
 PLAIT_EXPORT Plan parse_plan(std::string_view text);
 
 // Refuses a plan that no operator could follow, in one sentence that begins with `who`.
 PLAIT_EXPORT void check(const Plan& plan, std::string_view who);
 
-// A hash of the plan: equal plans have equal ones, on every machine.
+// A hash of the plan: equal plans have equal hashes, on every machine.
 PLAIT_EXPORT std::uint32_t fingerprint(const Plan& plan);
 
 // Whether the operator exists in the schedule.
@@ -77,54 +77,55 @@ constexpr bool has_schedule(Operator op, Schedule schedule) {
          op == Operator::all_gather_matmul;
 }
 
-// The plan itself where the operator can follow it. Else the nearest that it can: serial where it
-// has no such schedule, and along the natural axis where it can't be cut along the other.
+// The plan itself if the operator can follow it, else the nearest plan that it can: serial if it
+// has no such schedule, and the natural axis if it can't be cut along the other.
 PLAIT_EXPORT Plan followed_by(Operator op, Plan plan);
 
-// What a plan may depend on: all that the ranks of a call have in common.
+// The problem that a plan is for: everything that the ranks of a call have in common.
 struct PlanKey {
   Operator op;
   std::int64_t m, n, k;  // of the whole problem: what is cut into shares, all ranks together
   Dtype x = Dtype::bf16;
-  // Packed before: or "s8:group=128". A WeightView, which every call packs anew: "bf16:plain".
+  // "bf16" or "s8:group=128" for a packed weight, "bf16:plain" for a WeightView, which every call
+  // packs again.
   std::string weight = "bf16";
   Dtype out = Dtype::bf16;
-  Dtype wire = Dtype::f32;  // where no partial sums travel, X's
+  Dtype wire = Dtype::f32;  // X's dtype if no partial sums travel
   int world = 1;
   int hosts = 1;             // that the ranks are on
-  int threads = 0;           // of each rank, as they were asked for; 0: as many as it has
-  std::string backend = {};  // of the product, as it was asked for; empty: the best
+  int threads = 0;           // of each rank, as requested; 0: as many as it has
+  std::string backend = {};  // of the product, as requested; empty: the best
   std::string transport = {};
-  std::optional<Link> link = {};  // an emulated one
+  std::optional<Link> link = {};  // an emulated link
 
   bool operator==(const PlanKey&) const = default;
 };
 
 // "op=matmul_all_reduce m=2048 n=8192 k=8192 x=bf16 w=bf16 out=bf16 wire=f32 ranks=2 transport=shm
-// link=25gbit,5us": all but what is 0 or empty, and hosts where there are several.
+// link=25gbit,5us": all but values that are 0 or empty, and hosts if there are several.
 PLAIT_EXPORT std::string name(const PlanKey& key);
 
-// The inverse of name(), in any order. x is bf16 where it isn't named, w and out are as x is, as
-// w=plain is, wire is f32, and ranks is 2. Error{invalid_argument} says which word can't be read.
+// The inverse of name(), in any order. The defaults are bf16 for x, x's dtype for w, w=plain and
+// out, f32 for wire, and 2 for ranks. Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT PlanKey parse_plan_key(std::string_view text);
 
-// Who knows a plan for a problem. To the same key it gives the same plan on every rank.
+// A source of plans for problems. For the same key it returns the same plan on every rank.
 class PLAIT_EXPORT PlanSource {
  public:
   virtual ~PlanSource();
   // nullopt: this source knows none.
   virtual std::optional<Plan> find(const PlanKey& key) const = 0;
 
-  // Asked in place of find() by a blocking call, which tells took() what plan it has followed
-  // (followed_by() the operator, of what was said here) and how long that has taken. A source that
-  // measures gives one call another plan than the next, but all ranks the same. Asking again
-  // changes nothing: took() ends a call. What is found out may be compared between ranks there,
-  // where all of them are.
+  // Called instead of find() by a blocking call. Afterwards the call passes to took() the plan that
+  // it has used (followed_by() the operator, of the plan returned here) and its duration. A source
+  // that measures may return different plans to successive calls, but the same to all ranks.
+  // Calling it again changes nothing until took() ends the call. In took() ranks may compare their
+  // results, since all of them are in the same call.
   virtual std::optional<Plan> next(const PlanKey& key) const { return find(key); }
   virtual void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const;
 };
 
-// The plan that is used if the caller names none: fused where the operator has it, else serial.
+// The plan that is used if the caller names none: fused if the operator has it, else serial.
 PLAIT_EXPORT Plan default_plan(Operator op);
 
 }  // namespace plait

@@ -1,4 +1,4 @@
-// How a quantised weight is stored: in how many bits, and what shares a scale.
+// How a quantised weight is stored: the number of bits, and which elements share a scale.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace plait {
 
-// What shares a scale: everything, an output column, or `group` consecutive k of a column.
+// The elements that share a scale: all, those of an output column, or `group` consecutive k of one.
 enum class QuantPer : std::uint8_t { tensor, channel, group };
 
 struct QuantScheme {

@@ -4,11 +4,12 @@
 //                                              {.bits = 8, .per = QuantPer::group, .group = 128});
 //   // w[j, k] = (value + offset) · scale, scale and offset those of column j and of k's group
 //
-// Values are whole numbers: -128..127 with 8 bits, -8..7 with 4. Offsets, where there are any, are
-// whole numbers of the same range, so that value + offset is exact even in bf16. Scales are f32.
-// What is rounded, and by how much: docs/concepts/quantised-values.md.
+// Values are whole numbers: -128..127 with 8 bits, -8..7 with 4. Offsets, if the scheme has them,
+// are whole numbers of the same range, so value + offset is exact even in bf16. Scales are f32.
+// docs/concepts/quantised-values.md says what is rounded, and by how much.
 //
-// `threads` share the work, and change nothing but the time; 0: as many as OpenMP would use.
+// `threads` is the number of threads that share the work; it affects only the time. 0: as many as
+// OpenMP would use.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,11 @@
 
 namespace plait {
 
-// A weight quantised elsewhere, as views of its parts.
+// A weight that another program has quantised, as views of its parts.
 struct QuantizedParts {
   // s8, in `layout`: [n, k] with out_in, [k, n] with in_out. With 4 bits, two values a byte, of
   // which the first along the row is in the low half: [n, ceil(k / 2)] or [k, ceil(n / 2)]. The
-  // half that an odd row leaves over may hold anything.
+  // unused half at the end of an odd row may hold anything.
   ConstTensorView values;
   WeightLayout layout;
   // f32, bf16 or f16: [1, 1] per tensor, [1, n] per channel, [ceil(k / group), n] per group. Any
@@ -37,8 +38,8 @@ struct QuantizedParts {
 
 class PLAIT_EXPORT QuantizedWeight {
  public:
-  // Copies the parts. Error{invalid_argument} names what does not fit: a shape, a dtype, an offset
-  // outside the range of 4 bits, a scale that is not finite.
+  // Copies the parts. Error{invalid_argument} names the part that does not fit: a shape, a dtype,
+  // an offset outside the range of 4 bits, a scale that is not finite.
   static QuantizedWeight from_parts(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
                                     const QuantizedParts& parts, int threads = 0);
 
@@ -49,17 +50,17 @@ class PLAIT_EXPORT QuantizedWeight {
   // 1 per tensor and per channel, ceil(k / group) per group.
   std::int64_t groups() const;
 
-  // One value each, for tests and tools; products read them by the panel. Error{invalid_argument}
-  // outside the weight.
+  // Single values, for tests and tools; products read whole panels. Error{invalid_argument} outside
+  // the weight.
   int value(std::int64_t column, std::int64_t k) const;
-  int offset(std::int64_t column, std::int64_t k) const;  // 0 where the scheme has none
+  int offset(std::int64_t column, std::int64_t k) const;  // 0 if the scheme has none
   float scale(std::int64_t column, std::int64_t k) const;
 
-  // Values as s8 [n, k], or with 4 bits [n, ceil(k / 2)] with the even k in the low half; the half
-  // that an odd k leaves over is 0.
+  // Values as s8 [n, k], or with 4 bits [n, ceil(k / 2)] with the even k in the low half; the
+  // unused half of an odd k is 0.
   ConstTensorView values() const;
   ConstTensorView scales() const;   // f32 [groups, n]: per tensor, the one scale n times
-  ConstTensorView offsets() const;  // s8 [groups, n]; no data where the scheme has none
+  ConstTensorView offsets() const;  // s8 [groups, n]; no data if the scheme has none
 
   // (value + offset) · scale of every weight, multiplied in f32 and then converted to out's dtype
   // (f32, bf16 or f16); out is [n, k] with out_in, [k, n] with in_out.
@@ -82,10 +83,10 @@ class PLAIT_EXPORT QuantizedWeight {
                                                int threads);
 };
 
-// Every weight's nearest value, ties to even. The scale is the largest magnitude of its part
-// divided by 127 or 7; with offsets, the range of its part, widened to hold 0, divided by 255 or
-// 15. In either case 0 stays 0, and a part of zeros has the scale 0. Error{invalid_argument} for
-// weights that are not finite.
+// Rounds every weight to the nearest value, ties to even. The scale is the largest magnitude among
+// the weights that share it, divided by 127 or 7. With offsets it is their range, widened to
+// contain 0, divided by 255 or 15. In both cases 0 stays 0, and weights that are all 0 have the
+// scale 0. Error{invalid_argument} for weights that are not finite.
 PLAIT_EXPORT QuantizedWeight quantize(const WeightView& weight, const QuantScheme& scheme,
                                       int threads = 0);
 

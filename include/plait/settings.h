@@ -1,13 +1,14 @@
-// What is set for a whole program without changing it: in a file, in the environment, or as values.
+// Settings for a whole program without changing it: from a file, from the environment, or as
+// values.
 //
 //   const plait::Settings settings = plait::load_settings();
 //   const plait::SettingsPlans plans(settings);
 //   plait::matmul_all_reduce(x, w, y, comm, {.wire = settings.wire, .plans = &plans});
 //
-// The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on override what it
-// says. Names that MindSpeed CoC knows are understood too. What is misspelt in the file, can't be
-// read or contradicts itself is refused: Error{invalid_argument} names the file and the line, or
-// the variable. (Variables with misspelt names are not read: plait info lists them.) All ranks of a
+// The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on take precedence
+// over it. MindSpeed CoC's names are understood too. Misspelt names in the file, unreadable values
+// and contradictions are refused: Error{invalid_argument} names the file and the line, or the
+// variable. (Variables with misspelt names are not read: plait info lists them.) All ranks of a
 // communicator must have the same settings.
 #pragma once
 
@@ -25,9 +26,9 @@
 
 namespace plait {
 
-// The product that a rank makes: m rows by the k x n of the weight that it holds. Operators that
-// gather X, sum it first or gather the result count the rows of all ranks; forward and backward of
-// a layer are different shapes.
+// The product that a rank computes: m rows by its k x n share of the weight. Operators that gather
+// X, sum it first or gather the result count the rows of all ranks. Forward and backward of a layer
+// have different shapes.
 struct ProductShape {
   std::int64_t m, k, n;
 
@@ -41,9 +42,9 @@ struct Settings {
   // For layers (see LinearOptions).
   bool column_backward = false;      // a column layer's grad_x by one operator
   bool recompute_all_gather = true;  // backward gathers X again
-  bool aligned_packing = true;       // what it gathers lies in rows that suit the caches
+  bool aligned_packing = true;       // gathered rows take whole cache lines
 
-  Dtype wire = Dtype::f32;   // in what partial sums travel: f32, bf16 or f16
+  Dtype wire = Dtype::f32;   // of partial sums that travel: f32, bf16 or f16
   int threads = 0;           // of a product; 0: as many as OpenMP would use
   std::string backend = {};  // of products; empty: the best
 
@@ -53,27 +54,27 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
-// The file, where PLAIT_CONFIG names one, and the environment before it. Where neither says where
-// plans are kept, it is plait/plans in $XDG_CACHE_HOME, or else in ~/.cache.
+// Reads the file that PLAIT_CONFIG names, if any, and the environment, which takes precedence. If
+// neither sets plan_cache, it is plait/plans in $XDG_CACHE_HOME, or else in ~/.cache.
 PLAIT_EXPORT Settings load_settings();
 
-// What a file with this text says, and nothing from the environment. Refusals call it `file`.
+// The settings of a file with this text, without the environment. Refusals call it `file`.
 PLAIT_EXPORT Settings parse_settings(std::string_view toml, std::string_view file = "settings");
 
-// The row of `customized` that is about a problem: rank 0's share of it.
+// The row of `customized` that applies to a problem: rank 0's share of it.
 PLAIT_EXPORT ProductShape shape_of(const PlanKey& key);
 
-// Plans in the order in which they are to be taken: those that are set, for the shape or for all,
-// and then what further sources know, in their order.
+// Plans in order of precedence: the plan that is set for the shape, the one that is set for all
+// shapes, and then those of further sources, in their order.
 class PLAIT_EXPORT SettingsPlans final : public PlanSource {
  public:
-  // The sources are asked later and must still be there.
+  // The sources are used later, so they must outlive this object.
   explicit SettingsPlans(const Settings& settings, std::vector<const PlanSource*> further = {});
   ~SettingsPlans() override;
 
   std::optional<Plan> find(const PlanKey& key) const override;
 
-  // Where nothing is set, a further source may be measuring.
+  // If no plan is set, a further source may be measuring.
   std::optional<Plan> next(const PlanKey& key) const override;
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
 

@@ -1,10 +1,10 @@
-// In which order a device does what it is given.
+// The order in which a device does its work.
 //
 //   plait::all_reduce(sums, comm, {.handle = cuda_stream});   // behind what the stream holds
 //
 // A stream is the device's own (a cudaStream_t), and opaque here: plait neither makes nor destroys
-// it. A call on a device's memory is queued there and may return before it is done. Memory of the
-// CPU takes none: such a call is done when it returns, and one that names a stream is refused.
+// it. A call on a device's memory is queued in the stream and may return before it is done. A call
+// on the CPU's memory is done when it returns, and is refused if it names a stream.
 #pragma once
 
 namespace plait {

@@ -1,8 +1,8 @@
-// What a chunk belongs to: written beside it, compared where it arrives.
+// A tag says which call a chunk belongs to. It is sent with the chunk and compared on arrival.
 //
 // Two ranks that disagree about the call they are in (its operator, element type, sizes, plan or
-// number) leave chunks with different tags, so that the disagreement is found at the first chunk
-// and costs nothing otherwise.
+// number) send chunks with different tags. The disagreement is thus found at the first chunk, and
+// the check costs nothing otherwise.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ enum class Operation : std::uint16_t {
 
 PLAIT_EXPORT std::string_view name(Operation operation);
 
-// In a tag of an operator's call the last size has more to say, above what any size comes to: the
-// dtype of out, so many times kTagOut, and whether there is a bias.
+// In an operator's tag the last size also holds, in bits above any size, the dtype of out, as a
+// multiple of kTagOut, and whether there is a bias.
 inline constexpr std::int64_t kTagOut = std::int64_t{1} << 56;
 inline constexpr std::int64_t kTagBias = std::int64_t{1} << 60;
 
@@ -48,16 +48,16 @@ struct Tag {
   std::uint32_t call = 0;   // counted by the communicator
   std::uint32_t chunk = 0;  // within the call
   std::uint32_t plan = 0;   // fingerprint of the plan
-  // m, n and k of a product, of which those are 0 that may differ from rank to rank; elements,
-  // shards and root of a collective.
+  // m, n and k of a product; those that may differ between ranks are 0. Of a collective: elements,
+  // shards and root.
   std::array<std::int64_t, 3> sizes = {};
 
   bool operator==(const Tag&) const = default;
 };
 static_assert(std::is_trivially_copyable_v<Tag> && sizeof(Tag) == 40);
 
-// The first field in which the two differ, for a sentence: "elements: 100 and 120". Of the shards,
-// which a tag has as a fingerprint, only that they differ.
+// The first field in which the two differ, for a sentence: "elements: 100 and 120". For shards it
+// says only that they differ, since a tag has them as a fingerprint.
 PLAIT_EXPORT std::string difference(const Tag& a, const Tag& b);
 
 }  // namespace plait

@@ -5,8 +5,8 @@
 //   plait::TensorView block = y.row_range(64, 128).column_range(0, 1024);   // no copy
 //
 // A view is a few words: pass it by value, and keep it no longer than the call it was made for.
-// Rows are row_stride elements apart, without gaps where none is given. The memory is the device's:
-// before reading it, code that runs on the CPU asks whether device is kCpu.
+// Rows are row_stride elements apart; by default they have no gaps. The memory is the device's:
+// before it reads the memory, CPU code must check that device is kCpu.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@
 
 namespace plait {
 
-// Where memory is: with the CPU, or on the GPU with this index.
+// The device whose memory it is: the CPU, or the GPU with this index.
 struct Device {
   enum class Kind : std::uint8_t { cpu, cuda };
 
@@ -42,8 +42,8 @@ PLAIT_EXPORT std::string name(Device device);
 // The inverse of name(); "cuda" alone is the first GPU; nullopt for any other text.
 PLAIT_EXPORT std::optional<Device> parse_device(std::string_view text);
 
-// Data is void* or const void*. Sizes are in elements. A view with elements must say their dtype:
-// whatever takes it refuses kNoDtype.
+// Data is void* or const void*. Sizes are in elements. A view with elements must have a dtype:
+// every call refuses kNoDtype.
 template <class Data>
 struct BasicTensorView {
   Data data = nullptr;
@@ -53,14 +53,14 @@ struct BasicTensorView {
   std::int64_t row_stride = cols;
   Device device = kCpu;
 
-  // Rows without gaps. The pointer says the dtype.
+  // Rows without gaps. The pointer's type implies the dtype.
   template <class T>
     requires Element<std::remove_const_t<T>> && std::convertible_to<T*, Data>
   static constexpr BasicTensorView of(T* data, std::int64_t rows, std::int64_t cols) {
     return {.data = data, .dtype = kDtypeOf<std::remove_const_t<T>>, .rows = rows, .cols = cols};
   }
 
-  // Bytes of the elements alone, without what lies between the rows.
+  // Bytes of the elements alone, without the gaps between rows.
   std::size_t bytes() const { return static_cast<std::size_t>(rows) * row_bytes(); }
   std::size_t row_bytes() const { return static_cast<std::size_t>(cols) * size_of(dtype); }
 
@@ -83,7 +83,7 @@ struct BasicTensorView {
     return part;
   }
 
-  // What may be written may be read.
+  // A writable view is also a readable one.
   operator BasicTensorView<const void*>() const  // NOLINT(google-explicit-constructor)
     requires std::same_as<Data, void*>
   {

@@ -5,8 +5,9 @@
 //   ... work ...
 //   plait::write_timeline("timeline.json", trace, comm);   // rank 0 writes what all recorded
 //
-// Ranks of one host share a clock. Ranks of several ask rank 0 for the time and take the quickest
-// answer, so that their spans lie beside rank 0's to within half a round trip.
+// Ranks on one host share a clock. On several hosts, ranks ask rank 0 for the time several times
+// and use the quickest answer. Their spans are thus aligned with rank 0's to within half a round
+// trip.
 #pragma once
 
 #include <string>
@@ -20,8 +21,8 @@ namespace plait {
 // Collective. Sets the trace's clock offset to rank 0's clock.
 PLAIT_EXPORT void align_clock(Trace& trace, Communicator& comm);
 
-// Collective, and aligns the clocks first. Only rank 0 touches the file, and only it throws where
-// that can't be written.
+// Collective; aligns the clocks first. Only rank 0 touches the file, and only rank 0 throws if the
+// file can't be written.
 PLAIT_EXPORT void write_timeline(const std::string& path, Trace& trace, Communicator& comm);
 
 }  // namespace plait

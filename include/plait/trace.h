@@ -1,5 +1,5 @@
-// Who did what when: spans of work that the threads of a rank record, written as one timeline that
-// Perfetto (ui.perfetto.dev) and chrome://tracing open.
+// Traces: spans of work that the threads of a rank record, written as one timeline for Perfetto
+// (ui.perfetto.dev) and chrome://tracing.
 //
 //   plait::Trace trace(rank);
 //   {
@@ -8,8 +8,9 @@
 //   }                                        // here the span is recorded, begin to end
 //   trace.write_json("timeline.json");
 //
-// For many ranks, send every rank's pack() to one and call write_json(path, packs) there.
-// A null Trace* turns a span off at the cost of a branch; on, it costs some tens of nanoseconds.
+// For many ranks, send every rank's pack() to one rank and call write_json(path, packs) there. With
+// a null Trace* a span records nothing and costs a branch; otherwise it costs some tens of
+// nanoseconds.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +33,14 @@ class Ring;
 enum class Lane : std::uint8_t {
   compute,
   comm,
-  wait,  // neither: the time that overlap is to remove
+  wait,  // neither: the time that overlap should remove
 };
 
-// A string literal (nothing else compiles), or what Trace::intern() gave. The literal must stay
-// loaded as long as the trace is used: mind plugins that are unloaded.
+// A string literal (nothing else compiles), or a result of Trace::intern(). The literal must stay
+// loaded as long as the trace is used, which matters for plugins that are unloaded.
 class Label {
  public:
-  // Implicit, so that a literal can stand where a label is asked for.
+  // Implicit, so that a literal can be passed as a label.
   consteval Label(const char* literal) : text_(literal) { (void)*literal; }
 
   const char* text() const { return text_; }
@@ -52,7 +53,7 @@ class Label {
   const char* text_;
 };
 
-// What is known of a span; a negative number is unknown and is not written.
+// Details of a span; a negative number is unknown and is not written.
 struct SpanArgs {
   std::int64_t bytes = -1;
   std::int64_t flops = -1;
@@ -66,11 +67,11 @@ struct Interval {
   std::int64_t end;
 };
 
-// The records of one rank. Any thread may record and any thread may read (pack, write_json,
-// dropped) at any time, at once: a reader finds what was recorded before it came. Recording takes
-// no lock, never waits and never throws; only a thread's first record allocates, 2 MiB by default.
-// A thread keeps its newest `capacity` records (rounded up to a power of two, less one); older ones
-// give way, are counted, and the timeline says how many.
+// The records of one rank. Threads may record and read (pack, write_json, dropped) at the same
+// time: a reader finds all records that were complete before its call. Recording takes no lock,
+// never waits and never throws; only a thread's first record allocates, 2 MiB by default. A thread
+// keeps its newest `capacity` records (rounded up to a power of two, less one). Older ones are
+// overwritten and counted, and the timeline says how many were lost.
 class PLAIT_EXPORT Trace {
  public:
   static constexpr std::size_t kDefaultCapacity = (1U << 15) - 1;
@@ -91,8 +92,8 @@ class PLAIT_EXPORT Trace {
   // A value from now on, such as "bytes in flight".
   void count(Label label, std::int64_t value) noexcept;
 
-  // What goes on beside the code that knows of it, such as a chunk on its way. Unlike spans,
-  // flights of one lane may overlap.
+  // An activity that runs beside the code that records it, such as a chunk on its way. Unlike
+  // spans, flights of one lane may overlap.
   void flight(Lane lane, Label label, Interval interval, SpanArgs args = {}) noexcept;
 
   // Nanoseconds to add to this host's clock to get the clock of the timeline: see estimate_offset.
@@ -111,7 +112,7 @@ class PLAIT_EXPORT Trace {
   friend class Span;
   struct Impl;
 
-  trace::Ring* ring() noexcept;  // the calling thread's; null where there is no memory for it
+  trace::Ring* ring() noexcept;  // the calling thread's; null if there is no memory for it
 
   std::unique_ptr<Impl> impl_;
 };
@@ -129,7 +130,7 @@ class PLAIT_EXPORT Span {
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
-  // For what is known only later.
+  // For details that are known only after the span has begun.
   SpanArgs& args() { return args_; }
 
  private:
@@ -144,20 +145,20 @@ class PLAIT_EXPORT Span {
 };
 
 // Writes the packs of any number of ranks as one timeline: a process per rank, times in
-// microseconds from the earliest record on. The file appears complete or not at all. A damaged pack
-// is refused, and so are two packs of one rank.
+// microseconds from the earliest record on. The file is written completely or not at all. A damaged
+// pack is refused, and so are two packs of one rank.
 PLAIT_EXPORT void write_json(const std::string& path,
                              std::span<const std::vector<std::byte>> packs);
 
-// One question and answer between two clocks: asked and heard on this host's, answered on the
-// other's.
+// A question and its answer between two clocks: asked and heard by this host's clock, answered by
+// the other's.
 struct PingPong {
   std::int64_t asked, answered, heard;
 };
 
 struct ClockOffset {
   std::int64_t nanoseconds;  // to add to this host's clock to get the other's
-  std::int64_t uncertainty;  // the true offset is at most so far away
+  std::int64_t uncertainty;  // the true offset differs by at most this
 };
 
 PLAIT_EXPORT ClockOffset estimate_offset(std::span<const PingPong> samples);

@@ -1,4 +1,4 @@
-// The weight of a linear layer: k inputs, n outputs, and an explicit word for how it lies.
+// The weight of a linear layer: k inputs, n outputs, and an explicit layout.
 //
 //   const plait::WeightView w{.view = view, .layout = WeightLayout::out_in};  // [n, k]: Megatron's
 //   plait::matmul_all_reduce(x, w, y, comm);
@@ -38,7 +38,8 @@ struct WeightView {
   std::int64_t n() const { return layout == WeightLayout::out_in ? view.rows : view.cols; }
   std::int64_t k() const { return layout == WeightLayout::out_in ? view.cols : view.rows; }
 
-  // Exchanges inputs and outputs of the same elements: a gradient is multiplied by the result.
+  // A view of the same elements with inputs and outputs exchanged, as a gradient's product needs
+  // it.
   WeightView turned() const {
     const bool out_in = layout == WeightLayout::out_in;
     return {.view = view, .layout = out_in ? WeightLayout::in_out : WeightLayout::out_in};
@@ -47,8 +48,8 @@ struct WeightView {
 
 // What is known of a weight besides its sizes. All ranks of a call have the same kind.
 struct WeightKind {
-  Dtype dtype = Dtype::bf16;               // says nothing where there is a scheme
-  std::optional<QuantScheme> scheme = {};  // quantised, and so packed
+  Dtype dtype = Dtype::bf16;               // ignored if there is a scheme
+  std::optional<QuantScheme> scheme = {};  // if quantised, and therefore packed
   bool is_packed = scheme.has_value();
 
   bool operator==(const WeightKind& other) const {
@@ -57,12 +58,12 @@ struct WeightKind {
   }
 };
 
-// The name in a PlanKey: "bf16:plain", which each call packs anew; "bf16" and "s8:group=128", which
-// were packed before.
+// The name in a PlanKey: "bf16:plain" for a weight that each call packs again; "bf16" and
+// "s8:group=128" for packed weights.
 PLAIT_EXPORT std::string name(const WeightKind& kind);
 
-// What a call multiplies by: a plain weight or a packed one. It borrows either, and is passed by
-// value. The packed weight must stay where it is as long as this is used.
+// The weight operand of a call: a plain weight or a packed one. It borrows either, and is passed by
+// value. The packed weight must not be moved or destroyed while this is used.
 class PLAIT_EXPORT Weight {
  public:
   // NOLINTBEGIN(google-explicit-constructor): every call takes either
@@ -79,7 +80,7 @@ class PLAIT_EXPORT Weight {
 
   bool is_packed() const { return packed_ != nullptr; }
 
-  // Each for its own kind; Error{invalid_argument} for the other.
+  // Each is for its own kind; Error{invalid_argument} for the other.
   const WeightView& view() const;
   WeightLayout layout() const { return view().layout; }
   const PackedWeight& packed() const;
