@@ -20,9 +20,10 @@ constexpr double kLargestRatio = 1000;
 constexpr const char* kPurpose =
     "Measures an operator in every schedule, and its product and its collective alone.\n\n"
     "The command starts the ranks, unless a launcher (plait run, torchrun, mpirun) has started\n"
-    "it as a rank. Ideal is the longer of product and collective. Bound is what a processor that\n"
-    "does both can't hide: the product and the collective's own work, or the link's time.\n"
-    "Efficiency is the share of what could be hidden that was hidden: 1 is the ideal.";
+    "it as a rank. Ideal is the longer of product and collective. Bound is a lower limit if one\n"
+    "processor does both: the product plus the collective's copies and sums, or the collective\n"
+    "over the link, whichever is longer. Efficiency is the share of the hideable time that was\n"
+    "hidden: 1 is the ideal.";
 
 constexpr const char* kExamples =
     "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"

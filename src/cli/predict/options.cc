@@ -84,14 +84,15 @@ void add_options(Options& options, MachineOptions& machine, const char* ranks) {
                   ",\nor one port per rank, such as 25gbit,5us\n"
                   "(default: the device's usual network)");
   options.add("--wiring", "WIRING", machine.wiring, read_wiring,
-              "what the link's bandwidth and latency belong to: pairs (of ranks), ports\n"
-              "(of each rank) or shared (by all ranks); default: that of the network");
+              "where the network has links: pairs (between every two ranks), ports (one\n"
+              "for each rank) or shared (one for all ranks); default: the network's own");
   options.add("--rate", "TFLOPS", machine.rate, read_rate,
               "attained TFLOP/s of products (default: the device's)");
   options.add("--memory", "GBS", machine.memory, read_rate,
               "attained GB/s of copies and sums (default: the device's)");
   options.add("--lost", "PERCENT", machine.lost, whole(0, 99),
-              "loss of the rate while chunks are sent (default: the device's)");
+              "share of the product rate that is lost while chunks are sent\n"
+              "(default: the device's)");
 }
 
 predict::Machine machine_of(const MachineOptions& options) {
