@@ -1,4 +1,4 @@
-// PLAIT_EXPORT marks what the shared library shows to the outside; everything else stays inside.
+// PLAIT_EXPORT marks the symbols that the shared library exports; all others are hidden.
 #pragma once
 
 #define PLAIT_EXPORT __attribute__((visibility("default")))

@@ -84,7 +84,7 @@ PLAIT_EXPORT Plan followed_by(Operator op, Plan plan);
 // The problem that a plan is for: everything that the ranks of a call have in common.
 struct PlanKey {
   Operator op;
-  std::int64_t m, n, k;  // of the whole problem: what is cut into shares, all ranks together
+  std::int64_t m, n, k;  // of the whole problem: the ranks' shares together
   Dtype x = Dtype::bf16;
   // "bf16" or "s8:group=128" for a packed weight, "bf16:plain" for a WeightView, which every call
   // packs again.

@@ -92,8 +92,8 @@ class PLAIT_EXPORT Trace {
   // A value from now on, such as "bytes in flight".
   void count(Label label, std::int64_t value) noexcept;
 
-  // An activity that runs beside the code that records it, such as a chunk on its way. Unlike
-  // spans, flights of one lane may overlap.
+  // An activity that goes on independently of the recording thread, such as a chunk on its way.
+  // Unlike spans, flights of one lane may overlap.
   void flight(Lane lane, Label label, Interval interval, SpanArgs args = {}) noexcept;
 
   // Nanoseconds to add to this host's clock to get the clock of the timeline: see estimate_offset.

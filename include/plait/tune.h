@@ -25,8 +25,8 @@
 namespace plait {
 
 struct AutomaticOptions {
-  // Where plait tune keeps its plans; the machine's profile is beside them. Empty text: nowhere.
-  // nullopt: where the settings say (plan_cache of load_settings()).
+  // The file in which plait tune keeps its plans; the machine's profile is next to it. Empty text:
+  // no file. nullopt: the one in the settings (plan_cache of load_settings()).
   std::optional<std::string> cache = {};
 
   // Whether blocking calls of problems without a measured plan try some plans, call after call,

@@ -46,7 +46,7 @@ struct WeightView {
   }
 };
 
-// What is known of a weight besides its sizes. All ranks of a call have the same kind.
+// The properties of a weight besides its sizes. All ranks of a call have the same kind.
 struct WeightKind {
   Dtype dtype = Dtype::bf16;               // ignored if there is a scheme
   std::optional<QuantScheme> scheme = {};  // if quantised, and therefore packed
