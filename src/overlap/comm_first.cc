@@ -65,8 +65,8 @@ class CommFirst final : public Operation {
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
 
  private:
-  bool reduces() const { return problem_.op != Operator::all_gather_matmul; }
-  bool spreads() const { return problem_.op != Operator::reduce_scatter_matmul; }
+  bool reduces() const { return traits_of(problem_.op).reduces; }
+  bool spreads() const { return traits_of(problem_.op).gathers; }
   bool has_turns() const { return takes_what_is_there_ || cut_.parts().size() > 1; }
   int ways() const { return reduces() && spreads() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }

@@ -30,15 +30,18 @@ PartialSums sums_of(const Problem& problem) {
   return {.m = problem.m, .n = problem.n, .dtype = problem.wire};
 }
 
+bool is_all_reduce(const Problem& problem) {
+  return traits_of(problem.op).reduces && traits_of(problem.op).gathers;
+}
+
 std::int64_t copied_elements(const Problem& problem) {
   return kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
 }
 
 Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   const int world = peers.world;
-  const bool all_reduce = problem.op == Operator::matmul_all_reduce;
   const PartialSums sums = sums_of(problem);
-  const bool one_step = all_reduce && is_one_step(sums, world);
+  const bool one_step = is_all_reduce(problem) && is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
   const std::int64_t copied = copied_elements(problem);
@@ -71,7 +74,7 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
 std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
   const std::int64_t own_rows = (problem.m + peers.world - 1) / peers.world;
   const std::int64_t one_step =
-      problem.op == Operator::matmul_all_reduce
+      is_all_reduce(problem)
           ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
           : 0;
   if (plan.schedule != Schedule::fused)
@@ -114,15 +117,11 @@ class ComputeFirst final : public Operation {
  private:
   static constexpr int kMostWays = 2;
 
-  bool reduces() const { return problem_.op != Operator::matmul_all_gather; }
-  bool spreads(bool one_step) const {
-    return problem_.op == Operator::matmul_all_gather ||
-           (problem_.op == Operator::matmul_all_reduce && !one_step);
-  }
+  bool reduces() const { return traits_of(problem_.op).reduces; }
+  bool spreads(bool one_step) const { return traits_of(problem_.op).gathers && !one_step; }
   int ways(bool one_step) const { return reduces() && spreads(one_step) ? kMostWays : 1; }
   bool is_one_step(const Problem& problem) const {
-    return problem.op == Operator::matmul_all_reduce &&
-           plait::is_one_step(sums_of(problem), peers_.world);
+    return is_all_reduce(problem) && plait::is_one_step(sums_of(problem), peers_.world);
   }
 
   bool has_row_parts() const {
@@ -191,7 +190,7 @@ class ComputeFirst final : public Operation {
     Operands operands = call.operands;
     if (reduces()) {
       operands.bias = {};
-      const bool shard = problem_.op == Operator::matmul_reduce_scatter;
+      const bool shard = traits_of(problem_.op).has_own_out();
       flows_.sums->begin(
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
