@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "measure/memory.h"
 #include "measure/product_memory.h"
-#include "plan/split.h"
 
 namespace plait::measure {
 namespace {
@@ -29,7 +28,7 @@ double kept_by_a_plan(const PlanKey& key) {
   const ProductMemory product(product_of(key), key.backend, key.threads);
   const std::int64_t share = (key.m + key.world - 1) / key.world;
   if (!is_compute_first(key.op)) {
-    const std::int64_t rows = key.op == Operator::reduce_scatter_matmul ? share : key.m;
+    const std::int64_t rows = traits_of(key.op).has_own_out() ? share : key.m;
     return bytes_of(rows, key.k, key.x) + product.ready_rows(rows, key.k) +
            product.workspace(rows, key.n);
   }
@@ -43,9 +42,9 @@ double kept_by_a_plan(const PlanKey& key) {
 }  // namespace
 
 double memory_needed(const PlanKey& key, std::size_t plans) {
-  const plan::Split split = plan::split_of(key.op);
-  const bool has_share = split != plan::Split::nothing;
-  const std::int64_t own_k = split == plan::Split::k ? (key.k + key.world - 1) / key.world : key.k;
+  const OperatorTraits& traits = traits_of(key.op);
+  const bool has_share = traits.shares_n || traits.shares_k;
+  const std::int64_t own_k = traits.shares_k ? (key.k + key.world - 1) / key.world : key.k;
   // The operands, the results and their copies for comparison, the weight before and after packing,
   // and the mailboxes: counted in elements of the largest dtype.
   const double shared = bytes_of(key.m, own_k, Dtype::f32) +

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/shapes.h"
 
 namespace plait::verify {
 namespace {
@@ -34,7 +33,7 @@ bool can_have_nodes(int world) {
 SumTree tree_of(OpDesc desc, const std::vector<std::int64_t>& shares, Dtype wire) {
   const bool differ = std::any_of(shares.begin(), shares.end(),
                                   [&](std::int64_t share) { return share != shares[0]; });
-  if (ops::makes_partial_sums(desc.op) && differ) return {"the ranks' shares of k differ"};
+  if (traits_of(desc.op).shares_k && differ) return {"the ranks' shares of k differ"};
   desc.k = shares[0];
   return sum_tree(desc, static_cast<int>(shares.size()), wire);
 }

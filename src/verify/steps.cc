@@ -80,24 +80,17 @@ class Steps {
              one.n[static_cast<std::size_t>(rank)]) {}
 
   Guarded run() && {
-    switch (case_.op) {
-      case Operator::matmul:
-        multiply(mine().x(), rank_, out_.view(), mine().bias());
-        break;
-      case Operator::matmul_all_reduce:
-      case Operator::matmul_reduce_scatter:
-        sum_products();
-        break;
-      case Operator::matmul_all_gather:
-        multiply_everywhere();
-        break;
-      case Operator::all_gather_matmul:
-        multiply(gathered().view(), rank_, out_.view(), mine().bias());
-        break;
-      case Operator::reduce_scatter_matmul:
-      case Operator::all_reduce_matmul:
-        multiply(summed().view(), rank_, out_.view(), mine().bias());
-        break;
+    const OperatorTraits& traits = traits_of(case_.op);
+    if (traits.shares_k) {
+      sum_products();
+    } else if (traits.compute_first) {
+      multiply_everywhere();
+    } else if (traits.reduces) {
+      multiply(summed().view(), rank_, out_.view(), mine().bias());
+    } else if (traits.gathers) {
+      multiply(gathered().view(), rank_, out_.view(), mine().bias());
+    } else {
+      multiply(mine().x(), rank_, out_.view(), mine().bias());
     }
     return std::move(out_);
   }
@@ -108,7 +101,7 @@ class Steps {
 
   // The number of equal shares of a sum, of which each product computes one.
   std::int64_t shares() const {
-    return ops::makes_partial_sums(case_.op) && case_.wire == Dtype::f32 ? world_ : 1;
+    return traits_of(case_.op).shares_k && case_.wire == Dtype::f32 ? world_ : 1;
   }
 
   // Multiplies by the weight of that rank.

@@ -12,11 +12,11 @@ namespace {
 
 // The whole problem, of which each of two ranks has `problem`.
 PlanKey key_of(const OpProblem& problem, std::int64_t k, bool plain) {
-  const ops::Split split = ops::split_of(problem.op);
+  const OperatorTraits& traits = traits_of(problem.op);
   return {.op = problem.op,
           .m = problem.m,
-          .n = split == ops::Split::n ? 2 * problem.n : problem.n,
-          .k = split == ops::Split::k ? 2 * k : k,
+          .n = traits.shares_n ? 2 * problem.n : problem.n,
+          .k = traits.shares_k ? 2 * k : k,
           .weight = plain ? "bf16:plain" : "bf16",
           .world = 2,
           .threads = 1};
