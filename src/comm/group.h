@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "base/process.h"
+#include "comm/operation.h"
 #include "comm/wait_policy.h"
 #include "plait/error.h"
 #include "plait/tag.h"
@@ -43,7 +44,7 @@ struct Awaited {
 
 // Whether it is an operator that is multiplying, and waits for no other rank.
 inline bool is_multiplying(const Awaited& awaited, int rank) {
-  return awaited.tag.operation >= Operation::matmul_all_reduce && awaited.peer == rank;
+  return is_operator(awaited.tag.operation) && awaited.peer == rank;
 }
 
 // The answer of awaited() at a moment at which all has come.

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/copy_block.h"
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
@@ -30,15 +30,18 @@ PartialSums sums_of(const Problem& problem) {
   return {.m = problem.m, .n = problem.n, .dtype = problem.wire};
 }
 
+bool is_all_reduce(const Problem& problem) {
+  return traits_of(problem.op).reduces && traits_of(problem.op).gathers;
+}
+
 std::int64_t copied_elements(const Problem& problem) {
   return kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
 }
 
 Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   const int world = peers.world;
-  const bool all_reduce = problem.op == Operator::matmul_all_reduce;
   const PartialSums sums = sums_of(problem);
-  const bool one_step = all_reduce && is_one_step(sums, world);
+  const bool one_step = is_all_reduce(problem) && is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
   const std::int64_t copied = copied_elements(problem);
@@ -69,9 +72,9 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
 
 // Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
-  const std::int64_t own_rows = (problem.m + peers.world - 1) / peers.world;
+  const std::int64_t own_rows = base::ceil_div(problem.m, peers.world);
   const std::int64_t one_step =
-      problem.op == Operator::matmul_all_reduce
+      is_all_reduce(problem)
           ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
           : 0;
   if (plan.schedule != Schedule::fused)
@@ -114,15 +117,11 @@ class ComputeFirst final : public Operation {
  private:
   static constexpr int kMostWays = 2;
 
-  bool reduces() const { return problem_.op != Operator::matmul_all_gather; }
-  bool spreads(bool one_step) const {
-    return problem_.op == Operator::matmul_all_gather ||
-           (problem_.op == Operator::matmul_all_reduce && !one_step);
-  }
+  bool reduces() const { return traits_of(problem_.op).reduces; }
+  bool spreads(bool one_step) const { return traits_of(problem_.op).gathers && !one_step; }
   int ways(bool one_step) const { return reduces() && spreads(one_step) ? kMostWays : 1; }
   bool is_one_step(const Problem& problem) const {
-    return problem.op == Operator::matmul_all_reduce &&
-           plait::is_one_step(sums_of(problem), peers_.world);
+    return is_all_reduce(problem) && plait::is_one_step(sums_of(problem), peers_.world);
   }
 
   bool has_row_parts() const {
@@ -175,8 +174,7 @@ class ComputeFirst final : public Operation {
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
     kept_until_.resize(std::min(parts, fused_ ? kDepth : 2U));
-    buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
-    buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
+    buffer_bytes_ = base::round_up(static_cast<std::size_t>(largest) * size_of(problem_.wire), 64);
     tensor::make_room(memory_, buffer_bytes_ * kept_until_.size());
   }
 
@@ -191,7 +189,7 @@ class ComputeFirst final : public Operation {
     Operands operands = call.operands;
     if (reduces()) {
       operands.bias = {};
-      const bool shard = problem_.op == Operator::matmul_reduce_scatter;
+      const bool shard = traits_of(problem_.op).has_own_out();
       flows_.sums->begin(
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
