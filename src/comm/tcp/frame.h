@@ -17,6 +17,7 @@ enum class Kind : std::uint32_t {
   abort,     // the same, and the groups that were split off it end too
   farewell,  // the sender has left the group
   question,  // whether the other host is there: its kernel answers, and the process nothing
+  wake,      // something has changed in memory that both have mapped
 };
 
 struct Frame {
