@@ -16,7 +16,7 @@
 
 namespace plait::conformance {
 
-RankMaker placed(const std::string& name, const std::vector<int>& hosts) {
+static RankMaker placed(const std::string& name, const std::vector<int>& hosts) {
   return {.name = name, .run = over_hosts(hosts), .sees_calls = false, .one_host = false};
 }
 
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Apart, TransportConformance, worlds_of(kApart, {4}), ca
 INSTANTIATE_TEST_SUITE_P(Apart, MailboxConformance, worlds_of(kApart, {4}), case_name);
 
 // Regions of memory of at least so many bytes that this process has mapped and may share.
-int count_shared_regions(std::size_t least) {
+static int count_shared_regions(std::size_t least) {
   int count = 0;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {

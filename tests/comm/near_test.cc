@@ -48,6 +48,7 @@ void meet(
     const Tamper& tamper = [](int, const std::string& text) { return text; }) {
   Table table(static_cast<int>(all.size()));
   std::vector<std::jthread> threads;
+  threads.reserve(all.size());
   for (int process = 0; process < static_cast<int>(all.size()); ++process) {
     threads.emplace_back([&, process] {
       all[process]->meet(hosts[process], [&](const std::string& mine) {
@@ -59,6 +60,7 @@ void meet(
 
 std::vector<std::unique_ptr<Near>> make_near(int processes) {
   std::vector<std::unique_ptr<Near>> all;
+  all.reserve(processes);
   for (int process = 0; process < processes; ++process)
     all.push_back(std::make_unique<Near>(process, processes));
   return all;
@@ -66,6 +68,7 @@ std::vector<std::unique_ptr<Near>> make_near(int processes) {
 
 std::vector<Near*> pointers_to(const std::vector<std::unique_ptr<Near>>& all) {
   std::vector<Near*> pointers;
+  pointers.reserve(all.size());
   for (const auto& one : all) pointers.push_back(one.get());
   return pointers;
 }

@@ -98,9 +98,9 @@ struct Start {
 constexpr Start kStarts[] = {{4, 2}, {6, 2}, {8, 4}, {8, 2}, {12, 4}};
 
 TEST(HostsOfRanks, AddUpToTheSameBits) {
-  for (const auto& [world, per_host] : kStarts) {
-    run_as_threads(world,
-                   [per_host = per_host](Communicator& comm) {
+  for (const Start& start : kStarts) {
+    run_as_threads(start.world,
+                   [per_host = start.per_host](Communicator& comm) {
                      const Matrix bias(Dtype::f32, 1, kColumns, 77);
                      for (const float* added : {static_cast<const float*>(nullptr),
                                                 static_cast<const float*>(bias.view.row(0))}) {
@@ -115,9 +115,9 @@ TEST(HostsOfRanks, AddUpToTheSameBits) {
 }
 
 TEST(HostsOfRanks, BringEveryRowToEveryRank) {
-  for (const auto& [world, per_host] : kStarts) {
-    run_as_threads(world,
-                   [per_host = per_host](Communicator& comm) {
+  for (const Start& start : kStarts) {
+    run_as_threads(start.world,
+                   [per_host = start.per_host](Communicator& comm) {
                      const Cut cut = cut_for(comm.world());
                      Lanes lanes(comm);
                      const Matrix whole(Dtype::bf16, kRows, kColumns, 5);
