@@ -85,7 +85,7 @@ TEST(Hosts, OperatorsHaveTheBitsOfOneHost) {
   }
 }
 
-// What all TCP connections of this process have sent.
+// What all TCP connections of this process have sent, each byte counted once.
 std::int64_t bytes_sent() {
   std::int64_t all = 0;
   DIR* folder = ::opendir("/proc/self/fd");
@@ -94,7 +94,7 @@ std::int64_t bytes_sent() {
     tcp_info info = {};
     socklen_t length = sizeof(info);
     if (fd && ::getsockopt(static_cast<int>(*fd), IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
-      all += static_cast<std::int64_t>(info.tcpi_bytes_sent);
+      all += static_cast<std::int64_t>(info.tcpi_bytes_sent - info.tcpi_bytes_retrans);
   }
   ::closedir(folder);
   return all;
@@ -118,11 +118,11 @@ TEST(Hosts, WhatCrossesCrossesOnce) {
           barrier(comm);
           const std::int64_t before = bytes_sent();
           call();
+          barrier(comm);  // all ranks have received what they need
           const std::int64_t sent = bytes_sent() - before;
           const std::int64_t block = kM / 4 * kN * 4;
           EXPECT_GE(sent, blocks * block);
           EXPECT_LT(sent, blocks * block + block / 4);
-          barrier(comm);
         };
         expect_blocks(1, [&] { matmul_all_gather(shard, weight, out.view, comm, {.threads = 1}); });
         for (const char* text : {"serial", "fused"}) {
