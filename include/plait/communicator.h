@@ -44,6 +44,7 @@ struct Place {
   std::string launcher = {};  // what said so, for messages: "plait run", "torchrun", ...
   int hosts = 1;  // as the launcher has it, by which transports that can't join them are refused
   int local_rank = 0;  // among the ranks of its host: which device is its own
+  std::string host = {};  // a name of the rank's host, where one machine simulates several
 };
 
 // Reads the place that plait run, torchrun, Open MPI, Slurm or MPICH's Hydra left in the

@@ -73,6 +73,7 @@ Communicator Communicator::connect(const CommunicatorOptions& options) {
   const comm::TransportEntry& transport = comm::select_transport(wanted, site);
   return Communicator(State::connect({.transport_name = transport.name,
                                       .policy = site.policy,
+                                      .host = site.place.host,
                                       .link = whole_view(link, site.place.world),
                                       .trace = options.trace},
                                      [&](const comm::WaitPolicy& connecting) {

@@ -107,6 +107,7 @@ class Communicator::State {
   struct Connection {
     std::string transport_name;
     comm::WaitPolicy policy;
+    std::string host = {};  // see Place::host
     std::optional<comm::LinkView> link = {};
     Trace* trace = nullptr;
   };
@@ -132,6 +133,7 @@ class Communicator::State {
 
   // How many hosts the ranks are on. They have told one another: all have the same number.
   int hosts() const { return hosts_; }
+  int ranks_per_host() const { return ranks_per_host_; }  // see placement.h
   // What this rank tells in groups that are split off; empty: it doesn't know.
   void set_host(std::string name) { host_ = std::move(name); }
   bool shares_clock() const { return transport_->shares_clock(); }
@@ -256,6 +258,7 @@ class Communicator::State {
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   int hosts_ = 1;
+  int ranks_per_host_ = 1;
   std::string host_ = base::host_id();
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =

@@ -19,7 +19,7 @@ constexpr std::array<TransportEntry, 4> kTransports = {{
      threads::supports, threads::create},
     {"shm", "processes of one host, through shared memory", false, shm::available, shm::supports,
      shm::create},
-    {"tcp", "processes of any hosts, through a TCP connection between each two", true,
+    {"tcp", "processes of any hosts, over TCP and through shared memory within a host", true,
      tcp::available, tcp::supports, tcp::create},
     {"mpi", "processes of any hosts, through an MPI library found at run time", true,
      mpi::available, mpi::supports, mpi::create},

@@ -90,10 +90,16 @@ class CommFirst final : public Operation {
         mailbox_for(largest_block(problem_, plan, exchange_.world())), tag_));
     flows_.sums.reset();
     flows_.spread.reset();
-    if (reduces()) flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, threads_);
-    if (spreads())
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.x);
+    const int per_host = state_.ranks_per_host();
+    if (reduces()) {
+      // A host's sum of narrower parts would be rounded once more than without it.
+      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, threads_,
+                                           problem_.x == Dtype::f32 ? per_host : 1);
+    }
+    if (spreads()) {
+      flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
+                                               problem_.x, per_host);
+    }
     if (problem_.gathered) return;
     const std::int64_t rows = spreads() ? m : length(own());
     tensor::make_room(memory_, static_cast<std::size_t>(rows * problem_.k) * size_of(problem_.x));

@@ -16,14 +16,16 @@ namespace {
 
 struct Shape {
   Cut cut;
-  bool one_step;  // of all-reduce
-  bool direct;    // parts are chunks, written into the slots
+  bool one_step;     // of all-reduce
+  bool direct;       // parts are chunks, written into the slots
+  int per_host = 1;  // ranks that add up their sums before these cross to other hosts
 };
 
 // Who adds up, or gets, what a cut is of.
 struct Peers {
   int world;
   bool linked;
+  int per_host;  // see comm/placement.h
 };
 
 PartialSums sums_of(const Problem& problem) {
@@ -38,7 +40,7 @@ std::int64_t copied_elements(const Problem& problem) {
   return kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
 }
 
-Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
+Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   const int world = peers.world;
   const PartialSums sums = sums_of(problem);
   const bool one_step = is_all_reduce(problem) && is_one_step(sums, world);
@@ -70,6 +72,16 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
           .direct = false};
 }
 
+// Narrower sums of a host would be rounded once more than without it. What is added up once more is
+// not written into the slots.
+Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
+  Shape shape = cut_shape_of(problem, plan, peers);
+  if (shape.one_step || problem.wire != Dtype::f32) return shape;
+  shape.per_host = peers.per_host;
+  shape.direct = shape.direct && peers.per_host == 1;
+  return shape;
+}
+
 // Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
   const std::int64_t own_rows = base::ceil_div(problem.m, peers.world);
@@ -90,7 +102,9 @@ class ComputeFirst final : public Operation {
   ComputeFirst(Setting setting, Communicator& comm)
       : problem_(setting.problem),
         state_(comm.state()),
-        peers_{.world = comm.world(), .linked = is_over_a_link(comm)},
+        peers_{.world = comm.world(),
+               .linked = is_over_a_link(comm),
+               .per_host = comm.state().ranks_per_host()},
         threads_(setting.threads),
         multiplier_(std::move(setting.gemm), setting.group),
         exchange_(comm.state().group(), kMostWays),
@@ -157,10 +171,13 @@ class ComputeFirst final : public Operation {
                     .of_rank[static_cast<std::size_t>(exchange_.rank())];
     flows_.sums.reset();
     flows_.spread.reset();
-    if (reduces()) flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.wire, threads_);
+    if (reduces()) {
+      flows_.sums =
+          std::make_unique<Sums>(exchange_, cut_, problem_.wire, threads_, shape.per_host);
+    }
     if (spreads(one_step_))
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
+      flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
+                                               problem_.out, peers_.per_host);
     make_buffers();
   }
 

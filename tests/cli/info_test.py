@@ -211,6 +211,18 @@ class WhyTest(InfoCase):
         self.assertIn("\n  shm      yes  chosen: requested\n", page)
         self.assertTrue(page.endswith("\nIt is shm.\n"))
 
+    def test_by_what_ranks_over_tcp_reach_each_other(self):
+        self.environment["PLAIT_RENDEZVOUS"] = "node1:29600"
+        mixed = "Ranks of one host reach each other through shared memory if they can map it, others over TCP."
+        for words, ways in ((["ranks=4", "hosts=2"], mixed),
+                            (["ranks=2", "hosts=2"], "Each rank is on a host of its own."),
+                            (["ranks=2", "transport=tcp"],
+                             "All ranks are on one host, and reach each other over TCP all the same.")):
+            page = self.plait("info", "--why", *words).stdout
+            self.assertTrue(page.endswith(f"\nIt is tcp.\n{ways}\n"), page)
+            self.assertEqual(self.json("--why", *words)["ways"], ways)
+        self.assertIsNone(self.json("--why", "ranks=2")["ways"])
+
     def test_the_backends_of_a_product(self):
         found = self.json("--why", "m=8 n=4096 k=4096 x=f32 w=f32 out=bf16")
         self.assertEqual(found["problem"],

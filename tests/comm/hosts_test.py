@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -285,6 +286,56 @@ class HostsTest(unittest.TestCase):
         self.output_of(second)
         self.assertEqual((first.returncode, second.returncode), (0, 0), said)
         self.assertIn("40 passed", said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_operators_have_equal_bits_on_two_hosts_of_two_ranks(self):
+        ranks = self.start(4, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
+        said = [self.output_of(rank) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0] * 4, said)
+        self.assertIn("40 passed", said[0])
+
+    def shared_regions(self, rank):
+        maps = Path(f"/proc/{rank.pid}/maps").read_text()
+        return maps.count("memfd:plait")
+
+    def test_ranks_of_one_host_share_memory(self):
+        ranks = self.start(4, HOST_PROGRAM, "idle")
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        for rank in ranks:
+            self.assertGreater(self.shared_regions(rank), 2)
+        ranks[2].kill()
+        for rank in ranks[:2]:  # the last one only waits to be killed
+            self.assertRegex(self.output_of(rank), r"^peer_lost, culprit 2: .*rank 2 \(pid \d+ on .*\) is lost: ")
+
+    def test_ranks_of_two_containers_of_one_host_use_tcp(self):
+        """Rank 2 is on the host of rank 0, and has process numbers of its own."""
+        contained = ["unshare", "--pid", "--fork", "--kill-child"]
+        self.ranks = [self.hosts.start(rank, 3, *(contained if rank == 2 else []), HOST_PROGRAM, "stream")
+                      for rank in range(3)]
+        for rank in self.ranks:
+            self.addCleanup(rank.communicate)
+            self.addCleanup(rank.kill)
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        self.assertEqual(self.shared_regions(self.ranks[0]), 0)
+
+
+class SimulatedHostsTest(unittest.TestCase):
+    """Ranks of one machine that say different names of their hosts. Operators add up the sums of a host's ranks."""
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_operators_have_equal_bits(self):
+        for share in (2, 1, 3):
+            with socket.socket() as kept:
+                kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                kept.bind(("127.0.0.1", 0))
+                line = (f"export PLAIT_HOST=host$((PLAIT_RANK / {share})) "
+                        f"PLAIT_RENDEZVOUS=127.0.0.1:{kept.getsockname()[1]}; "
+                        f'exec "{PLAIT}" verify --transport tcp --cases 60')
+                run = subprocess.run([PLAIT, "run", "-n", "4", "--", "sh", "-c", line], env=BARE, check=False,
+                                     stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * PATIENCE)
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertIn("60 passed", run.stdout)
 
 
 if __name__ == "__main__":

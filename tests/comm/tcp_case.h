@@ -129,6 +129,13 @@ inline CommunicatorOptions options_of(int rank, int world, const std::string& jo
   return {.transport = "tcp", .place = Place{.rank = rank, .world = world, .job = job}};
 }
 
+// The same, on a simulated host.
+inline CommunicatorOptions options_of(int rank, int world, const std::string& job, int host) {
+  CommunicatorOptions options = options_of(rank, world, job);
+  options.place->host = std::to_string(host);
+  return options;
+}
+
 class TcpCase : public testing::Test {
  protected:
   ~TcpCase() override { port_.give_back(); }

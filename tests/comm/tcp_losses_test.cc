@@ -282,8 +282,10 @@ TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
   ::waitpid(stopped, nullptr, 0);
 }
 
-// A rank that is killed, or stopped, while the others wait for it.
-void run_with_a_victim(const std::string& job, int signal, milliseconds timeout) {
+// A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it where
+// both are on one of several hosts.
+void run_with_a_victim(const std::string& job, int signal, milliseconds timeout,
+                       const std::vector<int>& hosts) {
   int pids[2];
   ASSERT_EQ(::pipe(pids), 0);
   const Helper killer([&] {
@@ -307,7 +309,7 @@ void run_with_a_victim(const std::string& job, int signal, milliseconds timeout)
       continue;
     }
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped rank must not outlive the test
-    CommunicatorOptions options = options_of(rank, 3, job);
+    CommunicatorOptions options = options_of(rank, 3, job, hosts[rank]);
     options.timeout = timeout;
     Communicator comm = Communicator::connect(options);
     barrier(comm);
@@ -338,11 +340,19 @@ void run_with_a_victim(const std::string& job, int signal, milliseconds timeout)
 }
 
 TEST_F(Tcp, NamesAKilledRankLongBeforeTheDeadline) {
-  run_with_a_victim(job_, SIGKILL, seconds(60));
+  run_with_a_victim(job_, SIGKILL, seconds(60), {0, 0, 0});
 }
 
 TEST_F(Tcp, NamesAStoppedRankAtTheDeadline) {
-  run_with_a_victim(job_, SIGSTOP, milliseconds(1000));
+  run_with_a_victim(job_, SIGSTOP, milliseconds(1000), {0, 0, 0});
+}
+
+TEST_F(Tcp, NamesAKilledRankNearAndFar) {
+  run_with_a_victim(job_, SIGKILL, seconds(60), {0, 1, 1});
+}
+
+TEST_F(Tcp, NamesAStoppedRankNearAndFar) {
+  run_with_a_victim(job_, SIGSTOP, milliseconds(1000), {0, 1, 1});
 }
 
 }  // namespace

@@ -114,6 +114,14 @@ TEST(Transports, ShmJoinsOneHostOnly) {
       "no transport for rank 0 of 4: shm: shares the memory of one host; these ranks are on 2");
 }
 
+TEST(Transports, ShmJoinsNoSimulatedHosts) {
+  Site site = site_of(4);
+  site.place.host = "b";
+  EXPECT_EQ(refusal_to_select("shm", site),
+            "no transport for rank 0 of 4: shm: shares the memory of one host; PLAIT_HOST=b "
+            "simulates several");
+}
+
 TEST(Transports, AMissingPluginIsNamed) {
   const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
   EXPECT_EQ(refusal_to_select("mpi", site_of(2)),

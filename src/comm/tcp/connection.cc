@@ -163,7 +163,7 @@ void Connection::take(const std::byte* bytes, std::size_t count, const Find& fin
 
 bool Connection::begin_payload(const Find& find) {
   const Frame& frame = incoming_.frame;
-  if (frame.magic != Frame::kMagic || frame.kind > Kind::answer ||
+  if (frame.magic != Frame::kMagic || frame.kind > kLastKind ||
       (frame.kind != Kind::chunk && frame.bytes > kMostTextBytes)) {
     close("what came over it was no frame of plait's");
     return false;

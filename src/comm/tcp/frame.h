@@ -19,7 +19,10 @@ enum class Kind : std::uint32_t {
   question,  // whether the other host is there: its kernel answers, and the process nothing
   inquiry,   // what the rank is doing, as soon as one of its threads looks after its connections
   answer,    // to an inquiry
+  wake,      // something has changed in memory that both have mapped
 };
+
+inline constexpr Kind kLastKind = Kind::wake;
 
 struct Frame {
   static constexpr std::uint32_t kMagic = 0x504c5431;  // "PLT1": what is no frame is found at once

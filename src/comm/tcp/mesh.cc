@@ -42,6 +42,7 @@ Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> socket
            const WaitPolicy& policy)
     : me_(me),
       neighbors_(std::move(neighbors)),
+      near_(me, size()),
       given_up_(neighbors_.size()),
       is_watched_for_room_(neighbors_.size()),
       patience_(policy.timeout),
@@ -158,6 +159,11 @@ void Mesh::ring() {
 void Mesh::wake() noexcept {
   const std::lock_guard lock(mutex_);
   ring();
+}
+
+void Mesh::wake(int process) {
+  if (near_.must_wake(process))
+    send(process, {.kind = Kind::wake, .receiver = 0}, nullptr, nullptr, Urgency::now);
 }
 
 void Mesh::move() noexcept {

@@ -30,6 +30,7 @@
 
 #include "base/clock.h"
 #include "comm/tcp/connection.h"
+#include "comm/tcp/near.h"
 #include "comm/wait_policy.h"
 
 namespace plait::comm::tcp {
@@ -89,6 +90,12 @@ class Mesh {
   // Lets all that sleep look again: something has changed that came by no connection.
   void wake() noexcept;
 
+  // The processes that share memory with this one.
+  Near& near() { return near_; }
+
+  // Wakes a near process where it sleeps: right after a store that it is to see.
+  void wake(int process);
+
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
 
@@ -116,6 +123,7 @@ class Mesh {
 
   int me_;
   std::vector<Neighbor> neighbors_;
+  Near near_;
   std::mutex mutex_;
   std::vector<Connection> connections_;
   std::vector<bool> given_up_;             // by process

@@ -27,8 +27,10 @@ std::unique_ptr<Transport> create(const Site& site) {
     all.processes.push_back(process);
     all.numbers.push_back(1);
   }
-  return std::make_unique<TcpTransport>(
+  auto transport = std::make_unique<TcpTransport>(
       std::make_shared<TcpGroup>(std::move(met.mesh), std::move(all), policy));
+  transport->meet_near(site.place.host);
+  return transport;
 }
 
 }  // namespace plait::comm::tcp

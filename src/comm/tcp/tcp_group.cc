@@ -331,12 +331,16 @@ void TcpGroup::give_up(const Awaited& awaited) {
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame)});
 }
 
+// A near rank that finds this one asleep sends it a frame, which is news to all of its threads.
 void TcpGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
-  while (base::now() < until) {
+  std::optional<SleepSign::Sleeper> sleeper;
+  if (!mesh_->near().is_alone()) sleeper.emplace(mesh_->near().my_sign());
+  for (Nanoseconds now = base::now(); now < until; now = base::now()) {
+    const Nanoseconds nap = sleeper ? sleeper->prepare(until - now) : until - now;
     const std::uint64_t seen = mesh_->news();
     mesh_->move();
     if (failed() || ready()) return;
-    mesh_->sleep(until, seen);
+    mesh_->sleep(now + nap, seen);
   }
 }
 

@@ -1,4 +1,4 @@
-// A group whose ranks hear of each other by frames.
+// A group whose ranks hear of each other by frames, also those that share memory.
 #pragma once
 
 #include <atomic>
