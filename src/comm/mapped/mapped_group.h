@@ -9,6 +9,7 @@
 #include "comm/group.h"
 #include "comm/mapped/rank_page.h"
 #include "comm/mapped/rendezvous.h"
+#include "comm/regrouping.h"
 
 namespace plait::comm {
 
@@ -44,6 +45,12 @@ class MappedGroup final : public Group {
 
   void leave() noexcept;
 
+  // See Regrouping. Throws Error{peer_lost} from check_regrouping() where one of the members has
+  // died, or has said that it can't make the new group.
+  Regrouping::Parts agree(const std::string& mine, Nanoseconds patience);
+  void check_regrouping(const std::vector<int>& members);
+  void withdraw() noexcept;
+
   // Wakes the peer if it sleeps: to be called right after the store that it is to see.
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
 
@@ -64,6 +71,7 @@ class MappedGroup final : public Group {
   void examine_call(int peer);
   void show_life(const Awaited* awaited);
   std::string doing_of(int peer) const;
+  bool has_all_parts() const;
   int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<RankPage::Waits> waits_of_all() const;
 
@@ -75,6 +83,8 @@ class MappedGroup final : public Group {
   // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at
   // them.
   std::array<AnnouncedCall, 64> calls_ = {};
+
+  std::uint64_t agreements_ = 0;
 
   std::atomic<std::uint32_t> tickets_{0};  // a bit for each of this rank's waits that is taken
 };

@@ -40,16 +40,17 @@ std::unique_ptr<MailboxBase> TcpTransport::make_mailbox(const MailboxDesc& desc)
   return mailbox;
 }
 
-std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
+std::shared_ptr<TcpGroup> TcpTransport::make_group(const std::vector<int>& members) const {
   Members chosen = {.processes = {}, .numbers = {}, .me = 0};
   for (const int member : members) {
     if (member == group_->rank()) chosen.me = chosen.size();
     chosen.processes.push_back(group_->members().processes[member]);
   }
-  std::shared_ptr<TcpGroup> part;
-  if (!members.empty()) {
-    part = std::make_shared<TcpGroup>(group_->mesh(), std::move(chosen), group_->policy());
-  }
+  return std::make_shared<TcpGroup>(group_->mesh(), std::move(chosen), group_->policy());
+}
+
+std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
+  const auto part = members.empty() ? nullptr : make_group(members);
   const auto numbers = agree(part == nullptr ? 0 : part->number(), "group");
   if (part == nullptr) return nullptr;
   std::vector<std::uint32_t> theirs;
@@ -57,7 +58,27 @@ std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& member
   for (const int member : members) theirs.push_back(numbers[member]);
   part->set_numbers(std::move(theirs));
   part->descend_from(group_, members);
-  return std::make_unique<TcpTransport>(std::move(part));
+  return std::make_unique<TcpTransport>(part);
+}
+
+Regrouping::Parts TcpTransport::agree(const std::string& mine, Nanoseconds patience) {
+  return group_->agreements().agree(mine, patience);
+}
+
+std::unique_ptr<Transport> TcpTransport::regroup(const std::vector<int>& members,
+                                                 Exchange exchange) {
+  const auto part = make_group(members);
+  std::vector<std::uint32_t> theirs;
+  theirs.reserve(members.size());
+  for (const std::string& number : exchange(std::to_string(part->number())))
+    theirs.push_back(static_cast<std::uint32_t>(base::parse_int(number).value_or(0)));
+  part->set_numbers(std::move(theirs));
+  return std::make_unique<TcpTransport>(part);
+}
+
+void TcpTransport::conclude() noexcept {
+  group_->agreements().conclude();
+  group_->mesh()->note_recovery();
 }
 
 std::vector<std::uint32_t> TcpTransport::agree(std::uint32_t number, const std::string& purpose) {

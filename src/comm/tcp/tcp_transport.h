@@ -10,7 +10,7 @@
 
 namespace plait::comm::tcp {
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public Transport, public Regrouping {
  public:
   explicit TcpTransport(std::shared_ptr<TcpGroup> group);
 
@@ -21,7 +21,15 @@ class TcpTransport final : public Transport {
   bool shares_clock() const override { return false; }
   void leave() noexcept override;
 
+  Regrouping* regrouping() override { return this; }
+  Parts agree(const std::string& mine, Nanoseconds patience) override;
+  std::unique_ptr<Transport> regroup(const std::vector<int>& members, Exchange exchange) override;
+  void withdraw() noexcept override { group_->agreements().withdraw(); }
+  void conclude() noexcept override;
+
  private:
+  std::shared_ptr<TcpGroup> make_group(const std::vector<int>& members) const;
+
   // Each rank's number for what all of them are making; refuses ranks that make different things.
   std::vector<std::uint32_t> agree(std::uint32_t number, const std::string& purpose);
 
