@@ -35,7 +35,8 @@ class Regrouping {
   using Exchange = base::FunctionRef<std::vector<std::string>(const std::string& mine)>;
 
   // A transport for `members` (ranks here, in their order), all of which call it. Each calls
-  // `exchange` at most once; what it throws is passed on.
+  // `exchange` at most once; what it throws is passed on. The transport's waits have the deadline
+  // for connecting until set_timeout().
   virtual std::unique_ptr<Transport> regroup(const std::vector<int>& members,
                                              Exchange exchange) = 0;
 

@@ -188,7 +188,7 @@ Communicator::State::Regrouped Communicator::State::survivors() {
 }
 
 Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regrouping& regrouping) {
-  const Nanoseconds patience = group().policy().timeout;
+  const comm::WaitPolicy& policy = group().policy();
   const comm::Interruption interruption;
 
   // Null: a member could not make its part.
@@ -208,13 +208,14 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
   std::vector<int> failed_members;
   std::string reason;
   for (;;) {
-    const Parts here = regrouping.agree(std::to_string(completed_calls_), patience);
+    const Parts here = regrouping.agree(std::to_string(completed_calls_), policy.timeout);
     const std::vector<int> members = members_in(here);
     if (members == failed_members)
       base::fail(Code::system, "survivors: the new group can't be made: ", reason);
-    Round round(regrouping, members, patience);
+    Round round(regrouping, members, policy.connect_timeout);
     std::unique_ptr<State> made = make(round);
     if (round.conclude(failure)) {
+      made->transport_->set_timeout(policy.timeout);
       return {.state = std::move(made),
               .lost = absent_in(here),
               .completed_calls = least_number_in(here)};

@@ -229,10 +229,13 @@ TEST_P(Processes, GoOnWithoutOneThatIsInterrupted) {
 
 // Sub-groups fail for themselves, and keep what they were told of hosts and links.
 TEST(Survivors, OfASubGroupOverAnEmulatedLink) {
+  Numbers numbers;
   run_in_processes(4,
-                   [](Communicator& world) {
+                   [&](Communicator& world) {
                      Communicator linked = world.with_link(parse_link("10gbit,1us"));
                      auto half = linked.split(world.rank() % 2, 0);
+                     numbers.set(world.rank());
+                     for (int rank = 0; rank < 4; ++rank) numbers.await(rank);
                      barrier(*half);
                      if (world.rank() == 2) die();
                      if (world.rank() % 2 == 1) {

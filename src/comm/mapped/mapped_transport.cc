@@ -106,8 +106,11 @@ class MappedTransport final : public Transport, public Regrouping {
 
   std::unique_ptr<Transport> regroup(const std::vector<int>& members, Exchange exchange) override {
     const Rendezvous::Watch watch = [&](int /*member*/) { group_->check_regrouping(members); };
+    WaitPolicy connecting = group_->policy();
+    connecting.timeout = connecting.connect_timeout;
+    rendezvous_->set_timeout(connecting.timeout);
     auto rendezvous = rendezvous_->regroup(members, exchange, watch);
-    return std::make_unique<MappedTransport>(std::move(rendezvous), group_->policy(), watch);
+    return std::make_unique<MappedTransport>(std::move(rendezvous), connecting, watch);
   }
 
   void withdraw() noexcept override { group_->withdraw(); }

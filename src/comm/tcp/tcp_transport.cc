@@ -68,6 +68,7 @@ Regrouping::Parts TcpTransport::agree(const std::string& mine, Nanoseconds patie
 std::unique_ptr<Transport> TcpTransport::regroup(const std::vector<int>& members,
                                                  Exchange exchange) {
   const auto part = make_group(members);
+  part->set_timeout(part->policy().connect_timeout);
   std::vector<std::uint32_t> theirs;
   theirs.reserve(members.size());
   for (const std::string& number : exchange(std::to_string(part->number())))
