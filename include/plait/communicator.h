@@ -14,12 +14,13 @@
 // second of two at once gets Error{invalid_argument}, and the first goes on), and all its ranks
 // make the same calls in the same order. When a rank dies, leaves, disagrees or lets
 // the deadline pass, every other rank of the group gets the same Error from the call it is in, or
-// its next one; the communicator is of no use after that. A process forked from a rank can't use
-// the rank's communicators: it gets Error{invalid_argument}, and so does the use of a communicator
-// that was moved to another.
+// its next one; the communicator is of no use after that, but to ask for its survivors(). A process
+// forked from a rank can't use the rank's communicators: it gets Error{invalid_argument}, and so
+// does the use of a communicator that was moved to another.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +36,7 @@
 namespace plait {
 
 class Trace;
+struct Survivors;
 
 // Where a rank stands among the others.
 struct Place {
@@ -114,6 +116,16 @@ class PLAIT_EXPORT Communicator {
   // which the group has ended. For programs whose ranks wait for one another by other means.
   void check_ranks();
 
+  // For the ranks that are left when an error has ended the group: each calls it, and all get the
+  // same answer, also where more ranks die meanwhile. A rank that has not called it by the deadline
+  // counts as lost, and gets Error{timeout} when it does. Over TCP, ranks that may be alive beyond
+  // a broken cable must be fewer than those that go on; over MPI none can go on.
+  Survivors survivors();
+
+  // How many calls of collectives and operators have ended here. All ranks make the same calls, so
+  // it means the same on all of them: a program notes it where it could go on from.
+  std::uint64_t completed_calls() const;
+
   // Ends the group, and all that were split off it or off those: every rank gets Error{peer_lost}
   // with this reason from its current or next call. Any thread may call it at any time while the
   // communicator lives, also beside one that waits in it: it wakes that one too.
@@ -125,6 +137,14 @@ class PLAIT_EXPORT Communicator {
 
  private:
   std::unique_ptr<State> state_;
+};
+
+// What is left of a group. The old communicator and all that was made with it are of no use any
+// more; operators are prepared anew with this one.
+struct Survivors {
+  Communicator comm;              // the survivors, in their old order
+  std::vector<int> lost;          // the other ranks, as the old group has numbered them
+  std::uint64_t completed_calls;  // of the old group, on every survivor: repeat those after them
 };
 
 // Leaves the groups of all communicators of this process that still exist, which are of no use

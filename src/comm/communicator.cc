@@ -121,6 +121,14 @@ Mailbox& Communicator::cached_mailbox(const MailboxDesc& desc) {
   return state().cached_mailbox(desc);
 }
 
+Survivors Communicator::survivors() {
+  State::Regrouped found = state().survivors();
+  return {.comm = Communicator(std::move(found.state)),
+          .lost = std::move(found.lost),
+          .completed_calls = found.completed_calls};
+}
+std::uint64_t Communicator::completed_calls() const { return state().completed_calls(); }
+
 void Communicator::check_ranks() { state().check_ranks(); }
 void Communicator::abort(std::string_view reason) { state().abort(reason); }
 

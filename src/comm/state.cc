@@ -306,6 +306,7 @@ void Communicator::State::run(Task& task) {
   comm::wait_until(
       group(), [&] { return task.step(); }, [&] { return mailbox().take_due(); },
       [&] { return task.awaited(); }, &moves_);
+  note_task_completed();
 }
 
 void Communicator::State::start(std::shared_ptr<Task> task) {
@@ -327,6 +328,7 @@ bool Communicator::State::advance(const Task& task) {
   while (!queue_.empty() && queue_.front()->step()) {
     queue_.front()->set_fate(Task::Fate::done);
     queue_.pop_front();
+    note_task_completed();
     if (!queue_.empty()) begin(*queue_.front());
   }
   const bool done = !is_queued(task);

@@ -8,6 +8,7 @@
 
 #include "comm/group.h"
 #include "comm/mailbox_base.h"
+#include "comm/regrouping.h"
 #include "comm/wait_policy.h"
 #include "plait/communicator.h"
 #include "plait/link.h"
@@ -52,6 +53,9 @@ class Transport {
   // How long this rank waits for another from the next call on: connecting has a deadline of its
   // own. While one thread alone knows of the transport.
   virtual void set_timeout(Nanoseconds timeout) { group().set_timeout(timeout); }
+
+  // For survivors(). Null: no rank can go on when another is lost.
+  virtual Regrouping* regrouping() { return nullptr; }
 
   // What its chunks travel, where that is known.
   virtual std::optional<Link> link() const { return std::nullopt; }

@@ -113,10 +113,12 @@ bool Connection::read_some(const Find& find) {
   const ssize_t came = ::readv(socket_.get(), parts.data(), static_cast<int>(count));
   if (came < 0) {
     if (errno == EINTR) return true;
+    is_closed_by_peer_ = errno == ECONNRESET;
     if (errno != EAGAIN && errno != EWOULDBLOCK) close(reason(errno));
     return false;
   }
   if (came == 0) {
+    is_closed_by_peer_ = true;
     close("it was closed at the other end");
     return false;
   }

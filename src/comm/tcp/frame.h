@@ -10,16 +10,17 @@
 namespace plait::comm::tcp {
 
 enum class Kind : std::uint32_t {
-  chunk,     // of a mailbox's slot
-  credit,    // the receiver has released a chunk of this slot: there is room for another
-  gather,    // one rank's part of a set-up agreement
-  failure,   // the group has failed
-  abort,     // the same, and the groups that were split off it end too
-  farewell,  // the sender has left the group
-  question,  // whether the other host is there: its kernel answers, and the process nothing
-  inquiry,   // what the rank is doing, as soon as one of its threads looks after its connections
-  answer,    // to an inquiry
-  wake,      // something has changed in memory that both have mapped
+  chunk,      // of a mailbox's slot
+  credit,     // the receiver has released a chunk of this slot: there is room for another
+  gather,     // one rank's part of a set-up agreement
+  failure,    // the group has failed
+  abort,      // the same, and the groups that were split off it end too
+  farewell,   // the sender has left the group
+  agreement,  // of the ranks that are left when the group has failed
+  question,   // whether the other host is there: its kernel answers, and the process nothing
+  inquiry,    // what the rank is doing, as soon as one of its threads looks after its connections
+  answer,     // to an inquiry
+  wake,       // something has changed in memory that both have mapped
 };
 
 inline constexpr Kind kLastKind = Kind::wake;

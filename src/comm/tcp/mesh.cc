@@ -206,6 +206,11 @@ std::string Mesh::loss_of(int process) {
   return connections_[process].end();
 }
 
+bool Mesh::is_closed_by(int process) {
+  const std::lock_guard lock(mutex_);
+  return connections_[process].is_closed_by_peer();
+}
+
 bool Mesh::is_sent(int process) {
   const std::lock_guard lock(mutex_);
   return given_up_[process] || !connections_[process].end().empty() ||

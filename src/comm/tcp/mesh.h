@@ -99,6 +99,9 @@ class Mesh {
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
 
+  // Whether nothing comes because the process has ended: its kernel has closed the connection.
+  bool is_closed_by(int process);
+
   // Whether the kernel here has taken all that was sent to the process. True for one that has let a
   // deadline pass in which it took nothing.
   bool is_sent(int process);
@@ -107,8 +110,9 @@ class Mesh {
   // Moves frames until the other hosts' kernels have all of them, at most for the patience.
   void deliver() noexcept;
 
-  // A group has failed: its ranks perhaps take nothing more.
+  // A group has failed: its ranks perhaps take nothing more. Those that are left have another.
   void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
+  void note_recovery() noexcept { has_failure_.store(false, std::memory_order_relaxed); }
 
  private:
   // All of these under the mutex.

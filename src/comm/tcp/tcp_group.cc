@@ -54,6 +54,7 @@ TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy
       mesh_(std::move(mesh)),
       members_(std::move(members)),
       has_left_(world()),
+      agreements_(*this),
       gathered_(world()),
       answers_(world()),
       number_(mesh_->add(*this)) {}
@@ -92,6 +93,8 @@ bool TcpGroup::receive(int process, const Frame& frame, std::string text) {
       return true;
     case Kind::answer:
       return note_answer(peer, text);
+    case Kind::agreement:
+      return agreements_.receive(peer, text);
     default:
       return false;
   }
@@ -111,16 +114,21 @@ void TcpGroup::end(End end, const Failure& failure) noexcept {
 
 void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
   for (int peer = 0; peer < world(); ++peer) {
-    if (peer == rank() || members_.numbers.empty()) continue;
-    mesh_->send_text(members_.processes[peer], {.kind = kind, .receiver = members_.numbers[peer]},
-                     text);
+    if (peer != rank()) tell(peer, kind, text);
   }
+}
+
+void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
+  if (members_.numbers.empty()) return;
+  mesh_->send_text(members_.processes[peer], {.kind = kind, .receiver = members_.numbers[peer]},
+                   text);
 }
 
 // One that was told of a failure says it again: its connection may end at a third rank before the
 // word of the rank that failed is there, and would be taken for the reason. Where a group that this
 // one is a part of was aborted, that group says it.
 void TcpGroup::leave() noexcept {
+  if (failed()) agreements_.withdraw();
   if (has_ended(End::abort)) return tell_all(Kind::abort, write(records_.get(End::abort)));
   if (has_ended(End::failure)) return tell_all(Kind::failure, write(records_.get(End::failure)));
   if (!failed()) tell_all(Kind::farewell, "");
@@ -129,6 +137,16 @@ void TcpGroup::leave() noexcept {
 bool TcpGroup::has_brought(int peer) const {
   const std::lock_guard lock(mutex_);
   return !gathered_[peer].empty();
+}
+
+// Whether one of these peers is lost, or makes no calls after the failure. What it sent before has
+// been received by then.
+bool TcpGroup::can_never_bring(const std::vector<int>& missing) {
+  return std::any_of(missing.begin(), missing.end(), [this](int peer) {
+    const bool has_gone =
+        agreements_.has_moved_on(peer) || !mesh_->loss_of(members_.processes[peer]).empty();
+    return has_gone && !has_brought(peer);
+  });
 }
 
 std::vector<int> TcpGroup::find_missing() {
@@ -156,7 +174,7 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
       look_for_losses(
           [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
       if (failed() && failed_at == 0) failed_at = now;
-      if (failed() && now - failed_at > kUnderWay) raise();
+      if (failed() && (now - failed_at > kUnderWay || can_never_bring(missing))) raise();
       for (const int peer : missing) {
         // What it brought may have come with its farewell.
         if (failed() || !has_left(peer) || has_brought(peer)) continue;

@@ -86,16 +86,17 @@ std::vector<base::Region> TcpTransport::map_memory(const std::vector<Part>& part
                           .sentence = base::sentence("rank ", rank, ": ", error.what())});
 }
 
-std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
+std::shared_ptr<TcpGroup> TcpTransport::make_group(const std::vector<int>& members) const {
   Members chosen = {.processes = {}, .numbers = {}, .me = 0};
   for (const int member : members) {
     if (member == group_->rank()) chosen.me = chosen.size();
     chosen.processes.push_back(group_->members().processes[member]);
   }
-  std::shared_ptr<TcpGroup> part;
-  if (!members.empty()) {
-    part = std::make_shared<TcpGroup>(group_->mesh(), std::move(chosen), group_->policy());
-  }
+  return std::make_shared<TcpGroup>(group_->mesh(), std::move(chosen), group_->policy());
+}
+
+std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
+  const auto part = members.empty() ? nullptr : make_group(members);
   const auto parts =
       agree({.number = part == nullptr ? 0 : part->number(), .memory = "-"}, "group");
   if (part == nullptr) return nullptr;
@@ -104,7 +105,28 @@ std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& member
   for (const int member : members) theirs.push_back(parts[member].number);
   part->set_numbers(std::move(theirs));
   part->descend_from(group_, members);
-  return std::make_unique<TcpTransport>(std::move(part));
+  return std::make_unique<TcpTransport>(part);
+}
+
+Regrouping::Parts TcpTransport::agree(const std::string& mine, Nanoseconds patience) {
+  return group_->agreements().agree(mine, patience);
+}
+
+std::unique_ptr<Transport> TcpTransport::regroup(const std::vector<int>& members,
+                                                 Exchange exchange) {
+  const auto part = make_group(members);
+  part->set_timeout(part->policy().connect_timeout);
+  std::vector<std::uint32_t> theirs;
+  theirs.reserve(members.size());
+  for (const std::string& number : exchange(std::to_string(part->number())))
+    theirs.push_back(static_cast<std::uint32_t>(base::parse_int(number).value_or(0)));
+  part->set_numbers(std::move(theirs));
+  return std::make_unique<TcpTransport>(part);
+}
+
+void TcpTransport::conclude() noexcept {
+  group_->agreements().conclude();
+  group_->mesh()->note_recovery();
 }
 
 std::vector<TcpTransport::Part> TcpTransport::agree(const Part& mine, const std::string& purpose) {

@@ -10,7 +10,7 @@
 
 namespace plait::comm::tcp {
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public Transport, public Regrouping {
  public:
   explicit TcpTransport(std::shared_ptr<TcpGroup> group);
 
@@ -25,7 +25,15 @@ class TcpTransport final : public Transport {
   bool shares_clock() const override { return false; }
   void leave() noexcept override;
 
+  Regrouping* regrouping() override { return this; }
+  Parts agree(const std::string& mine, Nanoseconds patience) override;
+  std::unique_ptr<Transport> regroup(const std::vector<int>& members, Exchange exchange) override;
+  void withdraw() noexcept override { group_->agreements().withdraw(); }
+  void conclude() noexcept override;
+
  private:
+  std::shared_ptr<TcpGroup> make_group(const std::vector<int>& members) const;
+
   // What a rank brings to an agreement.
   struct Part {
     std::uint32_t number;  // of what all of them are making
