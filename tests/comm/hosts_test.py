@@ -1,4 +1,4 @@
-"""Ranks on several hosts, which are network namespaces here: two of them, joined by a cable that can be cut.
+"""Ranks on two hosts, which are network namespaces here (tools/netlab.py), joined by a cable that can be cut.
 
 Namespaces need root, and a system that allows them. Elsewhere the tests are skips.
 """
@@ -14,16 +14,14 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import netlab  # noqa: E402, in another folder
+
 RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
 PATIENCE = 60
-LAUNCHERS = re.compile("^(PLAIT_|OMPI_|PMIX_|PMI_|SLURM_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_)")
-BARE = {name: value for name, value in os.environ.items() if not LAUNCHERS.match(name)}
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+BARE = netlab.bare_environment()
 
 
 def is_command(process, *words):
@@ -34,76 +32,31 @@ def is_command(process, *words):
         return False
 
 
-class Hosts:
-    """Two namespaces and a cable between them."""
-
-    def __init__(self):
-        self.names = [f"plait{os.getpid()}{letter}" for letter in "ab"]
-
-    def __enter__(self):
-        try:
-            self.lay_the_cable()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def lay_the_cable(self):
-        for name in self.names:
-            ip("netns", "add", name)
-        first, second = self.names
-        ip("link", "add", "v0", "netns", first, "type", "veth", "peer", "name", "v0", "netns", second)
-        for number, name in enumerate(self.names, start=1):
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "v0")
-            ip("-n", name, "link", "set", "v0", "up")
-
-    def lay_another_cable(self):
-        first, second = self.names
-        ip("link", "add", "v1", "netns", first, "type", "veth", "peer", "name", "v1", "netns", second)
-        for number, name in enumerate(self.names, start=1):
-            ip("-n", name, "addr", "add", f"10.78.0.{number}/24", "dev", "v1")
-            ip("-n", name, "link", "set", "v1", "up")
+class Hosts(netlab.Lab):
+    """Two hosts and a cable between them."""
 
     def have_only_ipv6(self):
-        for number, name in enumerate(self.names, start=1):
-            ip("-n", name, "addr", "add", f"fd77::{number}/64", "dev", "v0", "nodad")
-            ip("-n", name, "addr", "del", f"10.77.0.{number}/24", "dev", "v0")
+        for host in range(2):
+            self.ip(host, "addr", "add", f"fd77::{host + 1}/64", "dev", "v0", "nodad")
+            self.ip(host, "addr", "del", f"10.77.0.{host + 1}/24", "dev", "v0")
 
     def connections(self):
         """Both ends of all open TCP connections."""
-        return [ends for name in self.names for ends in subprocess.run(
-            ["ip", "netns", "exec", name, "ss", "-Htn", "state", "established"],
+        return [ends for host in range(2) for ends in subprocess.run(
+            self.command(host, "ss", "-Htn", "state", "established"),
             check=True, capture_output=True, text=True).stdout.splitlines()]
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-    def cut_the_cable(self):
-        ip("-n", self.names[1], "link", "set", "v0", "down")
 
     def start(self, rank, world, *words, **variables):
         """Starts a rank, the odd ones on the second host."""
-        place = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank // 2),
-                 "LOCAL_WORLD_SIZE": str((world + 1) // 2), "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500"}
-        if world == 2:
-            place["LOCAL_WORLD_SIZE"] = "1"
-        return subprocess.Popen(["ip", "netns", "exec", self.names[rank % 2], *words],
-                                env={**BARE, **place, **variables}, stdin=subprocess.DEVNULL,
+        place = self.place(rank, world, rank % 2, rank // 2, 1 if world == 2 else (world + 1) // 2)
+        return subprocess.Popen(self.command(rank % 2, *words), env={**place, **variables}, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def hosts_are_allowed():
-    try:
-        with Hosts() as hosts:
-            ip("netns", "exec", hosts.names[1], "true")
-            return True
-    except (OSError, subprocess.CalledProcessError):
-        return False
+WHY_NOT = netlab.refusal()
 
 
-@unittest.skipUnless(hosts_are_allowed(), "the system allows no network namespaces")
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class HostsTest(unittest.TestCase):
     def setUp(self):
         self.contexts = contextlib.ExitStack()
@@ -134,7 +87,7 @@ class HostsTest(unittest.TestCase):
             self.assertIn("PLAIT_INTERFACE=eth77: this host has no interface of this name", self.output_of(rank))
 
     def test_chunks_go_by_the_interface_that_is_chosen(self):
-        self.hosts.lay_another_cable()
+        self.hosts.connect("v1", "10.78.0")
         for chosen, other in (("v1", "10.77."), ("v0", "10.78.")):
             ranks = self.start(4, HOST_PROGRAM, "idle", PLAIT_INTERFACE=chosen)
             for rank in ranks:
@@ -176,11 +129,11 @@ class HostsTest(unittest.TestCase):
 
     def cut(self, what, **variables):
         """After how many seconds a cut cable is noticed."""
-        heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable(), **variables)
+        heard, seconds = self.lose(what, lambda rank: self.hosts.cut(1), **variables)
         self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: its host has not "
                                 r"answered for \d+ ms")
         print(f"{what} {variables}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
-        ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+        self.hosts.mend(1)
         return seconds
 
     def test_a_cut_cable_is_noticed_within_two_seconds(self):
@@ -197,13 +150,8 @@ class HostsTest(unittest.TestCase):
     def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
-        agent = Path(folder, "agent")
-        # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
-        agent.write_text('#!/bin/sh\ncase $1 in *1) name=%s ;; *) name=%s ;; esac\n'
-                         'setsid --fork --wait ip netns exec $name sh -c "$2" %s\n' %
-                         (*self.hosts.names, agents_input))
-        agent.chmod(0o755)
-        return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
+        agent = self.hosts.write_agent(Path(folder, "agent"), agents_input)
+        return subprocess.Popen(self.hosts.command(0, PLAIT, "run", "--hosts", shares, *words),
                                 env={**BARE, **variables, "PLAIT_RSH": str(agent)}, cwd=cwd, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
