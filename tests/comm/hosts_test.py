@@ -4,6 +4,7 @@ Namespaces need root, and a system that allows them. Elsewhere the tests are ski
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import netlab  # noqa: E402, in another folder
 
 RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
+CLOCK_PROGRAM = os.environ["PLAIT_CLOCK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
 PATIENCE = 60
 BARE = netlab.bare_environment()
@@ -225,6 +227,29 @@ class HostsTest(unittest.TestCase):
         while count() > 0 and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(count(), 0)
+
+    def test_traces_are_on_one_clock(self):
+        ahead = 1000  # seconds; exactly, because the second host's clock is the first one's with an offset
+        file = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()), "timeline.json")
+        ranks = self.hosts.start_ranks([CLOCK_PROGRAM, str(file)], clock_ahead=ahead, stdout=subprocess.PIPE, text=True)
+        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0])
+        moments = dict(map(int, line.split()) for line in said)  # by rank, on the rank's own clock
+        self.assertGreater(moments[1] - moments[0], (ahead - PATIENCE) * 10**9, "the clocks don't differ")
+        timeline = json.loads(file.read_text())
+        origin = int(timeline["otherData"]["origin_ns"])
+        uncertainty = {int(rank): value for rank, value in
+                       timeline["otherData"]["clock_uncertainty_ns"].items()}
+        self.assertEqual(uncertainty[0], 0)
+        self.assertLess(uncertainty[1], 10**9)
+        times = {(event["name"], event["pid"], event.get("args", {}).get("chunk")): round(event["ts"] * 1000) + origin
+                 for event in timeline["traceEvents"] if event["ph"] in "bi"}
+        self.assertLessEqual(abs(times["moment", 1, None] - (moments[1] - ahead * 10**9)), uncertainty[1] + 1)
+        self.assertLessEqual(abs(times["moment", 0, None] - moments[0]), 1)
+        for chunk in range(100):
+            for rank in (0, 1):
+                self.assertGreaterEqual(times["arrived", 1 - rank, chunk],
+                                        times["posted", rank, chunk] - uncertainty[1] - 1000)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):
