@@ -252,6 +252,33 @@ class HostsTest(unittest.TestCase):
                                         times["posted", rank, chunk] - uncertainty[1] - 1000)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_a_timeline_says_how_well_its_clocks_agree(self):
+        folder = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()))
+        ranks = self.hosts.start_ranks(
+            [PLAIT, "trace", "matmul-all-reduce", "--m", "64", "--n", "256", "--k", "256", "--repeat", "1",
+             "--trace", str(folder / "timeline.json"), "--svg", str(folder / "timeline.svg")],
+            clock_ahead=1000, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = [self.output_of(rank) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
+        timeline = json.loads((folder / "timeline.json").read_text())
+        self.assertGreater(timeline["otherData"]["clock_uncertainty_ns"]["1"], 0)
+        self.assertIn("clocks agree to within", (folder / "timeline.svg").read_text())
+        last = max(event["ts"] for event in timeline["traceEvents"] if "ts" in event)
+        self.assertLess(last, 1000e6, "the ranks' records are far apart")
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_waiting_for_the_network_is_no_work(self):
+        self.hosts.limit("200mbit")
+        words = ("bench", "matmul-all-reduce", "--m", "256", "--n", "1024", "--k", "256", "--schedule", "serial",
+                 "--repeat", "3", "--json", "-")
+        ranks = self.hosts.start_ranks([PLAIT, *words], stdout=subprocess.PIPE, text=True)
+        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        found = json.loads(said[0])
+        self.assertGreater(found["t_comm_ms"], 35)  # a megabyte each way
+        self.assertGreater(found["t_comm_cpu_ms"], 0.1)
+        self.assertLess(found["t_comm_cpu_ms"], found["t_comm_ms"] / 2)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):
         first, second = self.start(2, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
         said = self.output_of(first)
