@@ -267,6 +267,24 @@ class HostsTest(unittest.TestCase):
         self.assertLess(last, 1000e6, "the ranks' records are far apart")
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_info_says_how_ranks_reach_each_other(self):
+        self.hosts.connect("v1", "10.78.0")
+        chosen = {"PLAIT_INTERFACE": "v1", "PLAIT_SECRET": "it is quite a secret"}
+        first, second = self.start(2, PLAIT, "info", "--meet", **chosen)
+        self.assertEqual(self.output_of(first), """\
+This is     rank 0 of 2 on 2 hosts, started by torch.distributed, over tcp
+Secret      PLAIT_SECRET is set
+Hosts       host0: rank 0
+            host1: rank 1
+Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
+""")
+        self.assertIn("Peers       rank 0 on host0: tcp: 10.78.0.2 to 10.78.0.1\n", self.output_of(second))
+        alone = self.hosts.start(0, 1, PLAIT, "info", PLAIT_INTERFACE="v1", PLAIT_RENDEZVOUS="node1:29600")
+        self.assertRegex(self.output_of(alone).replace("\n            ", " "),
+                         r"Network +10\.78\.0\.1.* of v1 \(PLAIT_INTERFACE\); rank 0 listens at node1 port 29600; "
+                         r"no secret is set")
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_waiting_for_the_network_is_no_work(self):
         self.hosts.limit("200mbit")
         words = ("bench", "matmul-all-reduce", "--m", "256", "--n", "1024", "--k", "256", "--schedule", "serial",

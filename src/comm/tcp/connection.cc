@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/tcp/address.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -31,6 +32,10 @@ std::string reason(int error) { return std::strerror(error); }
 
 Connection::Connection(int process, base::Fd socket)
     : process_(process), socket_(std::move(socket)), end_() {}
+
+std::string Connection::ends() const {
+  return end_.empty() ? self_of(socket_) + " to " + peer_of(socket_) : "";
+}
 
 void Connection::close(const std::string& why) {
   if (!end_.empty()) return;

@@ -86,6 +86,9 @@ class Mesh {
   // Lets all that sleep look again: something has changed that came by no connection.
   void wake() noexcept;
 
+  // The addresses of both ends of the connection: "10.0.0.1 to 10.0.0.2"; empty: there is none.
+  std::string ends_of(int process);
+
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
 

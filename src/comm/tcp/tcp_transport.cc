@@ -60,6 +60,11 @@ std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& member
   return std::make_unique<TcpTransport>(std::move(part));
 }
 
+std::string TcpTransport::route_to(int peer) const {
+  const std::string ends = group_->mesh()->ends_of(group_->members().processes[peer]);
+  return ends.empty() ? "" : "tcp: " + ends;
+}
+
 std::vector<std::uint32_t> TcpTransport::agree(std::uint32_t number, const std::string& purpose) {
   const auto answers = all_gather(base::sentence(number, ' ', purpose));
   std::vector<std::uint32_t> numbers;
