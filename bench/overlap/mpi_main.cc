@@ -34,9 +34,9 @@ constexpr const char* kUsage =
     "\n"
     "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul), and "
     "oneDNN's\n"
-    "packed product with MPI's collective, in turns in the same processes, over shared memory. "
-    "Takes\n"
-    "the options of plait bench OPERATOR; the weight is packed, in x's dtype.\n";
+    "packed product with MPI's collective, in turns in the same processes. Takes the options of\n"
+    "plait bench OPERATOR; the weight is packed, in x's dtype; plait's transport is shm unless\n"
+    "--transport names another.\n";
 
 double longest_row(const ConstTensorView& rows) {
   double most = 0;
@@ -179,7 +179,8 @@ nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
 void be_rank(const cli::OpBenchOptions& options) {
   int world = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &world);
-  Communicator comm = Communicator::connect({.transport = "shm"});
+  Communicator comm =
+      Communicator::connect({.transport = options.transport.empty() ? "shm" : options.transport});
   PLAIT_CHECK(comm.world() == world, "MPI has ", world, " ranks but plait has ", comm.world());
   for (const measure::OpSize& size : options.sizes) {
     PlanKey key = measure::problem_of(options, size).key;

@@ -66,6 +66,13 @@ struct Interval {
   std::int64_t end;
 };
 
+// How another clock was compared with this host's; see estimate_offset().
+struct ClockOffset {
+  std::int64_t nanoseconds;      // to add to this host's clock to get the other's
+  std::int64_t uncertainty = 0;  // the true offset is at most so far away
+  std::int64_t at = 0;           // when, on this host's clock
+};
+
 // The records of one rank. Any thread may record and any thread may read (pack, write_json,
 // dropped) at any time, at once: a reader finds what was recorded before it came. Recording takes
 // no lock, never waits and never throws; only a thread's first record allocates, 2 MiB by default.
@@ -95,8 +102,12 @@ class PLAIT_EXPORT Trace {
   // flights of one lane may overlap.
   void flight(Lane lane, Label label, Interval interval, SpanArgs args = {}) noexcept;
 
-  // Nanoseconds to add to this host's clock to get the clock of the timeline: see estimate_offset.
+  // Nanoseconds to add to this host's clock to get the clock of the timeline.
   void set_clock_offset(std::int64_t nanoseconds);
+
+  // Where that was measured. Clocks of hosts drift apart: what was recorded between the first
+  // measurement and the newest one gets the offset on the line through both.
+  void add_clock_offset(const ClockOffset& measured);
 
   // How many records were lost so far.
   std::int64_t dropped() const;
@@ -153,11 +164,6 @@ PLAIT_EXPORT void write_json(const std::string& path,
 // other's.
 struct PingPong {
   std::int64_t asked, answered, heard;
-};
-
-struct ClockOffset {
-  std::int64_t nanoseconds;  // to add to this host's clock to get the other's
-  std::int64_t uncertainty;  // the true offset is at most so far away
 };
 
 PLAIT_EXPORT ClockOffset estimate_offset(std::span<const PingPong> samples);

@@ -72,6 +72,13 @@ class Group {
   // How long this rank waits from now on. While one thread alone knows of the group.
   void set_timeout(Nanoseconds timeout) { policy_.timeout = timeout; }
 
+  // Likewise how this rank waits, of which it takes looks, spin and yield.
+  void set_waits(const WaitPolicy& waits) {
+    policy_.looks = waits.looks;
+    policy_.spin = waits.spin;
+    policy_.yield = waits.yield;
+  }
+
   // Whether this process was forked from the rank: it must touch nothing that the ranks share.
   bool in_child() const { return fork_guard_.in_child(); }
 

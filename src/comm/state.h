@@ -137,6 +137,7 @@ class Communicator::State {
   // What this rank tells in groups that are split off; empty: it doesn't know.
   void set_host(std::string name) { host_ = std::move(name); }
   bool shares_clock() const { return transport_->shares_clock(); }
+  std::string route_to(int peer) const { return transport_->route_to(peer); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
   // What the collectives send through.

@@ -41,7 +41,7 @@ void answer(Mailbox& mailbox, int peer) {
   }
 }
 
-std::int64_t ask(Mailbox& mailbox) {
+ClockOffset ask(Mailbox& mailbox) {
   std::array<PingPong, kQuestions> samples;
   for (std::uint32_t question = 0; question < kQuestions; ++question) {
     PingPong& sample = samples[question];
@@ -50,7 +50,7 @@ std::int64_t ask(Mailbox& mailbox) {
     sample.answered = take_time(mailbox, 0, {.chunk = question});
     sample.heard = base::now();
   }
-  return estimate_offset(samples).nanoseconds;
+  return estimate_offset(samples);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void align_clock(Trace& trace, Communicator& comm) {
   const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = sizeof(std::int64_t)});
   for (int peer = 1; peer < comm.world(); ++peer) {
     if (comm.rank() == 0) answer(*mailbox, peer);
-    if (comm.rank() == peer) trace.set_clock_offset(ask(*mailbox));
+    if (comm.rank() == peer) trace.add_clock_offset(ask(*mailbox));
     barrier(comm);  // one at a time: rank 0 answers at once
   }
 }

@@ -60,6 +60,9 @@ class Transport {
   // What its chunks travel, where that is known.
   virtual std::optional<Link> link() const { return std::nullopt; }
 
+  // How chunks travel to a rank, and why so; empty: the transport's name says all.
+  virtual std::string route_to(int /*peer*/) const { return {}; }
+
   // Whether base::now() means the same on all ranks.
   virtual bool shares_clock() const { return true; }
 

@@ -10,9 +10,9 @@
 namespace plait::trace {
 namespace {
 
-// "plaittr1" in little-endian order. A host of the other byte order reads another number and
+// "plaittr2" in little-endian order. A host of the other byte order reads another number and
 // refuses the pack. The digit is the version of the format.
-constexpr std::uint64_t kMagic = 0x3172747469616c70;
+constexpr std::uint64_t kMagic = 0x3272747469616c70;
 constexpr std::size_t kChecksumBytes = sizeof(std::uint64_t);
 
 // A record as it is sent. It has no padding, which would contain stale memory.
@@ -25,7 +25,7 @@ struct PackedRecord {
 static_assert(std::has_unique_object_representations_v<PackedRecord>);
 
 struct Header {
-  std::uint64_t magic, dropped, records;
+  std::uint64_t magic, dropped, uncertainty, records;
   std::uint32_t rank, labels;
 };
 static_assert(std::has_unique_object_representations_v<Header>);
@@ -112,6 +112,7 @@ std::vector<std::byte> pack(const RankRecords& all) {
   bytes.reserve(sizeof(Header) + all.records.size() * sizeof(PackedRecord) + kChecksumBytes);
   put(bytes, Header{.magic = kMagic,
                     .dropped = static_cast<std::uint64_t>(all.dropped),
+                    .uncertainty = static_cast<std::uint64_t>(all.uncertainty),
                     .records = all.records.size(),
                     .rank = static_cast<std::uint32_t>(all.rank),
                     .labels = static_cast<std::uint32_t>(all.labels.size())});
@@ -137,10 +138,12 @@ RankRecords unpack(std::span<const std::byte> bytes) {
           "its checksum is wrong");
   require(header.rank <= std::numeric_limits<int>::max(), "a negative rank");
   require(header.dropped <= std::numeric_limits<std::int64_t>::max(), "a negative count");
+  require(header.uncertainty <= static_cast<std::uint64_t>(kFarthest), "an unlikely clock");
 
   RankRecords all;
   all.rank = static_cast<int>(header.rank);
   all.dropped = static_cast<std::int64_t>(header.dropped);
+  all.uncertainty = static_cast<base::Nanoseconds>(header.uncertainty);
   for (std::uint32_t i = 0; i < header.labels; ++i) all.labels.push_back(reader.text());
   require(header.records == reader.left() / sizeof(PackedRecord) &&
               reader.left() % sizeof(PackedRecord) == 0,

@@ -109,7 +109,7 @@ class SettingsTest(SettingsCase):
         self.assert_says(self.plait("info", "--settings"), 1, "plait info: PLAIT_CONFIG: cannot "
                          f"read {self.file}: No such file or directory")
         self.assert_says(self.plait("info", "--settings", "--why"), 2,
-                         "plait info: --settings and --why cannot be combined")
+                         "plait info: --settings, --meet and --why cannot be combined")
 
 
 class DocumentsTest(SettingsCase):

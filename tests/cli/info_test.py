@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from command import PATIENCE, CommandTest
+from command import PATIENCE, PLAIT, CommandTest
 
 
 SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
@@ -30,10 +30,33 @@ class InfoCase(CommandTest):
         return json.loads(result.stdout)
 
 
+class MeetTest(InfoCase):
+    def test_ranks_of_one_host(self):
+        run = self.plait("run", "-n", "3", "--", PLAIT, "info", "--meet", "--json")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        found = json.JSONDecoder()
+        rest, ranks = run.stdout.strip(), []
+        while rest:
+            one, end = found.raw_decode(rest)
+            rest = rest[end:].lstrip()
+            ranks.append(one)
+        name = platform.node()
+        for rank, one in enumerate(sorted(ranks, key=lambda one: one["rank"])):
+            self.assertEqual((one["rank"], one["world"], one["transport"], one["has_secret"]), (rank, 3, "shm", False))
+            self.assertEqual(one["hosts"], [{"name": name, "ranks": [0, 1, 2]}])
+            self.assertEqual([peer["rank"] for peer in one["peers"]], [peer for peer in range(3) if peer != rank])
+            self.assertEqual({(peer["host"], peer["route"]) for peer in one["peers"]},
+                             {(name, "shm: memory of this host that both ranks map")})
+
+    def test_there_is_no_other_rank(self):
+        self.assert_says(self.plait("info", "--meet"), 2, "plait info: --meet: no launcher has started ranks; try "
+                                                          "plait run -n 2 -p plait info --meet")
+
+
 class InfoTest(InfoCase):
     def test_json_has_every_key(self):
         found = self.json()
-        self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place",
+        self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place", "network",
                                        "settings", "unknown_settings", "refused_settings", "transports", "backends"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
@@ -44,6 +67,7 @@ class InfoTest(InfoCase):
         self.assertEqual(list(found["usable"]),
                          ["cores", "cpus", "cgroup_cpus", "cgroup_memory_bytes"])
         self.assertEqual(list(found["place"]), ["launcher", "rank", "world", "hosts", "problem"])
+        self.assertEqual(list(found["network"]), ["interface", "addresses", "rendezvous", "has_secret", "problem"])
 
     def test_it_is_this_machine(self):
         found = self.json()
@@ -158,7 +182,7 @@ class InfoTest(InfoCase):
         self.assertNotIn("\x1b", page)
         labels = re.findall(r"^(\S.*?)  ", page, re.MULTILINE)
         self.assertEqual(labels, ["Host", "Processor", "Caches", "NUMA", "Memory", "Huge pages",
-                                  "Usable", "Place", "Settings", "Transports", "Backends"])
+                                  "Usable", "Place", "Network", "Settings", "Transports", "Backends"])
         self.assertRegex(page, r"\n {12}reference  yes  f32\n$")
 
     def test_backends_have_reasons_where_they_are_absent(self):

@@ -24,6 +24,7 @@ class Connection {
   Connection(int process, base::Fd socket);
 
   int socket() const { return socket_.get(); }
+  std::string ends() const;
   bool has_unsent() const { return !unsent_.empty(); }
 
   // Why nothing comes or goes any more; empty: it is open.

@@ -198,6 +198,12 @@ void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
   is_rung_ = ::read(bell_.get(), &rings, sizeof(rings)) < 0;
 }
 
+std::string Mesh::ends_of(int process) {
+  if (process == me_) return {};
+  const std::lock_guard lock(mutex_);
+  return connections_[process].ends();
+}
+
 std::string Mesh::loss_of(int process) {
   if (process == me_) return {};
   const std::lock_guard lock(mutex_);

@@ -96,6 +96,9 @@ class Mesh {
   // Wakes a near process where it sleeps: right after a store that it is to see.
   void wake(int process);
 
+  // The addresses of both ends of the connection: "10.0.0.1 to 10.0.0.2"; empty: there is none.
+  std::string ends_of(int process);
+
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
 

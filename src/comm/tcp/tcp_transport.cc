@@ -129,6 +129,13 @@ void TcpTransport::conclude() noexcept {
   group_->mesh()->note_recovery();
 }
 
+std::string TcpTransport::route_to(int peer) const {
+  const int process = group_->members().processes[peer];
+  if (group_->mesh()->near().has(process)) return "shm: memory of this host that both ranks map";
+  const std::string ends = group_->mesh()->ends_of(process);
+  return ends.empty() ? "" : "tcp: " + ends;
+}
+
 std::vector<TcpTransport::Part> TcpTransport::agree(const Part& mine, const std::string& purpose) {
   const auto answers = all_gather(base::sentence(mine.number, ' ', mine.memory, ' ', purpose));
   std::vector<Part> parts;

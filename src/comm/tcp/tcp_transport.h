@@ -23,6 +23,7 @@ class TcpTransport final : public Transport, public Regrouping {
   std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override;
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override;
   bool shares_clock() const override { return false; }
+  std::string route_to(int peer) const override;
   void leave() noexcept override;
 
   Regrouping* regrouping() override { return this; }
