@@ -13,7 +13,7 @@ namespace {
 // and little enough that it is still in a cache when it is used.
 constexpr std::size_t kPackedAtOnce = 128 * 1024;
 
-// So many rows of X are packed at once: enough that a panel which was made ready is used often,
+// How many rows of X are packed at once: enough that a panel which was made ready is used often,
 // few enough that a transposed X is never copied as a whole.
 constexpr std::int64_t kSuperblockRows = 1024;
 

@@ -11,9 +11,9 @@
 #include "base/host.h"
 #include "base/text.h"
 #include "cli/info/show.h"
+#include "comm/gather.h"
 #include "comm/state.h"
 #include "comm/tcp/rendezvous.h"
-#include "tune/agree.h"
 
 namespace plait::cli {
 namespace {
@@ -42,7 +42,7 @@ Meeting meet_ranks() {
   PLAIT_CHECK(!place.launcher.empty(),
               "--meet: no launcher has started ranks; try plait run -n 2 -p plait info --meet");
   Communicator comm = Communicator::connect();
-  const std::vector<std::string> hosts = tune::gather_text(this_host(), comm);
+  const std::vector<std::string> hosts = comm::gather_text(this_host(), comm);
   Meeting meeting = {.place = place,
                      .transport = std::string(comm.transport()),
                      .has_secret = !comm::tcp::secret_from_environment().empty(),
