@@ -125,8 +125,9 @@ inline int call(int port) {
   return -1;
 }
 
-inline CommunicatorOptions options_of(int rank, int world, const std::string& job) {
-  return {.transport = "tcp", .place = Place{.rank = rank, .world = world, .job = job}};
+inline CommunicatorOptions options_of(int rank, int world, const std::string& job,
+                                      const std::string& transport = "tcp") {
+  return {.transport = transport, .place = Place{.rank = rank, .world = world, .job = job}};
 }
 
 class TcpCase : public testing::Test {

@@ -104,30 +104,40 @@ class KeptPort {
   int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 };
 
-void be_rank_over_tcp(const std::string& job, int rank, int world, const Body& body,
-                      CommunicatorOptions options) {
-  options.transport = "tcp";
+void be_rank(const std::string& job, int rank, int world, const Body& body,
+             CommunicatorOptions options) {
   options.place = Place{.rank = rank, .world = world, .job = job};
   Communicator comm = Communicator::connect(options);
   body(comm);
 }
 
+void run_over(const std::string& transport, int world, const Body& body,
+              CommunicatorOptions options) {
+  options.transport = transport;
+  const std::string job = fresh_job();
+  const KeptPort port;
+  fork_ranks(world, [&](int rank) { be_rank(job, rank, world, body, options); });
+}
+
 }  // namespace
 
 void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
-  const std::string job = fresh_job();
-  const KeptPort port;
-  fork_ranks(world, [&](int rank) { be_rank_over_tcp(job, rank, world, body, options); });
+  run_over("tcp", world, body, options);
+}
+
+void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options) {
+  run_over("ucx", world, body, options);
 }
 
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
+  CommunicatorOptions mine = options;
+  mine.transport = "tcp";
   const std::string job = fresh_job();
   const KeptPort port;
   std::vector<std::jthread> ranks;
   for (int rank = 0; rank < world; ++rank) {
-    ranks.emplace_back([&, rank] {
-      EXPECT_NO_THROW(be_rank_over_tcp(job, rank, world, body, options)) << "rank " << rank;
-    });
+    ranks.emplace_back(
+        [&, rank] { EXPECT_NO_THROW(be_rank(job, rank, world, body, mine)) << "rank " << rank; });
   }
   ranks.clear();
 }
