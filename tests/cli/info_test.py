@@ -11,6 +11,7 @@ from pathlib import Path
 from command import PATIENCE, PLAIT, CommandTest
 
 
+HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
 
 
@@ -90,14 +91,18 @@ class InfoTest(InfoCase):
 
     def test_transports_have_reasons_where_they_are_absent(self):
         transports = {one["name"]: one for one in self.json()["transports"]}
-        self.assertEqual(list(transports), ["threads", "shm", "tcp", "mpi"])
+        self.assertEqual(list(transports), ["threads", "shm", "tcp", "mpi", "ucx"])
         for one in transports.values():
             self.assertEqual(one["refusal"] is None, one["available"])
         self.environment["PLAIT_PLUGIN_PATH"] = "/nowhere"
-        mpi = self.json()["transports"][3]
-        self.assertFalse(mpi["available"])
-        self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", mpi["refusal"])
-        self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
+        for plugin in self.json()["transports"][3:]:
+            self.assertFalse(plugin["available"])
+            self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", plugin["refusal"])
+            self.assertIn(plugin["refusal"], " ".join(self.plait("info").stdout.split()))
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_ucx_is_there(self):
+        self.assertIsNone(self.json()["transports"][4]["refusal"])
 
     def test_it_says_whether_the_network_is_trusted_and_shows_no_secret(self):
         def summary():
@@ -133,7 +138,7 @@ class InfoTest(InfoCase):
         self.assertIn("\nSettings    no variable PLAIT_... is set\n", self.plait("info").stdout)
         for name, value, sentence in [
             ("PLAIT_PLAN", "fuzed", "PLAIT_PLAN=fuzed: fuzed is neither a schedule"),
-            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi"),
+            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi, ucx"),
             ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
             ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
             ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"),
@@ -205,7 +210,7 @@ class WhyTest(InfoCase):
                          {"ranks": 4, "hosts": 1, "launcher": "plait run", "transport": None})
         self.assertEqual(found["chosen"], "shm")
         walk = {step["name"]: step for step in found["walk"]}
-        self.assertEqual(list(walk), ["threads", "shm", "tcp", "mpi"])
+        self.assertEqual(list(walk), ["threads", "shm", "tcp", "mpi", "ucx"])
         self.assertFalse(walk["threads"]["can"])
         self.assertIn("not processes", walk["threads"]["answer"])
         self.assertTrue(walk["shm"]["can"])

@@ -23,6 +23,7 @@ RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
 CLOCK_PROGRAM = os.environ["PLAIT_CLOCK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
+HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 PATIENCE = 60
 BARE = netlab.bare_environment()
 
@@ -67,7 +68,17 @@ class HostsTest(unittest.TestCase):
         self.hosts = self.contexts.enter_context(Hosts())
         self.ranks = []
 
+    def wait_for_addresses(self):
+        """UCX takes no interface with an address that the kernel still looks for on other hosts."""
+        deadline = time.monotonic() + PATIENCE
+        while any(subprocess.run(["ip", "-n", name, "addr", "show", "tentative"], check=True, capture_output=True).stdout
+                  for name in self.hosts.names):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
     def start(self, world, *words, **variables):
+        if variables.get("PLAIT_TRANSPORT") == "ucx" or "ucx" in words:
+            self.wait_for_addresses()
         self.ranks = [self.hosts.start(rank, world, *words, **variables) for rank in range(world)]
         for rank in self.ranks:
             self.addCleanup(rank.communicate)
@@ -84,6 +95,17 @@ class HostsTest(unittest.TestCase):
             self.assertEqual(sorted(said.splitlines()), [
                 f"rank {rank} of {world}, started by torch.distributed, over tcp: the sum is {total}"
                 for rank in range(world)])
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_ranks_meet_over_ucx_and_sum_up(self):
+        for variables in ({}, {"UCX_TLS": "tcp"}, {"UCX_RNDV_THRESH": "64"}):
+            for world in (2, 4):
+                said = "".join(self.output_of(rank)
+                               for rank in self.start(world, RANK_PROGRAM, PLAIT_TRANSPORT="ucx", **variables))
+                total = world * (world + 1) // 2
+                self.assertEqual(sorted(said.splitlines()), [
+                    f"rank {rank} of {world}, started by torch.distributed, over ucx: the sum is {total}"
+                    for rank in range(world)])
 
     def test_an_interface_that_is_not_there(self):
         for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="eth77", PLAIT_TIMEOUT="1s"):
@@ -129,6 +151,19 @@ class HostsTest(unittest.TestCase):
             heard, seconds = self.lose(what, lambda rank: rank.send_signal(signal.SIGKILL))
             self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
             self.assertLess(seconds, 3)
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_a_killed_rank_is_named_at_once_over_ucx(self):
+        for what in ("stream", "idle"):
+            heard, seconds = self.lose(what, lambda rank: rank.send_signal(signal.SIGKILL), PLAIT_TRANSPORT="ucx")
+            self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
+            self.assertLess(seconds, 3)
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_a_cut_cable_is_noticed_over_ucx(self):
+        for what in ("stream", "idle"):
+            # UCX itself would not notice it for minutes.
+            self.assertTrue(any(self.cut(what, PLAIT_TRANSPORT="ucx") < 5 for _ in range(3)), what)
 
     def cut(self, what, **variables):
         """After how many seconds a cut cable is noticed."""
@@ -299,7 +334,14 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):
-        first, second = self.start(2, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
+        self.verify("tcp")
+
+    @unittest.skipUnless(PLAIT and HAS_UCX, "the ucx transport is not built")
+    def test_operators_have_equal_bits_over_ucx(self):
+        self.verify("ucx")
+
+    def verify(self, transport):
+        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", "40")
         said = self.output_of(first)
         self.output_of(second)
         self.assertEqual((first.returncode, second.returncode), (0, 0), said)

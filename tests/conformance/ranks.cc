@@ -104,8 +104,7 @@ class KeptPort {
   int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 };
 
-void be_rank_over_tcp(const Place& place, const Body& body, CommunicatorOptions options) {
-  options.transport = "tcp";
+void be_rank(const Place& place, const Body& body, CommunicatorOptions options) {
   options.place = place;
   Communicator comm = Communicator::connect(options);
   body(comm);
@@ -122,24 +121,32 @@ std::vector<Place> places_on(const std::vector<int>& hosts, int world) {
   return places;
 }
 
+// Forks ranks that talk over this transport.
+void run_over(const std::string& transport, const std::vector<int>& hosts, int world,
+              const Body& body, CommunicatorOptions options) {
+  options.transport = transport;
+  const KeptPort port;
+  const auto places = places_on(hosts, world);
+  fork_ranks(world, [&](int rank) { be_rank(places[rank], body, options); });
+}
+
 }  // namespace
 
 Run over_hosts(const std::vector<int>& hosts) {
   return [hosts](int world, const Body& body, const CommunicatorOptions& options) {
-    const KeptPort port;
-    const auto places = places_on(hosts, world);
-    fork_ranks(world, [&](int rank) { be_rank_over_tcp(places[rank], body, options); });
+    run_over("tcp", hosts, world, body, options);
   };
 }
 
 Run threads_over_hosts(const std::vector<int>& hosts) {
   return [hosts](int world, const Body& body, const CommunicatorOptions& options) {
+    CommunicatorOptions mine = options;
+    mine.transport = "tcp";
     const KeptPort port;
     std::vector<std::jthread> ranks;
     for (const Place& place : places_on(hosts, world)) {
-      ranks.emplace_back([&, place] {
-        EXPECT_NO_THROW(be_rank_over_tcp(place, body, options)) << "rank " << place.rank;
-      });
+      ranks.emplace_back(
+          [&, place] { EXPECT_NO_THROW(be_rank(place, body, mine)) << "rank " << place.rank; });
     }
     ranks.clear();
   };
@@ -147,6 +154,10 @@ Run threads_over_hosts(const std::vector<int>& hosts) {
 
 void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
   over_hosts({})(world, body, options);
+}
+
+void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options) {
+  run_over("ucx", {}, world, body, options);
 }
 
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {

@@ -34,6 +34,7 @@ struct RankMaker {
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);
 void run_in_processes(int world, const Body& body, const CommunicatorOptions& options);
 void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
+void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options);
 // Runs ranks over TCP as threads: the thread sanitizer sees no further than one process.
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
 

@@ -87,7 +87,8 @@ std::string why_refused() {
 
 std::string summary_of(const comm::TransportEntry& entry) {
   const std::string summary = entry.summary;
-  if (std::string_view(entry.name) != "tcp") return summary;
+  const std::string_view name = entry.name;
+  if (name != "tcp" && name != "ucx") return summary;
   return summary + (base::env("PLAIT_SECRET")
                         ? "; each rank proves that it knows PLAIT_SECRET"
                         : "; the network is trusted, because PLAIT_SECRET is not set, except where "

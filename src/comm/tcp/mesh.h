@@ -29,7 +29,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/tcp/carrier.h"
 #include "comm/tcp/connection.h"
+#include "comm/tcp/frame_gate.h"
 #include "comm/tcp/near.h"
 #include "comm/wait_policy.h"
 
@@ -55,6 +57,9 @@ class Mesh {
   int me() const { return me_; }
   int size() const { return static_cast<int>(neighbors_.size()); }
   const std::string& name_of(int process) const { return neighbors_[process].name; }
+
+  // From now on chunks go by the carrier. Before any process sends a chunk to another.
+  void carry_by(std::unique_ptr<Carrier> carrier);
 
   // From now on frames with the number that is returned reach the receiver, until it is removed.
   std::uint32_t add(Receiver& receiver);
@@ -108,6 +113,11 @@ class Mesh {
   // Whether the kernel here has taken all that was sent to the process. True for one that has let a
   // deadline pass in which it took nothing.
   bool is_sent(int process);
+
+  // Whether the process itself needs no more of this one's calls to get the chunks sent to it. What
+  // the kernel here has taken needs none.
+  bool is_received(int process);
+
   void give_up_on(int process) noexcept;
 
   // Moves frames until the other hosts' kernels have all of them, at most for the patience.
@@ -120,7 +130,8 @@ class Mesh {
  private:
   // All of these under the mutex.
   void move_all();
-  bool receive_from(int process, const Connection::Find& find);
+  Receiver* find(std::uint32_t number) const;
+  bool receive_from(int process);
   void watch(int process, bool also_for_room);
   void list_unsent(int process);
   void ring();
@@ -142,11 +153,15 @@ class Mesh {
   bool is_rung_ = false;
   std::atomic<std::uint64_t> news_{0};
   std::map<std::uint32_t, Receiver*> receivers_;
+  Connection::Find find_;                 // by number, among the receivers
+  Connection::Find find_for_connection_;  // the same, or the gate where there is a carrier
   std::uint32_t last_number_ = 0;
   base::Nanoseconds patience_;
   base::Nanoseconds lost_after_;
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
   std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
+  std::unique_ptr<Carrier> carrier_;            // null: chunks go over the connections
+  std::unique_ptr<FrameGate> gate_;
 };
 
 }  // namespace plait::comm::tcp

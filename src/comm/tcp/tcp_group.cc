@@ -1,6 +1,7 @@
 #include "comm/tcp/tcp_group.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -129,9 +130,47 @@ void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
 // one is a part of was aborted, that group says it.
 void TcpGroup::leave() noexcept {
   if (failed()) agreements_.withdraw();
+  wait_for_peers([&](int process) { return mesh_->is_received(process); },
+                 [&](int peer) {
+                   return sentence("rank ", rank(), " leaves and waits for rank ", peer,
+                                   " to receive the last chunks");
+                 });
   if (has_ended(End::abort)) return tell_all(Kind::abort, write(records_.get(End::abort)));
   if (has_ended(End::failure)) return tell_all(Kind::failure, write(records_.get(End::failure)));
   if (!failed()) tell_all(Kind::farewell, "");
+}
+
+void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
+                              base::FunctionRef<std::string(int peer)> doing) noexcept try {
+  const Nanoseconds deadline = base::now() + policy().timeout;
+  Nanoseconds look_at = base::now() + base::kMillisecond;
+  int peer = 0;
+  while (!members_.numbers.empty() && !failed() && peer < world()) {
+    const std::uint64_t seen = mesh_->news();
+    if (peer == rank() || has_left(peer) || is_done(members_.processes[peer])) {
+      ++peer;
+      continue;
+    }
+    const Nanoseconds now = base::now();
+    if (now >= look_at) {
+      interrupt_if_asked(nullptr);
+      look_for_losses([&] { return doing(peer); });
+      look_at = now + kBetweenLooks;
+    }
+    if (now >= deadline) {
+      mesh_->give_up_on(members_.processes[peer]);
+      fail({.code = Code::timeout,
+            .culprit = peer,
+            .sentence = doing(peer) + " for " + base::show_duration(policy().timeout)});
+    }
+    // The program may never make another call that could throw it.
+    if (failed()) std::fprintf(stderr, "plait: %s\n", failure().sentence.c_str());
+    mesh_->move();
+    mesh_->sleep(std::min(look_at, base::now() + base::kMillisecond), seen);
+  }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "plait: while waiting for peers: %s\n", error.what());
+} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
 }
 
 bool TcpGroup::has_brought(int peer) const {

@@ -56,6 +56,11 @@ class TcpGroup final : public Group, public Receiver {
   void tell(int peer, Kind kind, const std::string& text) noexcept;
   Agreements& agreements() { return agreements_; }
 
+  // Waits for each other rank that is there until `is_done` says yes of its process. Fails the
+  // group at the deadline. `doing` begins the sentence.
+  void wait_for_peers(base::FunctionRef<bool(int process)> is_done,
+                      base::FunctionRef<std::string(int peer)> doing) noexcept;
+
   // Fails the group where a process is lost. `doing` begins the sentence.
   void look_for_losses(base::FunctionRef<std::string()> doing);
 

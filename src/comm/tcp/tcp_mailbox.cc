@@ -1,13 +1,11 @@
 #include "comm/tcp/tcp_mailbox.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
-#include "base/text.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -50,42 +48,14 @@ TcpMailbox::~TcpMailbox() {
   mesh().remove(number_);
 }
 
-void TcpMailbox::send_rest() noexcept try {
-  const Nanoseconds timeout = group_->policy().timeout;
-  const Nanoseconds deadline = base::now() + timeout;
-  Nanoseconds look_at = base::now() + base::kMillisecond;
-  int peer = 0;
-  const auto doing = [&] {
-    return base::sentence("rank ", group_->rank(), " ends a mailbox and waits for rank ", peer,
-                          " to receive the last chunks");
-  };
-  while (!numbers_.empty() && !group_->failed() && peer < group_->world()) {
-    const std::uint64_t seen = mesh().news();
-    if (peer == group_->rank() || group_->has_left(peer) ||
-        mesh().is_sent(group_->members().processes[peer])) {
-      ++peer;
-      continue;
-    }
-    const Nanoseconds now = base::now();
-    if (now >= look_at) {
-      group_->interrupt_if_asked(nullptr);
-      group_->look_for_losses(doing);
-      look_at = now + kBetweenLooks;
-    }
-    if (now >= deadline) {
-      mesh().give_up_on(group_->members().processes[peer]);
-      group_->fail({.code = Code::timeout,
-                    .culprit = peer,
-                    .sentence = doing() + " for " + base::show_duration(timeout)});
-    }
-    // The program may never make another call that could throw it.
-    if (group_->failed()) std::fprintf(stderr, "plait: %s\n", group_->failure().sentence.c_str());
-    mesh().move();
-    mesh().sleep(std::min(look_at, base::now() + base::kMillisecond), seen);
-  }
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "plait: at the end of a mailbox: %s\n", error.what());
-} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
+void TcpMailbox::send_rest() noexcept {
+  if (numbers_.empty()) return;
+  group_->wait_for_peers([&](int process) { return mesh().is_sent(process); },
+                         [&](int peer) {
+                           return base::sentence("rank ", group_->rank(),
+                                                 " ends a mailbox and waits for rank ", peer,
+                                                 " to receive the last chunks");
+                         });
 }
 
 std::byte* TcpMailbox::place_in(int source, int slot, std::uint64_t chunk) const {
@@ -142,15 +112,14 @@ void TcpMailbox::wake(int near_peer) {
 void TcpMailbox::send(int peer, int slot, const Tag& tag, std::size_t bytes) {
   const std::uint64_t chunk =
       outgoing(peer, slot).posted.fetch_add(1, std::memory_order_relaxed) + 1;
-  // A copy of the region: its memory lives until the frame has gone.
-  const auto memory = std::make_shared<const base::Region>(memory_);
+  // The memory lives until the frame has gone.
   mesh().send(group_->members().processes[peer],
               {.kind = Kind::chunk,
                .receiver = numbers_[peer],
                .slot = static_cast<std::uint32_t>(slot),
                .bytes = bytes,
                .tag = tag},
-              place_out(peer, slot, chunk), memory, Mesh::Urgency::now);
+              place_out(peer, slot, chunk), memory(), Mesh::Urgency::now);
 }
 
 // Called under the mesh's mutex. A sender that goes beyond its credit is not believed.
@@ -160,10 +129,13 @@ std::byte* TcpMailbox::place_for(int process, const Frame& frame) {
       frame.bytes > desc().slot_bytes) {
     return nullptr;
   }
-  const Incoming& channel = incoming(source, static_cast<int>(frame.slot));
-  const std::uint64_t arrived = channel.arrived.load(std::memory_order_relaxed);
-  if (arrived - channel.taken.load(std::memory_order_acquire) >= kCredit) return nullptr;
-  return place_in(source, static_cast<int>(frame.slot), arrived + 1);
+  Incoming& channel = incoming(source, static_cast<int>(frame.slot));
+  if (channel.begun - channel.taken.load(std::memory_order_acquire) >= kCredit) return nullptr;
+  return place_in(source, static_cast<int>(frame.slot), ++channel.begun);
+}
+
+std::shared_ptr<const void> TcpMailbox::memory() {
+  return std::make_shared<const base::Region>(memory_);
 }
 
 // Memory ordering: a chunk's bytes and its frame are written before it counts as arrived (release;

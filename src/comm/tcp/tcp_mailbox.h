@@ -46,6 +46,7 @@ class TcpMailbox final : public MailboxBase, public Receiver {
   std::size_t held_bytes() const override { return memory_.bytes() + near_.held_bytes(); }
 
   std::byte* place_for(int process, const Frame& frame) override;
+  std::shared_ptr<const void> memory() override;
   bool receive(int process, const Frame& frame, std::string text) override;
 
  private:
@@ -55,6 +56,7 @@ class TcpMailbox final : public MailboxBase, public Receiver {
     std::atomic<std::uint64_t> released{0};  // by the receiver
   };
   struct Incoming {
+    std::uint64_t begun = 0;  // under the mesh's mutex: those that have a place
     std::atomic<std::uint64_t> arrived{0};
     std::atomic<std::uint64_t> taken{0};  // released here
     Frame frames[2] = {};

@@ -1,10 +1,12 @@
 // Transport over TCP, and through memory between ranks of one host: one group, and what it agrees on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/tcp/carrier.h"
 #include "comm/tcp/tcp_group.h"
 #include "comm/transport.h"
 
@@ -47,5 +49,10 @@ class TcpTransport final : public Transport, public Regrouping {
 
   std::shared_ptr<TcpGroup> group_;
 };
+
+// The transport of all ranks, which meet to make it. Chunks go by what `make_carrier` makes of
+// their group; by their connections where it is empty. Collective.
+using MakeCarrier = std::function<std::unique_ptr<Carrier>(TcpGroup& all)>;
+std::unique_ptr<Transport> create(const Site& site, const MakeCarrier& make_carrier);
 
 }  // namespace plait::comm::tcp
