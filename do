@@ -27,7 +27,7 @@ usage: ./do VERB
   test vllm          test the package with vLLM, in its own environment (3 GB); not part of `test`
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
-  bench [NAME ARGS]  all, or one of: chaos, comm, compare, gemm, model, overlap, plans, predict, python, trace
+  bench [NAME ARGS]  all, or one of: chaos, comm, compare, gemm, model, network, overlap, plans, predict, python, trace
                      (compare takes an older build; `python users` is about Megatron-Core, Hugging Face and vLLM)
   build [PRESET]     a build without tests: release, asan or tsan
   gpu                the checks that need a GPU

@@ -119,6 +119,14 @@ class Examples(unittest.TestCase):
             self.assertRegex(line, r"; rank 2 \(pid \d+\) has died$")
         self.assertEqual(heard[0], heard[1])
 
+    def test_going_on(self):
+        done = run(COMMAND, "run", "-n", 3, "--linger", "1min", "--", EXAMPLES / "parts/going_on")
+        self.assertEqual(done.returncode, 128 + 9, done.stderr)
+        # The others may notice the death before they have ended the last call of all three.
+        begin = "rank {0} of 3 goes on as rank {0} of 2 from step"
+        expected = [[f"{begin.format(rank)} {step}" for rank in range(2)] for step in (99, 100)]
+        self.assertIn(sorted(done.stdout.splitlines()), expected, done.stderr)
+
     def test_matmul(self):
         done = run(EXAMPLES / "parts/matmul")
         self.assertEqual(done.returncode, 0, done.stderr)

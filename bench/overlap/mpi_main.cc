@@ -13,12 +13,13 @@
 
 #include "base/check.h"
 #include "base/processor.h"
+#include "base/round_up.h"
 #include "cli/bench/op_options.h"
 #include "cli/table.h"
+#include "comm/gather.h"
 #include "measure/collective_race.h"
-#include "measure/op_memory.h"
+#include "measure/op_setup.h"
 #include "mpi_library.h"
-#include "plait/collectives.h"
 #include "rival.h"
 #include "tensor/compare.h"
 #include "tensor/tolerance.h"
@@ -33,9 +34,9 @@ constexpr const char* kUsage =
     "\n"
     "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul), and "
     "oneDNN's\n"
-    "packed product with MPI's collective, in turns in the same processes, over shared memory. "
-    "Takes\n"
-    "the options of plait bench OPERATOR; the weight is packed, in x's dtype.\n";
+    "packed product with MPI's collective, in turns in the same processes. Takes the options of\n"
+    "plait bench OPERATOR; the weight is packed, in x's dtype; plait's transport is shm unless\n"
+    "--transport names another.\n";
 
 double longest_row(const ConstTensorView& rows) {
   double most = 0;
@@ -56,9 +57,7 @@ double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const
                        const ConstTensorView& weight, Communicator& comm) {
   const std::array<float, 2> mine = {static_cast<float>(longest_row(x)),
                                      static_cast<float>(longest_row(weight))};
-  std::vector<std::array<float, 2>> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), sizeof(mine) * all.size(), Dtype::s8},
-             comm);
+  const std::vector<std::array<float, 2>> all = comm::gather_values(mine, comm);
   const bool sums =
       // otherwise the X of each rank is multiplied by this rank's weight
       sums_over_ranks(options.op);
@@ -69,7 +68,7 @@ double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const
   }
   const std::int64_t shares = sums ? comm.world() : 1;
   return tensor::tolerance(
-      {.terms = (k + shares - 1) / shares, .world = comm.world(), .wire = options.wire}, magnitude);
+      {.terms = base::ceil_div(k, shares), .world = comm.world(), .wire = options.wire}, magnitude);
 }
 
 // The tolerance for the difference of two results that each have this error before they are rounded
@@ -180,12 +179,13 @@ nlohmann::ordered_json show_json(const cli::OpBenchOptions& options,
 void be_rank(const cli::OpBenchOptions& options) {
   int world = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &world);
-  Communicator comm = Communicator::connect({.transport = "shm"});
+  Communicator comm =
+      Communicator::connect({.transport = options.transport.empty() ? "shm" : options.transport});
   PLAIT_CHECK(comm.world() == world, "MPI has ", world, " ranks but plait has ", comm.world());
   for (const measure::OpSize& size : options.sizes) {
     PlanKey key = measure::problem_of(options, size).key;
     key.world = world;
-    measure::check_memory(key, options.plans.size() + 1);  // oneDNN's operands count as one plan
+    measure::check_memory(key);
   }
   std::vector<Result> results;
   results.reserve(options.sizes.size());

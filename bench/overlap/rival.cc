@@ -70,7 +70,7 @@ std::vector<int> counts_of(std::int64_t rows, std::int64_t columns, int world) {
 std::function<void()> summed(const RivalProblem& problem, const Communicator& comm,
                              OneDnn& onednn) {
   const std::int64_t n = problem.weight.rows;
-  const bool everywhere = problem.op == Operator::matmul_all_reduce;
+  const bool everywhere = traits_of(problem.op).gathers;
   struct Sums {
     Buffer partial;
     Buffer sum;
@@ -122,8 +122,8 @@ std::function<void()> gathered(const RivalProblem& problem, const Communicator& 
 }  // namespace
 
 void check_has_rival(Operator op) {
-  PLAIT_CHECK(op == Operator::all_gather_matmul || (is_compute_first(op) && sums_over_ranks(op)),
-              name(op), " has no rival; matmul_all_reduce, matmul_reduce_scatter and ",
+  PLAIT_CHECK(traits_of(op).gathers_x() || traits_of(op).shares_k, name(op),
+              " has no rival; matmul_all_reduce, matmul_reduce_scatter and ",
               "all_gather_matmul have one");
 }
 
@@ -132,7 +132,7 @@ std::string refusal_of_rival(Operator op, Dtype dtype) {
   const auto square = [](Dtype of) {
     return memory::desc({kSide, kSide}, type_of(of), memory::format_tag::ab);
   };
-  const Dtype out = op == Operator::all_gather_matmul ? dtype : Dtype::f32;
+  const Dtype out = traits_of(op).gathers_x() ? dtype : Dtype::f32;
   const matmul::primitive_desc way(matmul::desc(square(dtype), square(dtype), square(out)),
                                    dnnl::engine(dnnl::engine::kind::cpu, 0), /*allow_empty=*/true);
   if (way.get(/*allow_empty=*/true) != nullptr) return "";
@@ -142,7 +142,7 @@ std::string refusal_of_rival(Operator op, Dtype dtype) {
 
 std::function<void()> make_rival(const RivalProblem& problem, const Communicator& comm) {
   check_has_rival(problem.op);
-  const bool gathers = problem.op == Operator::all_gather_matmul;
+  const bool gathers = traits_of(problem.op).gathers_x();
   const auto onednn = std::make_shared<OneDnn>();
   return [onednn, run = gathers ? gathered(problem, comm, *onednn)
                                 : summed(problem, comm, *onednn)] { run(); };

@@ -14,12 +14,13 @@
 // abort(): if two threads call at once, the second gets Error{invalid_argument} and the first
 // continues. All ranks of a communicator make the same calls in the same order. When a rank dies,
 // leaves, disagrees or lets the deadline pass, every other rank of the group gets the same Error
-// from its current or next call. The communicator can't be used after that. A process forked from a
-// rank can't use the rank's communicators: it gets Error{invalid_argument}. A communicator that was
-// moved from throws the same.
+// from its current or next call. After that, only survivors() can be called on the communicator.
+// A process forked from a rank can't use the rank's communicators: it gets
+// Error{invalid_argument}. A communicator that was moved from throws the same.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +36,7 @@
 namespace plait {
 
 class Trace;
+struct Survivors;
 
 // Where a rank stands among the others.
 struct Place {
@@ -44,6 +46,7 @@ struct Place {
   std::string launcher = {};  // its source, for messages: "plait run", "torchrun", ...
   int hosts = 1;              // as the launcher says; transports that can't span them are refused
   int local_rank = 0;         // among the ranks of its host; selects its device
+  std::string host = {};      // a name for the rank's host, if one machine simulates several
 };
 
 // Reads the place that plait run, torchrun, Open MPI, Slurm or MPICH's Hydra has put into the
@@ -116,6 +119,17 @@ class PLAIT_EXPORT Communicator {
   // which the group has failed. It is for programs whose ranks wait for one another by other means.
   void check_ranks();
 
+  // For the ranks that are left when an error has ended the group. Each of them calls it, and all
+  // get the same answer, even if more ranks die meanwhile. A rank that has not called it by the
+  // deadline counts as lost, and gets Error{timeout} if it calls later. Over TCP, ranks that may be
+  // alive beyond a broken cable must be fewer than those that go on. Over MPI none can go on.
+  Survivors survivors();
+
+  // The number of calls of collectives and operators that have ended on this rank. All ranks make
+  // the same calls, so a number means the same call on each of them: a program can note it to know
+  // later from where to repeat.
+  std::uint64_t completed_calls() const;
+
   // Ends the group, and all groups that were split off it, directly or indirectly. Every rank gets
   // Error{peer_lost} with this reason from its current or next call. Any thread may call it at any
   // time while the communicator exists. A thread that waits in the communicator is woken too.
@@ -127,6 +141,14 @@ class PLAIT_EXPORT Communicator {
 
  private:
   std::unique_ptr<State> state_;
+};
+
+// What is left of a group. The old communicator, and all that was made with it, can't be used any
+// more; prepare operators anew with this one.
+struct Survivors {
+  Communicator comm;              // the survivors, in their old order
+  std::vector<int> lost;          // the other ranks, by their numbers in the old group
+  std::uint64_t completed_calls;  // by every survivor, in the old group: repeat the calls after
 };
 
 // Leaves the groups of all communicators of this process that still exist; they can't be used

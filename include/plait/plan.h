@@ -72,9 +72,8 @@ PLAIT_EXPORT std::uint32_t fingerprint(const Plan& plan);
 // Whether the operator exists in the schedule.
 constexpr bool has_schedule(Operator op, Schedule schedule) {
   if (schedule == Schedule::serial) return true;
-  if (schedule == Schedule::pipelined) return op != Operator::matmul;
-  return op == Operator::matmul_all_reduce || op == Operator::matmul_reduce_scatter ||
-         op == Operator::all_gather_matmul;
+  if (schedule == Schedule::pipelined) return traits_of(op).communicates();
+  return traits_of(op).is_fused;
 }
 
 // The plan itself if the operator can follow it, else the nearest plan that it can: serial if it

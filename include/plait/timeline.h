@@ -7,7 +7,8 @@
 //
 // Ranks on one host share a clock. On several hosts, ranks ask rank 0 for the time several times
 // and use the quickest answer. Their spans are thus aligned with rank 0's to within half a round
-// trip.
+// trip, which the file gives as clock_uncertainty_ns. Clocks drift apart: if the records span more
+// than a few seconds, also call align_clock() before the work.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@
 
 namespace plait {
 
-// Collective. Sets the trace's clock offset to rank 0's clock.
+// Collective. Measures how far rank 0's clock is from this rank's, and adds that to the trace.
 PLAIT_EXPORT void align_clock(Trace& trace, Communicator& comm);
 
 // Collective; aligns the clocks first. Only rank 0 touches the file, and only rank 0 throws if the

@@ -67,6 +67,13 @@ struct Interval {
   std::int64_t end;
 };
 
+// How another clock compares with this host's; see estimate_offset().
+struct ClockOffset {
+  std::int64_t nanoseconds;      // to add to this host's clock to get the other's
+  std::int64_t uncertainty = 0;  // the true offset differs by at most this
+  std::int64_t at = 0;           // the time of the comparison, on this host's clock
+};
+
 // The records of one rank. Threads may record and read (pack, write_json, dropped) at the same
 // time: a reader finds all records that were complete before its call. Recording takes no lock,
 // never waits and never throws; only a thread's first record allocates, 2 MiB by default. A thread
@@ -96,8 +103,12 @@ class PLAIT_EXPORT Trace {
   // Unlike spans, flights of one lane may overlap.
   void flight(Lane lane, Label label, Interval interval, SpanArgs args = {}) noexcept;
 
-  // Nanoseconds to add to this host's clock to get the clock of the timeline: see estimate_offset.
+  // Nanoseconds to add to this host's clock to get the clock of the timeline.
   void set_clock_offset(std::int64_t nanoseconds);
+
+  // Where that was measured. Clocks of hosts drift apart: what was recorded between the first
+  // measurement and the newest one gets the offset on the line through both.
+  void add_clock_offset(const ClockOffset& measured);
 
   // How many records were lost so far.
   std::int64_t dropped() const;
@@ -154,11 +165,6 @@ PLAIT_EXPORT void write_json(const std::string& path,
 // the other's.
 struct PingPong {
   std::int64_t asked, answered, heard;
-};
-
-struct ClockOffset {
-  std::int64_t nanoseconds;  // to add to this host's clock to get the other's
-  std::int64_t uncertainty;  // the true offset differs by at most this
 };
 
 PLAIT_EXPORT ClockOffset estimate_offset(std::span<const PingPong> samples);

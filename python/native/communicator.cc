@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <variant>
@@ -97,6 +98,32 @@ Owned connect(const std::string& transport, const std::optional<Place>& place,
               std::optional<double> timeout, Trace* trace) {
   const CommunicatorOptions options = read({transport, place, all_gather, link, timeout, trace});
   return own(unlocked([&] { return std::optional(Communicator::connect(options)); }));
+}
+
+// survivors() as Python gets it.
+struct PySurvivors {
+  nb::object comm;
+  std::vector<int> lost;
+  std::uint64_t completed_calls;
+};
+
+PySurvivors survivors(PyCommunicator& self) {
+  auto [comm, lost, completed_calls] = self.use([](Communicator& old) { return old.survivors(); });
+  Owned left = own(std::optional(std::move(comm)));
+  left->keep_trace_of(self);
+  return {.comm = nb::cast(std::move(left)),
+          .lost = std::move(lost),
+          .completed_calls = completed_calls};
+}
+
+void bind_survivors(nb::module_& m) {
+  nb::class_<PySurvivors>(m, "Survivors", "What is left of a group: see Communicator.survivors().")
+      .def_prop_ro(
+          "comm", [](const PySurvivors& self) { return self.comm; },
+          nb::sig("def comm(self) -> Communicator"), "The survivors, in their old order.")
+      .def_ro("lost", &PySurvivors::lost, "The other ranks, as the old group has numbered them.")
+      .def_ro("completed_calls", &PySurvivors::completed_calls,
+              "Calls of the old group that have ended on every survivor: repeat those after them.");
 }
 
 Owned join(const ThreadGroup& group, int rank, std::optional<double> timeout, Trace* trace) {
@@ -238,6 +265,7 @@ void PyCommunicator::set_trace(nb::object trace) {
 void bind_communicator(nb::module_& m) {
   bind_place(m);
   bind_link(m);
+  bind_survivors(m);
   nb::class_<PyCommunicator>(
       m, "Communicator", nb::is_weak_referenceable(),
       "A group of ranks, seen from one of them.\n\n"
@@ -296,6 +324,17 @@ void bind_communicator(nb::module_& m) {
           "check_ranks",
           [](PyCommunicator& self) { self.use([](Communicator& comm) { comm.check_ranks(); }); },
           "Not collective: raise Error where a rank of the group has died, or the group has ended.")
+      .def("survivors", &survivors, nb::sig("def survivors(self) -> Survivors"),
+           "Go on without lost ranks, after an error has ended the group.\n\n"
+           "Every rank that is left calls it, and all get the same answer: a new communicator,\n"
+           "the lost ranks, and how many calls have ended on every survivor. A rank that has not\n"
+           "called it by the deadline counts as lost. Over TCP, ranks that may be alive beyond a\n"
+           "broken cable must be fewer than those that go on; over MPI none can go on.")
+      .def_prop_ro(
+          "completed_calls",
+          [](const PyCommunicator& self) { return self.get().completed_calls(); },
+          "How many calls of collectives and operators have ended here. All ranks make the same\n"
+          "calls, so it means the same on all of them.")
       .def(
           "abort",
           [](const PyCommunicator& self, std::string_view reason) {

@@ -182,6 +182,23 @@ class Link:
 def parse_link(text: str) -> Link:
     """Read a link: "25gbit,5us", "3GB/s"."""
 
+class Survivors:
+    """What is left of a group: see Communicator.survivors()."""
+
+    @property
+    def comm(self) -> Communicator:
+        """The survivors, in their old order."""
+
+    @property
+    def lost(self) -> list[int]:
+        """The other ranks, as the old group has numbered them."""
+
+    @property
+    def completed_calls(self) -> int:
+        """
+        Calls of the old group that have ended on every survivor: repeat those after them.
+        """
+
 class Communicator:
     """
     A group of ranks, seen from one of them.
@@ -234,6 +251,23 @@ class Communicator:
     def check_ranks(self) -> None:
         """
         Not collective: raise Error where a rank of the group has died, or the group has ended.
+        """
+
+    def survivors(self) -> Survivors:
+        """
+        Go on without lost ranks, after an error has ended the group.
+
+        Every rank that is left calls it, and all get the same answer: a new communicator,
+        the lost ranks, and how many calls have ended on every survivor. A rank that has not
+        called it by the deadline counts as lost. Over TCP, ranks that may be alive beyond a
+        broken cable must be fewer than those that go on; over MPI none can go on.
+        """
+
+    @property
+    def completed_calls(self) -> int:
+        """
+        How many calls of collectives and operators have ended here. All ranks make the same
+        calls, so it means the same on all of them.
         """
 
     def abort(self, reason: str) -> None:
@@ -791,6 +825,20 @@ def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, 
 
     x is [m, k], weight [k, n], out [m, n].
     """
+
+def _matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
+
+def _matmul_all_reduce_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
+
+def _matmul_reduce_scatter_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
+
+def _matmul_all_gather_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
+
+def _all_gather_matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
+
+def _reduce_scatter_matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
+
+def _all_reduce_matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
 
 class OpDesc:
     """

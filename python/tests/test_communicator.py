@@ -54,6 +54,51 @@ def test_leave_all_before_an_abrupt_end() -> None:
     assert re.search(r"\b1 .*rank 1 .*has left the group", done.stdout), done.stdout + done.stderr
 
 
+GOES_ON = """
+import os, signal
+import numpy as np
+import plait
+comm = plait.Communicator.connect()
+x, w = np.ones((4, 32), np.float32), np.full((8, 32), comm.rank + 1, np.float32)
+y = np.empty((4, 8), np.float32)
+weight = plait.WeightView(w, plait.WeightLayout.out_in)
+plait.matmul_all_reduce(x, weight, y, comm)
+if comm.rank == 0:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    while True:
+        plait.matmul_all_reduce(x, weight, y, comm)
+except plait.Error as error:
+    assert error.code == plait.Code.peer_lost, error
+left = comm.survivors()
+assert 1 <= left.completed_calls <= comm.completed_calls, left.completed_calls
+comm.leave()
+plait.matmul_all_reduce(x, weight, y, left.comm)
+print(f"rank {left.comm.rank} of {left.comm.world} without {left.lost}: {y[2, 3]:g}\\n", end="")
+"""
+
+
+def test_survivors_go_on() -> None:
+    command = [sys.executable, "-m", "plait", "run", "-n", "3", "--linger", "300s", "--"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", GOES_ON],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = [f"rank {rank} of 2 without [0]: 160" for rank in range(2)]
+    assert sorted(done.stdout.splitlines()) == lines, done.stdout + done.stderr
+
+
+def test_survivors_of_no_loss() -> None:
+    with plait.Communicator.connect() as comm:
+        with pytest.raises(plait.Error, match="no rank of this group is lost"):
+            comm.survivors()
+        plait.barrier(comm)
+        assert comm.completed_calls == 1
+
+
 def test_check_ranks() -> None:
     def body(comm: plait.Communicator) -> None:
         comm.check_ranks()

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/close_on_fork.h"
@@ -65,6 +66,28 @@ Fd make_anonymous_file(const char* label, std::size_t bytes) {
     fail_errno("cannot seal an anonymous file");
   }
   return fd;
+}
+
+FileAddress address_of(const Fd& file) {
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) fail_errno("cannot look at an anonymous file");
+  return {.pid = ::getpid(), .fd = file.get(), .device = status.st_dev, .inode = status.st_ino};
+}
+
+// Looked at before it is opened, because opening a pipe or a device would do something to it.
+Fd open_file_at(const FileAddress& address) {
+  const std::string path = sentence("/proc/", address.pid, "/fd/", address.fd);
+  const auto is_it = [&](const struct stat& status) {
+    return status.st_dev == address.device && status.st_ino == address.inode;
+  };
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) fail_errno("cannot look at " + path);
+  if (!is_it(status)) fail(Code::system, path, " is another file than was said");
+  Fd file = CloseOnFork().adopt(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!file) fail_errno("cannot open " + path);
+  if (::fstat(file.get(), &status) != 0 || !is_it(status))
+    fail(Code::system, path, " is another file than was said");
+  return file;
 }
 
 }  // namespace plait::base

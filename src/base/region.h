@@ -1,6 +1,8 @@
 // Memory with several owners: mapped from a file descriptor, or shared within the process.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -35,5 +37,19 @@ class Region {
 // Makes an anonymous file of zeros that can neither shrink nor grow. It has no name, and exists
 // until the last process that holds it ends. Forked children don't hold it.
 Fd make_anonymous_file(const char* label, std::size_t bytes);
+
+// Where other processes find such a file while its descriptor is open. What they find may be
+// another file by then: device and inode say which is meant.
+struct FileAddress {
+  pid_t pid;
+  int fd;
+  dev_t device;
+  ino_t inode;
+};
+FileAddress address_of(const Fd& file);
+
+// Opens it through /proc, which needs the same user and namespace of processes. Throws
+// Error{system} where that fails, or the file is another one.
+Fd open_file_at(const FileAddress& address);
 
 }  // namespace plait::base

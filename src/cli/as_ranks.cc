@@ -38,7 +38,7 @@ void add_options(Options& options, RankOptions& ranks, const std::string& names,
                  const std::string& threads) {
   options.add(names, "N", ranks.ranks, "number of ranks (default: the launcher's, or 2)");
   options.add("-t,--transport", "NAME", ranks.transport,
-              "shm (default), threads, tcp or mpi; see plait info");
+              "shm (default), threads, tcp, mpi or ucx; see plait info");
   options.add("--threads", "T", ranks.threads, read_threads,
               "threads of each rank (default: " + threads + ")");
 }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "cli/console.h"
 #include "cli/info/findings.h"
+#include "cli/info/meet.h"
 #include "cli/info/settings.h"
 #include "cli/info/show.h"
 #include "cli/info/why.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr Options::About kAbout = {
     .verb = "info",
-    .usage = "[--json] [--settings | --why [PROBLEM...]]",
+    .usage = "[--json] [--settings | --meet | --why [PROBLEM...]]",
     .purpose =
         "Shows what plait finds here: the processor and its features, memory and its pages, the\n"
         "limits of this container, the rank's place in its launcher's world, plait's variables "
@@ -36,7 +37,8 @@ constexpr Options::About kAbout = {
         "  plait info --why ranks=16 hosts=2 launcher=mpirun\n"
         "  plait info --why \"m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16\"\n"
         "  plait info --why \"op=matmul-all-reduce m=2048 n=8192 k=8192 link=25gbit,5us\"\n"
-        "  plait run -n 2 -p plait info --why               the answer of each rank"};
+        "  plait run -n 2 -p plait info --why               the answer of each rank\n"
+        "  plait run --hosts node1:2,node2:2 -p -- plait info --meet   how ranks reach each other"};
 
 template <class Found>
 int tell(const Found& found, bool json) {
@@ -72,6 +74,7 @@ int info(Words words) {
   bool json = false;
   bool settings = false;
   bool why = false;
+  bool meet = false;
   Options options(kAbout);
   options.add_flag("--json", json, "print JSON");
   options.add_flag("--settings", settings,
@@ -85,15 +88,19 @@ int info(Words words) {
                    "backend=NAME are optional. With op=NAME m=M n=N k=K: the choice of a\n"
                    "plan for an operator; x=, w=, out=, wire=, ranks=, threads=,\n"
                    "backend=, transport= and link= are optional");
+  options.add_flag("--meet", meet,
+                   "connect to the other ranks that a launcher has started, and show the\n"
+                   "hosts, the ranks of each, and how chunks travel to each rank");
   std::vector<std::string> flags;
   std::vector<std::string> problem_words;
   for (const std::string& word : words)
     (word.starts_with("-") ? flags : problem_words).push_back(word);
   PLAIT_CHECK(options.leading(flags) == flags.size(), "unexpected -- (plait info --help)");
   if (!options.parse(flags)) return kDone;
-  PLAIT_CHECK(!settings || !why, "--settings and --why cannot be combined");
+  PLAIT_CHECK(settings + why + meet <= 1, "--settings, --meet and --why cannot be combined");
   if (why) return explain(problem_words, json);
   PLAIT_CHECK(problem_words.empty(), "unexpected word ", problem_words[0], " (plait info --help)");
+  if (meet) return tell(meet_ranks(), json);
   return settings ? tell(find_settings(), json) : tell(find_out(), json);
 }
 

@@ -62,7 +62,7 @@ int predict(Words words) {
   const auto op = parse_operator(first);
   std::vector<std::string> names = operator_words();
   for (const Model& model : models()) names.emplace_back(model.name);
-  PLAIT_CHECK(op && *op != Operator::matmul, "cannot predict ", first,
+  PLAIT_CHECK(op && traits_of(*op).communicates(), "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");
   return predict_operator(*op, words.subspan(1));
 }

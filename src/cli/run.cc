@@ -94,10 +94,10 @@ void add_options(Options& options, Args& args) {
               "start N ranks on each of these hosts, in place of -n. ssh must reach\n"
               "them without a password, or the command that PLAIT_RSH names, which\n"
               "is called with a host and a line for its shell. The folder, plait\n"
-              "and CMD must have the same paths there. Variables PLAIT_..., COC_...\n"
-              "and OMP_... are passed on, PLAIT_SECRET without being shown to other\n"
-              "users; where it isn't set, a random one is made. Ranks meet on the\n"
-              "first host, at a port that is chosen unless\n"
+              "and CMD must have the same paths there. Variables PLAIT_..., COC_...,\n"
+              "OMP_... and UCX_... are passed on, PLAIT_SECRET without being shown\n"
+              "to other users; where it isn't set, a random one is made. Ranks meet\n"
+              "on the first host, at a port that is chosen unless\n"
               "PLAIT_RENDEZVOUS=HOST:PORT is set");
   options.add("--bind|-b", "core|numa|none", args.bind, read_bind,
               "core: give each rank an equal share of whole cores (default, if there\n"

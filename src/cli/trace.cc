@@ -42,7 +42,7 @@ int trace(Words words) {
     return kDone;
   }
   const auto op = parse_operator(first);
-  PLAIT_CHECK(op && *op != Operator::matmul, "cannot trace ", first,
+  PLAIT_CHECK(op && traits_of(*op).communicates(), "cannot trace ", first,
               base::did_you_mean(first, operator_words()), " (plait trace --help)");
   return measure_operator("trace", first, words.subspan(1));
 }

@@ -14,7 +14,6 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "comm/transports.h"
-#include "ops/shapes.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
 #include "plan/weight_kind.h"
@@ -72,7 +71,7 @@ Dtype read_dtype(std::string_view option, const std::string& text) {
 
 std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op) {
   return [op](std::string_view option, const std::string& text) {
-    PLAIT_CHECK(ops::makes_partial_sums(op), option, " ", text, " applies to partial sums, and ",
+    PLAIT_CHECK(traits_of(op).shares_k, option, " ", text, " applies to partial sums, and ",
                 name(op), " has none");
     return read_dtype(option, text);
   };
@@ -138,10 +137,9 @@ std::string read_weight_kind(std::string_view option, const std::string& text) {
 
 std::vector<std::string> operator_words() {
   std::vector<std::string> words;
-  for (int i = 0; i < kOperators; ++i) {
-    const auto op = static_cast<Operator>(i);
-    if (op == Operator::matmul) continue;
-    std::string word(name(op));
+  for (const OperatorTraits& traits : kOperatorTraits) {
+    if (!traits.communicates()) continue;
+    std::string word(traits.name);
     std::replace(word.begin(), word.end(), '_', '-');
     words.push_back(std::move(word));
   }

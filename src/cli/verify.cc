@@ -154,7 +154,7 @@ std::vector<World> read_worlds(const WorldOptions& args) {
     PLAIT_CHECK(!comm::crosses_hosts(transport), "--transport ", args.transports, ": ", transport,
                 " cannot be combined with others, because a launcher starts its ranks");
     PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is none of threads, shm, tcp, mpi");
+                " is none of threads, shm, tcp, mpi, ucx");
     const std::string ranks = args.ranks.empty() ? kDefaultRanks : args.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
       worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
@@ -172,8 +172,8 @@ void add_options(Options& options, Verification& what, WorldOptions& worlds) {
   options.add("-n,--ranks", "N[,N...]", worlds.ranks,
               "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");
   options.add("-t,--transport", "NAME[,...]", worlds.transports,
-              "threads and shm, used in turn (default: both); or tcp or mpi, with\n"
-              "ranks that a launcher has started");
+              "threads and shm, used in turn (default: both); or tcp, mpi or ucx,\n"
+              "with ranks that a launcher has started");
   options.add("--op|-o", "OP[,OP...]", what.ops, read_ops, "operators (default: all)");
   options.add_flag("--layers|-l", what.layers,
                    "check linear layers, forward and backward, in place of operators");

@@ -73,6 +73,7 @@ Communicator Communicator::connect(const CommunicatorOptions& options) {
   const comm::TransportEntry& transport = comm::select_transport(wanted, site);
   return Communicator(State::connect({.transport_name = transport.name,
                                       .policy = site.policy,
+                                      .host = site.place.host,
                                       .link = whole_view(link, site.place.world),
                                       .trace = options.trace},
                                      [&](const comm::WaitPolicy& connecting) {
@@ -119,6 +120,14 @@ std::unique_ptr<Mailbox> Communicator::make_mailbox(const MailboxDesc& desc) {
 Mailbox& Communicator::cached_mailbox(const MailboxDesc& desc) {
   return state().cached_mailbox(desc);
 }
+
+Survivors Communicator::survivors() {
+  State::Regrouped found = state().survivors();
+  return {.comm = Communicator(std::move(found.state)),
+          .lost = std::move(found.lost),
+          .completed_calls = found.completed_calls};
+}
+std::uint64_t Communicator::completed_calls() const { return state().completed_calls(); }
 
 void Communicator::check_ranks() { state().check_ranks(); }
 void Communicator::abort(std::string_view reason) { state().abort(reason); }

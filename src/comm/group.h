@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "base/process.h"
+#include "comm/operation.h"
 #include "comm/wait_policy.h"
 #include "plait/error.h"
 #include "plait/tag.h"
@@ -43,7 +44,7 @@ struct Awaited {
 
 // Whether it is an operator that is multiplying, and waits for no other rank.
 inline bool is_multiplying(const Awaited& awaited, int rank) {
-  return awaited.tag.operation >= Operation::matmul_all_reduce && awaited.peer == rank;
+  return is_operator(awaited.tag.operation) && awaited.peer == rank;
 }
 
 // The answer of awaited() at a moment at which all has come.
@@ -70,6 +71,13 @@ class Group {
 
   // How long this rank waits from now on. While one thread alone knows of the group.
   void set_timeout(Nanoseconds timeout) { policy_.timeout = timeout; }
+
+  // Likewise how this rank waits, of which it takes looks, spin and yield.
+  void set_waits(const WaitPolicy& waits) {
+    policy_.looks = waits.looks;
+    policy_.spin = waits.spin;
+    policy_.yield = waits.yield;
+  }
 
   // Whether this process was forked from the rank: it must touch nothing that the ranks share.
   bool in_child() const { return fork_guard_.in_child(); }

@@ -189,6 +189,7 @@ Place place_from(const Launcher& launcher) {
   place.launcher = launcher.name;
   place.job = job_of(launcher, place.world);
   place.hosts = count_hosts(launcher, place.world);
+  place.host = base::env("PLAIT_HOST").value_or("");
   place.local_rank = static_cast<int>(base::env_int(launcher.local_rank, 0, kMostRanks)
                                           .value_or(place.hosts == 1 ? place.rank : 0));
   return place;

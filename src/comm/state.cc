@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "comm/emulated/emulated_mailbox.h"
 #include "comm/living.h"
+#include "comm/placement.h"
 
 namespace plait {
 
@@ -69,6 +70,7 @@ std::unique_ptr<Communicator::State> Communicator::State::connect(const Connecti
   comm::WaitPolicy connecting = wanted.policy;
   connecting.timeout = connecting.connect_timeout;
   auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
+  if (!wanted.host.empty()) state->host_ += '/' + wanted.host;
   state->open(wanted.link);
   state->transport_->set_timeout(wanted.policy.timeout);
   return state;
@@ -190,13 +192,15 @@ std::vector<int> Communicator::State::members_of(const std::vector<std::string>&
 int Communicator::State::count_hosts() try {
   std::set<std::string> known;
   int unknown = 0;
-  for (std::string& host : transport_->all_gather(host_)) {
+  const auto hosts = transport_->all_gather(host_);
+  for (const std::string& host : hosts) {
     if (host.empty()) {
       ++unknown;
     } else {
-      known.insert(std::move(host));
+      known.insert(host);
     }
   }
+  ranks_per_host_ = comm::ranks_per_host(hosts);
   if (unknown > 0 && shares_clock()) return 1;
   return static_cast<int>(known.size()) + unknown;
 } catch (const Error& error) {
@@ -302,6 +306,7 @@ void Communicator::State::run(Task& task) {
   comm::wait_until(
       group(), [&] { return task.step(); }, [&] { return mailbox().take_due(); },
       [&] { return task.awaited(); }, &moves_);
+  note_task_completed();
 }
 
 void Communicator::State::start(std::shared_ptr<Task> task) {
@@ -323,6 +328,7 @@ bool Communicator::State::advance(const Task& task) {
   while (!queue_.empty() && queue_.front()->step()) {
     queue_.front()->set_fate(Task::Fate::done);
     queue_.pop_front();
+    note_task_completed();
     if (!queue_.empty()) begin(*queue_.front());
   }
   const bool done = !is_queued(task);

@@ -107,6 +107,7 @@ class Communicator::State {
   struct Connection {
     std::string transport_name;
     comm::WaitPolicy policy;
+    std::string host = {};  // see Place::host
     std::optional<comm::LinkView> link = {};
     Trace* trace = nullptr;
   };
@@ -132,9 +133,11 @@ class Communicator::State {
 
   // How many hosts the ranks are on. They have told one another: all have the same number.
   int hosts() const { return hosts_; }
+  int ranks_per_host() const { return ranks_per_host_; }  // see placement.h
   // What this rank tells in groups that are split off; empty: it doesn't know.
   void set_host(std::string name) { host_ = std::move(name); }
   bool shares_clock() const { return transport_->shares_clock(); }
+  std::string route_to(int peer) const { return transport_->route_to(peer); }
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
   // What the collectives send through.
@@ -200,6 +203,18 @@ class Communicator::State {
   void check_ranks();
   void abort(std::string_view reason);
 
+  // See Communicator::survivors(), and survivors.cc.
+  struct Regrouped {
+    std::unique_ptr<State> state;
+    std::vector<int> lost;
+    std::uint64_t completed_calls;
+  };
+  Regrouped survivors();
+
+  // Told at the end of each call of an operator. Its collectives don't count for themselves.
+  void note_completed() { ++completed_calls_; }
+  std::uint64_t completed_calls() const { return completed_calls_; }
+
   // The process ends while the communicator lives: leaves the group as its destruction would, and
   // refuses all further calls. Other threads may still be in one.
   void leave() noexcept;
@@ -249,6 +264,15 @@ class Communicator::State {
   std::unique_ptr<comm::MailboxBase> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
+  comm::Regrouping& usable_regrouping();
+  Regrouped find_survivors(comm::Regrouping& regrouping);
+  void give_up(comm::Regrouping& regrouping) noexcept;
+  void discard() noexcept;
+  std::unique_ptr<State> make_part(const std::vector<int>& members,
+                                   comm::Regrouping::Exchange exchange);
+  void note_task_completed() {
+    if (!in_operator_) note_completed();
+  }
   static std::vector<int> members_of(const std::vector<std::string>& claims, int color);
   int count_hosts();
 
@@ -256,6 +280,7 @@ class Communicator::State {
   std::unique_ptr<comm::Transport> transport_;
   Trace* trace_;
   int hosts_ = 1;
+  int ranks_per_host_ = 1;
   std::string host_ = base::host_id();
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
@@ -268,6 +293,9 @@ class Communicator::State {
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
+  std::uint64_t completed_calls_ = 0;
+  bool has_gone_on_ = false;                // its survivors have another group
+  bool has_given_up_ = false;               // survivors() has failed
   std::atomic<const void*> user_{nullptr};  // the thread that holds a Use
   std::atomic<bool> has_left_{false};
   bool in_operator_ = false;

@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "comm/operation.h"
+
 namespace plait {
 namespace {
 
@@ -12,8 +14,8 @@ struct Names {
 
 constexpr std::string_view kShards = "shards";
 
-// Indexed by Operation.
-constexpr std::array<Names, 15> kNames = {{
+// Indexed by Operation, up to the operators.
+constexpr std::array<Names, 9> kNames = {{
     {"custom", {"m", "n", "k"}},
     {"barrier", {"elements", kShards, "root"}},
     {"broadcast", {"elements", kShards, "root"}},
@@ -23,14 +25,9 @@ constexpr std::array<Names, 15> kNames = {{
     {"all_to_all", {"elements between them", kShards, "root"}},
     {"make_mailbox", {"slots", "slot bytes", "k"}},
     {"split", {"m", "n", "k"}},
-    {"matmul_all_reduce", {"m", "n", "k"}},
-    {"matmul_reduce_scatter", {"m", "n", "k"}},
-    {"matmul_all_gather", {"m", "n", "k"}},
-    {"all_gather_matmul", {"m", "n", "k"}},
-    {"reduce_scatter_matmul", {"m", "n", "k"}},
-    {"all_reduce_matmul", {"m", "n", "k"}},
 }};
 
+// Without a name of its own, what has the sizes of a product: an operator, or an unknown operation.
 const Names& names(Operation operation) {
   const auto index = static_cast<std::size_t>(operation);
   return kNames[index < kNames.size() ? index : 0];
@@ -57,7 +54,12 @@ std::string last_difference(std::string_view field, const Tag& a, const Tag& b) 
 
 }  // namespace
 
-std::string_view name(Operation operation) { return names(operation).operation; }
+std::string_view name(Operation operation) {
+  for (std::size_t i = 0; comm::is_operator(operation) && i < kOperatorTraits.size(); ++i) {
+    if (comm::operation_of(static_cast<Operator>(i)) == operation) return kOperatorTraits[i].name;
+  }
+  return names(operation).operation;
+}
 
 std::string difference(const Tag& a, const Tag& b) {
   if (a.operation != b.operation) return both("the operator", name(a.operation), name(b.operation));
@@ -68,7 +70,7 @@ std::string difference(const Tag& a, const Tag& b) {
     // A fingerprint of the counts, which says nothing to anybody.
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
     const std::string_view field = names(a.operation).sizes[i];
-    if (i == 2 && a.operation >= Operation::matmul_all_reduce) return last_difference(field, a, b);
+    if (i == 2 && comm::is_operator(a.operation)) return last_difference(field, a, b);
     return both(field, a.sizes[i], b.sizes[i]);
   }
   if (a.plan != b.plan) return "the plan";  // of which a tag has a fingerprint

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/gather.h"
 #include "comm/state.h"
-#include "plait/collectives.h"
 #include "plait/timeline.h"
 
 namespace plait {
@@ -41,7 +41,7 @@ void answer(Mailbox& mailbox, int peer) {
   }
 }
 
-std::int64_t ask(Mailbox& mailbox) {
+ClockOffset ask(Mailbox& mailbox) {
   std::array<PingPong, kQuestions> samples;
   for (std::uint32_t question = 0; question < kQuestions; ++question) {
     PingPong& sample = samples[question];
@@ -50,7 +50,7 @@ std::int64_t ask(Mailbox& mailbox) {
     sample.answered = take_time(mailbox, 0, {.chunk = question});
     sample.heard = base::now();
   }
-  return estimate_offset(samples).nanoseconds;
+  return estimate_offset(samples);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void align_clock(Trace& trace, Communicator& comm) {
   const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = sizeof(std::int64_t)});
   for (int peer = 1; peer < comm.world(); ++peer) {
     if (comm.rank() == 0) answer(*mailbox, peer);
-    if (comm.rank() == peer) trace.set_clock_offset(ask(*mailbox));
+    if (comm.rank() == peer) trace.add_clock_offset(ask(*mailbox));
     barrier(comm);  // one at a time: rank 0 answers at once
   }
 }
@@ -72,17 +72,12 @@ void align_clock(Trace& trace, Communicator& comm) {
 std::vector<std::vector<std::byte>> comm::collect_packs(Trace& trace, Communicator& comm) {
   align_clock(trace, comm);
   const std::vector<std::byte> mine = trace.pack();
-  // Sizes first: a byte at a time they are s8 elements like any other.
-  const auto world = static_cast<std::size_t>(comm.world());
-  std::vector<std::uint64_t> sizes(world);
-  const std::uint64_t size = mine.size();
-  all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), world * sizeof(size), Dtype::s8},
-             comm);
+  const std::vector<std::size_t> sizes = comm::gather_values(mine.size(), comm);
   // Only rank 0 gathers the records: a rank sends nothing to the others.
-  std::vector<std::size_t> send(world);
+  std::vector<std::size_t> send(sizes.size());
   send[0] = mine.size();
-  std::vector<std::size_t> receive(world);
-  if (comm.rank() == 0) receive.assign(sizes.begin(), sizes.end());
+  std::vector<std::size_t> receive(sizes.size());
+  if (comm.rank() == 0) receive = sizes;
   std::size_t total = 0;
   for (const std::size_t part : receive) total += part;
   std::vector<std::byte> all(total);

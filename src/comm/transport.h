@@ -8,6 +8,7 @@
 
 #include "comm/group.h"
 #include "comm/mailbox_base.h"
+#include "comm/regrouping.h"
 #include "comm/wait_policy.h"
 #include "plait/communicator.h"
 #include "plait/link.h"
@@ -53,8 +54,14 @@ class Transport {
   // own. While one thread alone knows of the transport.
   virtual void set_timeout(Nanoseconds timeout) { group().set_timeout(timeout); }
 
+  // For survivors(). Null: no rank can go on when another is lost.
+  virtual Regrouping* regrouping() { return nullptr; }
+
   // What its chunks travel, where that is known.
   virtual std::optional<Link> link() const { return std::nullopt; }
+
+  // How chunks travel to a rank, and why so; empty: the transport's name says all.
+  virtual std::string route_to(int /*peer*/) const { return {}; }
 
   // Whether base::now() means the same on all ranks.
   virtual bool shares_clock() const { return true; }

@@ -9,20 +9,24 @@
 #include "comm/shm/factory.h"
 #include "comm/tcp/factory.h"
 #include "comm/threads/factory.h"
+#include "comm/ucx/factory.h"
 
 namespace plait::comm {
 namespace {
 
 // The only place that knows which transports exist. A rank that is alone needs none of the others.
-constexpr std::array<TransportEntry, 4> kTransports = {{
+// ucx is last, because tcp serves the same ranks: it is used where it is asked for.
+constexpr std::array<TransportEntry, 5> kTransports = {{
     {"threads", "ranks that are threads of one process, or a rank alone", false, threads::available,
      threads::supports, threads::create},
     {"shm", "processes of one host, through shared memory", false, shm::available, shm::supports,
      shm::create},
-    {"tcp", "processes of any hosts, through a TCP connection between each two", true,
+    {"tcp", "processes of any hosts, over TCP and through shared memory within a host", true,
      tcp::available, tcp::supports, tcp::create},
     {"mpi", "processes of any hosts, through an MPI library found at run time", true,
      mpi::available, mpi::supports, mpi::create},
+    {"ucx", "the same as tcp, with chunks through UCX: InfiniBand, RoCE", true, ucx::available,
+     ucx::supports, ucx::create},
 }};
 
 Availability can_use(const TransportEntry& entry, const Site& site) {
@@ -63,7 +67,7 @@ const TransportEntry& select_transport(const std::string& name, const Site& site
         base::sentence(refusals.empty() ? "" : "; ", step.entry->name, ": ", step.answer.refusal);
   }
   PLAIT_CHECK(!refusals.empty(), "there is no transport \"", name,
-              "\": it is threads, shm, tcp or mpi");
+              "\": it is threads, shm, tcp, mpi or ucx");
   base::fail(Code::invalid_argument, "no transport for rank ", site.place.rank, " of ",
              site.place.world, ": ", refusals);
 }

@@ -27,7 +27,7 @@ constexpr base::Nanoseconds kForTheSecret = 30 * base::kSecond;
 bool is_forwarded(std::string_view name) {
   if (is_placement(name) || name == kPart || name == kSecret || name == "PLAIT_RSH") return false;
   return name.starts_with("PLAIT_") || name.starts_with("COC_") || name.starts_with("USE_COC_") ||
-         name.starts_with("OMP_");
+         name.starts_with("OMP_") || name.starts_with("UCX_");
 }
 
 // Where a part of --hosts has the colon before its number; the colons of an IPv6 address are within

@@ -1,17 +1,46 @@
 #include "measure/collective_race.h"
 
 #include <algorithm>
+#include <ctime>
+#include <optional>
 
 #include "base/clock.h"
+#include "comm/state.h"
+#include "comm/wait_policy.h"
 #include "measure/progress.h"
 #include "plait/collectives.h"
 #include "tune/agree.h"
 
 namespace plait::measure {
+namespace {
+
+base::Nanoseconds processor_time() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<base::Nanoseconds>(time.tv_sec) * base::kSecond + time.tv_nsec;
+}
+
+// Waits of this rank sleep at once as long as it lives.
+class RestingWaits {
+ public:
+  explicit RestingWaits(comm::Group& group) : group_(group), before_(group.policy()) {
+    group.set_waits({.looks = 1, .spin = 0, .yield = 0});
+  }
+  RestingWaits(const RestingWaits&) = delete;
+  RestingWaits& operator=(const RestingWaits&) = delete;
+  ~RestingWaits() { group_.set_waits(before_); }
+
+ private:
+  comm::Group& group_;
+  comm::WaitPolicy before_;
+};
+
+}  // namespace
+
 std::vector<Times> CollectiveRace::run() {
   for (Entry& entry : entries_) {
     entry.call();  // touches memory and warms up caches
-    const double once = time(entry, 1);
+    const double once = time(entry, 1).duration;
     entry.calls = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(static_cast<double>(effort_.lasting) / std::max(once, 1.0)), 1,
         10000);
@@ -20,8 +49,9 @@ std::vector<Times> CollectiveRace::run() {
   // Every rank has the same samples, and so the same number of rounds.
   take_turns(entries_.size(), effort_, progress, [this](std::size_t i) {
     Entry& entry = entries_[i];
-    entry.samples.push_back(time(entry, entry.calls));
-    return entry.samples.back() * static_cast<double>(entry.calls);
+    const Sample sample = time(entry, entry.calls);
+    entry.samples.push_back(entry.is_processor_time ? sample.processor : sample.duration);
+    return sample.duration * static_cast<double>(entry.calls);
   });
   std::vector<Times> times;
   times.reserve(entries_.size());
@@ -29,12 +59,19 @@ std::vector<Times> CollectiveRace::run() {
   return times;
 }
 
-double CollectiveRace::time(const Entry& entry, std::int64_t calls) {
+CollectiveRace::Sample CollectiveRace::time(const Entry& entry, std::int64_t calls) {
   barrier(comm_);
+  std::optional<RestingWaits> resting;
+  if (entry.is_processor_time) resting.emplace(comm_.state().group());
   const base::Nanoseconds begin = base::now();
+  const base::Nanoseconds processor_begin = processor_time();
   for (std::int64_t i = 0; i < calls; ++i) entry.call();
+  const auto processor = static_cast<double>(processor_time() - processor_begin);
   const auto taken = static_cast<double>(base::now() - begin);
-  return tune::slowest(taken / static_cast<double>(calls), comm_);
+  resting.reset();
+  const auto share = static_cast<double>(calls);
+  return {.duration = tune::slowest(taken / share, comm_),
+          .processor = entry.is_processor_time ? tune::slowest(processor / share, comm_) : 0};
 }
 
 }  // namespace plait::measure

@@ -23,17 +23,29 @@ class CollectiveRace {
 
   void add(std::function<void()> call) { entries_.push_back({.call = std::move(call)}); }
 
+  // Its figures are the processor time of the calling thread, with waits that rest: a rank that
+  // polls looks busy. The transport decides how it rests.
+  void add_processor_time(std::function<void()> call) {
+    entries_.push_back({.call = std::move(call), .is_processor_time = true});
+  }
+
   // In the order in which they were added.
   std::vector<Times> run();
 
  private:
   struct Entry {
     std::function<void()> call;
+    bool is_processor_time = false;
     std::int64_t calls = 1;
     std::vector<double> samples = {};
   };
 
-  double time(const Entry& entry, std::int64_t calls);
+  // Nanoseconds per call, of the slowest rank.
+  struct Sample {
+    double duration;
+    double processor;
+  };
+  Sample time(const Entry& entry, std::int64_t calls);
 
   Communicator& comm_;
   const Effort& effort_;

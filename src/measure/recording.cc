@@ -8,6 +8,7 @@
 #include "comm/state.h"
 #include "comm/timeline.h"
 #include "plait/collectives.h"
+#include "plait/timeline.h"
 #include "trace/pack.h"
 
 namespace plait::measure {
@@ -32,6 +33,7 @@ std::vector<Interval> runs_of(const trace::RankRecords& rank) {
 }  // namespace
 
 Recording::Recording(Communicator& comm) : comm_(comm), trace_(comm.rank(), kRecords) {
+  align_clock(trace_, comm);  // and once more at the end, since clocks drift apart
   comm.state().set_trace(&trace_);
 }
 
@@ -60,6 +62,7 @@ Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
   std::vector<Interval> together;
   for (const std::vector<std::byte>& pack : all.packs) {
     const trace::RankRecords& rank = all.ranks.emplace_back(trace::unpack(pack));
+    all.clock_uncertainty = std::max(all.clock_uncertainty, rank.uncertainty);
     if (rank.dropped > 0) {
       all.gaps.push_back(base::sentence("the timeline lacks the oldest ", rank.dropped,
                                         " records of rank ", rank.rank,

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "plait/communicator.h"
 #include "plait/trace.h"
 #include "trace/record.h"
@@ -26,12 +27,14 @@ struct Recorded {
   // last rank's end. The longest may have been disturbed, and the shortest may have been lucky.
   std::vector<Interval> runs;
   std::vector<std::string> gaps;  // a sentence about each rank that lacks records
+  // of other hosts' clocks beside rank 0's
+  base::Nanoseconds clock_uncertainty = 0;
 };
 
 // Records on the communicator's rank while it lives.
 class Recording {
  public:
-  explicit Recording(Communicator& comm);
+  explicit Recording(Communicator& comm);  // collective
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
   ~Recording();

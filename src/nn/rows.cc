@@ -3,6 +3,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/round_up.h"
+#include "ops/shapes.h"
+#include "tensor/copy_rows.h"
+
 namespace plait::nn {
 namespace {
 
@@ -16,8 +20,8 @@ auto elements_of(const View& view) {
 std::vector<std::size_t> counts_of(const ConstTensorView& all, const Communicator& comm) {
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < comm.world(); ++rank) {
-    const auto rows = balanced_shard(static_cast<std::size_t>(all.rows), rank, comm.world()).count;
-    counts.push_back(rows * static_cast<std::size_t>(all.cols));
+    const std::int64_t rows = ops::share_of(all.rows, rank, comm.world());
+    counts.push_back(static_cast<std::size_t>(rows * all.cols));
   }
   return counts;
 }
@@ -25,14 +29,12 @@ std::vector<std::size_t> counts_of(const ConstTensorView& all, const Communicato
 }  // namespace
 
 Range shard_of(std::int64_t rows, const Communicator& comm) {
-  const Shard shard = balanced_shard(static_cast<std::size_t>(rows), comm.rank(), comm.world());
-  const auto begin = static_cast<std::int64_t>(shard.offset);
-  return {begin, begin + static_cast<std::int64_t>(shard.count)};
+  return ops::shard_of(rows, comm.rank(), comm.world());
 }
 
 std::int64_t spaced(Dtype dtype, std::int64_t cols) {
   const auto line = static_cast<std::int64_t>(64 / size_of(dtype));
-  return (cols + line - 1) / line * line;
+  return base::round_up(cols, line);
 }
 
 Pending start_gathering(const ConstTensorView& own, const TensorView& all, Communicator& comm) {
@@ -40,7 +42,7 @@ Pending start_gathering(const ConstTensorView& own, const TensorView& all, Commu
   if (!own.is_contiguous()) {
     const Range rows = shard_of(all.rows, comm);
     const TensorView place = all.row_range(rows.begin, rows.end);
-    copy_rows(own, place);
+    tensor::copy_rows(own, place);
     from = place;
   }
   return start_all_gather(elements_of(from), elements_of(all), comm, counts_of(all, comm));
@@ -51,11 +53,6 @@ Pending start_summing(const ConstTensorView& partial, const TensorView& to, Sum 
   if (sum == Sum::all) return start_all_reduce(elements_of(partial), elements_of(to), comm);
   return start_reduce_scatter(elements_of(partial), elements_of(to), comm,
                               counts_of(partial, comm));
-}
-
-void copy_rows(const ConstTensorView& from, const TensorView& to) {
-  for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
-    convert(from.row(row), from.dtype, to.row(row), to.dtype, static_cast<std::size_t>(to.cols));
 }
 
 }  // namespace plait::nn

@@ -67,7 +67,7 @@ void check_plan(Operator op, const Plan& plan) {
   check(plan, name(op));
   PLAIT_CHECK(has_schedule(op, plan.schedule), name(op), ": there is no ", name(plan.schedule),
               " schedule of it; there ",
-              op == Operator::matmul ? "is serial" : "are serial and pipelined");
+              traits_of(op).communicates() ? "are serial and pipelined" : "is serial");
   const bool by_columns = plan.schedule == Schedule::pipelined && plan.axis == Axis::columns;
   PLAIT_CHECK(!by_columns || is_compute_first(op), name(op),
               ": axis=columns would cut the k of a product; what comes first here is cut in rows");
@@ -89,8 +89,8 @@ void check_usable(Operator op, const Weight& weight) {
 namespace {
 
 bool is_operation(std::string_view word) {
-  if (word == name(Operator::matmul)) return true;
-  for (int i = 0; i <= static_cast<int>(Operation::all_reduce_matmul); ++i) {
+  if (parse_operator(word)) return true;
+  for (int i = 0; i <= static_cast<int>(Operation::split); ++i) {
     if (word == name(static_cast<Operation>(i))) return true;
   }
   return false;
@@ -140,13 +140,14 @@ void check(const OpDesc& desc, const OpOptions& options) {
     PLAIT_CHECK(desc.weight.is_packed, name(op), ": a weight of ", name(*desc.weight.scheme),
                 " is always packed");
   }
-  PLAIT_CHECK(options.shares == 1 || (op == Operator::matmul && options.shares > 1), name(op),
+  const bool is_alone = !traits_of(op).communicates();
+  PLAIT_CHECK(options.shares == 1 || (is_alone && options.shares > 1), name(op),
               ": shares=", options.shares,
-              op == Operator::matmul ? " is not positive" : "; only matmul is told of shares");
+              is_alone ? " is not positive" : "; only matmul is told of shares");
   const std::int64_t widest = std::max({desc.n, desc.k, std::int64_t{1}});
   PLAIT_CHECK(desc.m <= kMostElements / widest, name(op), ": m=", desc.m, " by n=", desc.n,
               " k=", desc.k, " is more than memory can hold");
-  PLAIT_CHECK(!desc.gathered || op == Operator::all_gather_matmul, name(op),
+  PLAIT_CHECK(!desc.gathered || traits_of(op).gathers_x(), name(op),
               ": gathers no x; all_gather_matmul does");
   if (options.plan) check_plan(op, *options.plan);
 }

@@ -7,21 +7,21 @@
 #include "base/check.h"
 #include "base/default_floats.h"
 #include "base/parallel.h"
+#include "comm/gather.h"
 #include "comm/state.h"
 #include "ops/busy.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
 #include "plait/buffer.h"
-#include "plait/collectives.h"
 
 namespace plait {
 namespace {
 
 // Alone in the world, a rank has only the wire's rounding to do besides the product.
 bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
-  const bool rounds = ops::makes_partial_sums(desc.op) && wire != Dtype::f32;
-  return desc.op == Operator::matmul || (comm.world() == 1 && !rounds);
+  const bool rounds = traits_of(desc.op).shares_k && wire != Dtype::f32;
+  return !traits_of(desc.op).communicates() || (comm.world() == 1 && !rounds);
 }
 
 Gemm select_for(Operator op, const GemmDesc& desc, const GemmOptions& options) try {
@@ -31,24 +31,17 @@ Gemm select_for(Operator op, const GemmDesc& desc, const GemmOptions& options) t
 }
 
 // A size of all ranks, of which this one has `own`.
-std::vector<std::int64_t> shares_of_all(std::int64_t own, Communicator& comm) {
-  std::vector<std::int64_t> shares(static_cast<std::size_t>(comm.world()));
-  all_gather({&own, sizeof(own), Dtype::s8},
-             {shares.data(), shares.size() * sizeof(own), Dtype::s8}, comm);
-  return shares;
-}
-
 std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
-  const std::vector<std::int64_t> shares = shares_of_all(own, comm);
+  const std::vector<std::int64_t> shares = comm::gather_values(own, comm);
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
 // What a weight's shares come to. The caller knows of no collective before the operator.
 ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
   ops::WholeSizes whole = {.n = desc.n, .k = desc.k};
-  const ops::Split split = ops::split_of(desc.op);
-  if (split == ops::Split::n) whole.n = sum_of_shares(whole.n, comm);
-  if (split == ops::Split::k) whole.k = sum_of_shares(whole.k, comm);
+  const OperatorTraits& traits = traits_of(desc.op);
+  if (traits.shares_n) whole.n = sum_of_shares(whole.n, comm);
+  if (traits.shares_k) whole.k = sum_of_shares(whole.k, comm);
   return whole;
 } catch (const Error& error) {
   throw ops::in_words_of(
@@ -127,12 +120,11 @@ Ready::Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options)
       state_(comm.state()),
       options_({.wire = options.wire, .threads = options.threads, .backend = options.backend}) {
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);
-  const Rows rows = is_compute_first(desc.op) ? shapes_of(desc.op).x : shapes_of(desc.op).out;
   const bool alone = needs_nobody(desc, wire, comm);
   // Partial sums leave the product as they travel; whatever else leaves it is the result.
-  const Dtype product = makes_partial_sums(desc.op) && !alone ? wire : desc.out;
+  const Dtype product = traits_of(desc.op).shares_k && !alone ? wire : desc.out;
   Gemm gemm = select_for(desc.op,
-                         {.m = count(rows, desc.m, comm.rank(), comm.world()),
+                         {.m = count(multiplied_rows(desc.op), desc.m, comm.rank(), comm.world()),
                           .n = desc.n,
                           .k = desc.k,
                           .x = desc.x,
@@ -303,7 +295,7 @@ class Op::State {
   SumTree sum_tree() const {
     const OpDesc& desc = prepared_.desc();
     const SumTree mine = plait::sum_tree(desc, comm_.world(), wire_);
-    const bool shares_k = ops::makes_partial_sums(desc.op) && comm_.world() > 1;
+    const bool shares_k = traits_of(desc.op).shares_k && comm_.world() > 1;
     if (!shares_k || wire_ != Dtype::f32 || all_have(desc.k)) return mine;
     return {"the ranks' shares of k differ"};
   }
@@ -316,7 +308,7 @@ class Op::State {
  private:
   // Whether the shares of k of all ranks are equal. A rank knows only its own.
   bool all_have(std::int64_t k) const try {
-    const std::vector<std::int64_t> shares = shares_of_all(k, comm_);
+    const std::vector<std::int64_t> shares = comm::gather_values(k, comm_);
     return std::all_of(shares.begin(), shares.end(),
                        [&](std::int64_t share) { return share == k; });
   } catch (const Error& error) {

@@ -2,7 +2,6 @@
 #include "base/check.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
-#include "ops/shapes.h"
 #include "plait/gemm.h"
 
 namespace plait {
@@ -11,7 +10,7 @@ SumTree sum_tree(const OpDesc& desc, int world, Dtype wire) {
   ops::check(desc, {.wire = wire});
   PLAIT_CHECK(world >= 1, name(desc.op), ": there is no world of ", world);
   if (!sums_over_ranks(desc.op)) return {};
-  if (!ops::makes_partial_sums(desc.op)) return {"the ranks add up their x before the product"};
+  if (!traits_of(desc.op).shares_k) return {"the ranks add up their x before the product"};
   if (wire != Dtype::f32) return {"the wire rounds the partial sum of each rank"};
   return sum_tree(GemmDesc{.m = desc.m,
                            .n = desc.n,

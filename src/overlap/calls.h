@@ -62,6 +62,7 @@ void run_call(Communicator::State& state, const Tag& tag, const PollHook& poll, 
   };
   try {
     body(numbered);
+    state.note_completed();
   } catch (const Error& error) {
     fail([&] { return comm::failure_of(error); });
     throw;

@@ -4,11 +4,12 @@
 #include <memory>
 #include <vector>
 
+#include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/copy_block.h"
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
+#include "tensor/copy_rows.h"
 #include "tensor/room.h"
 
 namespace plait::overlap {
@@ -31,7 +32,7 @@ Cut cut_of(const Problem& problem, const Plan& plan, const Ownership& owners) {
 
 // Elements that no block of cut_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, int world) {
-  const std::int64_t own_rows = (problem.m + world - 1) / world;
+  const std::int64_t own_rows = base::ceil_div(problem.m, world);
   return std::min(chunk_elements(problem, plan), own_rows * problem.k);
 }
 
@@ -65,8 +66,8 @@ class CommFirst final : public Operation {
   std::size_t held_bytes() const override { return memory_.bytes() + multiplier_.held_bytes(); }
 
  private:
-  bool reduces() const { return problem_.op != Operator::all_gather_matmul; }
-  bool spreads() const { return problem_.op != Operator::reduce_scatter_matmul; }
+  bool reduces() const { return traits_of(problem_.op).reduces; }
+  bool spreads() const { return traits_of(problem_.op).gathers; }
   bool has_turns() const { return takes_what_is_there_ || cut_.parts().size() > 1; }
   int ways() const { return reduces() && spreads() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
@@ -89,10 +90,16 @@ class CommFirst final : public Operation {
         mailbox_for(largest_block(problem_, plan, exchange_.world())), tag_));
     flows_.sums.reset();
     flows_.spread.reset();
-    if (reduces()) flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, threads_);
-    if (spreads())
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.x);
+    const int per_host = state_.ranks_per_host();
+    if (reduces()) {
+      // A host's sum of narrower parts would be rounded once more than without it.
+      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, threads_,
+                                           problem_.x == Dtype::f32 ? per_host : 1);
+    }
+    if (spreads()) {
+      flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
+                                               problem_.x, per_host);
+    }
     if (problem_.gathered) return;
     const std::int64_t rows = spreads() ? m : length(own());
     tensor::make_room(memory_, static_cast<std::size_t>(rows * problem_.k) * size_of(problem_.x));
@@ -143,7 +150,7 @@ class CommFirst final : public Operation {
     const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
     const auto bytes = static_cast<std::int64_t>(from.bytes());
     if (!exchange_.is_played({.label = "take", .read = bytes, .written = bytes}))
-      copy_rows(from, rows_.row_range(rows.begin, rows.end));
+      tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end));
   }
 
   // Whether all rows of the chunks before `end` are here.

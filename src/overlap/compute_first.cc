@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/copy_block.h"
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
@@ -16,29 +16,34 @@ namespace {
 
 struct Shape {
   Cut cut;
-  bool one_step;  // of all-reduce
-  bool direct;    // parts are chunks, written into the slots
+  bool one_step;     // of all-reduce
+  bool direct;       // parts are chunks, written into the slots
+  int per_host = 1;  // ranks that add up their sums before these cross to other hosts
 };
 
 // Who adds up, or gets, what a cut is of.
 struct Peers {
   int world;
   bool linked;
+  int per_host;  // see comm/placement.h
 };
 
 PartialSums sums_of(const Problem& problem) {
   return {.m = problem.m, .n = problem.n, .dtype = problem.wire};
 }
 
+bool is_all_reduce(const Problem& problem) {
+  return traits_of(problem.op).reduces && traits_of(problem.op).gathers;
+}
+
 std::int64_t copied_elements(const Problem& problem) {
   return kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
 }
 
-Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
+Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   const int world = peers.world;
-  const bool all_reduce = problem.op == Operator::matmul_all_reduce;
   const PartialSums sums = sums_of(problem);
-  const bool one_step = all_reduce && is_one_step(sums, world);
+  const bool one_step = is_all_reduce(problem) && is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
   const std::int64_t copied = copied_elements(problem);
@@ -67,11 +72,21 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
           .direct = false};
 }
 
+// Narrower sums of a host would be rounded once more than without it. What is added up once more is
+// not written into the slots.
+Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
+  Shape shape = cut_shape_of(problem, plan, peers);
+  if (shape.one_step || problem.wire != Dtype::f32) return shape;
+  shape.per_host = peers.per_host;
+  shape.direct = shape.direct && peers.per_host == 1;
+  return shape;
+}
+
 // Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
-  const std::int64_t own_rows = (problem.m + peers.world - 1) / peers.world;
+  const std::int64_t own_rows = base::ceil_div(problem.m, peers.world);
   const std::int64_t one_step =
-      problem.op == Operator::matmul_all_reduce
+      is_all_reduce(problem)
           ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
           : 0;
   if (plan.schedule != Schedule::fused)
@@ -87,7 +102,9 @@ class ComputeFirst final : public Operation {
   ComputeFirst(Setting setting, Communicator& comm)
       : problem_(setting.problem),
         state_(comm.state()),
-        peers_{.world = comm.world(), .linked = is_over_a_link(comm)},
+        peers_{.world = comm.world(),
+               .linked = is_over_a_link(comm),
+               .per_host = comm.state().ranks_per_host()},
         threads_(setting.threads),
         multiplier_(std::move(setting.gemm), setting.group),
         exchange_(comm.state().group(), kMostWays),
@@ -114,15 +131,11 @@ class ComputeFirst final : public Operation {
  private:
   static constexpr int kMostWays = 2;
 
-  bool reduces() const { return problem_.op != Operator::matmul_all_gather; }
-  bool spreads(bool one_step) const {
-    return problem_.op == Operator::matmul_all_gather ||
-           (problem_.op == Operator::matmul_all_reduce && !one_step);
-  }
+  bool reduces() const { return traits_of(problem_.op).reduces; }
+  bool spreads(bool one_step) const { return traits_of(problem_.op).gathers && !one_step; }
   int ways(bool one_step) const { return reduces() && spreads(one_step) ? kMostWays : 1; }
   bool is_one_step(const Problem& problem) const {
-    return problem.op == Operator::matmul_all_reduce &&
-           plait::is_one_step(sums_of(problem), peers_.world);
+    return is_all_reduce(problem) && plait::is_one_step(sums_of(problem), peers_.world);
   }
 
   bool has_row_parts() const {
@@ -158,10 +171,13 @@ class ComputeFirst final : public Operation {
                     .of_rank[static_cast<std::size_t>(exchange_.rank())];
     flows_.sums.reset();
     flows_.spread.reset();
-    if (reduces()) flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.wire, threads_);
+    if (reduces()) {
+      flows_.sums =
+          std::make_unique<Sums>(exchange_, cut_, problem_.wire, threads_, shape.per_host);
+    }
     if (spreads(one_step_))
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, problem_.out);
+      flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
+                                               problem_.out, peers_.per_host);
     make_buffers();
   }
 
@@ -175,8 +191,7 @@ class ComputeFirst final : public Operation {
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
     kept_until_.resize(std::min(parts, fused_ ? kDepth : 2U));
-    buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
-    buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
+    buffer_bytes_ = base::round_up(static_cast<std::size_t>(largest) * size_of(problem_.wire), 64);
     tensor::make_room(memory_, buffer_bytes_ * kept_until_.size());
   }
 
@@ -191,7 +206,7 @@ class ComputeFirst final : public Operation {
     Operands operands = call.operands;
     if (reduces()) {
       operands.bias = {};
-      const bool shard = problem_.op == Operator::matmul_reduce_scatter;
+      const bool shard = traits_of(problem_.op).has_own_out();
       flows_.sums->begin(
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }

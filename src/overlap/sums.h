@@ -9,6 +9,14 @@
 //   exchange.wait([&] { sums.step(); return sums.done(); }, ...)
 //
 // A rank may also write its blocks straight into the owners' slots: room(), box(), posted().
+//
+// Where each host has `per_host` ranks, a power of two of them in rank order, the sum of a host's
+// blocks is a node of the tree. Its ranks then add up what they have for another host before it
+// crosses: of the blocks for rank 5 of hosts {0 1} {2 3} {4 5}, rank 1 takes that of its mate 0,
+// adds its own, and sends the sum to its counterpart 5. So a mate's lane brings, of each chunk, a
+// block for each other host, in turn from the next one on, and at last one for this rank itself.
+// No lane waits for another for ever: a block of another host's waits for blocks of its chunk that
+// come before, and one for this rank for sums of other hosts, which are made before their own.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +26,7 @@
 
 #include "overlap/cut.h"
 #include "overlap/exchange.h"
+#include "overlap/hosts.h"
 #include "plait/tensor_view.h"
 
 namespace plait::overlap {
@@ -31,7 +40,8 @@ struct Result {
 
 class Sums {
  public:
-  Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads);
+  // `per_host`: 1 unless blocks are made() to be sent, in f32.
+  Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads, int per_host = 1);
 
   void begin(const Result& result);
 
@@ -57,10 +67,20 @@ class Sums {
   comm::Awaited awaited() const;
 
  private:
-  bool send_next(int peer);
+  // A block to a mate, or the host's sum of blocks to a counterpart.
+  bool send_to_mate(int mate);
+  bool send_across(int counterpart);
   bool sum_next();
   void sum_chunk();
   void sum_rows(const Block& block, const ConstTensorView& own, Range rows, const void** at);
+  void sum_mates(const ConstTensorView& own, const TensorView& to);
+
+  std::uint32_t per_lane() const { return static_cast<std::uint32_t>(hosts_.count()); }
+  std::uint32_t item(std::uint32_t chunk, int host) const;
+  bool mates_have_brought(std::uint32_t item) const;
+  void find_mates_blocks(std::size_t bytes);
+  template <class F>
+  void in_shares(std::int64_t rows, std::int64_t elements, const F& sum);
   ConstTensorView source(std::uint32_t chunk, int rank) const;
   std::size_t wire_bytes(std::uint32_t chunk, int rank) const;
   std::optional<comm::Awaited> missing() const;
@@ -69,6 +89,7 @@ class Sums {
   const Cut& cut_;
   Dtype wire_;
   int threads_;
+  Hosts hosts_;
   Result result_;
   std::vector<ConstTensorView> own_;      // by part: this rank's block
   std::vector<ConstTensorView> sources_;  // [part][rank], where blocks are made to be sent

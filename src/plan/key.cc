@@ -145,7 +145,7 @@ PlanKey parse_plan_key(std::string_view text) {
                  .transport = words.word("transport")};
   PLAIT_CHECK(key.hosts <= key.world, "problem: ranks=", key.world, " cannot run on ", key.hosts,
               " hosts");
-  if (!(is_compute_first(*op) && sums_over_ranks(*op))) key.wire = x;
+  if (!traits_of(*op).shares_k) key.wire = x;
   if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);
   return key;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/round_up.h"
 #include "plan/sizes.h"
 
 namespace plait {
@@ -18,7 +19,7 @@ constexpr std::int64_t kMostProducts = std::int64_t{1} << 16;
 // The number of parts whose sums may be under way while the next part is multiplied.
 constexpr std::size_t kKeptParts = 2;
 
-std::int64_t share(std::int64_t whole, int world) { return (whole + world - 1) / world; }
+std::int64_t share(std::int64_t whole, int world) { return base::ceil_div(whole, world); }
 
 double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
 
@@ -42,20 +43,21 @@ RankModel::LinkModel link_model_of(const MachineProfile& profile, const PlanKey&
 ScheduleModel::ScheduleModel(const MachineProfile& profile, const PlanKey& key, const Plan& plan)
     : profile_(profile),
       key_(key),
+      traits_(traits_of(key.op)),
       plan_(plan),
       peers_(key.world - 1),
       shard_(share(key.m, key.world)),
-      n_(key.op == Operator::all_gather_matmul ? share(key.n, key.world) : key.n),
-      k_(is_compute_first(key.op) && sums_over_ranks(key.op) ? share(key.k, key.world) : key.k),
-      one_step_(key.op == Operator::matmul_all_reduce &&
+      n_(traits_.shares_n ? share(key.n, key.world) : key.n),
+      k_(traits_.shares_k ? share(key.k, key.world) : key.k),
+      one_step_(traits_.shares_k && traits_.gathers &&
                 is_one_step({.m = key.m, .n = key.n, .dtype = key.wire}, key.world)),
       linked_(key.link || key.hosts > 1),
       rank_(link_model_of(profile, key, plan)) {}
 
 Prediction ScheduleModel::run() {
-  if (peers_ == 0 || key_.op == Operator::matmul) {
+  if (peers_ == 0 || !traits_.communicates()) {
     rank_.multiply(product(key_.m, n_));
-  } else if (is_compute_first(key_.op)) {
+  } else if (traits_.compute_first) {
     compute_first();
   } else {
     comm_first();
@@ -147,7 +149,7 @@ ChunkCost ScheduleModel::chunk_cost(double elements) const {
   // Tiles are written into the peers' slots directly, unless there are few.
   if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire}))
     one.pack = profile_.chunk;
-  if (key_.op == Operator::matmul_all_reduce && !one_step_) {
+  if (traits_.gathers && !one_step_) {
     one.returns = true;
     one.back_bytes = elements * out;
     one.back_pack = copies(one.back_bytes);
@@ -189,7 +191,7 @@ ChunkCost ScheduleModel::cost_of_x_chunk(double elements) const {
       .pack = copies(bytes),
       .bytes = bytes,
       .land = bytes * static_cast<double>(key_.world + 1) / profile_.sum + profile_.chunk};
-  if (key_.op == Operator::all_reduce_matmul) {
+  if (traits_.gathers) {
     one.returns = true;
     one.back_bytes = bytes;
     one.back_pack = copies(bytes);
@@ -201,7 +203,7 @@ ChunkCost ScheduleModel::cost_of_x_chunk(double elements) const {
 // Divides X's rows. A part is one product if there is only one part; otherwise every rank's rows
 // are a product.
 std::vector<ScheduleModel::Part> ScheduleModel::parts_of_x() const {
-  const bool own = key_.op == Operator::reduce_scatter_matmul;
+  const bool own = traits_.has_own_out();
   const bool whole = plan_.schedule != Schedule::pipelined || plan_.parts == 1;
   if (whole)
     return {{.product = product(own ? shard_ : key_.m, n_), .rows = shard_, .columns = k_}};
@@ -242,7 +244,7 @@ void ScheduleModel::gather_beside_product() {
   const Part all = {.product = 0, .rows = shard_, .columns = k_};
   std::size_t chunks = chunks_of(all, key_.x);
   if (plan_.chunk > 0) {
-    const std::int64_t wanted = (shard_ + plan_.chunk - 1) / plan_.chunk;
+    const std::int64_t wanted = base::ceil_div(shard_, plan_.chunk);
     chunks = static_cast<std::size_t>(std::clamp<std::int64_t>(wanted, 1, kMostChunks));
   }
   const double rows = static_cast<double>(shard_) / static_cast<double>(chunks);

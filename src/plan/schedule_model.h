@@ -39,11 +39,12 @@ class ScheduleModel {
   double copies(double bytes) const;  // ns of copying to all peers
   double product(std::int64_t rows, std::int64_t columns, std::int64_t runs = 1) const;
 
-  bool sums() const { return sums_over_ranks(key_.op); }
+  bool sums() const { return traits_.reduces; }
   bool is_fused() const { return plan_.schedule == Schedule::fused; }
 
   const MachineProfile& profile_;
   const PlanKey& key_;
+  const OperatorTraits& traits_;
   const Plan& plan_;
   std::int64_t peers_;
   std::int64_t shard_;  // rows of the first rank

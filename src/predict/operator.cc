@@ -23,15 +23,15 @@ struct Shares {
   std::int64_t n, k;
 
   Shares(const Problem& problem, int rank, int world) : n(problem.n), k(problem.k) {
-    const ops::Split split = ops::split_of(problem.op);
-    if (split == ops::Split::n) n = ops::share_of(n, rank, world);
-    if (split == ops::Split::k) k = ops::share_of(k, rank, world);
+    const OperatorTraits& traits = traits_of(problem.op);
+    if (traits.shares_n) n = ops::share_of(n, rank, world);
+    if (traits.shares_k) k = ops::share_of(k, rank, world);
   }
 };
 
 // The dtype of a product's result: partial sums as they are sent, or the output.
 Dtype product_out(const Problem& problem) {
-  return ops::makes_partial_sums(problem.op) ? problem.wire : problem.out;
+  return traits_of(problem.op).shares_k ? problem.wire : problem.out;
 }
 
 ProductBytes bytes_of(const Problem& problem) {
@@ -59,9 +59,8 @@ std::size_t largest_matrix(const Problem& problem) {
 double time_of_product(const Machine& machine, const Problem& problem) {
   constexpr double kLongest = 1e17;
   const Shares shares(problem, 0, machine.ranks);
-  const ops::Shapes shapes = ops::shapes_of(problem.op);
   const std::int64_t rows =
-      ops::count(is_compute_first(problem.op) ? shapes.x : shapes.out, problem.m, 0, machine.ranks);
+      ops::count(ops::multiplied_rows(problem.op), problem.m, 0, machine.ranks);
   const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
   PLAIT_CHECK(takes <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
               " would take more than three years");

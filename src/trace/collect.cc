@@ -30,8 +30,9 @@ base::Nanoseconds within_reach(base::Nanoseconds time) {
 }  // namespace
 
 RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& scale,
-                    base::Nanoseconds clock_offset) {
+                    const ClockLine& clock) {
   RankRecords all;
+  all.uncertainty = clock.uncertainty();
   LabelNumbers number_of(all.labels);
   for (std::size_t thread = 0; thread < contents.size(); ++thread) {
     all.dropped += static_cast<std::int64_t>(contents[thread].dropped);
@@ -39,10 +40,12 @@ RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& sca
       const auto time = [&](std::uint64_t stamp) {
         // The times of a flight come from the caller, in nanoseconds, and may be nonsense.
         const bool given = entry.kind == Kind::flight;
-        return within_reach(given ? static_cast<base::Nanoseconds>(stamp) : scale.time(stamp));
+        const base::Nanoseconds here =
+            within_reach(given ? static_cast<base::Nanoseconds>(stamp) : scale.time(stamp));
+        return within_reach(here + clock.offset_at(here));
       };
-      const base::Nanoseconds begin = within_reach(time(entry.begin) + clock_offset);
-      const base::Nanoseconds end = within_reach(time(entry.end) + clock_offset);
+      const base::Nanoseconds begin = time(entry.begin);
+      const base::Nanoseconds end = time(entry.end);
       all.records.push_back({.kind = entry.kind,
                              .lane = entry.lane,
                              .thread = static_cast<std::uint32_t>(thread),

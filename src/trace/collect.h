@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/clock.h"
+#include "trace/clock_line.h"
 #include "trace/record.h"
 #include "trace/ring.h"
 #include "trace/stopwatch.h"
@@ -13,6 +13,6 @@ namespace plait::trace {
 
 // Thread i's records come from contents[i]. The caller sets the rank.
 RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& scale,
-                    base::Nanoseconds clock_offset);
+                    const ClockLine& clock);
 
 }  // namespace plait::trace

@@ -52,9 +52,9 @@ class Writer {
   void begin(const std::vector<RankRecords>& ranks) {
     text_ = R"({"displayTimeUnit":"ns","otherData":{"writer":"plait","origin_ns":")";
     text_ += std::to_string(origin_) + R"(","dropped":{)";
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      text_ += base::sentence(i > 0 ? "," : "", '"', ranks[i].rank, "\":", ranks[i].dropped);
-    }
+    for_each_rank(ranks, &RankRecords::dropped);
+    text_ += R"(},"clock_uncertainty_ns":{)";
+    for_each_rank(ranks, &RankRecords::uncertainty);
     text_ += R"(}},"traceEvents":[)";
   }
 
@@ -90,6 +90,11 @@ class Writer {
   }
 
  private:
+  void for_each_rank(const std::vector<RankRecords>& ranks, std::int64_t RankRecords::* number) {
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      text_ += base::sentence(i > 0 ? "," : "", '"', ranks[i].rank, "\":", ranks[i].*number);
+  }
+
   void next() { text_ += std::exchange(first_, false) ? "\n" : ",\n"; }
 
   void names(const RankRecords& all) {

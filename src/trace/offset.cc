@@ -18,7 +18,8 @@ ClockOffset estimate_offset(std::span<const PingPong> samples) {
   const auto round_trip = [](const PingPong& sample) { return sample.heard - sample.asked; };
   const PingPong best = *std::ranges::min_element(samples, {}, round_trip);
   const std::int64_t half = round_trip(best) / 2;
-  return {.nanoseconds = best.answered - (best.asked + half), .uncertainty = half + 1};
+  const std::int64_t middle = best.asked + half;
+  return {.nanoseconds = best.answered - middle, .uncertainty = half + 1, .at = middle};
 }
 
 }  // namespace plait

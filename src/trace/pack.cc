@@ -5,13 +5,14 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/fingerprint.h"
 
 namespace plait::trace {
 namespace {
 
-// "plaittr1" in little-endian order. A host of the other byte order reads another number and
+// "plaittr2" in little-endian order. A host of the other byte order reads another number and
 // refuses the pack. The digit is the version of the format.
-constexpr std::uint64_t kMagic = 0x3172747469616c70;
+constexpr std::uint64_t kMagic = 0x3272747469616c70;
 constexpr std::size_t kChecksumBytes = sizeof(std::uint64_t);
 
 // A record as it is sent. It has no padding, which would contain stale memory.
@@ -24,19 +25,13 @@ struct PackedRecord {
 static_assert(std::has_unique_object_representations_v<PackedRecord>);
 
 struct Header {
-  std::uint64_t magic, dropped, records;
+  std::uint64_t magic, dropped, uncertainty, records;
   std::uint32_t rank, labels;
 };
 static_assert(std::has_unique_object_representations_v<Header>);
 
-// FNV-1a, which detects damage, not malice. unpack() checks all values anyway.
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const std::byte byte : bytes) {
-    sum = (sum ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-  }
-  return sum;
-}
+// Detects damage, not malice. unpack() checks all values anyway.
+std::uint64_t checksum(std::span<const std::byte> bytes) { return base::fingerprint(bytes); }
 
 template <class T>
 void put(std::vector<std::byte>& bytes, const T& value) {
@@ -117,6 +112,7 @@ std::vector<std::byte> pack(const RankRecords& all) {
   bytes.reserve(sizeof(Header) + all.records.size() * sizeof(PackedRecord) + kChecksumBytes);
   put(bytes, Header{.magic = kMagic,
                     .dropped = static_cast<std::uint64_t>(all.dropped),
+                    .uncertainty = static_cast<std::uint64_t>(all.uncertainty),
                     .records = all.records.size(),
                     .rank = static_cast<std::uint32_t>(all.rank),
                     .labels = static_cast<std::uint32_t>(all.labels.size())});
@@ -142,10 +138,12 @@ RankRecords unpack(std::span<const std::byte> bytes) {
           "its checksum is wrong");
   require(header.rank <= std::numeric_limits<int>::max(), "a negative rank");
   require(header.dropped <= std::numeric_limits<std::int64_t>::max(), "a negative count");
+  require(header.uncertainty <= static_cast<std::uint64_t>(kFarthest), "an unlikely clock");
 
   RankRecords all;
   all.rank = static_cast<int>(header.rank);
   all.dropped = static_cast<std::int64_t>(header.dropped);
+  all.uncertainty = static_cast<base::Nanoseconds>(header.uncertainty);
   for (std::uint32_t i = 0; i < header.labels; ++i) all.labels.push_back(reader.text());
   require(header.records == reader.left() / sizeof(PackedRecord) &&
               reader.left() % sizeof(PackedRecord) == 0,

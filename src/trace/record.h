@@ -38,6 +38,7 @@ struct Record {
 struct RankRecords {
   int rank = 0;
   std::int64_t dropped = 0;
+  base::Nanoseconds uncertainty = 0;  // of its clock, beside the timeline's
   std::vector<std::string> labels;
   std::vector<Record> records;  // by thread; within a thread in the order in which they ended
 };

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "trace/clock_line.h"
 #include "trace/collect.h"
 #include "trace/pack.h"
 #include "trace/ring.h"
@@ -36,6 +37,11 @@ struct RingCache {
 constexpr std::size_t kCachedRings = 4;
 constinit thread_local std::array<RingCache, kCachedRings> cached_rings{};
 
+void check_offset(std::int64_t nanoseconds) {
+  PLAIT_CHECK(nanoseconds >= -trace::kFarthest && nanoseconds <= trace::kFarthest,
+              "trace: a clock offset of ", nanoseconds, " ns is out of range");
+}
+
 }  // namespace
 
 struct Trace::Impl {
@@ -48,11 +54,12 @@ struct Trace::Impl {
   const std::size_t capacity;
   const trace::Stopwatch stopwatch;
   const trace::Anchor start = trace::drop_anchor(stopwatch);
-  std::atomic<std::int64_t> clock_offset{0};
   // records lost because there was no memory for their thread's ring
   std::atomic<std::int64_t> refused{0};
 
   mutable std::mutex mutex;  // guards the members below, but not the contents of rings
+  trace::ClockLine clock;
+  bool has_measured_clock = false;
   std::vector<std::unique_ptr<trace::Ring>> rings;
   std::unordered_map<std::thread::id, trace::Ring*> ring_of;
   std::unordered_set<std::string> names;
@@ -137,9 +144,21 @@ void Trace::flight(Lane lane, Label label, Interval interval, SpanArgs args) noe
 }
 
 void Trace::set_clock_offset(std::int64_t nanoseconds) {
-  PLAIT_CHECK(nanoseconds >= -trace::kFarthest && nanoseconds <= trace::kFarthest,
-              "trace: a clock offset of ", nanoseconds, " ns is out of range");
-  impl_->clock_offset.store(nanoseconds, std::memory_order_relaxed);  // a value; orders nothing
+  check_offset(nanoseconds);
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->clock = {.first = {.nanoseconds = nanoseconds}, .last = {.nanoseconds = nanoseconds}};
+  impl_->has_measured_clock = false;
+}
+
+void Trace::add_clock_offset(const ClockOffset& measured) {
+  check_offset(measured.nanoseconds);
+  check_offset(measured.at);
+  PLAIT_CHECK(measured.uncertainty >= 0 && measured.uncertainty <= trace::kFarthest,
+              "trace: an uncertainty of ", measured.uncertainty, " ns is out of range");
+  const std::scoped_lock lock(impl_->mutex);
+  if (!impl_->has_measured_clock) impl_->clock.first = measured;
+  impl_->clock.last = measured;
+  impl_->has_measured_clock = true;
 }
 
 std::int64_t Trace::dropped() const {
@@ -155,7 +174,7 @@ std::vector<std::byte> Trace::pack() const {
   for (const auto& ring : impl_->rings) contents.push_back(ring->read());
   // The second anchor is taken after reading, so that every record lies between the anchors.
   const trace::Scale scale(impl_->start, trace::drop_anchor(impl_->stopwatch));
-  auto all = trace::collect(contents, scale, impl_->clock_offset.load(std::memory_order_relaxed));
+  auto all = trace::collect(contents, scale, impl_->clock);
   all.rank = impl_->rank;
   all.dropped += impl_->refused.load(std::memory_order_relaxed);
   return trace::pack(all);

@@ -31,9 +31,9 @@ OpCase::OpCase(const Problem& problem, const Communicator& comm)
       world_(comm.world()),
       n_(key_.n),
       k_(key_.k) {
-  const ops::Split split = ops::split_of(key_.op);
-  if (split == ops::Split::n) n_ = ops::share_of(key_.n, rank_, world_);
-  if (split == ops::Split::k) k_ = ops::share_of(key_.k, rank_, world_);
+  const OperatorTraits& traits = traits_of(key_.op);
+  if (traits.shares_n) n_ = ops::share_of(key_.n, rank_, world_);
+  if (traits.shares_k) k_ = ops::share_of(key_.k, rank_, world_);
   x_ = Buffer::for_tensor(key_.x, key_.m, k_, {.huge_pages = true});
   tensor::fill_random(x_.view(key_.x, key_.m, k_), seed_of(rank_) + kSeedOfX);
   out_ = Buffer::for_tensor(key_.out, key_.m, n_, {.huge_pages = true});
@@ -46,6 +46,18 @@ OpCase::OpCase(const Problem& problem, const Communicator& comm)
     packed_.emplace(as_it_lies(), key_.threads);
   }
   weight_ = Buffer();
+}
+
+double OpCase::operand_bytes(const PlanKey& key) {
+  const OperatorTraits& traits = traits_of(key.op);
+  const auto bytes = [](std::int64_t rows, std::int64_t columns, Dtype dtype) {
+    return static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(size_of(dtype));
+  };
+  const std::int64_t n = traits.shares_n ? ops::share_of(key.n, 0, key.world) : key.n;
+  const std::int64_t k = traits.shares_k ? ops::share_of(key.k, 0, key.world) : key.k;
+  return key.world *
+         (bytes(key.m, k, key.x) + bytes(key.m, n, key.out) + bytes(n, k, dtype_of(key)));
 }
 
 Buffer OpCase::random_weight(Dtype dtype) const {
@@ -70,35 +82,21 @@ Weight OpCase::weight() const {
 // For an operator in parts, a rank sends each peer the peer's shard, its own shard, or both.
 double OpCase::bytes_on_link() const {
   const auto shard = static_cast<double>(ops::share_of(key_.m, 0, world_));
-  const auto n = static_cast<double>(key_.n);
-  const auto k = static_cast<double>(key_.k);
-  const auto wire = static_cast<double>(size_of(key_.wire));
-  const auto out = static_cast<double>(size_of(key_.out));
-  const auto x = static_cast<double>(size_of(key_.x));
-  switch (key_.op) {
-    case Operator::matmul:
-      return 0;
-    case Operator::matmul_all_reduce:
-      return shard * n * (wire + out);
-    case Operator::matmul_reduce_scatter:
-      return shard * n * wire;
-    case Operator::matmul_all_gather:
-      return shard * n * out;
-    case Operator::all_gather_matmul:
-    case Operator::reduce_scatter_matmul:
-      return shard * k * x;
-    case Operator::all_reduce_matmul:
-      return shard * k * 2 * x;
-  }
-  return 0;
+  const OperatorTraits& traits = traits_of(key_.op);
+  const double elements = shard * static_cast<double>(traits.compute_first ? key_.n : key_.k);
+  double bytes = 0;
+  if (traits.reduces)
+    bytes += elements * static_cast<double>(size_of(ops::wire_of(key_.op, key_.x, key_.wire)));
+  if (traits.gathers)
+    bytes += elements * static_cast<double>(size_of(traits.compute_first ? key_.out : key_.x));
+  return bytes;
 }
 
 double OpCase::flops() const { return 2.0 * static_cast<double>(multiplied_rows() * n_ * k_); }
 
 // The rows of this rank's product.
 std::int64_t OpCase::multiplied_rows() const {
-  const ops::Shapes shapes = ops::shapes_of(key_.op);
-  return ops::count(is_compute_first(key_.op) ? shapes.x : shapes.out, key_.m, rank_, world_);
+  return ops::count(ops::multiplied_rows(key_.op), key_.m, rank_, world_);
 }
 
 TensorView OpCase::x_of(Operator op) const {

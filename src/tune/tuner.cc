@@ -18,7 +18,7 @@ std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::siz
     if (!known && has_schedule(key.op, plan.schedule) && plans.size() <= most)
       plans.push_back(plan);
   };
-  if (key.world == 1 || key.op == Operator::matmul) return plans;
+  if (key.world == 1 || !traits_of(key.op).communicates()) return plans;
   // These plans are tried whatever the model says, since a wrong model is wrong about all its
   // proposals.
   add({.schedule = Schedule::fused});

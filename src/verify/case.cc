@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "ops/shapes.h"
 #include "plait/gemm.h"
 #include "verify/nodes.h"
 #include "verify/random.h"
@@ -48,7 +47,7 @@ SumTree tree_of(const VerifyCase& one) {
 }
 
 bool is_as_on_one_rank(const VerifyCase& one) {
-  return one.k.size() > 1 && ops::makes_partial_sums(one.op) && tree_of(one);
+  return one.k.size() > 1 && traits_of(one.op).shares_k && tree_of(one);
 }
 
 VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
@@ -65,7 +64,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   std::int64_t n = random_size(random, large && random.one_in(2) ? 1500 : 260);
   std::int64_t k = random_size(random, large && random.one_in(2) ? 1500 : 200);
   // Large sums are written straight into slots; few sums are copied there in every plan.
-  if (ops::makes_partial_sums(one.op) && random.one_in(3)) {
+  if (traits_of(one.op).shares_k && random.one_in(3)) {
     one.m = random.between(200, 500);
     n = random.between(700, 1100);
     k = random_size(random, 40);
@@ -74,9 +73,9 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   const bool uneven = random.one_in(3);
   for (int rank = 0; rank < world; ++rank) {
     const std::int64_t other = uneven ? random.below(40) : 0;
-    const ops::Split split = ops::split_of(one.op);
-    one.n.push_back(split == ops::Split::n ? n + other : n);
-    one.k.push_back(split == ops::Split::k ? k + other : k);
+    const OperatorTraits& traits = traits_of(one.op);
+    one.n.push_back(traits.shares_n ? n + other : n);
+    one.k.push_back(traits.shares_k ? k + other : k);
   }
   const bool usual = random.one_in(2);
   one.x = usual ? Dtype::bf16 : random_dtype(random);
@@ -88,8 +87,8 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.packed = one.scheme || random.one_in(2);
   one.bias = random.one_in(2);
   one.bias_dtype = random.one_in(2) ? one.out : random_dtype(random);
-  one.gathered = one.op == Operator::all_gather_matmul && random.one_in(2);
-  if (one.op != Operator::matmul) {
+  one.gathered = traits_of(one.op).gathers_x() && random.one_in(2);
+  if (traits_of(one.op).communicates()) {
     for (int i = 0; i < 3; ++i) one.plans.push_back(random_plan(random, one.op));
     if (has_schedule(one.op, Schedule::fused)) one.plans.emplace_back();
   }
@@ -100,7 +99,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.numbers = random_numbers(random);
   one.modes = random.one_in(2);
   one.two_groups = random.one_in(6);
-  const bool may_be_nodes = ops::makes_partial_sums(one.op) && can_have_nodes(world);
+  const bool may_be_nodes = traits_of(one.op).shares_k && can_have_nodes(world);
   if (random.one_in(40)) {
     make_deep(random, one);
   } else if (may_be_nodes && random.one_in(3)) {

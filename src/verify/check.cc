@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/blocking.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
@@ -216,22 +217,7 @@ class Check {
     options.bias = call.bias;
     options.gathered = call.gathered;
     options.poll = call.poll;
-    switch (case_.op) {
-      case Operator::matmul:
-        return matmul(call.x, call.weight, call.out, comm_, options);
-      case Operator::matmul_all_reduce:
-        return matmul_all_reduce(call.x, call.weight, call.out, comm_, options);
-      case Operator::matmul_reduce_scatter:
-        return matmul_reduce_scatter(call.x, call.weight, call.out, comm_, options);
-      case Operator::matmul_all_gather:
-        return matmul_all_gather(call.x, call.weight, call.out, comm_, options);
-      case Operator::all_gather_matmul:
-        return all_gather_matmul(call.x, call.weight, call.out, comm_, options);
-      case Operator::reduce_scatter_matmul:
-        return reduce_scatter_matmul(call.x, call.weight, call.out, comm_, options);
-      case Operator::all_reduce_matmul:
-        return all_reduce_matmul(call.x, call.weight, call.out, comm_, options);
-    }
+    ops::blocking(case_.op)(call.x, call.weight, call.out, comm_, options);
   }
 
   static std::string guards(const Result& one) {
@@ -302,7 +288,7 @@ class Check {
         ops::shapes_of(case_.op).out == ops::Rows::all ? row : row + first_row_of(comm_.rank());
     Exact sum;
     std::int64_t terms = 0;
-    const bool sums_products = sums_over_ranks(case_.op) && is_compute_first(case_.op);
+    const bool sums_products = traits_of(case_.op).shares_k;
     for (std::size_t rank = 0; sums_products && rank < all_.size(); ++rank) {
       for (std::int64_t k = 0; k < case_.k[rank]; ++k)
         sum.add(all_[rank]->x_at(row_of_m, k), all_[rank]->weight_at(k, col));
@@ -325,8 +311,7 @@ class Check {
   }
 
   std::int64_t first_row_of(int rank) const {
-    return static_cast<std::int64_t>(
-        balanced_shard(static_cast<std::size_t>(case_.m), rank, comm_.world()).offset);
+    return ops::shard_of(case_.m, rank, comm_.world()).begin;
   }
 
   std::size_t owner_of(std::int64_t row) const {
@@ -337,12 +322,12 @@ class Check {
 
   // The rank whose weight was used for the row.
   std::size_t maker_of(std::int64_t row) const {
-    return case_.op == Operator::matmul_all_gather ? owner_of(row) : rank_;
+    return is_compute_first(case_.op) ? owner_of(row) : rank_;
   }
 
   // The input of a product without partial results: a gathered x, or a rounded sum.
   double multiplied_x(std::int64_t row, std::int64_t k) {
-    if (case_.op == Operator::matmul) return mine_.x_at(row, k);
+    if (!traits_of(case_.op).communicates()) return mine_.x_at(row, k);
     if (!sums_over_ranks(case_.op)) {
       const std::size_t owner = owner_of(row);
       return all_[owner]->x_at(row - first_row_of(static_cast<int>(owner)), k);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/shapes.h"
+#include "base/round_up.h"
 
 namespace plait::verify {
 namespace {
@@ -20,7 +20,7 @@ std::int64_t random_node(Random& random, int world, std::int64_t unit) {
   const std::int64_t longest = leaves == kMostLeaves ? 20000 : 2 * shortest - 1;
   const std::int64_t k = random.between(shortest, longest);
   const std::int64_t units = world * unit;
-  return (k + units - 1) / units * unit;
+  return base::ceil_div(k, units) * unit;
 }
 
 std::int64_t as_many_rows(std::int64_t most, std::int64_t length) {
@@ -34,7 +34,7 @@ bool can_have_nodes(int world) {
 SumTree tree_of(OpDesc desc, const std::vector<std::int64_t>& shares, Dtype wire) {
   const bool differ = std::any_of(shares.begin(), shares.end(),
                                   [&](std::int64_t share) { return share != shares[0]; });
-  if (ops::makes_partial_sums(desc.op) && differ) return {"the ranks' shares of k differ"};
+  if (traits_of(desc.op).shares_k && differ) return {"the ranks' shares of k differ"};
   desc.k = shares[0];
   return sum_tree(desc, static_cast<int>(shares.size()), wire);
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 
 namespace plait::verify {
 namespace {
@@ -129,7 +129,7 @@ QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k) {
     if (scheme.per == QuantPer::tensor) return all.column_range(0, 1);
     const ConstTensorView some = all.column_range(columns.begin, columns.end);
     if (scheme.per == QuantPer::channel) return some;
-    return some.row_range(k.begin / scheme.group, (k.end + scheme.group - 1) / scheme.group);
+    return some.row_range(k.begin / scheme.group, base::ceil_div(k.end, scheme.group));
   };
   const QuantizedParts parts = {.values = whole.values()
                                               .row_range(columns.begin, columns.end)
@@ -183,11 +183,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const std::int64_t n = one.n[index];
   const std::int64_t k = one.k[index];
   const ops::Rows rows = ops::shapes_of(one.op).x;
-  const std::int64_t first =
-      rows == ops::Rows::all
-          ? 0
-          : static_cast<std::int64_t>(
-                balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
+  const std::int64_t first = ops::range_of(rows, one.m, rank, world).begin;
   // Shards of one matrix, or one matrix per rank.
   const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
   const auto random_x = [&](std::uint64_t which) {

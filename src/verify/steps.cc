@@ -4,14 +4,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 #include "plait/gemm.h"
+#include "tensor/copy_rows.h"
 #include "tensor/in_pairs.h"
 
 namespace plait::verify {
@@ -64,11 +63,6 @@ class Sums {
   std::vector<float> sums_;
 };
 
-void copy_matrix(const ConstTensorView& from, const TensorView& to) {
-  for (std::int64_t row = 0; row < from.rows && from.cols > 0; ++row)
-    std::memcpy(to.row(row), from.row(row), from.row_bytes());
-}
-
 class Steps {
  public:
   Steps(const VerifyCase& one, std::span<const std::unique_ptr<VerifyOperands>> all, int rank)
@@ -80,24 +74,17 @@ class Steps {
              one.n[static_cast<std::size_t>(rank)]) {}
 
   Guarded run() && {
-    switch (case_.op) {
-      case Operator::matmul:
-        multiply(mine().x(), rank_, out_.view(), mine().bias());
-        break;
-      case Operator::matmul_all_reduce:
-      case Operator::matmul_reduce_scatter:
-        sum_products();
-        break;
-      case Operator::matmul_all_gather:
-        multiply_everywhere();
-        break;
-      case Operator::all_gather_matmul:
-        multiply(gathered().view(), rank_, out_.view(), mine().bias());
-        break;
-      case Operator::reduce_scatter_matmul:
-      case Operator::all_reduce_matmul:
-        multiply(summed().view(), rank_, out_.view(), mine().bias());
-        break;
+    const OperatorTraits& traits = traits_of(case_.op);
+    if (traits.shares_k) {
+      sum_products();
+    } else if (traits.compute_first) {
+      multiply_everywhere();
+    } else if (traits.reduces) {
+      multiply(summed().view(), rank_, out_.view(), mine().bias());
+    } else if (traits.gathers) {
+      multiply(gathered().view(), rank_, out_.view(), mine().bias());
+    } else {
+      multiply(mine().x(), rank_, out_.view(), mine().bias());
     }
     return std::move(out_);
   }
@@ -108,7 +95,7 @@ class Steps {
 
   // The number of equal shares of a sum, of which each product computes one.
   std::int64_t shares() const {
-    return ops::makes_partial_sums(case_.op) && case_.wire == Dtype::f32 ? world_ : 1;
+    return traits_of(case_.op).shares_k && case_.wire == Dtype::f32 ? world_ : 1;
   }
 
   // Multiplies by the weight of that rank.
@@ -129,10 +116,8 @@ class Steps {
 
   // The rows of the result: all, or this rank's own.
   ConstTensorView rows_of_out(const ConstTensorView& all) const {
-    if (ops::shapes_of(case_.op).out == ops::Rows::all) return all;
-    const Shard shard = balanced_shard(static_cast<std::size_t>(case_.m), rank_, world_);
-    const auto begin = static_cast<std::int64_t>(shard.offset);
-    return all.row_range(begin, begin + static_cast<std::int64_t>(shard.count));
+    const Range rows = ops::range_of(ops::shapes_of(case_.op).out, case_.m, rank_, world_);
+    return all.row_range(rows.begin, rows.end);
   }
 
   void sum_products() {
@@ -202,7 +187,7 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
                    : whole.row_range(part * share, (part + 1) * share);
   };
   for (int part = 0; part < world; ++part)
-    copy_matrix(all[static_cast<std::size_t>(part)]->x(), place_of(x.view(), part, true));
+    tensor::copy_rows(all[static_cast<std::size_t>(part)]->x(), place_of(x.view(), part, true));
   const Guarded result(one.out, one.m, n);
   GemmDesc desc = {.m = one.m,
                    .n = n,
@@ -220,21 +205,15 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
   const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
   const Guarded plain(dtype, out_in ? n : desc.k, out_in ? desc.k : n);
   for (int part = 0; part < world; ++part)
-    copy_matrix(all[static_cast<std::size_t>(part)]->plain(), place_of(plain.view(), part, out_in));
+    tensor::copy_rows(all[static_cast<std::size_t>(part)]->plain(),
+                      place_of(plain.view(), part, out_in));
   const WeightView weight = {.view = plain.view(), .layout = one.layout};
   if (one.scheme) packed.emplace(quantize(weight, *one.scheme, /*threads=*/1));
   call.weight = packed ? Weight(*packed) : Weight(weight);
   select_gemm(desc, {.threads = 1}).run(call);
-  if (ops::shapes_of(one.op).out == ops::Rows::all) {
-    Guarded out(one.out, one.m, n);
-    copy_matrix(result.view(), out.view());
-    return out;
-  }
-  const Shard shard = balanced_shard(static_cast<std::size_t>(one.m), rank, world);
-  const auto begin = static_cast<std::int64_t>(shard.offset);
-  const auto end = begin + static_cast<std::int64_t>(shard.count);
-  Guarded out(one.out, end - begin, n);
-  copy_matrix(result.view().row_range(begin, end), out.view());
+  const Range rows = ops::range_of(ops::shapes_of(one.op).out, one.m, rank, world);
+  Guarded out(one.out, length(rows), n);
+  tensor::copy_rows(result.view().row_range(rows.begin, rows.end), out.view());
   return out;
 }
 

@@ -51,7 +51,7 @@ class SettingsTest(SettingsCase):
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
             "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
             "lost_after": "1.5s", "wait": "spin=20us,yield=200us", "rendezvous": "auto",
-            "interface": "all", "secret": "none",
+            "interface": "all", "host": "none", "secret": "none",
             "plugin_path": "auto", "isa": "auto"})
 
     def test_every_variable_sets_its_setting(self):
@@ -60,7 +60,7 @@ class SettingsTest(SettingsCase):
                   "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
                   "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
                   "link": "1gbit", "timeout": "5s", "wait": "spin=1us", "lost_after": "3s",
-                  "rendezvous": "node1:29600", "interface": "eth0", "plugin_path": "/plugins", "isa": "sse2",
+                  "rendezvous": "node1:29600", "interface": "eth0", "host": "b", "plugin_path": "/plugins", "isa": "sse2",
                   "secret": "0123456789abcdef"}
         for one in self.json("--settings")["settings"]:
             self.environment[one["variable"]] = values[one["name"]]
@@ -109,7 +109,7 @@ class SettingsTest(SettingsCase):
         self.assert_says(self.plait("info", "--settings"), 1, "plait info: PLAIT_CONFIG: cannot "
                          f"read {self.file}: No such file or directory")
         self.assert_says(self.plait("info", "--settings", "--why"), 2,
-                         "plait info: --settings and --why cannot be combined")
+                         "plait info: --settings, --meet and --why cannot be combined")
 
 
 class DocumentsTest(SettingsCase):
@@ -126,8 +126,8 @@ class DocumentsTest(SettingsCase):
         page = (ROOT / "docs/concepts/settings.md").read_text()
         rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
         settings = {one["name"]: one["variable"] for one in self.json("--settings")["settings"]}
-        of_environment = {"transport", "link", "timeout", "lost_after", "wait", "rendezvous", "interface", "secret",
-                          "plugin_path", "isa"}
+        of_environment = {"transport", "link", "timeout", "lost_after", "wait", "rendezvous", "interface", "host",
+                          "secret", "plugin_path", "isa"}
         self.assertEqual(rows, {name: variable for name, variable in settings.items()
                                 if name not in of_environment})
 

@@ -8,9 +8,10 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from command import PATIENCE, CommandTest
+from command import PATIENCE, PLAIT, CommandTest
 
 
+HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
 
 
@@ -30,10 +31,33 @@ class InfoCase(CommandTest):
         return json.loads(result.stdout)
 
 
+class MeetTest(InfoCase):
+    def test_ranks_of_one_host(self):
+        run = self.plait("run", "-n", "3", "--", PLAIT, "info", "--meet", "--json")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        found = json.JSONDecoder()
+        rest, ranks = run.stdout.strip(), []
+        while rest:
+            one, end = found.raw_decode(rest)
+            rest = rest[end:].lstrip()
+            ranks.append(one)
+        name = platform.node()
+        for rank, one in enumerate(sorted(ranks, key=lambda one: one["rank"])):
+            self.assertEqual((one["rank"], one["world"], one["transport"], one["has_secret"]), (rank, 3, "shm", False))
+            self.assertEqual(one["hosts"], [{"name": name, "ranks": [0, 1, 2]}])
+            self.assertEqual([peer["rank"] for peer in one["peers"]], [peer for peer in range(3) if peer != rank])
+            self.assertEqual({(peer["host"], peer["route"]) for peer in one["peers"]},
+                             {(name, "shm: memory of this host that both ranks map")})
+
+    def test_there_is_no_other_rank(self):
+        self.assert_says(self.plait("info", "--meet"), 2, "plait info: --meet: no launcher has started ranks; try "
+                                                          "plait run -n 2 -p plait info --meet")
+
+
 class InfoTest(InfoCase):
     def test_json_has_every_key(self):
         found = self.json()
-        self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place",
+        self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place", "network",
                                        "settings", "unknown_settings", "refused_settings", "transports", "backends"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
@@ -44,6 +68,7 @@ class InfoTest(InfoCase):
         self.assertEqual(list(found["usable"]),
                          ["cores", "cpus", "cgroup_cpus", "cgroup_memory_bytes"])
         self.assertEqual(list(found["place"]), ["launcher", "rank", "world", "hosts", "problem"])
+        self.assertEqual(list(found["network"]), ["interface", "addresses", "rendezvous", "has_secret", "problem"])
 
     def test_it_is_this_machine(self):
         found = self.json()
@@ -66,14 +91,18 @@ class InfoTest(InfoCase):
 
     def test_transports_have_reasons_where_they_are_absent(self):
         transports = {one["name"]: one for one in self.json()["transports"]}
-        self.assertEqual(list(transports), ["threads", "shm", "tcp", "mpi"])
+        self.assertEqual(list(transports), ["threads", "shm", "tcp", "mpi", "ucx"])
         for one in transports.values():
             self.assertEqual(one["refusal"] is None, one["available"])
         self.environment["PLAIT_PLUGIN_PATH"] = "/nowhere"
-        mpi = self.json()["transports"][3]
-        self.assertFalse(mpi["available"])
-        self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", mpi["refusal"])
-        self.assertIn(mpi["refusal"], " ".join(self.plait("info").stdout.split()))
+        for plugin in self.json()["transports"][3:]:
+            self.assertFalse(plugin["available"])
+            self.assertIn("is not in PLAIT_PLUGIN_PATH, /nowhere", plugin["refusal"])
+            self.assertIn(plugin["refusal"], " ".join(self.plait("info").stdout.split()))
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_ucx_is_there(self):
+        self.assertIsNone(self.json()["transports"][4]["refusal"])
 
     def test_it_says_whether_the_network_is_trusted_and_shows_no_secret(self):
         def summary():
@@ -109,7 +138,7 @@ class InfoTest(InfoCase):
         self.assertIn("\nSettings    no variable PLAIT_... is set\n", self.plait("info").stdout)
         for name, value, sentence in [
             ("PLAIT_PLAN", "fuzed", "PLAIT_PLAN=fuzed: fuzed is neither a schedule"),
-            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi"),
+            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi, ucx"),
             ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
             ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
             ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"),
@@ -158,7 +187,7 @@ class InfoTest(InfoCase):
         self.assertNotIn("\x1b", page)
         labels = re.findall(r"^(\S.*?)  ", page, re.MULTILINE)
         self.assertEqual(labels, ["Host", "Processor", "Caches", "NUMA", "Memory", "Huge pages",
-                                  "Usable", "Place", "Settings", "Transports", "Backends"])
+                                  "Usable", "Place", "Network", "Settings", "Transports", "Backends"])
         self.assertRegex(page, r"\n {12}reference  yes  f32\n$")
 
     def test_backends_have_reasons_where_they_are_absent(self):
@@ -181,7 +210,7 @@ class WhyTest(InfoCase):
                          {"ranks": 4, "hosts": 1, "launcher": "plait run", "transport": None})
         self.assertEqual(found["chosen"], "shm")
         walk = {step["name"]: step for step in found["walk"]}
-        self.assertEqual(list(walk), ["threads", "shm", "tcp", "mpi"])
+        self.assertEqual(list(walk), ["threads", "shm", "tcp", "mpi", "ucx"])
         self.assertFalse(walk["threads"]["can"])
         self.assertIn("not processes", walk["threads"]["answer"])
         self.assertTrue(walk["shm"]["can"])
@@ -210,6 +239,18 @@ class WhyTest(InfoCase):
         self.assertIn("The transport for 2 ranks on 1 host, started by plait run, requested: shm", page)
         self.assertIn("\n  shm      yes  chosen: requested\n", page)
         self.assertTrue(page.endswith("\nIt is shm.\n"))
+
+    def test_by_what_ranks_over_tcp_reach_each_other(self):
+        self.environment["PLAIT_RENDEZVOUS"] = "node1:29600"
+        mixed = "Ranks of one host reach each other through shared memory if they can map it, others over TCP."
+        for words, ways in ((["ranks=4", "hosts=2"], mixed),
+                            (["ranks=2", "hosts=2"], "Each rank is on a host of its own."),
+                            (["ranks=2", "transport=tcp"],
+                             "All ranks are on one host, and reach each other over TCP all the same.")):
+            page = self.plait("info", "--why", *words).stdout
+            self.assertTrue(page.endswith(f"\nIt is tcp.\n{ways}\n"), page)
+            self.assertEqual(self.json("--why", *words)["ways"], ways)
+        self.assertIsNone(self.json("--why", "ranks=2")["ways"])
 
     def test_the_backends_of_a_product(self):
         found = self.json("--why", "m=8 n=4096 k=4096 x=f32 w=f32 out=bf16")

@@ -11,6 +11,7 @@ from pathlib import Path
 from command import PATIENCE, PLAIT, CommandTest, wait_until
 
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
+HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 AS_ONE = r"\d+ had the bits of one rank that has everything\n$"
 
 
@@ -53,16 +54,20 @@ class VerifyTest(CommandTest):
         self.assertEqual((counts["passed"], counts["failed"]), (18, 0))
         self.assertGreater(counts["as_on_one_rank"], 2)
 
-    def over_tcp(self, *words):
+    def over(self, transport, *words):
         with socket.create_server(("127.0.0.1", 0)) as free:
             place = f"127.0.0.1:{free.getsockname()[1]}"
-        result = self.plait("run", "-n", 2, "--", PLAIT, "verify", "--transport", "tcp", *words,
+        result = self.plait("run", "-n", 2, "--", PLAIT, "verify", "--transport", transport, *words,
                             env={**self.environment, "PLAIT_RENDEZVOUS": place})
         self.assertEqual((result.returncode, result.stderr), (0, ""), words)
         return result.stdout
 
     def test_ranks_over_tcp_give_the_bits_of_one(self):
-        self.assert_compared_with_one_rank(self.over_tcp)
+        self.assert_compared_with_one_rank(lambda *words: self.over("tcp", *words))
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_ranks_over_ucx_give_the_bits_of_one(self):
+        self.assert_compared_with_one_rank(lambda *words: self.over("ucx", *words))
 
     def start_many(self):
         process = self.start("verify", "--cases", 1_000_000, "--seed", 3, "--ranks", 2, "--transport", "shm")
@@ -142,7 +147,8 @@ class VerifyTest(CommandTest):
         for words, sentence in [
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
-            (["--transport", "ucx"], "--transport ucx is none of threads, shm, tcp, mpi"),
+            (["--transport", "nccl"], "--transport nccl is none of threads, shm, tcp, mpi, ucx"),
+            (["--transport", "ucx"], "a launcher on each host starts ranks of the transport ucx, such as torchrun"),
             (["--transport", "tcp"], "a launcher on each host starts ranks of the transport tcp, such as torchrun"),
             (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others, "
                                           "because a launcher starts its ranks"),

@@ -1,12 +1,14 @@
-"""Ranks on several hosts, which are network namespaces here: two of them, joined by a cable that can be cut.
+"""Ranks on two hosts, which are network namespaces here (tools/netlab.py), joined by a cable that can be cut.
 
 Namespaces need root, and a system that allows them. Elsewhere the tests are skips.
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,16 +16,16 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import netlab  # noqa: E402, in another folder
+
 RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
+CLOCK_PROGRAM = os.environ["PLAIT_CLOCK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
+HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 PATIENCE = 60
-LAUNCHERS = re.compile("^(PLAIT_|OMPI_|PMIX_|PMI_|SLURM_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_)")
-BARE = {name: value for name, value in os.environ.items() if not LAUNCHERS.match(name)}
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+BARE = netlab.bare_environment()
 
 
 def is_command(process, *words):
@@ -34,76 +36,31 @@ def is_command(process, *words):
         return False
 
 
-class Hosts:
-    """Two namespaces and a cable between them."""
-
-    def __init__(self):
-        self.names = [f"plait{os.getpid()}{letter}" for letter in "ab"]
-
-    def __enter__(self):
-        try:
-            self.lay_the_cable()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def lay_the_cable(self):
-        for name in self.names:
-            ip("netns", "add", name)
-        first, second = self.names
-        ip("link", "add", "v0", "netns", first, "type", "veth", "peer", "name", "v0", "netns", second)
-        for number, name in enumerate(self.names, start=1):
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "v0")
-            ip("-n", name, "link", "set", "v0", "up")
-
-    def lay_another_cable(self):
-        first, second = self.names
-        ip("link", "add", "v1", "netns", first, "type", "veth", "peer", "name", "v1", "netns", second)
-        for number, name in enumerate(self.names, start=1):
-            ip("-n", name, "addr", "add", f"10.78.0.{number}/24", "dev", "v1")
-            ip("-n", name, "link", "set", "v1", "up")
+class Hosts(netlab.Lab):
+    """Two hosts and a cable between them."""
 
     def have_only_ipv6(self):
-        for number, name in enumerate(self.names, start=1):
-            ip("-n", name, "addr", "add", f"fd77::{number}/64", "dev", "v0", "nodad")
-            ip("-n", name, "addr", "del", f"10.77.0.{number}/24", "dev", "v0")
+        for host in range(2):
+            self.ip(host, "addr", "add", f"fd77::{host + 1}/64", "dev", "v0", "nodad")
+            self.ip(host, "addr", "del", f"10.77.0.{host + 1}/24", "dev", "v0")
 
     def connections(self):
         """Both ends of all open TCP connections."""
-        return [ends for name in self.names for ends in subprocess.run(
-            ["ip", "netns", "exec", name, "ss", "-Htn", "state", "established"],
+        return [ends for host in range(2) for ends in subprocess.run(
+            self.command(host, "ss", "-Htn", "state", "established"),
             check=True, capture_output=True, text=True).stdout.splitlines()]
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-    def cut_the_cable(self):
-        ip("-n", self.names[1], "link", "set", "v0", "down")
 
     def start(self, rank, world, *words, **variables):
         """Starts a rank, the odd ones on the second host."""
-        place = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank // 2),
-                 "LOCAL_WORLD_SIZE": str((world + 1) // 2), "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500"}
-        if world == 2:
-            place["LOCAL_WORLD_SIZE"] = "1"
-        return subprocess.Popen(["ip", "netns", "exec", self.names[rank % 2], *words],
-                                env={**BARE, **place, **variables}, stdin=subprocess.DEVNULL,
+        place = self.place(rank, world, rank % 2, rank // 2, 1 if world == 2 else (world + 1) // 2)
+        return subprocess.Popen(self.command(rank % 2, *words), env={**place, **variables}, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def hosts_are_allowed():
-    try:
-        with Hosts() as hosts:
-            ip("netns", "exec", hosts.names[1], "true")
-            return True
-    except (OSError, subprocess.CalledProcessError):
-        return False
+WHY_NOT = netlab.refusal()
 
 
-@unittest.skipUnless(hosts_are_allowed(), "the system allows no network namespaces")
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class HostsTest(unittest.TestCase):
     def setUp(self):
         self.contexts = contextlib.ExitStack()
@@ -111,7 +68,17 @@ class HostsTest(unittest.TestCase):
         self.hosts = self.contexts.enter_context(Hosts())
         self.ranks = []
 
+    def wait_for_addresses(self):
+        """UCX takes no interface with an address that the kernel still looks for on other hosts."""
+        deadline = time.monotonic() + PATIENCE
+        while any(subprocess.run(["ip", "-n", name, "addr", "show", "tentative"], check=True, capture_output=True).stdout
+                  for name in self.hosts.names):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
     def start(self, world, *words, **variables):
+        if variables.get("PLAIT_TRANSPORT") == "ucx" or "ucx" in words:
+            self.wait_for_addresses()
         self.ranks = [self.hosts.start(rank, world, *words, **variables) for rank in range(world)]
         for rank in self.ranks:
             self.addCleanup(rank.communicate)
@@ -129,12 +96,23 @@ class HostsTest(unittest.TestCase):
                 f"rank {rank} of {world}, started by torch.distributed, over tcp: the sum is {total}"
                 for rank in range(world)])
 
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_ranks_meet_over_ucx_and_sum_up(self):
+        for variables in ({}, {"UCX_TLS": "tcp"}, {"UCX_RNDV_THRESH": "64"}):
+            for world in (2, 4):
+                said = "".join(self.output_of(rank)
+                               for rank in self.start(world, RANK_PROGRAM, PLAIT_TRANSPORT="ucx", **variables))
+                total = world * (world + 1) // 2
+                self.assertEqual(sorted(said.splitlines()), [
+                    f"rank {rank} of {world}, started by torch.distributed, over ucx: the sum is {total}"
+                    for rank in range(world)])
+
     def test_an_interface_that_is_not_there(self):
         for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="eth77", PLAIT_TIMEOUT="1s"):
             self.assertIn("PLAIT_INTERFACE=eth77: this host has no interface of this name", self.output_of(rank))
 
     def test_chunks_go_by_the_interface_that_is_chosen(self):
-        self.hosts.lay_another_cable()
+        self.hosts.connect("v1", "10.78.0")
         for chosen, other in (("v1", "10.77."), ("v0", "10.78.")):
             ranks = self.start(4, HOST_PROGRAM, "idle", PLAIT_INTERFACE=chosen)
             for rank in ranks:
@@ -174,13 +152,26 @@ class HostsTest(unittest.TestCase):
             self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
             self.assertLess(seconds, 3)
 
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_a_killed_rank_is_named_at_once_over_ucx(self):
+        for what in ("stream", "idle"):
+            heard, seconds = self.lose(what, lambda rank: rank.send_signal(signal.SIGKILL), PLAIT_TRANSPORT="ucx")
+            self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: ")
+            self.assertLess(seconds, 3)
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_a_cut_cable_is_noticed_over_ucx(self):
+        for what in ("stream", "idle"):
+            # UCX itself would not notice it for minutes.
+            self.assertTrue(any(self.cut(what, PLAIT_TRANSPORT="ucx") < 5 for _ in range(3)), what)
+
     def cut(self, what, **variables):
         """After how many seconds a cut cable is noticed."""
-        heard, seconds = self.lose(what, lambda rank: self.hosts.cut_the_cable(), **variables)
+        heard, seconds = self.lose(what, lambda rank: self.hosts.cut(1), **variables)
         self.assertRegex(heard, r"^peer_lost, culprit 1: .*rank 1 \(pid \d+ on .*\) is lost: its host has not "
                                 r"answered for \d+ ms")
         print(f"{what} {variables}: {seconds:.1f} s: {heard.strip()}", file=sys.stderr)
-        ip("-n", self.hosts.names[1], "link", "set", "v0", "up")
+        self.hosts.mend(1)
         return seconds
 
     def test_a_cut_cable_is_noticed_within_two_seconds(self):
@@ -197,13 +188,8 @@ class HostsTest(unittest.TestCase):
     def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
         folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
-        agent = Path(folder, "agent")
-        # What the agent starts is in another session, as with ssh, and only the agent is this run's child.
-        agent.write_text('#!/bin/sh\ncase $1 in *1) name=%s ;; *) name=%s ;; esac\n'
-                         'setsid --fork --wait ip netns exec $name sh -c "$2" %s\n' %
-                         (*self.hosts.names, agents_input))
-        agent.chmod(0o755)
-        return subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], PLAIT, "run", "--hosts", shares, *words],
+        agent = self.hosts.write_agent(Path(folder, "agent"), agents_input)
+        return subprocess.Popen(self.hosts.command(0, PLAIT, "run", "--hosts", shares, *words),
                                 env={**BARE, **variables, "PLAIT_RSH": str(agent)}, cwd=cwd, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -278,13 +264,138 @@ class HostsTest(unittest.TestCase):
             time.sleep(0.05)
         self.assertEqual(count(), 0)
 
+    def test_traces_are_on_one_clock(self):
+        ahead = 1000  # seconds; exactly, because the second host's clock is the first one's with an offset
+        file = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()), "timeline.json")
+        ranks = self.hosts.start_ranks([CLOCK_PROGRAM, str(file)], clock_ahead=ahead, stdout=subprocess.PIPE, text=True)
+        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0])
+        moments = dict(map(int, line.split()) for line in said)  # by rank, on the rank's own clock
+        self.assertGreater(moments[1] - moments[0], (ahead - PATIENCE) * 10**9, "the clocks don't differ")
+        timeline = json.loads(file.read_text())
+        origin = int(timeline["otherData"]["origin_ns"])
+        uncertainty = {int(rank): value for rank, value in
+                       timeline["otherData"]["clock_uncertainty_ns"].items()}
+        self.assertEqual(uncertainty[0], 0)
+        self.assertLess(uncertainty[1], 10**9)
+        times = {(event["name"], event["pid"], event.get("args", {}).get("chunk")): round(event["ts"] * 1000) + origin
+                 for event in timeline["traceEvents"] if event["ph"] in "bi"}
+        self.assertLessEqual(abs(times["moment", 1, None] - (moments[1] - ahead * 10**9)), uncertainty[1] + 1)
+        self.assertLessEqual(abs(times["moment", 0, None] - moments[0]), 1)
+        for chunk in range(100):
+            for rank in (0, 1):
+                self.assertGreaterEqual(times["arrived", 1 - rank, chunk],
+                                        times["posted", rank, chunk] - uncertainty[1] - 1000)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_a_timeline_says_how_well_its_clocks_agree(self):
+        folder = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()))
+        ranks = self.hosts.start_ranks(
+            [PLAIT, "trace", "matmul-all-reduce", "--m", "64", "--n", "256", "--k", "256", "--repeat", "1",
+             "--trace", str(folder / "timeline.json"), "--svg", str(folder / "timeline.svg")],
+            clock_ahead=1000, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = [self.output_of(rank) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
+        timeline = json.loads((folder / "timeline.json").read_text())
+        self.assertGreater(timeline["otherData"]["clock_uncertainty_ns"]["1"], 0)
+        self.assertIn("clocks agree to within", (folder / "timeline.svg").read_text())
+        last = max(event["ts"] for event in timeline["traceEvents"] if "ts" in event)
+        self.assertLess(last, 1000e6, "the ranks' records are far apart")
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_info_says_how_ranks_reach_each_other(self):
+        self.hosts.connect("v1", "10.78.0")
+        chosen = {"PLAIT_INTERFACE": "v1", "PLAIT_SECRET": "it is quite a secret"}
+        first, second = self.start(2, PLAIT, "info", "--meet", **chosen)
+        self.assertEqual(self.output_of(first), """\
+This is     rank 0 of 2 on 2 hosts, started by torch.distributed, over tcp
+Secret      PLAIT_SECRET is set
+Hosts       host0: rank 0
+            host1: rank 1
+Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
+""")
+        self.assertIn("Peers       rank 0 on host0: tcp: 10.78.0.2 to 10.78.0.1\n", self.output_of(second))
+        alone = self.hosts.start(0, 1, PLAIT, "info", PLAIT_INTERFACE="v1", PLAIT_RENDEZVOUS="node1:29600")
+        self.assertRegex(self.output_of(alone).replace("\n            ", " "),
+                         r"Network +10\.78\.0\.1.* of v1 \(PLAIT_INTERFACE\); rank 0 listens at node1 port 29600; "
+                         r"no secret is set")
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_waiting_for_the_network_is_no_work(self):
+        self.hosts.limit("200mbit")
+        words = ("bench", "matmul-all-reduce", "--m", "256", "--n", "1024", "--k", "256", "--schedule", "serial",
+                 "--repeat", "3", "--json", "-")
+        ranks = self.hosts.start_ranks([PLAIT, *words], stdout=subprocess.PIPE, text=True)
+        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        found = json.loads(said[0])
+        self.assertGreater(found["t_comm_ms"], 35)  # a megabyte each way
+        self.assertGreater(found["t_comm_cpu_ms"], 0.1)
+        self.assertLess(found["t_comm_cpu_ms"], found["t_comm_ms"] / 2)
+
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):
-        first, second = self.start(2, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
+        self.verify("tcp")
+
+    @unittest.skipUnless(PLAIT and HAS_UCX, "the ucx transport is not built")
+    def test_operators_have_equal_bits_over_ucx(self):
+        self.verify("ucx")
+
+    def verify(self, transport):
+        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", "40")
         said = self.output_of(first)
         self.output_of(second)
         self.assertEqual((first.returncode, second.returncode), (0, 0), said)
         self.assertIn("40 passed", said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_operators_have_equal_bits_on_two_hosts_of_two_ranks(self):
+        ranks = self.start(4, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
+        said = [self.output_of(rank) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0] * 4, said)
+        self.assertIn("40 passed", said[0])
+
+    def shared_regions(self, rank):
+        maps = Path(f"/proc/{rank.pid}/maps").read_text()
+        return maps.count("memfd:plait")
+
+    def test_ranks_of_one_host_share_memory(self):
+        ranks = self.start(4, HOST_PROGRAM, "idle")
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        for rank in ranks:
+            self.assertGreater(self.shared_regions(rank), 2)
+        ranks[2].kill()
+        for rank in ranks[:2]:  # the last one only waits to be killed
+            self.assertRegex(self.output_of(rank), r"^peer_lost, culprit 2: .*rank 2 \(pid \d+ on .*\) is lost: ")
+
+    def test_ranks_of_two_containers_of_one_host_use_tcp(self):
+        """Rank 2 is on the host of rank 0, and has process numbers of its own."""
+        contained = ["unshare", "--pid", "--fork", "--kill-child"]
+        self.ranks = [self.hosts.start(rank, 3, *(contained if rank == 2 else []), HOST_PROGRAM, "stream")
+                      for rank in range(3)]
+        for rank in self.ranks:
+            self.addCleanup(rank.communicate)
+            self.addCleanup(rank.kill)
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        self.assertEqual(self.shared_regions(self.ranks[0]), 0)
+
+
+class SimulatedHostsTest(unittest.TestCase):
+    """Ranks of one machine that say different names of their hosts. Operators add up the sums of a host's ranks."""
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_operators_have_equal_bits(self):
+        for share in (2, 1, 3):
+            with socket.socket() as kept:
+                kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                kept.bind(("127.0.0.1", 0))
+                line = (f"export PLAIT_HOST=host$((PLAIT_RANK / {share})) "
+                        f"PLAIT_RENDEZVOUS=127.0.0.1:{kept.getsockname()[1]}; "
+                        f'exec "{PLAIT}" verify --transport tcp --cases 60')
+                run = subprocess.run([PLAIT, "run", "-n", "4", "--", "sh", "-c", line], env=BARE, check=False,
+                                     stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * PATIENCE)
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertIn("60 passed", run.stdout)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 import uuid
+from pathlib import Path
 
 PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
@@ -14,6 +16,7 @@ HAS_MPI = os.environ.get("PLAIT_HAS_MPI")
 HYDRA = os.environ.get("PLAIT_HYDRA")  # MPICH's mpiexec, if there is a plugin for MPICH
 OTHER_PROGRAM = os.environ["PLAIT_OTHER_PROGRAM"]  # of another build
 OTHER_PLUGINS = os.environ.get("PLAIT_OTHER_PLUGINS")
+UCX_PLUGIN = os.environ.get("PLAIT_UCX_PLUGIN")
 PATIENCE = 180  # seconds after which a rank is taken to hang
 
 LAUNCHERS = re.compile("^(PLAIT_|SLURM_|OMPI_|PMIX_|PMI_|PALS_|MPI_|MV2_|JSM_|TORCHELASTIC_|MASTER_|"
@@ -193,6 +196,24 @@ class LaunchersTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (2, ""))
         self.assertRegex(result.stderr, r"mpi: its plugin is of plait 0\.0\.9\+0123456789ab, this is "
                                         r"\d+\.\d+\.\d+\+[0-9a-f]{12}\n")
+
+    @unittest.skipUnless(UCX_PLUGIN, "the ucx transport is not built")
+    def test_ranks_over_ucx(self):
+        out, err, codes = self.start_by_hand(self.torchrun_places(PLAIT_TRANSPORT="ucx"))
+        self.assertEqual((codes, err), ([0, 0, 0], ""))
+        self.expect_ranks(out, "torchrun", "ucx")
+
+    @unittest.skipUnless(UCX_PLUGIN, "the ucx transport is not built")
+    def test_ucx_is_refused_in_one_sentence_where_its_library_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # A plugin that wants another library than there is stands for a host without UCX.
+            plugin = Path(UCX_PLUGIN).read_bytes().replace(b"libucp.so.0", b"libnone.so\0")
+            Path(folder, "libplait_ucx.so").write_bytes(plugin)
+            out, err, codes = self.start_by_hand(self.torchrun_places(PLAIT_TRANSPORT="ucx", PLAIT_PLUGIN_PATH=folder,
+                                                                      WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")[:1])
+        self.assertEqual((codes, out), ([2], ""))
+        self.assertEqual(err, "invalid_argument: no transport for rank 0 of 2: ucx: its plugin does not load: "
+                              "libnone.so: cannot open shared object file: No such file or directory\n")
 
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_mpi_starts_and_ends(self):

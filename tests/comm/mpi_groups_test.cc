@@ -49,6 +49,16 @@ TEST(MpiGroups, ComeAndGoWithoutABarrier) {
   });
 }
 
+TEST(MpiGroups, DoNotGoOnAfterALoss) {
+  run([](Communicator& comm) {
+    const Error error = expect_error(Code::invalid_argument, [&] { comm.survivors(); });
+    EXPECT_STREQ(error.what(),
+                 "survivors: ranks over mpi can't go on without a lost one, as its launcher ends "
+                 "them too; connect them by shm or tcp");
+    expect_sum_of_ones(comm, 1);
+  });
+}
+
 TEST(MpiGroups, MailboxesEndInAnyOrderWithUnreadChunks) {
   run([](Communicator& comm) {
     std::minstd_rand random = own_random(comm);

@@ -63,6 +63,11 @@ const Variables kSlurm = {{"SLURM_PROCID", "3"},
                           {"SLURM_JOB_ID", "77"},
                           {"SLURM_STEP_ID", "0"}};
 
+TEST(Place, SimulatedHostsHaveNames) {
+  EXPECT_EQ(place_in(kPlaitRun).host, "");
+  EXPECT_EQ(place_in(kPlaitRun + Variables{{"PLAIT_HOST", "b"}}).host, "b");
+}
+
 TEST(Place, IsAloneWhereNobodySaysOtherwise) {
   const Place place = place_in({});
   EXPECT_EQ(place.rank, 0);

@@ -23,6 +23,54 @@ struct Zeroed {
 // A sleeper that is not woken would make these tests run into their deadline.
 constexpr base::Nanoseconds kVeryLong = 1000 * kSecond;
 
+TEST(Standing, IsBroughtForEveryAgreementUntilItIsGivenUp) {
+  Zeroed<Standing> standing;
+  EXPECT_EQ(standing->part(1), Standing::Part::not_yet);
+  EXPECT_TRUE(standing->bring(1, "one"));
+  EXPECT_TRUE(standing->bring(2, "two"));
+  EXPECT_EQ(standing->part(1), Standing::Part::brought);
+  EXPECT_EQ(standing->text(1), "one");
+  EXPECT_EQ(standing->text(2), "two");
+  standing->give_up(2);  // too late
+  EXPECT_EQ(standing->part(3), Standing::Part::not_yet);
+  standing->give_up(3);
+  EXPECT_FALSE(standing->bring(3, "three"));
+  EXPECT_EQ(standing->part(2), Standing::Part::brought);
+  EXPECT_EQ(standing->part(3), Standing::Part::given_up);
+  EXPECT_EQ(standing->part(4), Standing::Part::given_up);
+  EXPECT_EQ(standing->text(2), "two");
+}
+
+TEST(Standing, CutsALongText) {
+  Zeroed<Standing> standing;
+  EXPECT_TRUE(standing->bring(1, std::string(1000, 'x')));
+  EXPECT_EQ(standing->text(1), std::string(Standing::kMostBytes, 'x'));
+}
+
+// The owner and two others come at the same time: all see the same, and the whole text.
+TEST(Standing, IsTheSameForAll) {
+  for (int round = 0; round < 2000; ++round) {
+    Zeroed<Standing> standing;
+    std::array<Standing::Part, 2> seen = {};
+    bool is_brought = false;
+    {
+      std::jthread owner([&] { is_brought = standing->bring(1, "text"); });
+      const auto give_up = [&](int which) {
+        standing->give_up(1);
+        seen[which] = standing->part(1);
+        if (seen[which] == Standing::Part::brought) {
+          EXPECT_EQ(standing->text(1), "text");
+        }
+      };
+      std::jthread other([&] { give_up(1); });
+      give_up(0);
+    }
+    const auto expected = is_brought ? Standing::Part::brought : Standing::Part::given_up;
+    EXPECT_EQ(seen[0], expected);
+    EXPECT_EQ(seen[1], expected);
+  }
+}
+
 TEST(Doorbell, WhatIsReadyIsNotSleptFor) {
   Zeroed<Doorbell> bell;
   bell->sleep(kVeryLong, [] { return true; });

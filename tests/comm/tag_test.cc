@@ -10,11 +10,13 @@ namespace {
 
 TEST(Tag, NamesEveryOperation) {
   std::set<std::string_view> names;
-  for (int value = 0; value <= static_cast<int>(Operation::split); ++value)
+  for (int value = 0; value <= static_cast<int>(Operation::all_reduce_matmul); ++value)
     names.insert(name(static_cast<Operation>(value)));
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(Operation::split) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(Operation::all_reduce_matmul) + 1);
   EXPECT_EQ(name(Operation::all_reduce), "all_reduce");
   EXPECT_EQ(name(Operation::split), "split");
+  EXPECT_EQ(name(Operation::matmul_all_reduce), "matmul_all_reduce");
+  EXPECT_EQ(name(Operation::all_reduce_matmul), "all_reduce_matmul");
   // What a peer of another version may send.
   EXPECT_EQ(name(static_cast<Operation>(9999)), "custom");
 }

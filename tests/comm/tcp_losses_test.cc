@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/tcp_case.h"
+#include "comm/victim.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -282,67 +283,20 @@ TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
   ::waitpid(stopped, nullptr, 0);
 }
 
-// A rank that is killed, or stopped, while the others wait for it.
-void run_with_a_victim(const std::string& job, int signal, milliseconds timeout) {
-  int pids[2];
-  ASSERT_EQ(::pipe(pids), 0);
-  const Helper killer([&] {
-    ::close(pids[1]);  // where no victim has come, the read below ends
-    pid_t victim = 0;
-    if (::read(pids[0], &victim, sizeof(victim)) != static_cast<ssize_t>(sizeof(victim))) {
-      ADD_FAILURE() << "no rank to be killed has come";
-      return;
-    }
-    std::this_thread::sleep_for(milliseconds(50));
-    ::kill(victim, signal);
-    if (signal == SIGKILL) return;
-    std::this_thread::sleep_for(timeout * 3);
-    ::kill(victim, SIGKILL);
-  });
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < 3; ++rank) {
-    const pid_t child = ::fork();
-    if (child != 0) {
-      children.push_back(child);
-      continue;
-    }
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped rank must not outlive the test
-    CommunicatorOptions options = options_of(rank, 3, job);
-    options.timeout = timeout;
-    Communicator comm = Communicator::connect(options);
-    barrier(comm);
-    if (rank == 2) {
-      const pid_t self = ::getpid();
-      if (::write(pids[1], &self, sizeof(self)) < 0) ::_exit(3);
-      for (;;) ::pause();
-    }
-    const auto start = Clock::now();
-    const Error error =
-        expect_error(signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
-    EXPECT_EQ(error.culprit(), 2) << error.what();
-    EXPECT_TRUE(contains(error.what(), "rank 2")) << error.what();
-    if (signal == SIGKILL) {
-      EXPECT_TRUE(contains(error.what(), "is lost")) << error.what();
-      EXPECT_LT(Clock::now() - start, seconds(5));
-    }
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  ::close(pids[1]);
-  for (int rank = 0; rank < 3; ++rank) {
-    int status = 0;
-    ::waitpid(children[rank], &status, 0);
-    if (rank != 2) {
-      EXPECT_EQ(status, 0) << "rank " << rank;
-    }
-  }
-}
-
 TEST_F(Tcp, NamesAKilledRankLongBeforeTheDeadline) {
-  run_with_a_victim(job_, SIGKILL, seconds(60));
+  run_with_a_victim("tcp", job_, SIGKILL, seconds(60));
 }
 
 TEST_F(Tcp, NamesAStoppedRankAtTheDeadline) {
-  run_with_a_victim(job_, SIGSTOP, milliseconds(1000));
+  run_with_a_victim("tcp", job_, SIGSTOP, milliseconds(1000));
+}
+
+TEST_F(Tcp, NamesAKilledRankNearAndFar) {
+  run_with_a_victim("tcp", job_, SIGKILL, seconds(60), {0, 1, 1});
+}
+
+TEST_F(Tcp, NamesAStoppedRankNearAndFar) {
+  run_with_a_victim("tcp", job_, SIGSTOP, milliseconds(1000), {0, 1, 1});
 }
 
 }  // namespace

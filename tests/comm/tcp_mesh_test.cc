@@ -82,6 +82,47 @@ class MeshTest : public testing::TestWithParam<int> {
   std::unique_ptr<Mesh> far_;
 };
 
+// Takes chunks of any size, and notes in which order chunks and credits come.
+class Order final : public Receiver {
+ public:
+  explicit Order(std::size_t bytes) : place_(bytes) {}
+
+  const std::string& order() const { return order_; }
+
+  std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return place_.data(); }
+  bool receive(int /*process*/, const Frame& frame, std::string /*text*/) override {
+    order_ += frame.kind == Kind::credit ? 'c' : frame.kind == Kind::chunk ? 'C' : 't';
+    return true;
+  }
+
+ private:
+  std::vector<std::byte> place_;
+  std::string order_;
+};
+
+TEST_P(MeshTest, CreditsGoBeforeChunksThatHaveNotBegun) {
+  constexpr std::size_t kBytes = std::size_t{4} << 20;  // more than the kernel takes
+  Order order(kBytes);
+  const std::uint32_t number = near_->add(order);
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(kBytes);
+  const auto send = [&](Kind kind, std::size_t size) {
+    far_->send(0, {.kind = kind, .receiver = number, .bytes = size},
+               size == 0 ? nullptr : bytes->data(), bytes, Mesh::Urgency::now);
+  };
+  for (int i = 0; i < 3; ++i) send(Kind::chunk, kBytes);
+  send(Kind::credit, 0);
+  far_->send_text(0, {.kind = Kind::gather, .receiver = number}, "text");
+  send(Kind::credit, 0);
+  const base::Nanoseconds until = base::now() + kPatience;
+  while (order.order().size() < 6 && base::now() < until) {
+    far_->move_surely();
+    near_->move_surely();
+  }
+  // The first chunk has begun. All else, of which the order matters, stays in it.
+  EXPECT_EQ(order.order(), "CccCCt");
+  near_->remove(number);
+}
+
 TEST_P(MeshTest, WhatAnotherThreadHasReceivedEndsASleep) {
   Counter counter(*near_);
   const std::uint64_t seen = near_->news();

@@ -14,4 +14,14 @@ INSTANTIATE_TEST_SUITE_P(TcpThreads, MailboxConformance, worlds_of(kTcpThreads, 
 INSTANTIATE_TEST_SUITE_P(TcpThreads, CollectivesConformance, worlds_of(kTcpThreads, {2, 3}),
                          case_name);
 
+// Two of three ranks share memory, at one address: the sanitizer sees both of them there.
+const RankMaker kMixed = {.name = "mixed_threads",
+                          .run = threads_over_hosts({0, 1, 1}),
+                          .sees_calls = false,
+                          .one_host = false};
+
+INSTANTIATE_TEST_SUITE_P(Mixed, TransportConformance, worlds_of(kMixed, {3}), case_name);
+INSTANTIATE_TEST_SUITE_P(Mixed, MailboxConformance, worlds_of(kMixed, {3}), case_name);
+INSTANTIATE_TEST_SUITE_P(Mixed, CollectivesConformance, worlds_of(kMixed, {3}), case_name);
+
 }  // namespace plait::conformance

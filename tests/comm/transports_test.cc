@@ -76,25 +76,26 @@ TEST(Transports, TheWalkEndsAtTheChosenOrShowsAll) {
   EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_chosen)), "threads!");
   EXPECT_EQ(names(walk_transports("", site_of(2), Walk::to_the_chosen)), "threads- shm!");
   EXPECT_EQ(names(walk_transports("shm", site_of(2), Walk::to_the_chosen)), "shm!");
-  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_end)), "threads! shm tcp- mpi-");
+  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_end)),
+            "threads! shm tcp- mpi- ucx-");
   EXPECT_EQ(names(walk_transports("shm", site_of(1), Walk::to_the_end)),
-            "threads? shm! tcp-? mpi-?");
+            "threads? shm! tcp-? mpi-? ucx-?");
   EXPECT_EQ(names(walk_transports("mpi", site_of(2), Walk::to_the_end)),
-            "threads-? shm? tcp-? mpi-");
+            "threads-? shm? tcp-? mpi- ucx-?");
   EXPECT_EQ(names(walk_transports("nccl", site_of(2), Walk::to_the_chosen)), "");
 }
 
 TEST(Transports, RefusesAnUnknownName) {
   EXPECT_EQ(refusal_to_select("nccl", site_of(2)),
-            "there is no transport \"nccl\": it is threads, shm, tcp or mpi");
+            "there is no transport \"nccl\": it is threads, shm, tcp, mpi or ucx");
   EXPECT_EQ(refusal_to_select("SHM", site_of(2)),
-            "there is no transport \"SHM\": it is threads, shm, tcp or mpi");
+            "there is no transport \"SHM\": it is threads, shm, tcp, mpi or ucx");
 }
 
 TEST(Transports, ConnectTakesTheNameFromTheEnvironmentUnlessTheCallerHasOne) {
   const Environment environment(Environment::Variables{{"PLAIT_TRANSPORT", "smoke-signals"}});
   EXPECT_EQ(refusal([] { Communicator::connect(); }),
-            "there is no transport \"smoke-signals\": it is threads, shm, tcp or mpi");
+            "there is no transport \"smoke-signals\": it is threads, shm, tcp, mpi or ucx");
   EXPECT_EQ(Communicator::connect({.transport = "shm"}).transport(), "shm");
 }
 
@@ -114,6 +115,14 @@ TEST(Transports, ShmJoinsOneHostOnly) {
       "no transport for rank 0 of 4: shm: shares the memory of one host; these ranks are on 2");
 }
 
+TEST(Transports, ShmJoinsNoSimulatedHosts) {
+  Site site = site_of(4);
+  site.place.host = "b";
+  EXPECT_EQ(refusal_to_select("shm", site),
+            "no transport for rank 0 of 4: shm: shares the memory of one host; PLAIT_HOST=b "
+            "simulates several");
+}
+
 TEST(Transports, AMissingPluginIsNamed) {
   const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
   EXPECT_EQ(refusal_to_select("mpi", site_of(2)),
@@ -131,7 +140,8 @@ TEST(Transports, EveryRefusalIsToldWhereNoneCan) {
             "tcp: needs to know where rank 0 is: MASTER_ADDR and MASTER_PORT, as torchrun sets "
             "them, or PLAIT_RENDEZVOUS=HOST:PORT; "
             "mpi: its plugin libplait_mpi_openmpi.so is not in "
-            "PLAIT_PLUGIN_PATH, /nonexistent");
+            "PLAIT_PLUGIN_PATH, /nonexistent; "
+            "ucx: its plugin libplait_ucx.so is not in PLAIT_PLUGIN_PATH, /nonexistent");
 }
 
 TEST(Transports, ACorruptPluginIsRefused) {

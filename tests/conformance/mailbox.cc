@@ -284,7 +284,7 @@ TEST_P(MailboxConformance, ServesTwoThreadsOfARankAtOnce) {
 TEST_P(MailboxConformance, BringsWhatALeavingRankHasPosted) {
   if (world() == 1 || GetParam().maker.one_thread) return;
   CommunicatorOptions options;
-  options.link = parse_link("150ms");
+  if (GetParam().maker.one_host) options.link = parse_link("150ms");
   GetParam().maker.run(
       world(),
       [&](Communicator& comm) {

@@ -104,32 +104,64 @@ class KeptPort {
   int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 };
 
-void be_rank_over_tcp(const std::string& job, int rank, int world, const Body& body,
-                      CommunicatorOptions options) {
-  options.transport = "tcp";
-  options.place = Place{.rank = rank, .world = world, .job = job};
+void be_rank(const Place& place, const Body& body, CommunicatorOptions options) {
+  options.place = place;
   Communicator comm = Communicator::connect(options);
   body(comm);
 }
 
+// The places of a start's ranks. `hosts` may be empty.
+std::vector<Place> places_on(const std::vector<int>& hosts, int world) {
+  const std::string job = fresh_job();
+  std::vector<Place> places;
+  for (int rank = 0; rank < world; ++rank) {
+    places.push_back({.rank = rank, .world = world, .job = job});
+    if (!hosts.empty()) places.back().host = std::to_string(hosts[rank]);
+  }
+  return places;
+}
+
+// Forks ranks that talk over this transport.
+void run_over(const std::string& transport, const std::vector<int>& hosts, int world,
+              const Body& body, CommunicatorOptions options) {
+  options.transport = transport;
+  const KeptPort port;
+  const auto places = places_on(hosts, world);
+  fork_ranks(world, [&](int rank) { be_rank(places[rank], body, options); });
+}
+
 }  // namespace
 
+Run over_hosts(const std::vector<int>& hosts) {
+  return [hosts](int world, const Body& body, const CommunicatorOptions& options) {
+    run_over("tcp", hosts, world, body, options);
+  };
+}
+
+Run threads_over_hosts(const std::vector<int>& hosts) {
+  return [hosts](int world, const Body& body, const CommunicatorOptions& options) {
+    CommunicatorOptions mine = options;
+    mine.transport = "tcp";
+    const KeptPort port;
+    std::vector<std::jthread> ranks;
+    for (const Place& place : places_on(hosts, world)) {
+      ranks.emplace_back(
+          [&, place] { EXPECT_NO_THROW(be_rank(place, body, mine)) << "rank " << place.rank; });
+    }
+    ranks.clear();
+  };
+}
+
 void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
-  const std::string job = fresh_job();
-  const KeptPort port;
-  fork_ranks(world, [&](int rank) { be_rank_over_tcp(job, rank, world, body, options); });
+  over_hosts({})(world, body, options);
+}
+
+void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options) {
+  run_over("ucx", {}, world, body, options);
 }
 
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {
-  const std::string job = fresh_job();
-  const KeptPort port;
-  std::vector<std::jthread> ranks;
-  for (int rank = 0; rank < world; ++rank) {
-    ranks.emplace_back([&, rank] {
-      EXPECT_NO_THROW(be_rank_over_tcp(job, rank, world, body, options)) << "rank " << rank;
-    });
-  }
-  ranks.clear();
+  threads_over_hosts({})(world, body, options);
 }
 
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options) {

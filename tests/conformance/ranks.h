@@ -27,14 +27,21 @@ struct RankMaker {
   std::string link = {};          // an emulated link between the ranks
   bool sees_calls = true;         // ranks see one another's calls, not only chunks
   std::uint32_t chunks_held = 2;  // of a channel, before its receiver releases one
+  bool one_host = true;           // an emulated link needs that
   bool one_thread = false;  // all ranks take turns on one thread, so no other thread may be a rank
 };
 
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);
 void run_in_processes(int world, const Body& body, const CommunicatorOptions& options);
 void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
+void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options);
 // Runs ranks over TCP as threads: the thread sanitizer sees no further than one process.
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
+
+// Runs ranks over TCP on simulated hosts, rank r on host `hosts[r]`: as processes, or as threads.
+Run over_hosts(const std::vector<int>& hosts);
+Run threads_over_hosts(const std::vector<int>& hosts);
+
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);
 
 // A job name that no other test uses.

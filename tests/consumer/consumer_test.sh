@@ -23,14 +23,17 @@ install_tree() {
   use_command
 }
 
-# The command finds its plugins where they were moved to. Without MPI there is none to find.
+# The command finds its plugins where they were moved to.
 use_command() {
-  local found
+  local found transport
   found=$("$prefix/bin/plait" info)
-  if [[ -d $prefix/lib/plait ]] && ! grep -E '^ +mpi +yes' <<<"$found"; then
-    printf '%s\nthe installed command does not find its MPI plugin\n' "$found"
-    return 1
-  fi
+  for transport in mpi ucx; do
+    compgen -G "$prefix/lib/plait/libplait_$transport*.so" >/dev/null || continue
+    if ! grep -qE "^ +$transport +yes" <<<"$found"; then
+      printf '%s\nthe installed command does not find its plugin for %s\n' "$found" "$transport"
+      return 1
+    fi
+  done
 }
 
 use_by_cmake() {

@@ -72,6 +72,7 @@ TEST(Hosts, APartComesBackAsItWasWritten) {
 TEST(Hosts, TheSecretIsAWordOfNoCommandLine) {
   ::setenv("PLAIT_SECRET", "0123456789abcdef", 1);
   ::setenv("PLAIT_TIMEOUT", "77s", 1);
+  ::setenv("UCX_TLS", "rc,tcp", 1);
   std::string line;
   for (const std::string& word : agent_words(
            {"node1", 1},
@@ -80,7 +81,9 @@ TEST(Hosts, TheSecretIsAWordOfNoCommandLine) {
     line += word;
   ::unsetenv("PLAIT_SECRET");
   ::unsetenv("PLAIT_TIMEOUT");
+  ::unsetenv("UCX_TLS");
   EXPECT_NE(line.find("PLAIT_TIMEOUT=77s"), line.npos);
+  EXPECT_NE(line.find("UCX_TLS=rc,tcp"), line.npos);
   EXPECT_EQ(line.find("PLAIT_SECRET"), line.npos);
   EXPECT_EQ(line.find("0123456789abcdef"), line.npos);
 }

@@ -11,6 +11,7 @@
 
 #include "comm/state.h"
 #include "conformance/ranks.h"
+#include "ops/operators.h"
 #include "ops/problem.h"
 #include "plait/error.h"
 
@@ -40,24 +41,18 @@ struct Share {
 
 // Rank r's is r more than rank 0's where it may be.
 Share share_of(Operator op, int rank) {
-  const ops::Split split = ops::split_of(op);
-  return {.n = split == ops::Split::n ? 200 + rank : 200,
-          .k = split == ops::Split::k ? 96 + rank : 96};
+  const OperatorTraits& traits = traits_of(op);
+  return {.n = traits.shares_n ? 200 + rank : 200, .k = traits.shares_k ? 96 + rank : 96};
 }
 
 class PlansFromASource : public testing::TestWithParam<Operator> {};
 
-INSTANTIATE_TEST_SUITE_P(Ops, PlansFromASource,
-                         testing::Values(Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter,
-                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
-                                         Operator::reduce_scatter_matmul,
-                                         Operator::all_reduce_matmul),
-                         [](const auto& one) { return std::string(name(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Ops, PlansFromASource, testing::ValuesIn(communicating_operators()),
+                         operator_name);
 
 TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
   const Operator op = GetParam();
-  const ops::Split split = ops::split_of(op);
+  const OperatorTraits& traits = traits_of(op);
   run_as_threads(3,
                  [&](Communicator& comm) {
                    const auto [n, k] = share_of(op, comm.rank());
@@ -68,12 +63,12 @@ TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
                    ASSERT_EQ(table.asked.size(), 6U);
                    const PlanKey key = table.asked[0];  // a copy: asking again adds to them
                    EXPECT_EQ(key.m, 40);
-                   EXPECT_EQ(key.n, split == ops::Split::n ? 603 : 200);
-                   EXPECT_EQ(key.k, split == ops::Split::k ? 291 : 96);
+                   EXPECT_EQ(key.n, traits.shares_n ? 603 : 200);
+                   EXPECT_EQ(key.k, traits.shares_k ? 291 : 96);
                    EXPECT_EQ(key.world, 3);
                    EXPECT_EQ(key.transport, "threads");
                    EXPECT_EQ(key.out, Dtype::bf16);
-                   EXPECT_EQ(key.wire, split == ops::Split::k ? Dtype::f32 : Dtype::bf16);
+                   EXPECT_EQ(key.wire, traits.shares_k ? Dtype::f32 : Dtype::bf16);
                    EXPECT_FALSE(key.link);
                    EXPECT_EQ(parse_plan_key(name(key)), key);
                    EXPECT_EQ(ready.plan(), table.find(key));

@@ -135,6 +135,13 @@ TEST(Json, LossesAreSaid) {
   EXPECT_EQ(labels, (std::vector<std::tuple<int, std::string>>{{0, "3 older records dropped"}}));
 }
 
+TEST(Json, ClocksAreJudged) {
+  auto first = made_up(0);
+  first.uncertainty = 0;
+  const json timeline = written({first, made_up(1)});
+  EXPECT_EQ(timeline.at("otherData").at("clock_uncertainty_ns"), (json{{"0", 0}, {"1", 250}}));
+}
+
 TEST(Json, StrangeLabelsSurvive) {
   auto all = made_up(0);
   all.labels[0] = "\"}],\n\\ \xff größe";

@@ -26,6 +26,7 @@ TEST(Pack, ComesBackAsItWas) {
   const RankRecords back = unpack(pack(all));
   EXPECT_EQ(back.rank, 5);
   EXPECT_EQ(back.dropped, 3);
+  EXPECT_EQ(back.uncertainty, 250);
   EXPECT_EQ(back.labels, all.labels);
   EXPECT_EQ(back.records.size(), all.records.size());
   EXPECT_EQ(pack(back), pack(all));

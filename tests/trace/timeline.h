@@ -73,6 +73,7 @@ inline RankRecords made_up(int rank) {
   RankRecords all;
   all.rank = rank;
   all.dropped = 3;
+  all.uncertainty = 250;
   all.labels = {"matmul", "chunk", "arrival"};
   all.records = {record(Kind::span, Lane::compute, 0, 2000, 3000),
                  record(Kind::span, Lane::compute, 0, 3000, 4500),

@@ -121,6 +121,27 @@ TEST(Trace, OffsetShiftsTheWholeRank) {
   EXPECT_THROW(trace.set_clock_offset(std::numeric_limits<std::int64_t>::max()), Error);
 }
 
+TEST(Trace, DriftIsALineBetweenMeasurements) {
+  Trace trace(0);
+  constexpr std::int64_t kHour = 3600'000'000'000;
+  // This clock loses 18 us in an hour.
+  trace.add_clock_offset({.nanoseconds = -5000, .uncertainty = 30, .at = kHour});
+  trace.add_clock_offset({.nanoseconds = 4000, .uncertainty = 900, .at = kHour * 3 / 2});
+  trace.add_clock_offset({.nanoseconds = 13'000, .uncertainty = 20, .at = 2 * kHour});
+  trace.flight(Lane::comm, "between", {.begin = kHour, .end = kHour + kHour / 4});
+  trace.flight(Lane::comm, "outside", {.begin = kHour / 2, .end = 3 * kHour});
+  const RankRecords all = read(trace);
+  EXPECT_EQ(all.records.at(0).begin, kHour - 5000);
+  EXPECT_EQ(all.records.at(0).end, kHour + kHour / 4 - 500);
+  EXPECT_EQ(all.records.at(1).begin, kHour / 2 - 5000);
+  EXPECT_EQ(all.records.at(1).end, 3 * kHour + 13'000);
+  EXPECT_EQ(all.uncertainty, 30);
+  EXPECT_THROW(trace.add_clock_offset({.nanoseconds = 0, .uncertainty = -1}), Error);
+  trace.set_clock_offset(7);
+  EXPECT_EQ(read(trace).records.at(0).begin, kHour + 7);
+  EXPECT_EQ(read(trace).uncertainty, 0);
+}
+
 TEST(Trace, InternedNamesOutliveTheirSource) {
   Trace trace(0);
   const Label name = trace.intern(std::string(1000, 'n'));

@@ -17,7 +17,7 @@ namespace plait::verify {
 namespace {
 
 std::string way_of(const VerifyCase& one, int world) {
-  if (ops::makes_partial_sums(one.op)) {
+  if (traits_of(one.op).shares_k) {
     const PartialSums sums = {
         .m = one.m, .n = one.n.front(), .dtype = ops::wire_of(one.op, one.x, one.wire)};
     if (!are_copied_at_once(sums)) return "written into slots";

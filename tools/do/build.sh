@@ -27,9 +27,9 @@ configure() {
   local stamp=build/$1/presets.stamp
   [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
   local options=()
-  # CI has an MPI library, and must fail if it can't be used, not leave out its tests.
+  # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
   [[ -z ${CI:-} || $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
-  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON)
+  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
   cmake --preset "$1" "${options[@]}" && touch "$stamp"
 }
 

@@ -5,7 +5,8 @@ demo_packages=(
   cmake ninja-build g++ pkg-config git python3
   libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
 )
-build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin)
+build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin
+  libucx-dev)
 python_packages=(python3-dev python3-venv)
 check_packages=("${python_packages[@]}" clang-tidy-19 libomp-19-dev clang-format-19 shellcheck chromium chromium-driver
   iproute2)
@@ -31,7 +32,7 @@ need_debian() {
   [[ $id != debian ]] || return 0
   say "./do installs what it needs from Debian's packages, and this is '$id': get a C++20 compiler, CMake 3.25," \
     "Ninja, GoogleTest and Google Benchmark (tests), oneDNN (to compare with), hwloc (topology), CLI11, fmt and" \
-    "nlohmann-json (the command), MPI 3.1 (its transport) and the clang 19 tools (lint), then run" \
+    "nlohmann-json (the command), MPI 3.1 and UCX (their transports) and the clang 19 tools (lint), then run" \
     "cmake --preset release." >&2
   exit 1
 }

@@ -1,10 +1,12 @@
 """What plait keeps for a process group: plans, layers that were made, and a record of calls."""
 
 import atexit
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch.distributed as dist
@@ -36,12 +38,12 @@ class Context:
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
 
-    def run(self, shape: Hashable, call: Callable[[], None]) -> None:
+    def run(self, shape: Hashable, call: Callable[..., None], *operands: Any) -> None:
         """Make a native call, and look now and then what it does with its time."""
         if self.samples.is_due(shape):
-            self.samples.trace(self.comm, self.plans, call)
+            self.samples.trace(self.comm, self.plans, functools.partial(call, *operands))
         else:
-            call()
+            call(*operands)
 
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""

@@ -111,6 +111,7 @@ class Operator:
     def __init__(self, name: str, rows: _RowsOf) -> None:
         self.name, self.rows = name, rows
         self.native = getattr(_native, name)
+        self.native_at = getattr(_native, f"_{name}_at")
         self.gathers = rows is _all_rows
         rows_of_all = _ROWS if self.gathers else ""
         _define(
@@ -155,8 +156,44 @@ class Operator:
         """Multiply a tensor by a weight that tensors.check() has let pass."""
         given = How(*how)
         weight = _rows(self.name, "weight", weight)
+        if bias is None and gathered is None and x.dtype is weight.dtype:
+            return self._multiply_plain(x, weight, given)
         by = weights.plain(weight, turned=given.turned)
         return self._multiply(x, by, bias, given, gathered)
+
+    def _multiply_plain(self, x: torch.Tensor, weight: torch.Tensor, how: How) -> torch.Tensor:
+        """Multiply operands of one dtype, as most calls have them: without a view of each."""
+        x = _rows(self.name, "x", x)
+        context = _context(how)
+        settings = context.settings
+        rows, k = x.shape
+        n, inputs = weight.shape
+        if how.turned:
+            n, inputs = inputs, n
+        if inputs != k:  # the other way has the sentence
+            return self._multiply(x, weights.plain(weight, turned=how.turned), None, how, None)
+        out = x.new_empty(self.rows(rows, how), n)
+        context.run(
+            (self.name, rows, n, k, x.dtype),
+            self.native_at,
+            x.data_ptr(),
+            rows,
+            k,
+            x.stride(0) if rows > 1 else k,
+            weight.data_ptr(),
+            n,
+            weight.stride(0) if weight.shape[0] > 1 else weight.shape[1],
+            how.turned,
+            out.data_ptr(),
+            out.shape[0],
+            tensors.DTYPES[x.dtype],
+            context.comm,
+            settings.wire,
+            context.plans,
+            settings.threads,
+            settings.backend,
+        )
+        return out
 
     def fake_quantized(
         self,

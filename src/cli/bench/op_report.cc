@@ -10,6 +10,7 @@
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/timelines.h"
 #include "cli/table.h"
+#include "comm/transports.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {
@@ -51,6 +52,13 @@ std::string show_place(const measure::OpMeasurement& result) {
                      result.transport, result.link ? ", " + describe(*result.link) : "");
 }
 
+// Clocks of several hosts are never quite equal.
+std::string show_clocks(const measure::Recorded& recorded) {
+  if (recorded.clock_uncertainty == 0) return "";
+  return fmt::format("; the hosts' clocks agree to within {}",
+                     show_time(static_cast<double>(recorded.clock_uncertainty)));
+}
+
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
 }  // namespace
@@ -60,7 +68,7 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
   report::Timeline timeline = {
       .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.op), result.size.m,
                            result.size.n, result.size.k, name(options.x), options.weight),
-      .subtitle = show_place(result),
+      .subtitle = show_place(result) + show_clocks(recorded),
       .product = static_cast<std::int64_t>(result.product.median),
       .collective = static_cast<std::int64_t>(result.collective.median),
       .runs = runs_of(options.plans, recorded)};
@@ -80,7 +88,7 @@ std::string show_text(const OpBenchOptions& options, const measure::OpMeasuremen
       name(ops::wire_of(options.op, options.x, options.wire)), show_place(result));
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
-  if (result.link)
+  if (result.link || comm::crosses_hosts(result.transport))
     text += fmt::format(" ({} of it processor work)", show_time(result.collective_cpu.median));
   if (options.link.ratio > 0)
     text += fmt::format("\ncollective / product {:.3g}, requested {:.3g}",

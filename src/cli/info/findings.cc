@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/env.h"
 #include "base/instruction_set.h"
 #include "cli/info/variables.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/tcp/address.h"
 #include "comm/tcp/rendezvous.h"
 #include "comm/transports.h"
 #include "comm/wait_policy.h"
@@ -27,6 +29,16 @@ void find_place(Findings& findings) {
     findings.place = {.rank = 0, .world = 1};
     findings.misplaced = error.what();
   }
+}
+
+void find_network(NetworkFinding& network) try {
+  network.interface = base::env("PLAIT_INTERFACE").value_or("");
+  const auto rendezvous = comm::tcp::rendezvous_from_environment();
+  if (rendezvous) network.rendezvous = base::sentence(rendezvous->host, " port ", rendezvous->port);
+  network.addresses = comm::tcp::local_hosts("");
+  network.has_secret = !comm::tcp::secret_from_environment().empty();
+} catch (const Error& error) {
+  network.problem = error.what();
 }
 
 // Lists backends in the order in which they are tried for products of bf16, each only once.
@@ -75,7 +87,8 @@ std::string why_refused() {
 
 std::string summary_of(const comm::TransportEntry& entry) {
   const std::string summary = entry.summary;
-  if (std::string_view(entry.name) != "tcp") return summary;
+  const std::string_view name = entry.name;
+  if (name != "tcp" && name != "ucx") return summary;
   return summary + (base::env("PLAIT_SECRET")
                         ? "; each rank proves that it knows PLAIT_SECRET"
                         : "; the network is trusted, because PLAIT_SECRET is not set, except where "
@@ -97,6 +110,7 @@ Findings find_out() {
   findings.memory = measure::read_memory();
   findings.limits = launch::read_cgroup_limits();
   find_place(findings);
+  find_network(findings.network);
   findings.settings = find_variables();
   for (const auto& [variable, value] : findings.settings) {
     if (const std::string why = why_unknown(variable); !why.empty())

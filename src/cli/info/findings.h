@@ -19,6 +19,15 @@ struct TransportFinding {
   std::string refusal;  // empty: it can be used on this machine
 };
 
+// What other hosts need to know of this one, and must know.
+struct NetworkFinding {
+  std::string interface;               // that PLAIT_INTERFACE names; empty: all are used
+  std::vector<std::string> addresses;  // in the order in which others try them
+  std::string rendezvous;              // where rank 0 listens; empty: no variable says
+  bool has_secret = false;
+  std::string problem;  // why this cannot be read; empty: it can
+};
+
 struct BackendFinding {
   std::string name;
   std::vector<std::string> operands;            // the dtypes that it multiplies here
@@ -38,6 +47,7 @@ struct Findings {
   launch::CgroupLimits limits;
   Place place;
   std::string misplaced;  // why the place in the environment cannot be read; empty: it can
+  NetworkFinding network;
   std::map<std::string, std::string> settings;  // variables that are set, see find_variables()
   // variables that plait does not read, with why_unknown()
   std::map<std::string, std::string> unknown;

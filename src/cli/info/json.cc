@@ -68,6 +68,14 @@ Json place_json(const Findings& findings) {
           {"problem", or_null(findings.misplaced)}};
 }
 
+Json network_json(const NetworkFinding& network) {
+  return {{"interface", or_null(network.interface)},
+          {"addresses", network.addresses},
+          {"rendezvous", or_null(network.rendezvous)},
+          {"has_secret", network.has_secret},
+          {"problem", or_null(network.problem)}};
+}
+
 }  // namespace
 
 Json show_json(const Findings& findings) {
@@ -95,6 +103,7 @@ Json show_json(const Findings& findings) {
           {"memory", memory_json(findings)},
           {"usable", usable_json(findings)},
           {"place", place_json(findings)},
+          {"network", network_json(findings.network)},
           {"settings", findings.settings},
           {"unknown_settings", findings.unknown},
           {"refused_settings", findings.refused},

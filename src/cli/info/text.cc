@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <map>
@@ -66,6 +67,16 @@ std::string show_usable(const Findings& findings) {
                      launch::show_cpus(launch::cpus_of(cores)),
                      limited.empty() ? "no cgroup limit on processor time or memory"
                                      : "at most" + limited + " by cgroup");
+}
+
+std::string show_network(const NetworkFinding& network) {
+  if (!network.problem.empty()) return network.problem;
+  return fmt::format(
+      "{} of {}; {}; {}", fmt::join(network.addresses, ", "),
+      network.interface.empty() ? "all interfaces" : network.interface + " (PLAIT_INTERFACE)",
+      network.rendezvous.empty() ? "no variable says where rank 0 listens"
+                                 : "rank 0 listens at " + network.rendezvous,
+      network.has_secret ? "a secret is set" : "no secret is set");
 }
 
 // One line per variable, because a value may contain any separator.
@@ -165,6 +176,7 @@ std::string show_text(const Findings& findings) {
   text += labelled("Usable", show_usable(findings));
   text += labelled("Place",
                    findings.misplaced.empty() ? show_place(findings.place) : findings.misplaced);
+  text += labelled("Network", show_network(findings.network));
   text += setting_lines(findings);
   text += '\n' + transport_lines(findings.transports);
   return text + backend_lines(findings.backends);

@@ -48,6 +48,7 @@ std::vector<EnvironmentSetting> environment_settings() {
                        policy.yield / base::kMicrosecond)},
           {"rendezvous", "PLAIT_RENDEZVOUS", "auto"},
           {"interface", "PLAIT_INTERFACE", "all"},
+          {"host", "PLAIT_HOST", "none"},
           {"secret", kSecretVariable, "none"},
           {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"},
           {"isa", "PLAIT_ISA", "auto"}};

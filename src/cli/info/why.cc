@@ -99,8 +99,24 @@ Walk walk_transports(const Problem& problem) {
   return walk;
 }
 
+namespace {
+
+// By what ranks reach each other; empty where the transport's name says it.
+std::string ways_of(const Problem& problem, const std::string& transport) {
+  const Place& place = problem.place;
+  if (transport != "tcp" || place.world == 1) return "";
+  if (place.hosts == 1 && place.host.empty())
+    return "All ranks are on one host, and reach each other over TCP all the same.";
+  if (place.hosts == place.world) return "Each rank is on a host of its own.";
+  return "Ranks of one host reach each other through shared memory if they can map it, others over "
+         "TCP.";
+}
+
+}  // namespace
+
 std::string show_text(const Problem& problem, const Walk& walk) {
   const Place& place = problem.place;
+  const std::string ways = ways_of(problem, walk.chosen());
   std::string text =
       fmt::format("The transport for {} on {}{}{}\n\n", base::show_count(place.world, "rank"),
                   base::show_count(place.hosts, "host"),
@@ -108,7 +124,8 @@ std::string show_text(const Problem& problem, const Walk& walk) {
                   problem.transport.empty() ? "" : ", requested: " + problem.transport);
   return text + show_steps(walk) + '\n' +
          (walk.chosen().empty() ? "None can be used, so connect() will fail.\n"
-                                : "It is " + walk.chosen() + ".\n");
+                                : "It is " + walk.chosen() + ".\n") +
+         (ways.empty() ? "" : ways + '\n');
 }
 
 nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
@@ -120,6 +137,7 @@ nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
             {"launcher", or_null(problem.place.launcher)},
             {"transport", or_null(problem.transport)}}},
           {"chosen", or_null(walk.chosen())},
+          {"ways", or_null(ways_of(problem, walk.chosen()))},
           {"walk", steps_json(walk)}};
 }
 

@@ -33,7 +33,7 @@ constexpr std::string_view kOp = "op=";
 bool is_operator(std::string_view word) {
   const bool says_so = word.starts_with(kOp);
   const auto op = parse_operator(word.substr(says_so ? kOp.size() : 0));
-  return op ? *op != Operator::matmul : says_so;
+  return op ? traits_of(*op).communicates() : says_so;
 }
 
 // The threads of ranks that `plait run` starts on one host.
@@ -140,7 +140,7 @@ std::string show_profile_source(const PlanChoice& choice) {
 
 // Says in which tree the sums are added if ranks have equal shares of k.
 SumTree sum_tree_of(const PlanKey& key) {
-  const bool shares_k = ops::split_of(key.op) == ops::Split::k;
+  const bool shares_k = traits_of(key.op).shares_k;
   if (shares_k && key.k % key.world != 0) return {"the ranks' shares of k differ"};
   WeightKind kind = {.is_packed = true};
   kind.scheme = parse_quant_scheme(key.weight);

@@ -146,7 +146,7 @@ std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const Pl
   std::vector<PlanKey> problems;
   for (const std::string& spelling : read_list("--op", given.ops)) {
     const auto op = parse_operator(spelling);
-    PLAIT_CHECK(op && *op != Operator::matmul, "--op ", spelling,
+    PLAIT_CHECK(op && traits_of(*op).communicates(), "--op ", spelling,
                 " is not an operator with plans, such as matmul-all-reduce");
     for (const measure::OpSize& size : read_sizes(given.sizes)) {
       PlanKey key = usual;
@@ -232,9 +232,8 @@ void find_problems(TuneOptions& tune, const Options& options, const ProblemOptio
     take_from_trace(tune, options, usual);
   } else {
     tune.problems = problems_of_operators(given, usual);
-    const bool sums =
-        std::any_of(tune.problems.begin(), tune.problems.end(),
-                    [](const PlanKey& key) { return ops::makes_partial_sums(key.op); });
+    const bool sums = std::any_of(tune.problems.begin(), tune.problems.end(),
+                                  [](const PlanKey& key) { return traits_of(key.op).shares_k; });
     PLAIT_CHECK(sums || !options.is_given("--wire"), options.as_given("--wire"),
                 " applies to partial sums, and there are none in --op ", given.ops);
   }

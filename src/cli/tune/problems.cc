@@ -11,7 +11,7 @@ PlanKey problem(Operator op, std::int64_t n, std::int64_t k, const PlanKey& usua
   key.op = op;
   key.n = n;
   key.k = k;
-  if (!(is_compute_first(op) && sums_over_ranks(op))) key.wire = key.x;
+  if (!traits_of(op).shares_k) key.wire = key.x;
   return key;
 }
 

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
-#include "ops/shapes.h"
 #include "plan/weight_kind.h"
 
 namespace plait::cli {
@@ -48,27 +47,27 @@ Calls read_calls(const std::string& path) {
 // and the call of one group stands for all.
 PlanKey put_together(const Calls& ranks, std::size_t number, const std::string& path) {
   PlanKey key = ranks.begin()->second[number];
-  const ops::Split split = ops::split_of(key.op);
-  key.n = split == ops::Split::n ? 0 : key.n;
-  key.k = split == ops::Split::k ? 0 : key.k;
+  const OperatorTraits& traits = traits_of(key.op);
+  key.n = traits.shares_n ? 0 : key.n;
+  key.k = traits.shares_k ? 0 : key.k;
   for (const auto& [rank, calls] : ranks) {
     const PlanKey& share = calls[number];
     PLAIT_CHECK(share.op == key.op && share.m == key.m, "--from ", path, ": call ", number + 1,
                 " is ", name(key.op), " of ", key.m, " rows on rank ", ranks.begin()->first,
                 " and ", name(share.op), " of ", share.m, " rows on rank ", rank);
-    if (split == ops::Split::n) key.n += share.n;
-    if (split == ops::Split::k) key.k += share.k;
+    if (traits.shares_n) key.n += share.n;
+    if (traits.shares_k) key.k += share.k;
   }
   const auto groups = static_cast<std::int64_t>(ranks.size()) / std::max(key.world, 1);
-  if (groups <= 1 || key.op == Operator::matmul) return key;
+  if (groups <= 1 || !traits.communicates()) return key;
   const PlanKey& first = ranks.begin()->second[number];
   for (const auto& [rank, calls] : ranks) {
     PLAIT_CHECK(calls[number].n == first.n && calls[number].k == first.k, "--from ", path,
                 ": groups of ", key.world, " ranks call ", name(key.op),
                 " with uneven shares, which cannot be assigned to groups");
   }
-  key.n /= split == ops::Split::n ? groups : 1;
-  key.k /= split == ops::Split::k ? groups : 1;
+  key.n /= traits.shares_n ? groups : 1;
+  key.k /= traits.shares_k ? groups : 1;
   return key;
 }
 
@@ -85,7 +84,7 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
   std::vector<PlanKey> problems;
   for (std::size_t number = 0; number < calls_of_first.size(); ++number) {
     PlanKey key = put_together(ranks, number, path);
-    if (key.op == Operator::matmul) continue;  // in layers; it has only one plan
+    if (!traits_of(key.op).communicates()) continue;  // in layers; it has only one plan
     PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " has ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
     PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "--from ", path,

@@ -9,6 +9,7 @@
 #include "comm/group.h"
 #include "comm/mapped/rank_page.h"
 #include "comm/mapped/rendezvous.h"
+#include "comm/regrouping.h"
 
 namespace plait::comm {
 
@@ -38,6 +39,12 @@ class MappedGroup final : public Group {
 
   void leave() noexcept;
 
+  // See Regrouping. Throws Error{peer_lost} from check_regrouping() where one of the members has
+  // died, or has said that it can't make the new group.
+  Regrouping::Parts agree(const std::string& mine, Nanoseconds patience);
+  void check_regrouping(const std::vector<int>& members);
+  void withdraw() noexcept;
+
   // Wakes the peer if it sleeps: to be called right after the store that it is to see.
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
 
@@ -56,6 +63,7 @@ class MappedGroup final : public Group {
   bool has_left(int peer) const;
   bool has_died(int peer) const;
   void examine_call(int peer);
+  bool has_all_parts() const;
   int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<Whereabouts> read_all() const;
 
@@ -64,6 +72,7 @@ class MappedGroup final : public Group {
   std::vector<RankPage*> pages_;
   std::mutex recording_;
   Announcer announcer_;
+  std::uint64_t agreements_ = 0;
 };
 
 }  // namespace plait::comm

@@ -57,7 +57,7 @@ class Vigil {
   bool misses_one_ = false;
 };
 
-class MappedTransport final : public Transport {
+class MappedTransport final : public Transport, public Regrouping {
  public:
   MappedTransport(std::unique_ptr<Rendezvous> rendezvous, const WaitPolicy& policy,
                   const Rendezvous::Watch& watch = {})
@@ -97,6 +97,24 @@ class MappedTransport final : public Transport {
       throw seen_from_parent(error, members);
     }
   }
+
+  Regrouping* regrouping() override { return this; }
+
+  Parts agree(const std::string& mine, Nanoseconds patience) override {
+    return group_->agree(mine, patience);
+  }
+
+  std::unique_ptr<Transport> regroup(const std::vector<int>& members, Exchange exchange) override {
+    const Rendezvous::Watch watch = [&](int /*member*/) { group_->check_regrouping(members); };
+    WaitPolicy connecting = group_->policy();
+    connecting.timeout = connecting.connect_timeout;
+    rendezvous_->set_timeout(connecting.timeout);
+    auto rendezvous = rendezvous_->regroup(members, exchange, watch);
+    return std::make_unique<MappedTransport>(std::move(rendezvous), connecting, watch);
+  }
+
+  void withdraw() noexcept override { group_->withdraw(); }
+  void conclude() noexcept override {}
 
   void leave() noexcept override { group_->leave(); }
 

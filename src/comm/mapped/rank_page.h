@@ -1,13 +1,14 @@
 // What one rank shows to the others of its group: a page of its own memory that all map.
 //
-// Each line is written by its owner alone, except the doorbell (rung by posters) and, on rank 0's
-// page, `ended_by`. A rank that is killed in the middle of anything leaves every other rank able
+// Each line is written by its owner alone, except the doorbell (rung by posters), `standing` (where
+// others give up the owner) and, on rank 0's page, `ended_by`. A rank that is killed in the middle of anything leaves every other rank able
 // to go on reading: nothing here is ever held.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
@@ -42,9 +43,34 @@ class alignas(kLine) Doorbell {
   std::atomic<std::uint32_t> sleepers_;
 };
 
+// What a rank has brought to the agreements of survivors(), whose numbers count from 1.
+class alignas(kLine) Standing {
+ public:
+  static constexpr std::size_t kMostBytes = 255;
+
+  enum class Part : std::uint8_t { not_yet, brought, given_up };
+
+  // By the owner. False: it has been given up.
+  bool bring(std::uint64_t agreement, const std::string& text);
+
+  // By any rank: the owner takes part in this agreement no more, nor in a later one. It still does
+  // if it has brought its text before.
+  void give_up(std::uint64_t agreement);
+
+  Part part(std::uint64_t agreement) const;
+
+  // Once it is brought, and until the owner brings that of the agreement after the next.
+  std::string text(std::uint64_t agreement) const;
+
+ private:
+  std::atomic<std::uint64_t> word_;  // 2 * the last agreement that has a text + 1 if given up since
+  std::array<std::array<char, kMostBytes + 1>, 2> texts_;  // by the agreement's number modulo 2
+};
+
 struct RankPage {
   Doorbell doorbell;
   Shown shown;
+  Standing standing;
 
   alignas(kLine) std::atomic<std::uint32_t> left;  // 1: gone in good order
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/region.h"
+#include "comm/regrouping.h"
 
 namespace plait::comm {
 
@@ -41,6 +42,11 @@ class Rendezvous {
   // Collective over all ranks; `members` as for Transport::subgroup, null when empty.
   virtual std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
                                                const Watch& watch) = 0;
+
+  // For Regrouping::regroup(): the members alone call it, when the others may be dead.
+  virtual std::unique_ptr<Rendezvous> regroup(const std::vector<int>& members,
+                                              Regrouping::Exchange exchange,
+                                              const Watch& watch) = 0;
 
   // Whether the peer's process has ended.
   virtual bool has_ended(int peer) const = 0;

@@ -178,6 +178,22 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
   if (leads) place.emplace(name, base::now() + seat_.timeout);
   const auto names = all_gather(name, watch);
   if (members.empty()) return nullptr;
+  return meet_members(members, names[members.front()], std::move(place), watch);
+}
+
+std::unique_ptr<Rendezvous> Hub::regroup(const std::vector<int>& members,
+                                         Regrouping::Exchange exchange, const Watch& watch) {
+  const bool leads = members.front() == rank();
+  const std::string name = leads ? make_secret_name() : "";
+  std::optional<MeetingPlace> place;
+  if (leads) place.emplace(name, base::now() + seat_.timeout);
+  return meet_members(members, exchange(name).front(), std::move(place), watch);
+}
+
+std::unique_ptr<Rendezvous> Hub::meet_members(const std::vector<int>& members,
+                                              const std::string& name,
+                                              std::optional<MeetingPlace> place,
+                                              const Watch& watch) {
   const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
   const Seat seat = {.rank = static_cast<int>(me),
                      .world = static_cast<int>(members.size()),
@@ -187,10 +203,10 @@ std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const
   try {
     const Watch from_here = [&](int member) { look(watch, members[member]); };
     std::vector<Fd> sockets;
-    if (leads) {
+    if (place) {
       sockets = assemble(std::move(*place), seat, from_here);
     } else {
-      sockets.push_back(attend(names[members.front()], seat, from_here));
+      sockets.push_back(attend(name, seat, from_here));
     }
     std::vector<int> numbers;
     numbers.reserve(members.size());

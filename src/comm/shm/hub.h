@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,11 +48,16 @@ class Hub final : public Rendezvous {
                                   const Watch& watch) override;
   std::unique_ptr<Rendezvous> subgroup(const std::vector<int>& members,
                                        const Watch& watch) override;
+  std::unique_ptr<Rendezvous> regroup(const std::vector<int>& members,
+                                      Regrouping::Exchange exchange, const Watch& watch) override;
   bool has_ended(int peer) const override;
   std::string describe(int peer) const override;
 
  private:
   pid_t pid_of(int peer) const;
+  // `place`: where the first member listens.
+  std::unique_ptr<Rendezvous> meet_members(const std::vector<int>& members, const std::string& name,
+                                           std::optional<MeetingPlace> place, const Watch& watch);
   std::shared_ptr<const Lives> meet_as_processes(const Watch& watch);
   // What every rank brings, in rank order: the one primitive that all of the above are made of.
   std::vector<base::Message> meet(base::Message mine, const Watch& watch);

@@ -18,6 +18,10 @@ Availability supports(const Site& site) {
   if (site.place.hosts > 1) {
     return {base::sentence("shares the memory of one host; these ranks are on ", site.place.hosts)};
   }
+  if (!site.place.host.empty() && site.place.world > 1) {
+    return {base::sentence("shares the memory of one host; PLAIT_HOST=", site.place.host,
+                           " simulates several")};
+  }
   return {};
 }
 

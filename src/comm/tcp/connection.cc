@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/tcp/address.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -32,6 +33,10 @@ std::string reason(int error) { return std::strerror(error); }
 Connection::Connection(int process, base::Fd socket)
     : process_(process), socket_(std::move(socket)), end_() {}
 
+std::string Connection::ends() const {
+  return end_.empty() ? self_of(socket_) + " to " + peer_of(socket_) : "";
+}
+
 void Connection::close(const std::string& why) {
   if (!end_.empty()) return;
   end_ = why;
@@ -41,7 +46,16 @@ void Connection::close(const std::string& why) {
 
 void Connection::queue(const Frame& frame, const std::byte* payload,
                        std::shared_ptr<const void> owner) {
-  if (end_.empty() && !cannot_send_) unsent_.push_back({frame, payload, std::move(owner)});
+  if (!end_.empty() || cannot_send_) return;
+  // A credit goes before chunks of which nothing is sent yet. Behind them it would come after all
+  // that this rank may send without one, and the peer would have nothing left to send meanwhile.
+  auto place = unsent_.end();
+  if (frame.kind == Kind::credit) {
+    place = std::find_if(unsent_.begin(), unsent_.end(), [](const Unsent& one) {
+      return one.done == 0 && one.frame.kind == Kind::chunk;
+    });
+  }
+  unsent_.insert(place, {frame, payload, std::move(owner)});
 }
 
 void Connection::flush() {
@@ -113,10 +127,12 @@ bool Connection::read_some(const Find& find) {
   const ssize_t came = ::readv(socket_.get(), parts.data(), static_cast<int>(count));
   if (came < 0) {
     if (errno == EINTR) return true;
+    is_closed_by_peer_ = errno == ECONNRESET;
     if (errno != EAGAIN && errno != EWOULDBLOCK) close(reason(errno));
     return false;
   }
   if (came == 0) {
+    is_closed_by_peer_ = true;
     close("it was closed at the other end");
     return false;
   }
@@ -163,7 +179,7 @@ void Connection::take(const std::byte* bytes, std::size_t count, const Find& fin
 
 bool Connection::begin_payload(const Find& find) {
   const Frame& frame = incoming_.frame;
-  if (frame.magic != Frame::kMagic || frame.kind > Kind::answer ||
+  if (frame.magic != Frame::kMagic || frame.kind > kLastKind ||
       (frame.kind != Kind::chunk && frame.bytes > kMostTextBytes)) {
     close("what came over it was no frame of plait's");
     return false;

@@ -24,10 +24,14 @@ class Connection {
   Connection(int process, base::Fd socket);
 
   int socket() const { return socket_.get(); }
+  std::string ends() const;
   bool has_unsent() const { return !unsent_.empty(); }
 
   // Why nothing comes or goes any more; empty: it is open.
   const std::string& end() const { return end_; }
+
+  // Whether it has ended because the other kernel has closed it: the process there has ended.
+  bool is_closed_by_peer() const { return is_closed_by_peer_; }
 
   // `payload` of frame.bytes stays where it is as long as `owner` lives.
   void queue(const Frame& frame, const std::byte* payload, std::shared_ptr<const void> owner);
@@ -80,6 +84,7 @@ class Connection {
   base::Fd socket_;
   std::string end_ = "it was never made";
   bool cannot_send_ = false;
+  bool is_closed_by_peer_ = false;
   std::size_t received_ = 0;  // by this call of receive()
   bool has_whole_ = false;    // and whether a whole frame was among it
   std::deque<Unsent> unsent_;

@@ -42,8 +42,11 @@ Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> socket
            const WaitPolicy& policy)
     : me_(me),
       neighbors_(std::move(neighbors)),
+      near_(me, size()),
       given_up_(neighbors_.size()),
       is_watched_for_room_(neighbors_.size()),
+      find_([this](std::uint32_t number) { return find(number); }),
+      find_for_connection_(find_),
       patience_(policy.timeout),
       lost_after_(policy.lost_after) {
   {
@@ -63,6 +66,13 @@ Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> socket
 }
 
 Mesh::~Mesh() { deliver(); }
+
+void Mesh::carry_by(std::unique_ptr<Carrier> carrier) {
+  const std::lock_guard lock(mutex_);
+  carrier_ = std::move(carrier);
+  gate_ = std::make_unique<FrameGate>(*carrier_, find_, size());
+  find_for_connection_ = [gate = gate_.get()](std::uint32_t) { return gate; };
+}
 
 Nanoseconds Mesh::patience() const {
   return has_failure_.load(std::memory_order_relaxed) ? std::min(kAfterFailure, patience_)
@@ -84,8 +94,12 @@ void Mesh::remove(std::uint32_t number) noexcept {
 void Mesh::send(int process, const Frame& frame, const std::byte* payload,
                 std::shared_ptr<const void> owner, Urgency urgency) {
   const std::lock_guard lock(mutex_);
+  if (carrier_ != nullptr && frame.kind == Kind::chunk)
+    return carrier_->send(process, frame, payload, std::move(owner));
+  Frame stamped = frame;
+  if (carrier_ != nullptr) FrameGate::stamp(stamped, carrier_->sent_to(process));
   Connection& connection = connections_[process];
-  connection.queue(frame, payload, std::move(owner));
+  connection.queue(stamped, payload, std::move(owner));
   if (urgency == Urgency::now) connection.flush();
   list_unsent(process);
 }
@@ -110,20 +124,25 @@ void Mesh::send_text(int process, Frame frame, const std::string& text) {
   send(process, frame, reinterpret_cast<const std::byte*>(kept->data()), kept, Urgency::now);
 }
 
-// To ask each of a few connections costs less than to ask first which of them to ask.
+Receiver* Mesh::find(std::uint32_t number) const {
+  const auto found = receivers_.find(number);
+  return found == receivers_.end() ? nullptr : found->second;
+}
+
+// To ask each of a few connections costs less than to ask first which of them to ask, where one of
+// them probably has something.
 void Mesh::move_all() {
-  const Connection::Find find = [this](std::uint32_t number) -> Receiver* {
-    const auto found = receivers_.find(number);
-    return found == receivers_.end() ? nullptr : found->second;
-  };
   bool is_news = false;
-  if (size() <= kFew) {
-    for (int process = 0; process < size(); ++process) is_news |= receive_from(process, find);
+  if (size() <= kFew && carrier_ == nullptr) {
+    for (int process = 0; process < size(); ++process) is_news |= receive_from(process);
   } else {
     std::array<epoll_event, 64> events;
     const int count = ::epoll_wait(events_.get(), events.data(), events.size(), 0);
-    for (int i = 0; i < count; ++i)
-      is_news |= receive_from(static_cast<int>(events[i].data.u32), find);
+    for (int i = 0; i < count; ++i) is_news |= receive_from(static_cast<int>(events[i].data.u32));
+  }
+  if (carrier_ != nullptr) {
+    is_news |= carrier_->move(find_);
+    is_news |= gate_->open();
   }
   for (const int process : unsent_) connections_[process].flush();
   std::erase_if(unsent_, [this](int process) {
@@ -135,9 +154,9 @@ void Mesh::move_all() {
   moved_at_.store(base::now(), std::memory_order_relaxed);
 }
 
-bool Mesh::receive_from(int process, const Connection::Find& find) {
+bool Mesh::receive_from(int process) {
   Connection& connection = connections_[process];
-  return connection.end().empty() && connection.receive(find);
+  return connection.end().empty() && connection.receive(find_for_connection_);
 }
 
 void Mesh::watch(int process, bool also_for_room) {
@@ -160,6 +179,11 @@ void Mesh::wake() noexcept {
   ring();
 }
 
+void Mesh::wake(int process) {
+  if (near_.must_wake(process))
+    send(process, {.kind = Kind::wake, .receiver = 0}, nullptr, nullptr, Urgency::now);
+}
+
 void Mesh::move() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) move_all();
@@ -178,11 +202,14 @@ void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
   {
     const std::lock_guard lock(mutex_);
     if (news_.load(std::memory_order_relaxed) != seen) return;  // written under the mutex
+    if (carrier_ != nullptr && !carrier_->arm()) return;
     for (const int process : unsent_) watch(process, connections_[process].has_unsent());
     ++sleepers_;
   }
-  std::array<pollfd, 2> asked = {{{.fd = events_.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = bell_.get(), .events = POLLIN, .revents = 0}}};
+  const int engine = carrier_ == nullptr ? -1 : carrier_->descriptor();
+  std::array<pollfd, 3> asked = {{{.fd = events_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = bell_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = engine, .events = POLLIN, .revents = 0}}};
   const Nanoseconds rest = std::max<Nanoseconds>(until - base::now(), 0);
   const timespec longest = {.tv_sec = rest / base::kSecond, .tv_nsec = rest % base::kSecond};
   ::ppoll(asked.data(), asked.size(), &longest, nullptr);
@@ -192,18 +219,40 @@ void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
   is_rung_ = ::read(bell_.get(), &rings, sizeof(rings)) < 0;
 }
 
+std::string Mesh::ends_of(int process) {
+  if (process == me_) return {};
+  const std::lock_guard lock(mutex_);
+  return connections_[process].ends();
+}
+
 std::string Mesh::loss_of(int process) {
   if (process == me_) return {};
   const std::lock_guard lock(mutex_);
   connections_[process].check_host(lost_after_);
   list_unsent(process);  // a question
-  return connections_[process].end();
+  if (carrier_ == nullptr || carrier_->error_of(process).empty())
+    return connections_[process].end();
+  // The process may have left in good order, and its farewell is here before the carrier's end is.
+  receive_from(process);
+  const std::string& end = connections_[process].end();
+  return end.empty() ? carrier_->error_of(process) : end;
+}
+
+bool Mesh::is_closed_by(int process) {
+  const std::lock_guard lock(mutex_);
+  return connections_[process].is_closed_by_peer();
 }
 
 bool Mesh::is_sent(int process) {
   const std::lock_guard lock(mutex_);
-  return given_up_[process] || !connections_[process].end().empty() ||
-         !connections_[process].has_unsent();
+  if (given_up_[process] || !connections_[process].end().empty()) return true;
+  return !connections_[process].has_unsent() && (carrier_ == nullptr || carrier_->is_sent(process));
+}
+
+bool Mesh::is_received(int process) {
+  const std::lock_guard lock(mutex_);
+  return carrier_ == nullptr || given_up_[process] || !connections_[process].end().empty() ||
+         carrier_->is_received(process);
 }
 
 void Mesh::give_up_on(int process) noexcept {

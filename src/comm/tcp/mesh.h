@@ -29,7 +29,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/tcp/carrier.h"
 #include "comm/tcp/connection.h"
+#include "comm/tcp/frame_gate.h"
+#include "comm/tcp/near.h"
 #include "comm/wait_policy.h"
 
 namespace plait::comm::tcp {
@@ -54,6 +57,9 @@ class Mesh {
   int me() const { return me_; }
   int size() const { return static_cast<int>(neighbors_.size()); }
   const std::string& name_of(int process) const { return neighbors_[process].name; }
+
+  // From now on chunks go by the carrier. Before any process sends a chunk to another.
+  void carry_by(std::unique_ptr<Carrier> carrier);
 
   // From now on frames with the number that is returned reach the receiver, until it is removed.
   std::uint32_t add(Receiver& receiver);
@@ -89,24 +95,43 @@ class Mesh {
   // Lets all that sleep look again: something has changed that came by no connection.
   void wake() noexcept;
 
+  // The processes that share memory with this one.
+  Near& near() { return near_; }
+
+  // Wakes a near process where it sleeps: right after a store that it is to see.
+  void wake(int process);
+
+  // The addresses of both ends of the connection: "10.0.0.1 to 10.0.0.2"; empty: there is none.
+  std::string ends_of(int process);
+
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
+
+  // Whether nothing comes because the process has ended: its kernel has closed the connection.
+  bool is_closed_by(int process);
 
   // Whether the kernel here has taken all that was sent to the process. True for one that has let a
   // deadline pass in which it took nothing.
   bool is_sent(int process);
+
+  // Whether the process itself needs no more of this one's calls to get the chunks sent to it. What
+  // the kernel here has taken needs none.
+  bool is_received(int process);
+
   void give_up_on(int process) noexcept;
 
   // Moves frames until the other hosts' kernels have all of them, at most for the patience.
   void deliver() noexcept;
 
-  // A group has failed: its ranks perhaps take nothing more.
+  // A group has failed: its ranks perhaps take nothing more. Those that are left have another.
   void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
+  void note_recovery() noexcept { has_failure_.store(false, std::memory_order_relaxed); }
 
  private:
   // All of these under the mutex.
   void move_all();
-  bool receive_from(int process, const Connection::Find& find);
+  Receiver* find(std::uint32_t number) const;
+  bool receive_from(int process);
   void watch(int process, bool also_for_room);
   void list_unsent(int process);
   void ring();
@@ -116,6 +141,7 @@ class Mesh {
 
   int me_;
   std::vector<Neighbor> neighbors_;
+  Near near_;
   std::mutex mutex_;
   std::vector<Connection> connections_;
   std::vector<bool> given_up_;             // by process
@@ -127,11 +153,15 @@ class Mesh {
   bool is_rung_ = false;
   std::atomic<std::uint64_t> news_{0};
   std::map<std::uint32_t, Receiver*> receivers_;
+  Connection::Find find_;                 // by number, among the receivers
+  Connection::Find find_for_connection_;  // the same, or the gate where there is a carrier
   std::uint32_t last_number_ = 0;
   base::Nanoseconds patience_;
   base::Nanoseconds lost_after_;
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
   std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
+  std::unique_ptr<Carrier> carrier_;            // null: chunks go over the connections
+  std::unique_ptr<FrameGate> gate_;
 };
 
 }  // namespace plait::comm::tcp

@@ -17,8 +17,20 @@ Availability supports(const Site& site) {
       "PLAIT_RENDEZVOUS=HOST:PORT"};
 }
 
+namespace {
+
+// A failure of this rank alone is one of the group's: the others wait for it.
+void carry(TcpGroup& all, const MakeCarrier& make_carrier) try {
+  all.mesh()->carry_by(make_carrier(all));
+} catch (const Error& error) {
+  if (all.was_interrupted()) throw;
+  all.fail_and_raise(failure_of(error));
+}
+
+}  // namespace
+
 // The first group has the first number of every process's mesh.
-std::unique_ptr<Transport> create(const Site& site) {
+std::unique_ptr<Transport> create(const Site& site, const MakeCarrier& make_carrier) {
   Met met = meet(site);
   WaitPolicy policy = site.policy;
   policy.crowded = met.crowded;
@@ -27,8 +39,13 @@ std::unique_ptr<Transport> create(const Site& site) {
     all.processes.push_back(process);
     all.numbers.push_back(1);
   }
-  return std::make_unique<TcpTransport>(
-      std::make_shared<TcpGroup>(std::move(met.mesh), std::move(all), policy));
+  auto group = std::make_shared<TcpGroup>(std::move(met.mesh), std::move(all), policy);
+  if (make_carrier) carry(*group, make_carrier);
+  auto transport = std::make_unique<TcpTransport>(std::move(group));
+  transport->meet_near(site.place.host);
+  return transport;
 }
+
+std::unique_ptr<Transport> create(const Site& site) { return create(site, nullptr); }
 
 }  // namespace plait::comm::tcp

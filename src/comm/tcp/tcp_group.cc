@@ -1,6 +1,7 @@
 #include "comm/tcp/tcp_group.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -54,6 +55,7 @@ TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy
       mesh_(std::move(mesh)),
       members_(std::move(members)),
       has_left_(world()),
+      agreements_(*this),
       gathered_(world()),
       answers_(world()),
       number_(mesh_->add(*this)) {}
@@ -92,6 +94,8 @@ bool TcpGroup::receive(int process, const Frame& frame, std::string text) {
       return true;
     case Kind::answer:
       return note_answer(peer, text);
+    case Kind::agreement:
+      return agreements_.receive(peer, text);
     default:
       return false;
   }
@@ -111,24 +115,77 @@ void TcpGroup::end(End end, const Failure& failure) noexcept {
 
 void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
   for (int peer = 0; peer < world(); ++peer) {
-    if (peer == rank() || members_.numbers.empty()) continue;
-    mesh_->send_text(members_.processes[peer], {.kind = kind, .receiver = members_.numbers[peer]},
-                     text);
+    if (peer != rank()) tell(peer, kind, text);
   }
+}
+
+void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
+  if (members_.numbers.empty()) return;
+  mesh_->send_text(members_.processes[peer], {.kind = kind, .receiver = members_.numbers[peer]},
+                   text);
 }
 
 // One that was told of a failure says it again: its connection may end at a third rank before the
 // word of the rank that failed is there, and would be taken for the reason. Where a group that this
 // one is a part of was aborted, that group says it.
 void TcpGroup::leave() noexcept {
+  if (failed()) agreements_.withdraw();
+  wait_for_peers([&](int process) { return mesh_->is_received(process); },
+                 [&](int peer) {
+                   return sentence("rank ", rank(), " leaves and waits for rank ", peer,
+                                   " to receive the last chunks");
+                 });
   if (has_ended(End::abort)) return tell_all(Kind::abort, write(records_.get(End::abort)));
   if (has_ended(End::failure)) return tell_all(Kind::failure, write(records_.get(End::failure)));
   if (!failed()) tell_all(Kind::farewell, "");
 }
 
+void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
+                              base::FunctionRef<std::string(int peer)> doing) noexcept try {
+  const Nanoseconds deadline = base::now() + policy().timeout;
+  Nanoseconds look_at = base::now() + base::kMillisecond;
+  int peer = 0;
+  while (!members_.numbers.empty() && !failed() && peer < world()) {
+    const std::uint64_t seen = mesh_->news();
+    if (peer == rank() || has_left(peer) || is_done(members_.processes[peer])) {
+      ++peer;
+      continue;
+    }
+    const Nanoseconds now = base::now();
+    if (now >= look_at) {
+      interrupt_if_asked(nullptr);
+      look_for_losses([&] { return doing(peer); });
+      look_at = now + kBetweenLooks;
+    }
+    if (now >= deadline) {
+      mesh_->give_up_on(members_.processes[peer]);
+      fail({.code = Code::timeout,
+            .culprit = peer,
+            .sentence = doing(peer) + " for " + base::show_duration(policy().timeout)});
+    }
+    // The program may never make another call that could throw it.
+    if (failed()) std::fprintf(stderr, "plait: %s\n", failure().sentence.c_str());
+    mesh_->move();
+    mesh_->sleep(std::min(look_at, base::now() + base::kMillisecond), seen);
+  }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "plait: while waiting for peers: %s\n", error.what());
+} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
+}
+
 bool TcpGroup::has_brought(int peer) const {
   const std::lock_guard lock(mutex_);
   return !gathered_[peer].empty();
+}
+
+// Whether one of these peers is lost, or makes no calls after the failure. What it sent before has
+// been received by then.
+bool TcpGroup::can_never_bring(const std::vector<int>& missing) {
+  return std::any_of(missing.begin(), missing.end(), [this](int peer) {
+    const bool has_gone =
+        agreements_.has_moved_on(peer) || !mesh_->loss_of(members_.processes[peer]).empty();
+    return has_gone && !has_brought(peer);
+  });
 }
 
 std::vector<int> TcpGroup::find_missing() {
@@ -156,7 +213,7 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
       look_for_losses(
           [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
       if (failed() && failed_at == 0) failed_at = now;
-      if (failed() && now - failed_at > kUnderWay) raise();
+      if (failed() && (now - failed_at > kUnderWay || can_never_bring(missing))) raise();
       for (const int peer : missing) {
         // What it brought may have come with its farewell.
         if (failed() || !has_left(peer) || has_brought(peer)) continue;
@@ -331,12 +388,16 @@ void TcpGroup::give_up(const Awaited& awaited) {
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame)});
 }
 
+// A near rank that finds this one asleep sends it a frame, which is news to all of its threads.
 void TcpGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
-  while (base::now() < until) {
+  std::optional<SleepSign::Sleeper> sleeper;
+  if (!mesh_->near().is_alone()) sleeper.emplace(mesh_->near().my_sign());
+  for (Nanoseconds now = base::now(); now < until; now = base::now()) {
+    const Nanoseconds nap = sleeper ? sleeper->prepare(until - now) : until - now;
     const std::uint64_t seen = mesh_->news();
     mesh_->move();
     if (failed() || ready()) return;
-    mesh_->sleep(until, seen);
+    mesh_->sleep(now + nap, seen);
   }
 }
 

@@ -1,4 +1,4 @@
-// A group whose ranks hear of each other by frames.
+// A group whose ranks hear of each other by frames, also those that share memory.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 
 #include "comm/end_records.h"
 #include "comm/group.h"
+#include "comm/tcp/agreements.h"
 #include "comm/tcp/mesh.h"
 #include "comm/whereabouts.h"
 
@@ -52,6 +53,14 @@ class TcpGroup final : public Group, public Receiver {
 
   void leave() noexcept;
 
+  void tell(int peer, Kind kind, const std::string& text) noexcept;
+  Agreements& agreements() { return agreements_; }
+
+  // Waits for each other rank that is there until `is_done` says yes of its process. Fails the
+  // group at the deadline. `doing` begins the sentence.
+  void wait_for_peers(base::FunctionRef<bool(int process)> is_done,
+                      base::FunctionRef<std::string(int peer)> doing) noexcept;
+
   // Fails the group where a process is lost. `doing` begins the sentence.
   void look_for_losses(base::FunctionRef<std::string()> doing);
 
@@ -88,6 +97,7 @@ class TcpGroup final : public Group, public Receiver {
   void tell_all(Kind kind, const std::string& text) noexcept;
   bool has_brought(int peer) const;  // its part of the next set-up agreement
   std::vector<int> find_missing();
+  bool can_never_bring(const std::vector<int>& missing);
   [[noreturn]] void refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout);
 
   // A peer's last answer; nullopt: none has come since it was asked last.
@@ -108,6 +118,7 @@ class TcpGroup final : public Group, public Receiver {
   Shown shown_ = {};
   Announcer announcer_{shown_};
   std::atomic<Nanoseconds> inquired_at_{0};  // relaxed: by it no more is decided than when to ask
+  Agreements agreements_;
 
   mutable std::mutex mutex_;  // for what follows; never held while the mesh is called
   std::vector<std::deque<std::string>> gathered_;  // by peer: what it has sent, oldest first

@@ -1,13 +1,11 @@
 #include "comm/tcp/tcp_mailbox.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
-#include "base/text.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -18,12 +16,22 @@ constexpr std::uint64_t kCredit = 2;
 }  // namespace
 
 TcpMailbox::TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
-    : MailboxBase(*group, desc),
-      group_(std::move(group)),
-      outgoing_(static_cast<std::size_t>(group_->world()) * desc.slots),
-      incoming_(outgoing_.size()) {
-  memory_ = base::Region::allocate(std::max<std::size_t>(outgoing_.size() * 4 * stride(), 1));
+    : MailboxBase(*group, desc), group_(std::move(group)) {
+  int far_ranks = 0;
+  for (const int process : group_->members().processes) {
+    const bool is_near = mesh().near().has(process);
+    peers_.push_back({.is_near = is_near, .place = is_near ? near_ranks_++ : far_ranks++});
+  }
+  const std::size_t channels = static_cast<std::size_t>(far_ranks) * desc.slots;
+  outgoing_ = std::vector<Outgoing>(channels);
+  incoming_ = std::vector<Incoming>(channels);
+  memory_ = base::Region::allocate(channels * 4 * stride());
   number_ = mesh().add(*this);
+}
+
+void TcpMailbox::set_peers(std::vector<std::uint32_t> numbers, std::vector<base::Region> near) {
+  numbers_ = std::move(numbers);
+  near_ = MappedChannels(desc(), place_of(group_->rank()), std::move(near));
 }
 
 // The kernel reads what was posted from this mailbox's memory, which the frames under way keep; but
@@ -40,42 +48,14 @@ TcpMailbox::~TcpMailbox() {
   mesh().remove(number_);
 }
 
-void TcpMailbox::send_rest() noexcept try {
-  const Nanoseconds timeout = group_->policy().timeout;
-  const Nanoseconds deadline = base::now() + timeout;
-  Nanoseconds look_at = base::now() + base::kMillisecond;
-  int peer = 0;
-  const auto doing = [&] {
-    return base::sentence("rank ", group_->rank(), " ends a mailbox and waits for rank ", peer,
-                          " to receive the last chunks");
-  };
-  while (!numbers_.empty() && !group_->failed() && peer < group_->world()) {
-    const std::uint64_t seen = mesh().news();
-    if (peer == group_->rank() || group_->has_left(peer) ||
-        mesh().is_sent(group_->members().processes[peer])) {
-      ++peer;
-      continue;
-    }
-    const Nanoseconds now = base::now();
-    if (now >= look_at) {
-      group_->interrupt_if_asked(nullptr);
-      group_->look_for_losses(doing);
-      look_at = now + kBetweenLooks;
-    }
-    if (now >= deadline) {
-      mesh().give_up_on(group_->members().processes[peer]);
-      group_->fail({.code = Code::timeout,
-                    .culprit = peer,
-                    .sentence = doing() + " for " + base::show_duration(timeout)});
-    }
-    // The program may never make another call that could throw it.
-    if (group_->failed()) std::fprintf(stderr, "plait: %s\n", group_->failure().sentence.c_str());
-    mesh().move();
-    mesh().sleep(std::min(look_at, base::now() + base::kMillisecond), seen);
-  }
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "plait: at the end of a mailbox: %s\n", error.what());
-} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
+void TcpMailbox::send_rest() noexcept {
+  if (numbers_.empty()) return;
+  group_->wait_for_peers([&](int process) { return mesh().is_sent(process); },
+                         [&](int peer) {
+                           return base::sentence("rank ", group_->rank(),
+                                                 " ends a mailbox and waits for rank ", peer,
+                                                 " to receive the last chunks");
+                         });
 }
 
 std::byte* TcpMailbox::place_in(int source, int slot, std::uint64_t chunk) const {
@@ -83,14 +63,13 @@ std::byte* TcpMailbox::place_in(int source, int slot, std::uint64_t chunk) const
 }
 
 std::byte* TcpMailbox::place_out(int peer, int slot, std::uint64_t chunk) const {
-  const std::uint64_t place = peer == group_->rank() ? chunk % 2 : 2 + chunk % 2;
-  return memory_.data() + (channel_of(peer, slot) * 4 + place) * stride();
+  return memory_.data() + (channel_of(peer, slot) * 4 + 2 + chunk % 2) * stride();
 }
 
 // Memory ordering: the receiver has read chunk n - 2 before it gave its credit back, so its place
-// may be written again by the thread that sees it released (acquire; pairs with receive(), and for
-// a chunk to itself with release()).
+// may be written again by the thread that sees it released (acquire; pairs with receive()).
 bool TcpMailbox::has_room(int peer, int slot) {
+  if (is_near(peer)) return near_.has_room(place_of(peer), slot);
   const Outgoing& channel = outgoing(peer, slot);
   return channel.posted.load(std::memory_order_relaxed) -
              channel.released.load(std::memory_order_acquire) <
@@ -107,6 +86,7 @@ bool TcpMailbox::vacant(int peer, int slot) {
 std::byte* TcpMailbox::outbox(int peer, int slot) {
   check_channel("outbox", peer, slot);
   if (!has_room(peer, slot)) wait_vacant(peer, slot);
+  if (is_near(peer)) return near_.outbox(place_of(peer), slot);
   return place_out(peer, slot, outgoing(peer, slot).posted.load(std::memory_order_relaxed) + 1);
 }
 
@@ -114,43 +94,56 @@ void TcpMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
   check_channel("post", peer, slot);
   check_bytes(slot, bytes);
   if (!has_room(peer, slot)) wait_vacant(peer, slot);
-  const std::uint64_t chunk =
-      outgoing(peer, slot).posted.fetch_add(1, std::memory_order_relaxed) + 1;
-  const Frame frame = {.kind = Kind::chunk,
-                       .receiver = numbers_[peer],
-                       .slot = static_cast<std::uint32_t>(slot),
-                       .bytes = bytes,
-                       .tag = tag};
-  if (peer == group_->rank()) {
-    receive(group_->members().processes[peer], frame, {});
-    mesh().wake();  // another thread of this rank may wait for it
+  if (is_near(peer)) {
+    near_.post(place_of(peer), slot, tag, bytes);
+    wake(peer);
   } else {
-    // A copy of the region: its memory lives until the frame has gone.
-    const auto memory = std::make_shared<const base::Region>(memory_);
-    mesh().send(group_->members().processes[peer], frame, place_out(peer, slot, chunk), memory,
-                Mesh::Urgency::now);
+    send(peer, slot, tag, bytes);
   }
   note_move();
+}
+
+// Another thread of this rank may wait for what it posts to itself, or releases.
+void TcpMailbox::wake(int near_peer) {
+  if (near_peer == group_->rank()) return mesh().wake();
+  mesh().wake(group_->members().processes[near_peer]);
+}
+
+void TcpMailbox::send(int peer, int slot, const Tag& tag, std::size_t bytes) {
+  const std::uint64_t chunk =
+      outgoing(peer, slot).posted.fetch_add(1, std::memory_order_relaxed) + 1;
+  // The memory lives until the frame has gone.
+  mesh().send(group_->members().processes[peer],
+              {.kind = Kind::chunk,
+               .receiver = numbers_[peer],
+               .slot = static_cast<std::uint32_t>(slot),
+               .bytes = bytes,
+               .tag = tag},
+              place_out(peer, slot, chunk), memory(), Mesh::Urgency::now);
 }
 
 // Called under the mesh's mutex. A sender that goes beyond its credit is not believed.
 std::byte* TcpMailbox::place_for(int process, const Frame& frame) {
   const int source = group_->members().rank_of(process);
-  if (source < 0 || frame.slot >= static_cast<std::uint32_t>(desc().slots) ||
+  if (source < 0 || is_near(source) || frame.slot >= static_cast<std::uint32_t>(desc().slots) ||
       frame.bytes > desc().slot_bytes) {
     return nullptr;
   }
-  const Incoming& channel = incoming(source, static_cast<int>(frame.slot));
-  const std::uint64_t arrived = channel.arrived.load(std::memory_order_relaxed);
-  if (arrived - channel.taken.load(std::memory_order_acquire) >= kCredit) return nullptr;
-  return place_in(source, static_cast<int>(frame.slot), arrived + 1);
+  Incoming& channel = incoming(source, static_cast<int>(frame.slot));
+  if (channel.begun - channel.taken.load(std::memory_order_acquire) >= kCredit) return nullptr;
+  return place_in(source, static_cast<int>(frame.slot), ++channel.begun);
+}
+
+std::shared_ptr<const void> TcpMailbox::memory() {
+  return std::make_shared<const base::Region>(memory_);
 }
 
 // Memory ordering: a chunk's bytes and its frame are written before it counts as arrived (release;
 // pairs with has_come()). A credit likewise, see has_room().
 bool TcpMailbox::receive(int process, const Frame& frame, std::string /*text*/) {
   const int peer = group_->members().rank_of(process);
-  if (peer < 0 || frame.slot >= static_cast<std::uint32_t>(desc().slots)) return false;
+  if (peer < 0 || is_near(peer) || frame.slot >= static_cast<std::uint32_t>(desc().slots))
+    return false;
   const int slot = static_cast<int>(frame.slot);
   if (frame.kind == Kind::credit) {
     // The peer can only have received what was posted before.
@@ -169,6 +162,7 @@ bool TcpMailbox::receive(int process, const Frame& frame, std::string /*text*/) 
 }
 
 bool TcpMailbox::has_come(int source, int slot) {
+  if (is_near(source)) return near_.has_come(place_of(source), slot);
   const Incoming& channel = incoming(source, slot);
   return channel.arrived.load(std::memory_order_acquire) !=
          channel.taken.load(std::memory_order_relaxed);  // written by the thread that asks
@@ -179,21 +173,26 @@ const Frame& TcpMailbox::next_frame(int source, int slot) {
   return channel.frames[(channel.taken.load(std::memory_order_relaxed) + 1) % 2];
 }
 
+const Tag& TcpMailbox::next_tag(int source, int slot) {
+  return is_near(source) ? near_.tag(place_of(source), slot) : next_frame(source, slot).tag;
+}
+
+// What is not here of a near rank may wait for frames of this rank's to others: they move too.
 bool TcpMailbox::arrived(int source, int slot, const Tag& tag) {
   check_channel("arrived", source, slot);
   if (!has_come(source, slot)) {
     mesh().move_now_and_then();
     if (!has_come(source, slot)) return not_yet(source, slot, tag);
   }
-  if (next_frame(source, slot).tag != tag) [[unlikely]]
-    refuse_tag(source, next_frame(source, slot).tag, tag);
+  if (next_tag(source, slot) != tag) [[unlikely]]
+    refuse_tag(source, next_tag(source, slot), tag);
   return true;
 }
 
 void TcpMailbox::check_next(int source, int slot, const Tag& tag) {
   mesh().move_surely();
   if (!has_come(source, slot)) return;
-  const Tag& came = next_frame(source, slot).tag;
+  const Tag& came = next_tag(source, slot);
   if (came.call != tag.call) return;
   Tag expected = tag;
   expected.chunk = came.chunk;
@@ -203,6 +202,7 @@ void TcpMailbox::check_next(int source, int slot, const Tag& tag) {
 const std::byte* TcpMailbox::inbox(int source, int slot) {
   check_channel("inbox", source, slot);
   check_arrived("inbox", has_come(source, slot), source, slot);
+  if (is_near(source)) return near_.inbox(place_of(source), slot);
   const Incoming& channel = incoming(source, slot);
   return place_in(source, slot, channel.taken.load(std::memory_order_relaxed) + 1);
 }
@@ -210,14 +210,25 @@ const std::byte* TcpMailbox::inbox(int source, int slot) {
 std::size_t TcpMailbox::inbox_bytes(int source, int slot) {
   check_channel("inbox_bytes", source, slot);
   check_arrived("inbox_bytes", has_come(source, slot), source, slot);
+  if (is_near(source)) return near_.bytes(place_of(source), slot);
   return next_frame(source, slot).bytes;
 }
 
-// Memory ordering: the place may be written again as soon as the chunk counts as taken (release;
-// pairs with place_for(), or with has_room() of a chunk to itself).
 void TcpMailbox::release(int source, int slot) {
   check_channel("release", source, slot);
   check_arrived("release", has_come(source, slot), source, slot);
+  if (is_near(source)) {
+    near_.release(place_of(source), slot);
+    wake(source);
+  } else {
+    give_credit(source, slot);
+  }
+  note_move();
+}
+
+// Memory ordering: the place may be written again as soon as the chunk counts as taken (release;
+// pairs with place_for()).
+void TcpMailbox::give_credit(int source, int slot) {
   Incoming& channel = incoming(source, slot);
   const std::uint64_t chunk = channel.taken.load(std::memory_order_relaxed) + 1;
   // A call of plait's goes on moving frames; a program may compute for long after this.
@@ -229,17 +240,11 @@ void TcpMailbox::release(int source, int slot) {
     std::fill(place, place + desc().slot_bytes, kPoison);
   }
   channel.taken.store(chunk, std::memory_order_release);
-  if (source == group_->rank()) {
-    outgoing(source, slot).released.fetch_add(1, std::memory_order_release);
-    mesh().wake();
-  } else {
-    mesh().send(group_->members().processes[source],
-                {.kind = Kind::credit,
-                 .receiver = numbers_[source],
-                 .slot = static_cast<std::uint32_t>(slot)},
-                nullptr, nullptr, urgency);
-  }
-  note_move();
+  mesh().send(group_->members().processes[source],
+              {.kind = Kind::credit,
+               .receiver = numbers_[source],
+               .slot = static_cast<std::uint32_t>(slot)},
+              nullptr, nullptr, urgency);
 }
 
 }  // namespace plait::comm::tcp

@@ -1,8 +1,10 @@
-// A mailbox between processes whose memory can't be mapped. The sender writes a chunk into memory
-// of its own, from where the kernel takes it; the receiver's kernel puts it where it is read.
+// A mailbox between processes of several hosts. Those of one host have mapped each other's memory,
+// if they can (see near.h): a chunk is written where it is read. To other hosts the sender writes a
+// chunk into memory of its own, from where the kernel takes it; the receiver's kernel puts it where
+// it is read.
 //
-// Each channel has room for two chunks at both ends, which is the sender's credit: a chunk goes out
-// without asking, and its release gives the credit back.
+// Each channel to another host has room for two chunks at both ends, which is the sender's credit:
+// a chunk goes out without asking, and its release gives the credit back.
 #pragma once
 
 #include <atomic>
@@ -11,19 +13,26 @@
 #include <vector>
 
 #include "base/region.h"
+#include "base/round_up.h"
 #include "comm/mailbox_base.h"
+#include "comm/mapped/mapped_channels.h"
 #include "comm/tcp/tcp_group.h"
 
 namespace plait::comm::tcp {
 
 class TcpMailbox final : public MailboxBase, public Receiver {
  public:
-  // Its number is to be told to the other ranks; then set_numbers() says theirs.
+  // Its number is to be told to the other ranks; then set_peers() says theirs.
   TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc);
   ~TcpMailbox() override;
 
   std::uint32_t number() const { return number_; }
-  void set_numbers(std::vector<std::uint32_t> numbers) { numbers_ = std::move(numbers); }
+
+  // How many ranks of the group share memory, this one included.
+  int near_ranks() const { return near_ranks_; }
+
+  // Before any chunk is posted. `near`: the memory of the ranks that share it, in rank order.
+  void set_peers(std::vector<std::uint32_t> numbers, std::vector<base::Region> near);
 
   bool vacant(int peer, int slot) override;
   std::byte* outbox(int peer, int slot) override;
@@ -34,43 +43,59 @@ class TcpMailbox final : public MailboxBase, public Receiver {
   void release(int source, int slot) override;
   void check_next(int source, int slot, const Tag& tag) override;
   void help() override { mesh().move_now_and_then(); }
-  std::size_t held_bytes() const override { return memory_.bytes(); }
+  std::size_t held_bytes() const override { return memory_.bytes() + near_.held_bytes(); }
 
   std::byte* place_for(int process, const Frame& frame) override;
+  std::shared_ptr<const void> memory() override;
   bool receive(int process, const Frame& frame, std::string text) override;
 
  private:
-  // Chunk n of a channel lies in place n % 2, and the first is chunk 1.
+  // Chunk n of a channel to or from another host lies in place n % 2, and the first is chunk 1.
   struct Outgoing {
     std::atomic<std::uint64_t> posted{0};    // relaxed: by the thread that uses the channel
     std::atomic<std::uint64_t> released{0};  // by the receiver
   };
   struct Incoming {
+    std::uint64_t begun = 0;  // under the mesh's mutex: those that have a place
     std::atomic<std::uint64_t> arrived{0};
     std::atomic<std::uint64_t> taken{0};  // released here
     Frame frames[2] = {};
   };
 
+  // Where a peer's channels are: in near_, or in the arrays of those on other hosts.
+  struct Peer {
+    bool is_near;
+    int place;
+  };
+
   Mesh& mesh() { return *group_->mesh(); }
+  bool is_near(int peer) const { return peers_[peer].is_near; }
+  int place_of(int peer) const { return peers_[peer].place; }
   std::size_t channel_of(int peer, int slot) const {
-    return static_cast<std::size_t>(peer) * desc().slots + slot;
+    return static_cast<std::size_t>(place_of(peer)) * desc().slots + slot;
   }
   Outgoing& outgoing(int peer, int slot) { return outgoing_[channel_of(peer, slot)]; }
   Incoming& incoming(int peer, int slot) { return incoming_[channel_of(peer, slot)]; }
-  std::size_t stride() const { return (desc().slot_bytes + 63) / 64 * 64; }
+  std::size_t stride() const { return base::round_up(desc().slot_bytes, 64); }
 
-  // A rank posts to itself where it reads.
   std::byte* place_in(int source, int slot, std::uint64_t chunk) const;
   std::byte* place_out(int peer, int slot, std::uint64_t chunk) const;
 
   bool has_room(int peer, int slot);
   bool has_come(int source, int slot);
   const Frame& next_frame(int source, int slot);
+  const Tag& next_tag(int source, int slot);
+  void send(int peer, int slot, const Tag& tag, std::size_t bytes);
+  void give_credit(int source, int slot);
+  void wake(int near_peer);
   void send_rest() noexcept;
 
   std::shared_ptr<TcpGroup> group_;
+  std::vector<Peer> peers_;
+  int near_ranks_ = 0;
+  MappedChannels near_;
   std::vector<std::uint32_t> numbers_;
-  base::Region memory_;
+  base::Region memory_;  // for chunks to and from other hosts
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
   std::uint32_t number_;  // last: from its making on chunks may come

@@ -1,5 +1,6 @@
 #include "comm/tcp/tcp_transport.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -9,20 +10,22 @@
 namespace plait::comm::tcp {
 namespace {
 
-// What a rank brings to an agreement, as "14 mailbox of 2 slots".
-struct Offer {
+// What a rank brings to an agreement, as "14 - mailbox of 2 slots".
+struct Answer {
   std::uint32_t number;
+  std::string memory;
   std::string purpose;
 };
 
-Offer read(const std::string& text) {
-  const auto blank = text.find(' ');
-  const auto number =
-      blank == std::string::npos ? std::nullopt : base::parse_int(text.substr(0, blank));
+Answer read(const std::string& text) {
+  const auto words = base::split(text, ' ');
+  const auto number = words.size() < 3 ? std::nullopt : base::parse_int(words[0]);
   // A rank in another call sends something else.
   if (!number || *number < 0 || *number > UINT32_MAX)
-    return {.number = 0, .purpose = "call of another kind"};
-  return {.number = static_cast<std::uint32_t>(*number), .purpose = text.substr(blank + 1)};
+    return {.number = 0, .memory = "-", .purpose = "call of another kind"};
+  return {.number = static_cast<std::uint32_t>(*number),
+          .memory = std::string(words[1]),
+          .purpose = text.substr(words[0].size() + words[1].size() + 2)};
 }
 
 }  // namespace
@@ -33,42 +36,115 @@ std::vector<std::string> TcpTransport::all_gather(const std::string& mine) {
   return group_->all_gather(mine, group_->policy().timeout);
 }
 
+// An error that one rank alone meets with ends the group, as it does when a mailbox is made.
+void TcpTransport::meet_near(const std::string& host) try {
+  group_->mesh()->near().meet(host, [&](const std::string& mine) { return all_gather(mine); });
+} catch (const Error& error) {
+  if (group_->was_interrupted()) throw;
+  group_->fail_and_raise(failure_of(error));
+}
+
 // Chunks may come as soon as the other ranks know the number, so the memory for them is made first.
 std::unique_ptr<MailboxBase> TcpTransport::make_mailbox(const MailboxDesc& desc) {
   auto mailbox = std::make_unique<TcpMailbox>(group_, desc);
-  mailbox->set_numbers(agree(mailbox->number(), comm::describe(desc)));
+  const std::size_t bytes = MappedChannels::bytes_for(desc, mailbox->near_ranks());
+  const bool shares = mailbox->near_ranks() > 1;
+  const Lent lent = shares ? Lent(bytes) : Lent();
+  const auto parts =
+      agree({.number = mailbox->number(), .memory = lent.offer()}, comm::describe(desc));
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(parts.size());
+  for (const Part& part : parts) numbers.push_back(part.number);
+  mailbox->set_peers(std::move(numbers),
+                     shares ? map_memory(parts, lent, bytes)
+                            : std::vector<base::Region>{base::Region::allocate(bytes)});
+  // No rank takes back what it lends before the others have mapped it.
+  if (group_->mesh()->near().has_two_of(group_->members().processes)) all_gather("mapped");
   return mailbox;
 }
 
-std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
+// Where it fails, the others hear of it before this rank takes back what it lends, which would look
+// like a failure of this rank's memory to them.
+std::vector<base::Region> TcpTransport::map_memory(const std::vector<Part>& parts, const Lent& mine,
+                                                   std::size_t bytes) try {
+  const Near& near = group_->mesh()->near();
+  std::vector<base::Region> regions;
+  for (int peer = 0; peer < group_->world(); ++peer) {
+    const int process = group_->members().processes[peer];
+    if (peer == group_->rank()) {
+      regions.push_back(mine.memory());
+    } else if (near.has(process)) {
+      regions.push_back(near.map(process, parts[peer].memory, bytes));
+    }
+  }
+  return regions;
+} catch (const Error& error) {
+  const int rank = group_->rank();
+  group_->mesh()->move_surely();
+  group_->fail_and_raise({.code = error.code(),
+                          .culprit = rank,
+                          .sentence = base::sentence("rank ", rank, ": ", error.what())});
+}
+
+std::shared_ptr<TcpGroup> TcpTransport::make_group(const std::vector<int>& members) const {
   Members chosen = {.processes = {}, .numbers = {}, .me = 0};
   for (const int member : members) {
     if (member == group_->rank()) chosen.me = chosen.size();
     chosen.processes.push_back(group_->members().processes[member]);
   }
-  std::shared_ptr<TcpGroup> part;
-  if (!members.empty()) {
-    part = std::make_shared<TcpGroup>(group_->mesh(), std::move(chosen), group_->policy());
-  }
-  const auto numbers = agree(part == nullptr ? 0 : part->number(), "group");
+  return std::make_shared<TcpGroup>(group_->mesh(), std::move(chosen), group_->policy());
+}
+
+std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
+  const auto part = members.empty() ? nullptr : make_group(members);
+  const auto parts =
+      agree({.number = part == nullptr ? 0 : part->number(), .memory = "-"}, "group");
   if (part == nullptr) return nullptr;
   std::vector<std::uint32_t> theirs;
   theirs.reserve(members.size());
-  for (const int member : members) theirs.push_back(numbers[member]);
+  for (const int member : members) theirs.push_back(parts[member].number);
   part->set_numbers(std::move(theirs));
   part->descend_from(group_, members);
-  return std::make_unique<TcpTransport>(std::move(part));
+  return std::make_unique<TcpTransport>(part);
 }
 
-std::vector<std::uint32_t> TcpTransport::agree(std::uint32_t number, const std::string& purpose) {
-  const auto answers = all_gather(base::sentence(number, ' ', purpose));
-  std::vector<std::uint32_t> numbers;
+Regrouping::Parts TcpTransport::agree(const std::string& mine, Nanoseconds patience) {
+  return group_->agreements().agree(mine, patience);
+}
+
+std::unique_ptr<Transport> TcpTransport::regroup(const std::vector<int>& members,
+                                                 Exchange exchange) {
+  const auto part = make_group(members);
+  part->set_timeout(part->policy().connect_timeout);
+  std::vector<std::uint32_t> theirs;
+  theirs.reserve(members.size());
+  for (const std::string& number : exchange(std::to_string(part->number())))
+    theirs.push_back(static_cast<std::uint32_t>(base::parse_int(number).value_or(0)));
+  part->set_numbers(std::move(theirs));
+  return std::make_unique<TcpTransport>(part);
+}
+
+void TcpTransport::conclude() noexcept {
+  group_->agreements().conclude();
+  group_->mesh()->note_recovery();
+}
+
+std::string TcpTransport::route_to(int peer) const {
+  const int process = group_->members().processes[peer];
+  if (group_->mesh()->near().has(process)) return "shm: memory of this host that both ranks map";
+  const std::string ends = group_->mesh()->ends_of(process);
+  return ends.empty() ? "" : "tcp: " + ends;
+}
+
+std::vector<TcpTransport::Part> TcpTransport::agree(const Part& mine, const std::string& purpose) {
+  const auto answers = all_gather(base::sentence(mine.number, ' ', mine.memory, ' ', purpose));
+  std::vector<Part> parts;
   for (int peer = 0; peer < group_->world(); ++peer) {
-    const Offer offer = read(answers[peer]);
-    check_same_purpose(group_->rank(), purpose, peer, offer.purpose);
-    numbers.push_back(offer.number);
+    const Answer answer = read(answers[peer]);
+    check_same_purpose(group_->rank(), purpose, peer, answer.purpose);
+    parts.push_back({.number = answer.number, .memory = answer.memory});
   }
-  return numbers;
+  return parts;
 }
 
 void TcpTransport::leave() noexcept {

@@ -1,31 +1,58 @@
-// Transport over TCP: one group, and what it agrees on.
+// Transport over TCP, and through memory between ranks of one host: one group, and what it agrees on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/tcp/carrier.h"
 #include "comm/tcp/tcp_group.h"
 #include "comm/transport.h"
 
 namespace plait::comm::tcp {
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public Transport, public Regrouping {
  public:
   explicit TcpTransport(std::shared_ptr<TcpGroup> group);
+
+  // Collective, once in the first group of all ranks: finds out which of them share memory. `host`:
+  // see Place::host.
+  void meet_near(const std::string& host);
 
   Group& group() override { return *group_; }
   std::vector<std::string> all_gather(const std::string& mine) override;
   std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override;
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override;
   bool shares_clock() const override { return false; }
+  std::string route_to(int peer) const override;
   void leave() noexcept override;
 
+  Regrouping* regrouping() override { return this; }
+  Parts agree(const std::string& mine, Nanoseconds patience) override;
+  std::unique_ptr<Transport> regroup(const std::vector<int>& members, Exchange exchange) override;
+  void withdraw() noexcept override { group_->agreements().withdraw(); }
+  void conclude() noexcept override;
+
  private:
-  // Each rank's number for what all of them are making; refuses ranks that make different things.
-  std::vector<std::uint32_t> agree(std::uint32_t number, const std::string& purpose);
+  std::shared_ptr<TcpGroup> make_group(const std::vector<int>& members) const;
+
+  // What a rank brings to an agreement.
+  struct Part {
+    std::uint32_t number;  // of what all of them are making
+    std::string memory;    // that it lends for it: see Lent::offer()
+  };
+  // The parts of all ranks; refuses ranks that make different things.
+  std::vector<Part> agree(const Part& mine, const std::string& purpose);
+  std::vector<base::Region> map_memory(const std::vector<Part>& parts, const Lent& mine,
+                                       std::size_t bytes);
 
   std::shared_ptr<TcpGroup> group_;
 };
+
+// The transport of all ranks, which meet to make it. Chunks go by what `make_carrier` makes of
+// their group; by their connections where it is empty. Collective.
+using MakeCarrier = std::function<std::unique_ptr<Carrier>(TcpGroup& all)>;
+std::unique_ptr<Transport> create(const Site& site, const MakeCarrier& make_carrier);
 
 }  // namespace plait::comm::tcp

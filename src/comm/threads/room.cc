@@ -110,6 +110,22 @@ std::shared_ptr<Room> Room::side_room(int leader, int world) {
   return room;
 }
 
+std::string Room::fresh_name() {
+  const std::lock_guard lock(mutex_);
+  return std::to_string(++names_);
+}
+
+std::shared_ptr<Room> Room::named_room(const std::string& name, int world) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<Room>& known = named_rooms_[name];
+  std::shared_ptr<Room> room = known.lock();
+  if (room == nullptr) {
+    room = std::make_shared<Room>(world);
+    known = room;
+  }
+  return room;
+}
+
 std::size_t Room::side_rooms() {
   const std::lock_guard lock(mutex_);
   return side_rooms_.size();
@@ -157,6 +173,16 @@ class Seat final : public Rendezvous {
                           : room_->side_room(members.front(), static_cast<int>(members.size()));
     meet({}, watch);
     if (room == nullptr) return nullptr;
+    const auto me = std::find(members.begin(), members.end(), rank_);
+    return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()), timeout_);
+  }
+
+  std::unique_ptr<Rendezvous> regroup(const std::vector<int>& members,
+                                      Regrouping::Exchange exchange,
+                                      const Watch& /*watch*/) override {
+    const bool leads = members.front() == rank_;
+    const std::string name = exchange(leads ? room_->fresh_name() : "").front();
+    const auto room = room_->named_room(name, static_cast<int>(members.size()));
     const auto me = std::find(members.begin(), members.end(), rank_);
     return std::make_unique<Seat>(room, static_cast<int>(me - members.begin()), timeout_);
   }

@@ -41,6 +41,11 @@ class Room {
   // to call makes it.
   std::shared_ptr<Room> side_room(int leader, int world);
 
+  // The room of a group that goes on without lost ranks, under a name that this room has given out
+  // once; the first of its ranks to call makes it.
+  std::string fresh_name();
+  std::shared_ptr<Room> named_room(const std::string& name, int world);
+
   // How many are remembered for ranks that have yet to call side_room().
   std::size_t side_rooms();
 
@@ -62,6 +67,8 @@ class Room {
   int count_ = 0;
   std::uint64_t meeting_ = 0;
   std::map<std::pair<std::uint64_t, int>, std::weak_ptr<Room>> side_rooms_;
+  std::uint64_t names_ = 0;
+  std::map<std::string, std::weak_ptr<Room>> named_rooms_;
 };
 
 std::unique_ptr<Rendezvous> sit_down(std::shared_ptr<Room> room, int rank,

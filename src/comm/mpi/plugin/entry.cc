@@ -4,9 +4,9 @@
 
 #include "base/check.h"
 #include "comm/build_name.h"
-#include "comm/mpi/plugin.h"
 #include "comm/mpi/plugin/lobby.h"
 #include "comm/mpi/plugin/session.h"
+#include "comm/plugin.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -44,11 +44,10 @@ std::unique_ptr<Transport> create(const Site& site) {
 }  // namespace
 }  // namespace plait::comm::mpi
 
-extern "C" PLAIT_EXPORT const plait::comm::mpi::Plugin* plait_mpi_plugin() {
-  static const plait::comm::mpi::Plugin kPlugin = {
+extern "C" PLAIT_EXPORT const plait::comm::Plugin* plait_mpi_plugin() {
+  static const plait::comm::Plugin kPlugin = {
       // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
       .build = plait::comm::build_name().data(),
-      .library = plait::comm::mpi::kLibrary,
       .create = plait::comm::mpi::create};
   return &kPlugin;
 }

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The implementation of `./do bench network`: what two hosts get out of the network between them.
+#
+#   bench/network/run.sh [--rates LIST] [--rounds N] [--only LIST] [--quick] [--json FILE]
+#
+# The hosts are network namespaces of this machine (tools/netlab.py), a rank and a processor each, so it needs root.
+# LIST of rates: 2gbit,5gbit,10gbit,none. LIST of sections: transfers, operators, losses. --quick: one short round.
+# Engines take turns: plait over tcp, and Open MPI as it comes where it is installed. Medians, with the range, are
+# printed beside the bars. Results: build/bench/network.json; bench/network/report.py puts them into docs/lab/hosts.md.
+# BUILD: a build folder other than build/release.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+
+mkdir -p build/bench
+exec python3 -B bench/network/measure.py --build "${BUILD:-build/release}" --json build/bench/network.json "$@"

@@ -1,0 +1,101 @@
+#include "cli/info/meet.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/host.h"
+#include "base/text.h"
+#include "cli/info/show.h"
+#include "comm/gather.h"
+#include "comm/state.h"
+#include "comm/tcp/rendezvous.h"
+
+namespace plait::cli {
+namespace {
+
+// Names of hosts may be equal, identifiers are not.
+std::string this_host() {
+  utsname names = {};
+  uname(&names);
+  return base::host_id() + '\n' + names.nodename;
+}
+
+std::string name_of(const std::string& host) { return host.substr(host.find('\n') + 1); }
+
+std::string route_to(const Communicator& comm, int peer) {
+  std::string told = comm.state().route_to(peer);
+  if (!told.empty()) return told;
+  if (comm.transport() == "shm") return "shm: memory of this host that both ranks map";
+  if (comm.transport() == "threads") return "threads: the memory of this process";
+  return std::string(comm.transport());
+}
+
+}  // namespace
+
+Meeting meet_ranks() {
+  const Place place = place_from_environment();
+  PLAIT_CHECK(!place.launcher.empty(),
+              "--meet: no launcher has started ranks; try plait run -n 2 -p plait info --meet");
+  Communicator comm = Communicator::connect();
+  const std::vector<std::string> hosts = comm::gather_text(this_host(), comm);
+  Meeting meeting = {.place = place,
+                     .transport = std::string(comm.transport()),
+                     .has_secret = !comm::tcp::secret_from_environment().empty(),
+                     .hosts = {},
+                     .peers = {}};
+  for (int rank = 0; rank < comm.world(); ++rank) {
+    const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]);
+    if (first - hosts.begin() == rank)
+      meeting.hosts.push_back({.name = name_of(*first), .ranks = {}});
+    const auto owner =
+        std::find_if(meeting.hosts.begin(), meeting.hosts.end(), [&](const HostFinding& host) {
+          return hosts[host.ranks.empty() ? rank : host.ranks.front()] == hosts[rank];
+        });
+    owner->ranks.push_back(rank);
+    if (rank == comm.rank()) continue;
+    meeting.peers.push_back(
+        {.rank = rank, .host = name_of(hosts[rank]), .route = route_to(comm, rank)});
+  }
+  return meeting;
+}
+
+std::string show_text(const Meeting& meeting) {
+  Place place = meeting.place;
+  place.hosts = static_cast<int>(meeting.hosts.size());
+  std::string text = labelled("This is", show_place(place) + ", over " + meeting.transport);
+  if (meeting.transport == "tcp")
+    text +=
+        labelled("Secret", meeting.has_secret ? "PLAIT_SECRET is set"
+                                              : "PLAIT_SECRET is not set: the network is trusted");
+  for (const HostFinding& host : meeting.hosts) {
+    text += labelled(&host == &meeting.hosts.front() ? "Hosts" : "",
+                     fmt::format("{}: {} {}", host.name, host.ranks.size() == 1 ? "rank" : "ranks",
+                                 fmt::join(host.ranks, " ")));
+  }
+  for (const PeerFinding& peer : meeting.peers) {
+    text += labelled(&peer == &meeting.peers.front() ? "Peers" : "",
+                     fmt::format("rank {} on {}: {}", peer.rank, peer.host, peer.route));
+  }
+  return text;
+}
+
+nlohmann::ordered_json show_json(const Meeting& meeting) {
+  using Json = nlohmann::ordered_json;
+  Json hosts = Json::array();
+  for (const HostFinding& host : meeting.hosts)
+    hosts.push_back({{"name", host.name}, {"ranks", host.ranks}});
+  Json peers = Json::array();
+  for (const PeerFinding& peer : meeting.peers)
+    peers.push_back({{"rank", peer.rank}, {"host", peer.host}, {"route", peer.route}});
+  return {{"rank", meeting.place.rank},         {"world", meeting.place.world},
+          {"launcher", meeting.place.launcher}, {"transport", meeting.transport},
+          {"has_secret", meeting.has_secret},   {"hosts", std::move(hosts)},
+          {"peers", std::move(peers)}};
+}
+
+}  // namespace plait::cli

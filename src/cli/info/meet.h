@@ -1,0 +1,37 @@
+// The job as its ranks see it once they are connected: hosts, and how each peer is reached.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "plait/communicator.h"
+
+namespace plait::cli {
+
+struct HostFinding {
+  std::string name;
+  std::vector<int> ranks;
+};
+
+struct PeerFinding {
+  int rank;
+  std::string host;
+  std::string route;  // how chunks travel there
+};
+
+struct Meeting {
+  Place place;
+  std::string transport;
+  bool has_secret;
+  std::vector<HostFinding> hosts;  // by their first ranks
+  std::vector<PeerFinding> peers;  // all but this rank
+};
+
+// Collective: joins the other ranks of the launcher.
+Meeting meet_ranks();
+
+std::string show_text(const Meeting& meeting);
+nlohmann::ordered_json show_json(const Meeting& meeting);
+
+}  // namespace plait::cli

@@ -1,0 +1,17 @@
+// Operators among the operations that chunks belong to.
+#pragma once
+
+#include "plait/operator.h"
+#include "plait/tag.h"
+
+namespace plait::comm {
+
+// The operators that communicate come last among the operations, in the order of Operator.
+constexpr Operation operation_of(Operator op) {
+  if (!traits_of(op).communicates()) return Operation::custom;
+  return static_cast<Operation>(static_cast<int>(Operation::split) + static_cast<int>(op));
+}
+
+constexpr bool is_operator(Operation operation) { return operation > Operation::split; }
+
+}  // namespace plait::comm

@@ -1,0 +1,247 @@
+#include "comm/tcp/agreements.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "comm/tcp/tcp_group.h"
+
+namespace plait::comm::tcp {
+
+using base::sentence;
+using Parts = Regrouping::Parts;
+
+namespace {
+
+// The first line of a message: its kind, the agreement's number, and for an answer its coordinator.
+constexpr std::string_view kJoined = "joined";
+constexpr std::string_view kPart = "part";
+constexpr std::string_view kAnswer = "answer";
+constexpr std::string_view kRefusal = "refusal";
+constexpr std::string_view kWithdrawn = "withdrawn";
+
+// How much longer than a coordinator the others wait, so that they get its answer.
+constexpr Nanoseconds kGrace = base::kSecond;
+
+std::string show_ranks(const std::vector<int>& ranks) {
+  return sentence(ranks.size() > 1 ? "ranks " : "rank ", base::show_list(ranks));
+}
+
+}  // namespace
+
+Agreements::Agreements(TcpGroup& group)
+    : group_(group), peers_(group.world()), has_withdrawn_(group.world()), joined_(group.world()) {}
+
+// A line for each rank: what it brought after a '+', or '-'.
+std::string Agreements::write(int number, const Answer& answer) {
+  const bool is_refused = !answer.refusal.empty();
+  std::string text =
+      sentence(is_refused ? kRefusal : kAnswer, ' ', number, ' ', answer.coordinator);
+  if (is_refused) return text + '\n' + answer.refusal;
+  for (const auto& part : answer.parts) text += part ? "\n+" + *part : "\n-";
+  return text;
+}
+
+std::optional<Agreements::Answer> Agreements::read_answer(
+    const std::vector<std::string_view>& lines, int world) {
+  const auto words = base::split(lines[0], ' ');
+  const auto coordinator = words.size() == 3 ? base::parse_int(words[2]) : std::nullopt;
+  if (!coordinator || *coordinator < 0 || *coordinator >= world) return std::nullopt;
+  Answer answer = {.coordinator = static_cast<int>(*coordinator), .refusal = {}, .parts = {}};
+  if (words[0] == kRefusal) {
+    if (lines.size() != 2) return std::nullopt;
+    answer.refusal = lines[1];
+    return answer;
+  }
+  if (static_cast<int>(lines.size()) != world + 1) return std::nullopt;
+  for (std::size_t line = 1; line < lines.size(); ++line) {
+    const bool is_there = lines[line].starts_with('+');
+    answer.parts.push_back(is_there ? std::optional(std::string(lines[line].substr(1)))
+                                    : std::nullopt);
+  }
+  return answer;
+}
+
+bool Agreements::receive(int peer, const std::string& text) {
+  const auto lines = base::split(text, '\n');
+  const auto words = base::split(lines[0], ' ');
+  const std::lock_guard lock(mutex_);
+  if (words[0] == kWithdrawn) {
+    has_withdrawn_[peer] = true;
+    return true;
+  }
+  const auto number = words.size() < 2 ? std::nullopt : base::parse_int(words[1]);
+  if (!number || *number < 1 || *number > INT32_MAX) return false;
+  Agreement& agreement = agreements_[static_cast<int>(*number)];
+  if (words[0] == kJoined) {
+    joined_[peer].emplace(static_cast<int>(*number), base::now());
+    return true;
+  }
+  if (words[0] == kPart) {
+    if (lines.size() != 2) return false;
+    agreement.parts[peer] = lines[1];
+    return true;
+  }
+  auto answer = words[0] == kAnswer || words[0] == kRefusal ? read_answer(lines, group_.world())
+                                                            : std::nullopt;
+  if (!answer) return false;
+  if (agreement.answer) return true;
+  if (answer->coordinator >= agreement.least) {
+    agreement.answer = std::move(answer);
+  } else {
+    agreement.not_taken[peer] = std::move(*answer);
+  }
+  return true;
+}
+
+void Agreements::tell_all(const std::string& text) noexcept {
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    if (peer != group_.rank()) group_.tell(peer, Kind::agreement, text);
+  }
+}
+
+std::optional<Agreements::Answer> Agreements::taken() {
+  const std::lock_guard lock(mutex_);
+  return agreements_[number_].answer;
+}
+
+// What a peer has sent before its connection ended is here by then.
+void Agreements::look_for_losses() {
+  Mesh& mesh = *group_.mesh();
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    if (peer == group_.rank()) continue;
+    const int process = group_.members().processes[peer];
+    const bool is_cut_off = !mesh.loss_of(process).empty();
+    const bool has_ended = mesh.is_closed_by(process);
+    const std::lock_guard lock(mutex_);
+    const bool has_left = group_.has_left(peer) || has_withdrawn_[peer];
+    Peer& known = peers_[peer];
+    known.is_lost = known.is_lost || is_cut_off || has_left;
+    known.is_gone = known.is_gone || has_ended || has_left;
+  }
+}
+
+int Agreements::coordinator() const {
+  int rank = 0;
+  while (rank != group_.rank() && peers_[rank].is_lost) ++rank;
+  return rank;
+}
+
+// From now on this rank takes no answer of a lower coordinator. False: it has one already.
+bool Agreements::follow(int coordinator) {
+  const std::lock_guard lock(mutex_);
+  Agreement& agreement = agreements_[number_];
+  agreement.least = coordinator;
+  return !agreement.answer;
+}
+
+Nanoseconds Agreements::joined_at(int peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = joined_[peer].find(number_);
+  return found == joined_[peer].end() ? 0 : found->second;
+}
+
+// For a coordinator: answers if all that are not lost have told what they bring, or that they have an
+// answer. Late ones count as lost.
+void Agreements::decide(const std::string& mine, bool is_late) {
+  const std::lock_guard lock(mutex_);
+  Agreement& agreement = agreements_[number_];
+  if (agreement.answer) return;
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    const bool has_told = agreement.parts.contains(peer) || agreement.not_taken.contains(peer);
+    if (peer == group_.rank() || peers_[peer].is_lost || has_told) continue;
+    if (!is_late) return;
+    peers_[peer].is_lost = true;
+  }
+  agreement.answer = decision(agreement, mine);
+}
+
+Agreements::Answer Agreements::decision(const Agreement& agreement, const std::string& mine) const {
+  for (const auto& [peer, answer] : agreement.not_taken) {
+    if (peers_[peer].is_lost) continue;
+    Answer same = answer;
+    same.coordinator = group_.rank();
+    return same;
+  }
+  Answer answer = {.coordinator = group_.rank(), .refusal = {}, .parts = Parts(group_.world())};
+  answer.parts[group_.rank()] = mine;
+  for (const auto& [peer, part] : agreement.parts) {
+    if (!peers_[peer].is_lost) answer.parts[peer] = part;
+  }
+  check_majority(answer);
+  return answer;
+}
+
+// Ranks that are not known to have ended may come to an answer of their own, beyond a broken cable.
+void Agreements::check_majority(Answer& answer) const {
+  std::vector<int> here;
+  std::vector<int> elsewhere;
+  for (int rank = 0; rank < group_.world(); ++rank) {
+    if (answer.parts[rank]) {
+      here.push_back(rank);
+    } else if (!peers_[rank].is_gone) {
+      elsewhere.push_back(rank);
+    }
+  }
+  if (elsewhere.size() < here.size()) return;
+  const bool is_half = elsewhere.size() == here.size();
+  if (is_half && here.front() < elsewhere.front()) return;
+  answer.refusal =
+      sentence("survivors: ", show_ranks(here), " can't go on: ", show_ranks(elsewhere),
+               " may be alive beyond a broken connection, and ",
+               is_half ? (elsewhere.size() == 1 ? "has" : "have") : "are",
+               is_half ? " the lowest rank of two halves" : " more");
+}
+
+Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
+  ++number_;
+  const int rank = group_.rank();
+  Mesh& mesh = *group_.mesh();
+  tell_all(sentence(kJoined, ' ', number_));
+  int follows = -1;
+  Nanoseconds since = 0;
+  std::optional<Answer> answer;
+  for (Nanoseconds look_at = 0;;) {
+    const std::uint64_t seen = mesh.news();
+    mesh.move();
+    answer = taken();
+    if (answer) break;
+    const Nanoseconds now = base::now();
+    if (now >= look_at) {
+      group_.interrupt_if_asked(nullptr);
+      look_for_losses();
+      look_at = now + kBetweenLooks;
+    }
+    if (coordinator() != follows) {
+      follows = coordinator();
+      since = now;
+      if (!follow(follows)) continue;
+      if (follows != rank)
+        group_.tell(follows, Kind::agreement, sentence(kPart, ' ', number_, '\n', mine));
+    }
+    if (follows == rank) {
+      decide(mine, now >= since + patience);
+      if (taken()) continue;
+    } else {
+      const Nanoseconds joined = joined_at(follows);
+      peers_[follows].is_lost = now >= (joined == 0 ? since : joined + kGrace) + patience;
+    }
+    mesh.sleep(look_at, seen);
+  }
+  tell_all(write(number_, *answer));
+  if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);
+  if (!answer->parts[rank]) refuse_given_up(rank, patience);
+  return std::move(answer->parts);
+}
+
+bool Agreements::has_moved_on(int peer) {
+  const std::lock_guard lock(mutex_);
+  return has_withdrawn_[peer] || !joined_[peer].empty();
+}
+
+void Agreements::withdraw() noexcept {
+  if (!is_concluded_.load(std::memory_order_relaxed)) tell_all(std::string(kWithdrawn));
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,41 @@
+#include "comm/tcp/frame_gate.h"
+
+#include <utility>
+
+namespace plait::comm::tcp {
+
+// The difference of two counts is right also where one of them has gone on at 0.
+bool FrameGate::may_pass(int process, const Frame& frame) const {
+  return static_cast<std::int32_t>(frame.slot - carrier_.come_from(process)) <= 0;
+}
+
+bool FrameGate::hand_on(int process, const Frame& frame, std::string text) {
+  Receiver* receiver = find_(frame.receiver);
+  return receiver == nullptr || receiver->receive(process, frame, std::move(text));
+}
+
+bool FrameGate::receive(int process, const Frame& frame, std::string text) {
+  if (frame.kind == Kind::credit) carrier_.note_credit(process);
+  std::deque<Kept>& kept = kept_[process];
+  if (is_ordered(frame.kind) && (!kept.empty() || !may_pass(process, frame))) {
+    kept.push_back({frame, std::move(text)});
+    return true;
+  }
+  return hand_on(process, frame, std::move(text));
+}
+
+bool FrameGate::open() {
+  bool is_news = false;
+  for (int process = 0; process < static_cast<int>(kept_.size()); ++process) {
+    std::deque<Kept>& kept = kept_[process];
+    while (!kept.empty() && may_pass(process, kept.front().frame)) {
+      Kept first = std::move(kept.front());
+      kept.pop_front();
+      hand_on(process, first.frame, std::move(first.text));
+      is_news = true;
+    }
+  }
+  return is_news;
+}
+
+}  // namespace plait::comm::tcp

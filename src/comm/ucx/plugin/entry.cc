@@ -1,0 +1,45 @@
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "comm/build_name.h"
+#include "comm/plugin.h"
+#include "comm/tcp/tcp_transport.h"
+#include "comm/ucx/plugin/ucx_carrier.h"
+
+namespace plait::comm::ucx {
+namespace {
+
+// An address begins with it: a rank that was told to use another transport sends something else.
+constexpr std::string_view kWord = "ucx ";
+
+std::unique_ptr<tcp::Carrier> make_carrier(tcp::TcpGroup& all) {
+  auto carrier = std::make_unique<UcxCarrier>(all.rank(), all.world());
+  const auto addresses =
+      all.all_gather(std::string(kWord) + carrier->address(), all.policy().timeout);
+  for (int peer = 0; peer < all.world(); ++peer) {
+    const std::string_view address = addresses[peer];
+    if (!address.starts_with(kWord)) {
+      throw Error(Code::mismatch,
+                  base::sentence("connect: rank ", all.rank(), " uses the transport ucx, and rank ",
+                                 peer, " another one"),
+                  peer);
+    }
+    if (peer != all.rank()) carrier->connect(peer, address.substr(kWord.size()));
+  }
+  return carrier;
+}
+
+std::unique_ptr<Transport> create(const Site& site) { return tcp::create(site, make_carrier); }
+
+}  // namespace
+}  // namespace plait::comm::ucx
+
+extern "C" PLAIT_EXPORT const plait::comm::Plugin* plait_ucx_plugin() {
+  static const plait::comm::Plugin plugin = {
+      // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
+      .build = plait::comm::build_name().data(),
+      .create = plait::comm::ucx::create};
+  return &plugin;
+}

@@ -1,0 +1,102 @@
+// Agreements over TCP, at the moments at which a coordinator may die.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "comm/state.h"
+#include "comm/tcp/tcp_group.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+using conformance::run_over_tcp;
+using Parts = Regrouping::Parts;
+using std::chrono::milliseconds;
+
+constexpr Nanoseconds kPatience = 20 * base::kSecond;
+
+TcpGroup& group_of(Communicator& comm) { return dynamic_cast<TcpGroup&>(comm.state().group()); }
+
+// Until they have connected too. A barrier would fail on those that are in it yet.
+void await_the_others() { std::this_thread::sleep_for(milliseconds(200)); }
+
+[[noreturn]] void die() { ::_exit(testing::Test::HasFailure() ? 1 : 0); }
+
+TEST(Agreements, BringWhatEachHasBroughtToAll) {
+  run_over_tcp(4,
+               [](Communicator& comm) {
+                 TcpGroup& group = group_of(comm);
+                 for (int round = 0; round < 20; ++round) {
+                   const auto part = [&](int rank) { return std::to_string(100 * round + rank); };
+                   EXPECT_EQ(group.agreements().agree(part(group.rank()), kPatience),
+                             (Parts{part(0), part(1), part(2), part(3)}));
+                 }
+               },
+               {});
+}
+
+// Rank 0 has answered rank 2 alone, and has died. Rank 1, which coordinates next, learns of it.
+TEST(Agreements, KeepTheAnswerThatOneRankHas) {
+  run_over_tcp(3,
+               [](Communicator& comm) {
+                 TcpGroup& group = group_of(comm);
+                 if (group.rank() == 0) {
+                   await_the_others();
+                   group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n-");
+                   die();
+                 }
+                 if (group.rank() == 2) {
+                   std::this_thread::sleep_for(milliseconds(400));
+                   // It is told that the others go on without it, and it tells rank 1 all the same.
+                   conformance::expect_error(Code::timeout,
+                                             [&] { group.agreements().agree("mine", kPatience); });
+                 } else {
+                   EXPECT_EQ(group.agreements().agree("mine", kPatience),
+                             (Parts{"a", "b", std::nullopt}));
+                 }
+               },
+               {});
+}
+
+// Rank 0 has answered rank 3 alone, which sends the answer to rank 2 alone. Both die. Rank 2 has
+// followed rank 1 by then, and waits for its answer.
+TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
+  run_over_tcp(4,
+               [](Communicator& comm) {
+                 TcpGroup& group = group_of(comm);
+                 if (group.rank() == 0) {
+                   await_the_others();
+                   die();
+                 }
+                 if (group.rank() == 3) {
+                   std::this_thread::sleep_for(milliseconds(600));
+                   group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n+c\n+d");
+                   die();
+                 }
+                 const std::string mine = std::to_string(group.rank());
+                 EXPECT_EQ(group.agreements().agree(mine, kPatience),
+                           (Parts{std::nullopt, "1", "2", std::nullopt}));
+               },
+               {});
+}
+
+TEST(Agreements, EndTheConnectionThatBringsNonsense) {
+  run_over_tcp(
+      2,
+      [](Communicator& comm) {
+        TcpGroup& group = group_of(comm);
+        barrier(comm);
+        for (const char* text : {"", "part", "part 0\nx", "part x\nx", "part 1", "answer 1 0\n+a",
+                                 "answer 1 2\n+a\n+b", "answer 1\n+a\n+b", "refusal 1 0", "hello"})
+          EXPECT_FALSE(group.agreements().receive(1 - group.rank(), text)) << text;
+      },
+      {});
+}
+
+}  // namespace
+}  // namespace plait::comm::tcp

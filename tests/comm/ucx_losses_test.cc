@@ -1,0 +1,241 @@
+// What ranks over UCX hear of one that is lost, and what UCX does to their processes.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/tcp_case.h"
+#include "comm/victim.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+using conformance::fork_ranks;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+using Ucx = TcpCase;
+
+TEST_F(Ucx, NamesAKilledRankLongBeforeTheDeadline) {
+  run_with_a_victim("ucx", job_, SIGKILL, seconds(60));
+}
+
+TEST_F(Ucx, NamesAStoppedRankAtTheDeadline) {
+  run_with_a_victim("ucx", job_, SIGSTOP, milliseconds(1000));
+}
+
+// Chunks are under way in all directions when the rank dies.
+void sum_up_until_one_dies(const std::string& job) {
+  constexpr int kWorld = 3;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    const pid_t child = ::fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    CommunicatorOptions options = options_of(rank, kWorld, job, "ucx");
+    options.timeout = seconds(60);
+    Communicator comm = Communicator::connect(options);
+    std::vector<float> sums(1 << 20);
+    const auto start = std::chrono::steady_clock::now();
+    const Error error = expect_error(Code::peer_lost, [&] {
+      for (int turn = 0;; ++turn) {
+        if (rank == 1 && turn == 20) ::raise(SIGKILL);
+        all_reduce({sums.data(), sums.size()}, comm);
+      }
+    });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(40));
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  for (int rank = 0; rank < kWorld; ++rank) {
+    int status = 0;
+    ::waitpid(children[rank], &status, 0);
+    if (rank != 1) {
+      EXPECT_EQ(status, 0) << "rank " << rank;
+    }
+  }
+}
+
+TEST_F(Ucx, SurvivesARankThatDiesInTheMiddleOfChunks) { sum_up_until_one_dies(job_); }
+
+TEST_F(Ucx, SurvivesARankThatDiesWhileItsChunksAreFetched) {
+  const Environment environment(
+      Environment::Variables{{"PLAIT_RENDEZVOUS", port_.address()}, {"UCX_RNDV_THRESH", "64"}});
+  sum_up_until_one_dies(job_);
+}
+
+// More than UCX and the kernels hold, for a rank that comes for it late. What that rank goes on
+// sending would be answered with a reset if the other had left, and the reset ends what is under
+// way.
+TEST_F(Ucx, WhatALeavingRankHasSentIsThereForARankThatComesLate) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
+    barrier(comm);
+    std::fill_n(mailbox.outbox(1 - rank, 0), kBytes, std::byte{7});
+    mailbox.post(1 - rank, 0, {}, kBytes);
+    if (rank == 0) return;
+    std::this_thread::sleep_for(milliseconds(1500));
+    mailbox.wait_arrived(0, 0, {});
+    const std::byte* chunk = mailbox.inbox(0, 0);
+    EXPECT_TRUE(std::all_of(chunk, chunk + kBytes, [](std::byte b) { return b == std::byte{7}; }));
+    mailbox.release(0, 0);
+  });
+}
+
+// The sender's part of the agreement goes over a connection, the chunk by UCX, and takes longer.
+// Its receiver must not take the sender for one that is in another call.
+TEST_F(Ucx, NoAgreementOvertakesAChunk) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  const Tag tag = {.operation = Operation::broadcast};
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
+    for (int turn = 0; turn < 3; ++turn) {
+      if (rank == 1) {
+        mailbox.post(0, 0, tag, kBytes);
+      } else {
+        mailbox.wait_arrived(1, 0, tag);
+        mailbox.release(1, 0);
+      }
+      EXPECT_TRUE(comm.split(0, 0));
+    }
+  });
+}
+
+// The chunks that a rank has sent are released at the other end, so it has nothing to wait for.
+TEST_F(Ucx, LeavesAtOnceBesideARankThatComputes) {
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    barrier(comm);
+    if (rank == 1) std::this_thread::sleep_for(seconds(8));
+    const auto start = std::chrono::steady_clock::now();
+    {
+      const Communicator gone = std::move(comm);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(4)) << "rank " << rank;
+  });
+}
+
+TEST_F(Ucx, ARankOverTcpAndOneOverUcxDisagree) {
+  fork_ranks(2, [&](int rank) {
+    const Error error = expect_error(Code::mismatch, [&] {
+      Communicator::connect(options_of(rank, 2, job_, rank == 0 ? "ucx" : "tcp"));
+    });
+    EXPECT_STREQ(error.what(), "connect: rank 0 uses the transport ucx, and rank 1 another one");
+  });
+}
+
+TEST_F(Ucx, AConnectThatFailedMayBeTriedAgain) {
+  int failed[2];
+  ASSERT_EQ(::pipe(failed), 0);
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, 2, job_, "ucx");
+    char one = 1;
+    if (rank == 0) {
+      options.timeout = milliseconds(300);
+      expect_error(Code::timeout, [&] { Communicator::connect(options); });
+      EXPECT_EQ(::write(failed[1], &one, 1), 1);
+    } else {
+      EXPECT_EQ(::read(failed[0], &one, 1), 1);
+    }
+    options.timeout = seconds(20);
+    for (int turn = 0; turn < 3; ++turn) {
+      Communicator comm = Communicator::connect(options);
+      float sum = 1;
+      all_reduce({&sum, 1}, comm);
+      EXPECT_EQ(sum, 2);
+    }
+  });
+}
+
+bool has_handler(int signal) {
+  struct sigaction action = {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
+constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP};
+
+std::vector<std::string> environment_now() {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// The first bytes of mmap(), which UCX would overwrite.
+std::string code_of_mmap() {
+  const void* mmap = ::dlsym(RTLD_DEFAULT, "mmap");
+  return {static_cast<const char*>(mmap), 16};
+}
+
+TEST_F(Ucx, LeavesTheHostProgramAsItWas) {
+  fork_ranks(2, [&](int rank) {
+    std::array<bool, kCrashes.size()> handled = {};  // by a sanitizer
+    std::transform(kCrashes.begin(), kCrashes.end(), handled.begin(), has_handler);
+    const auto variables = environment_now();
+    const std::string code = code_of_mmap();
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 2);
+    for (std::size_t i = 0; i < kCrashes.size(); ++i)
+      EXPECT_EQ(has_handler(kCrashes[i]), handled[i]) << kCrashes[i];
+    EXPECT_EQ(environment_now(), variables);
+    EXPECT_EQ(code_of_mmap(), code);
+  });
+}
+
+TEST_F(Ucx, DoesWhatTheUserHasAskedUcxFor) {
+  ::setenv("UCX_HANDLE_ERRORS", "bt", 1);
+  fork_ranks(2, [&](int rank) {
+    for (const int signal : kCrashes) ::signal(signal, SIG_DFL);
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    EXPECT_TRUE(has_handler(SIGSEGV));
+    EXPECT_STREQ(std::getenv("UCX_HANDLE_ERRORS"), "bt");
+  });
+  ::unsetenv("UCX_HANDLE_ERRORS");
+}
+
+// A program's worker process ends without disturbing the rank that it was forked from.
+TEST_F(Ucx, AForkedChildOfARankMayEnd) {
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      expect_error(Code::invalid_argument, [&] { barrier(comm); });
+      {
+        const Communicator gone = std::move(comm);
+      }
+      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    for (int turn = 0; turn < 10; ++turn) all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 2048);
+  });
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,80 @@
+// A rank to which something happens while the others wait for it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/tcp_case.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+
+// A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it where
+// both are on one of several hosts; without hosts the ranks are on one.
+inline void run_with_a_victim(const std::string& transport, const std::string& job, int signal,
+                              std::chrono::milliseconds timeout,
+                              const std::vector<int>& hosts = {0, 0, 0}) {
+  int pids[2];
+  ASSERT_EQ(::pipe(pids), 0);
+  const Helper killer([&] {
+    ::close(pids[1]);  // where no victim has come, the read below ends
+    pid_t victim = 0;
+    if (::read(pids[0], &victim, sizeof(victim)) != static_cast<ssize_t>(sizeof(victim))) {
+      ADD_FAILURE() << "no rank to be killed has come";
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::kill(victim, signal);
+    if (signal == SIGKILL) return;
+    std::this_thread::sleep_for(timeout * 3);
+    ::kill(victim, SIGKILL);
+  });
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    const pid_t child = ::fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped rank must not outlive the test
+    CommunicatorOptions options = options_of(rank, 3, job, hosts[rank]);
+    options.transport = transport;
+    options.timeout = timeout;
+    Communicator comm = Communicator::connect(options);
+    barrier(comm);
+    if (rank == 2) {
+      const pid_t self = ::getpid();
+      if (::write(pids[1], &self, sizeof(self)) < 0) ::_exit(3);
+      for (;;) ::pause();
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const Error error = conformance::expect_error(
+        signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
+    EXPECT_EQ(error.culprit(), 2) << error.what();
+    EXPECT_TRUE(conformance::contains(error.what(), "rank 2")) << error.what();
+    if (signal == SIGKILL) {
+      EXPECT_TRUE(conformance::contains(error.what(), "is lost")) << error.what();
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    }
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  ::close(pids[1]);
+  for (int rank = 0; rank < 3; ++rank) {
+    int status = 0;
+    ::waitpid(children[rank], &status, 0);
+    if (rank != 2) {
+      EXPECT_EQ(status, 0) << "rank " << rank;
+    }
+  }
+}
+
+}  // namespace plait
