@@ -14,9 +14,9 @@ namespace {
 // The operator that a sentence is about, which it begins with: "all_reduce: ...".
 std::string_view operator_of(std::string_view sentence) {
   const std::string_view word = sentence.substr(0, sentence.find(':'));
-  for (int i = 1; i <= static_cast<int>(Operation::all_reduce_matmul); ++i)
+  if (const auto op = parse_operator(word)) return name(*op);
+  for (int i = 1; i <= static_cast<int>(Operation::split); ++i)
     if (word == name(static_cast<Operation>(i))) return word;
-  if (word == name(Operator::matmul)) return word;  // which sends no chunks, and has no Operation
   return {};
 }
 

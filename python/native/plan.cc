@@ -11,14 +11,9 @@ namespace plait::python {
 namespace {
 
 void bind_enums(nb::module_& m) {
-  nb::enum_<Operator>(m, "Operator", "A product with the collective that needs it or makes it.")
-      .value("matmul", Operator::matmul)
-      .value("matmul_all_reduce", Operator::matmul_all_reduce)
-      .value("matmul_reduce_scatter", Operator::matmul_reduce_scatter)
-      .value("matmul_all_gather", Operator::matmul_all_gather)
-      .value("all_gather_matmul", Operator::all_gather_matmul)
-      .value("reduce_scatter_matmul", Operator::reduce_scatter_matmul)
-      .value("all_reduce_matmul", Operator::all_reduce_matmul);
+  nb::enum_<Operator> op(m, "Operator", "A product with the collective that needs it or makes it.");
+  for (int i = 0; i < kOperators; ++i)
+    op.value(std::string(kOperatorTraits[i].name).c_str(), static_cast<Operator>(i));
   nb::enum_<Schedule>(m, "Schedule", "How a product and its communication interleave.")
       .value("serial", Schedule::serial)
       .value("pipelined", Schedule::pipelined)
