@@ -5,18 +5,10 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plait/collectives.h"
+#include "comm/gather.h"
 
 namespace plait::bench {
 namespace {
-
-// The values of all ranks, sent as bytes, because no dtype has their precision.
-std::vector<double> gather(Communicator& comm, double mine) {
-  std::vector<double> all(comm.world());
-  all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), all.size() * sizeof(mine), Dtype::s8},
-             comm);
-  return all;
-}
 
 Nanoseconds time_calls(Communicator& comm, const Contender& contender, int calls) {
   Nanoseconds total = 0;
@@ -81,7 +73,7 @@ Switches switches() {
 }
 
 double largest(Communicator& comm, double mine) {
-  const auto all = gather(comm, mine);
+  const auto all = comm::gather_values(mine, comm);
   return *std::max_element(all.begin(), all.end());
 }
 

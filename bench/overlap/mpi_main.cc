@@ -15,10 +15,10 @@
 #include "base/processor.h"
 #include "cli/bench/op_options.h"
 #include "cli/table.h"
+#include "comm/gather.h"
 #include "measure/collective_race.h"
 #include "measure/op_memory.h"
 #include "mpi_library.h"
-#include "plait/collectives.h"
 #include "rival.h"
 #include "tensor/compare.h"
 #include "tensor/tolerance.h"
@@ -56,9 +56,7 @@ double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const
                        const ConstTensorView& weight, Communicator& comm) {
   const std::array<float, 2> mine = {static_cast<float>(longest_row(x)),
                                      static_cast<float>(longest_row(weight))};
-  std::vector<std::array<float, 2>> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), sizeof(mine) * all.size(), Dtype::s8},
-             comm);
+  const std::vector<std::array<float, 2>> all = comm::gather_values(mine, comm);
   const bool sums =
       // otherwise the X of each rank is multiplied by this rank's weight
       sums_over_ranks(options.op);

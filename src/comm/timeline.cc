@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/gather.h"
 #include "comm/state.h"
-#include "plait/collectives.h"
 #include "plait/timeline.h"
 
 namespace plait {
@@ -72,17 +72,12 @@ void align_clock(Trace& trace, Communicator& comm) {
 std::vector<std::vector<std::byte>> comm::collect_packs(Trace& trace, Communicator& comm) {
   align_clock(trace, comm);
   const std::vector<std::byte> mine = trace.pack();
-  // Sizes first: a byte at a time they are s8 elements like any other.
-  const auto world = static_cast<std::size_t>(comm.world());
-  std::vector<std::uint64_t> sizes(world);
-  const std::uint64_t size = mine.size();
-  all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), world * sizeof(size), Dtype::s8},
-             comm);
+  const std::vector<std::size_t> sizes = comm::gather_values(mine.size(), comm);
   // Only rank 0 gathers the records: a rank sends nothing to the others.
-  std::vector<std::size_t> send(world);
+  std::vector<std::size_t> send(sizes.size());
   send[0] = mine.size();
-  std::vector<std::size_t> receive(world);
-  if (comm.rank() == 0) receive.assign(sizes.begin(), sizes.end());
+  std::vector<std::size_t> receive(sizes.size());
+  if (comm.rank() == 0) receive = sizes;
   std::size_t total = 0;
   for (const std::size_t part : receive) total += part;
   std::vector<std::byte> all(total);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plait/collectives.h"
+#include "comm/gather.h"
 
 namespace plait::measure {
 
@@ -17,9 +17,7 @@ std::optional<Code> refusal_of_all(Communicator& comm, base::FunctionRef<void()>
     refusal = error;
   }
   const std::int32_t mine = refusal ? static_cast<std::int32_t>(refusal->code()) : kConsent;
-  std::vector<std::int32_t> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, sizeof(mine), Dtype::s8}, {all.data(), all.size() * sizeof(mine), Dtype::s8},
-             comm);
+  const std::vector<std::int32_t> all = comm::gather_values(mine, comm);
   const auto first =
       std::find_if(all.begin(), all.end(), [](std::int32_t one) { return one != kConsent; });
   if (first == all.end()) return std::nullopt;

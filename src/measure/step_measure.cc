@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/gather.h"
 #include "measure/collective_race.h"
 #include "measure/link_search.h"
 #include "measure/peak.h"
 #include "measure/progress.h"
 #include "measure/step_case.h"
-#include "plait/collectives.h"
 
 namespace plait::measure {
 namespace {
@@ -32,12 +32,6 @@ double median_of(const std::function<void()>& call, Communicator& comm) {
   CollectiveRace race(comm, kFew);
   race.add(call);
   return race.run().front().median;
-}
-
-std::vector<float> of_all(float mine, Communicator& comm) {
-  std::vector<float> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, 1}, {all.data(), all.size()}, comm);
-  return all;
 }
 
 Communicator alone(Communicator& comm) {
@@ -121,10 +115,11 @@ class Measuring {
     const bool counts = forget_peak();
     runner->run(0);
     const auto peak = static_cast<float>(counts ? read_peak().value_or(0) : 0);
-    const std::vector<float> peaks = of_all(peak, comm_);
+    const std::vector<float> peaks = comm::gather_values(peak, comm_);
     result.peak = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
     if (plan == setup_.plans.front()) case_.keep_results();
-    const std::vector<float> differing = of_all(case_.has_same_results() ? 0.0F : 1.0F, comm_);
+    const std::vector<float> differing =
+        comm::gather_values(case_.has_same_results() ? 0.0F : 1.0F, comm_);
     result.bits_equal = std::count(differing.begin(), differing.end(), 1.0F) == 0;
     return result;
   }

@@ -8,13 +8,13 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "comm/gather.h"
 #include "comm/interruption.h"
 #include "comm/state.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
 #include "ops/kept.h"
 #include "ops/prepared.h"
-#include "plait/collectives.h"
 #include "plait/gemm.h"
 #include "quant/scheme.h"
 
@@ -35,13 +35,6 @@ struct Share {
   std::array<char, 32> weight;  // its kind, as a text
   std::array<char, 32> turned;  // the same of that for grad_x; empty: there is none
 };
-
-std::vector<Share> shares_of(const Share& own, Communicator& comm) {
-  std::vector<Share> shares(static_cast<std::size_t>(comm.world()));
-  all_gather({&own, sizeof(own), Dtype::s8},
-             {shares.data(), shares.size() * sizeof(own), Dtype::s8}, comm);
-  return shares;
-}
 
 }  // namespace
 
@@ -103,7 +96,7 @@ void Linear::agree() {
                .turned = {}};
   name(desc_.weight).copy(own.weight.data(), own.weight.size() - 1);
   if (desc_.turned) name(*desc_.turned).copy(own.turned.data(), own.turned.size() - 1);
-  const std::vector<Share> shares = shares_of(own, comm_);
+  const std::vector<Share> shares = comm::gather_values(own, comm_);
   const Share& first = shares.front();
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const Share& one = shares[rank];

@@ -7,13 +7,13 @@
 #include "base/check.h"
 #include "base/default_floats.h"
 #include "base/parallel.h"
+#include "comm/gather.h"
 #include "comm/state.h"
 #include "ops/busy.h"
 #include "ops/checks.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
 #include "plait/buffer.h"
-#include "plait/collectives.h"
 
 namespace plait {
 namespace {
@@ -31,15 +31,8 @@ Gemm select_for(Operator op, const GemmDesc& desc, const GemmOptions& options) t
 }
 
 // A size of all ranks, of which this one has `own`.
-std::vector<std::int64_t> shares_of_all(std::int64_t own, Communicator& comm) {
-  std::vector<std::int64_t> shares(static_cast<std::size_t>(comm.world()));
-  all_gather({&own, sizeof(own), Dtype::s8},
-             {shares.data(), shares.size() * sizeof(own), Dtype::s8}, comm);
-  return shares;
-}
-
 std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
-  const std::vector<std::int64_t> shares = shares_of_all(own, comm);
+  const std::vector<std::int64_t> shares = comm::gather_values(own, comm);
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
@@ -315,7 +308,7 @@ class Op::State {
  private:
   // Whether the shares of k of all ranks are equal. A rank knows only its own.
   bool all_have(std::int64_t k) const try {
-    const std::vector<std::int64_t> shares = shares_of_all(k, comm_);
+    const std::vector<std::int64_t> shares = comm::gather_values(k, comm_);
     return std::all_of(shares.begin(), shares.end(),
                        [&](std::int64_t share) { return share == k; });
   } catch (const Error& error) {

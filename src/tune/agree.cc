@@ -1,12 +1,10 @@
 #include "tune/agree.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "plait/collectives.h"
+#include "comm/gather.h"
 
 namespace plait::tune {
 namespace {
@@ -28,29 +26,9 @@ std::string first_difference(std::string_view a, std::string_view b) {
 }  // namespace
 
 double slowest(double nanoseconds, Communicator& comm) {
-  auto mine = static_cast<float>(nanoseconds);
-  std::vector<float> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&mine, 1}, {all.data(), all.size()}, comm);
+  const auto mine = static_cast<float>(nanoseconds);
+  const std::vector<float> all = comm::gather_values(mine, comm);
   return double{*std::max_element(all.begin(), all.end())};
-}
-
-std::vector<std::string> gather_text(const std::string& mine, Communicator& comm) {
-  const auto world = static_cast<std::size_t>(comm.world());
-  const auto size = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> sizes(world);
-  all_gather({&size, sizeof(size), Dtype::s8}, {sizes.data(), sizeof(size) * world, Dtype::s8},
-             comm);
-  const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
-  std::string joined(std::accumulate(counts.begin(), counts.end(), std::size_t{0}), '\0');
-  all_gather({mine.data(), mine.size(), Dtype::s8}, {joined.data(), joined.size(), Dtype::s8}, comm,
-             counts);
-  std::vector<std::string> all;
-  std::size_t at = 0;
-  for (const std::size_t count : counts) {
-    all.push_back(joined.substr(at, count));
-    at += count;
-  }
-  return all;
 }
 
 int least(int mine, Communicator& comm) {
@@ -60,7 +38,7 @@ int least(int mine, Communicator& comm) {
 std::optional<std::string> agree_on(std::string_view what, const std::optional<std::string>& mine,
                                     Communicator& comm) {
   // The prefix marks that there is a text, because a text may be empty.
-  const std::vector<std::string> all = gather_text(mine ? "=" + *mine : "", comm);
+  const std::vector<std::string> all = comm::gather_text(mine ? "=" + *mine : "", comm);
   int first = -1;
   for (int rank = 0; rank < comm.world(); ++rank) {
     if (all[static_cast<std::size_t>(rank)].empty()) continue;

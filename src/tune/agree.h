@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "plait/communicator.h"
 
@@ -13,9 +12,6 @@ namespace plait::tune {
 
 // The largest of the ranks' values. Clocks of ranks differ, but durations can be compared.
 double slowest(double nanoseconds, Communicator& comm);
-
-// The texts of all ranks, by rank.
-std::vector<std::string> gather_text(const std::string& mine, Communicator& comm);
 
 // The smallest of the ranks' values.
 int least(int mine, Communicator& comm);

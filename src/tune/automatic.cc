@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/host.h"
 #include "base/parallel.h"
+#include "comm/gather.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
 #include "plan/cost_model.h"
@@ -119,7 +120,7 @@ class Automatic final : public PlanSource {
 };
 
 bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
-  const std::vector<std::string> all = tune::gather_text(mine.value_or(std::string()), comm);
+  const std::vector<std::string> all = comm::gather_text(mine.value_or(std::string()), comm);
   return std::all_of(all.begin(), all.end(), [&](const auto& one) { return one == all.front(); });
 }
 
@@ -141,7 +142,7 @@ tune::Files read_alike(const AutomaticOptions& options, const std::string& machi
 }
 
 void check_refusals(const std::string& mine, Communicator& comm) {
-  const std::vector<std::string> all = tune::gather_text(mine, comm);
+  const std::vector<std::string> all = comm::gather_text(mine, comm);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     PLAIT_CHECK(all[rank].empty(), "automatic_plans: rank ", rank, ": ", all[rank]);
   }
@@ -151,7 +152,7 @@ void check_refusals(const std::string& mine, Communicator& comm) {
 std::string kept_here(const std::string& path, Communicator& comm) {
   const std::string file =
       base::sentence(base::host_id(), ' ', base::namespace_id("mnt"), ' ', path);
-  const std::vector<std::string> all = tune::gather_text(file, comm);
+  const std::vector<std::string> all = comm::gather_text(file, comm);
   const auto first = std::find(all.begin(), all.end(), file) - all.begin();
   return first == comm.rank() ? path : std::string();
 }

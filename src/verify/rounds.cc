@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "comm/gather.h"
 #include "comm/state.h"
-#include "plait/collectives.h"
 #include "verify/case.h"
 #include "verify/check.h"
 #include "verify/layer_case.h"
@@ -47,9 +47,7 @@ Verdict verdict_of(const Findings& mine, Communicator& comm) {
   };
   const Flags own = {.failed = mine.failure.empty() ? std::int8_t{0} : std::int8_t{1},
                      .as_one = mine.as_one ? std::int8_t{1} : std::int8_t{0}};
-  std::vector<Flags> all(static_cast<std::size_t>(comm.world()));
-  all_gather({&own, sizeof(own), Dtype::s8}, {all.data(), all.size() * sizeof(own), Dtype::s8},
-             comm);
+  const std::vector<Flags> all = comm::gather_values(own, comm);
   const auto first =
       std::find_if(all.begin(), all.end(), [](const Flags& one) { return one.failed != 0; });
   return {.speaks = first - all.begin() == comm.rank(),

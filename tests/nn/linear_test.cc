@@ -1,5 +1,6 @@
 // What the layers promise (plait/linear.h), beyond what plait verify --layers tries at random.
 #include "plait/linear.h"
+#include "comm/gather.h"
 
 #include <gtest/gtest.h>
 
@@ -108,9 +109,7 @@ class Difference {
                at(problem_.all_grad_out.view, i, j);
       }
     }
-    std::vector<double> all(static_cast<std::size_t>(comm_.world()));
-    all_gather({&own, sizeof(own), Dtype::s8}, {all.data(), all.size() * sizeof(own), Dtype::s8},
-               comm_);
+    const std::vector<double> all = comm::gather_values(own, comm_);
     return std::accumulate(all.begin(), all.end(), 0.0);
   }
 

@@ -24,18 +24,6 @@ TEST(Agreement, OnTimesIsTheSlowestRanks) {
                  {});
 }
 
-TEST(Agreement, HasEverybodysText) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   const std::string mine(static_cast<std::size_t>(comm.rank()) * 5, 'x');
-                   const auto all = gather_text(mine, comm);
-                   ASSERT_EQ(all.size(), 3U);
-                   EXPECT_EQ(all[0], "");
-                   EXPECT_EQ(all[2], "xxxxxxxxxx");
-                 },
-                 {});
-}
-
 TEST(Agreement, TakesTheTextOfThoseWhoHaveOne) {
   run_as_threads(3,
                  [](Communicator& comm) {
