@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/processor.h"
+#include "base/round_up.h"
 #include "cli/bench/op_options.h"
 #include "cli/table.h"
 #include "comm/gather.h"
@@ -67,7 +68,7 @@ double allowed_of_sums(const cli::OpBenchOptions& options, std::int64_t k, const
   }
   const std::int64_t shares = sums ? comm.world() : 1;
   return tensor::tolerance(
-      {.terms = (k + shares - 1) / shares, .world = comm.world(), .wire = options.wire}, magnitude);
+      {.terms = base::ceil_div(k, shares), .world = comm.world(), .wire = options.wire}, magnitude);
 }
 
 // The tolerance for the difference of two results that each have this error before they are rounded

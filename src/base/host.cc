@@ -9,6 +9,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/fingerprint.h"
+
 namespace plait::base {
 
 namespace {
@@ -19,13 +21,6 @@ std::string first_word_of(const char* path) {
   return word;
 }
 
-// FNV-1a of 64 bits. Unlike std::hash it is equal in every build, and ranks may run different
-// builds.
-std::uint64_t fingerprint(const std::string& text, std::uint64_t hash) {
-  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
-  return hash;
-}
-
 }  // namespace
 
 std::string id_of_host(const std::string& boot, const std::string& machine,
@@ -34,7 +29,7 @@ std::string id_of_host(const std::string& boot, const std::string& machine,
   const std::string all = boot + '\n' + machine + '\n' + name;
   std::array<char, 33> digits{};
   std::snprintf(digits.data(), digits.size(), "%016llx%016llx",
-                static_cast<unsigned long long>(fingerprint(all, 0xcbf29ce484222325ULL)),
+                static_cast<unsigned long long>(fingerprint(all)),
                 static_cast<unsigned long long>(fingerprint(all + '\n', 0x6c62272e07bb0142ULL)));
   return digits.data();
 }

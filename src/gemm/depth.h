@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/round_up.h"
 #include "gemm/kernel.h"
 
 namespace plait::gemm {
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+using base::ceil_div;
+using base::round_up;
 
 struct Depth {
   std::int64_t k = 0;

@@ -1,6 +1,7 @@
 #include "measure/op_memory.h"
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "base/text.h"
 #include "measure/memory.h"
 #include "measure/product_memory.h"
@@ -26,7 +27,7 @@ GemmDesc product_of(const PlanKey& key) {
 // panels.
 double kept_by_a_plan(const PlanKey& key) {
   const ProductMemory product(product_of(key), key.backend, key.threads);
-  const std::int64_t share = (key.m + key.world - 1) / key.world;
+  const std::int64_t share = base::ceil_div(key.m, key.world);
   if (!is_compute_first(key.op)) {
     const std::int64_t rows = traits_of(key.op).has_own_out() ? share : key.m;
     return bytes_of(rows, key.k, key.x) + product.ready_rows(rows, key.k) +
@@ -35,7 +36,7 @@ double kept_by_a_plan(const PlanKey& key) {
   if (!sums_over_ranks(key.op))
     return product.ready_rows(share, key.k) + product.workspace(share, key.n);
   return bytes_of(key.m, key.n, key.wire) +
-         product.ready_rows(key.m, (key.k + key.world - 1) / key.world) +
+         product.ready_rows(key.m, base::ceil_div(key.k, key.world)) +
          product.workspace(key.m, key.n);
 }
 
@@ -44,7 +45,7 @@ double kept_by_a_plan(const PlanKey& key) {
 double memory_needed(const PlanKey& key, std::size_t plans) {
   const OperatorTraits& traits = traits_of(key.op);
   const bool has_share = traits.shares_n || traits.shares_k;
-  const std::int64_t own_k = traits.shares_k ? (key.k + key.world - 1) / key.world : key.k;
+  const std::int64_t own_k = traits.shares_k ? base::ceil_div(key.k, key.world) : key.k;
   // The operands, the results and their copies for comparison, the weight before and after packing,
   // and the mailboxes: counted in elements of the largest dtype.
   const double shared = bytes_of(key.m, own_k, Dtype::f32) +

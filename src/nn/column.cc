@@ -4,6 +4,7 @@
 #include "nn/linear.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
+#include "tensor/copy_rows.h"
 
 namespace plait {
 namespace {
@@ -104,7 +105,7 @@ class Column final : public Linear {
     }
     if (!summing) return;
     summing->wait();
-    if (sum.data != call.grad_x.data) nn::copy_rows(sum, call.grad_x);
+    if (sum.data != call.grad_x.data) tensor::copy_rows(sum, call.grad_x);
   }
 
   nn::Sum what_is_summed() const { return is_sharded() ? nn::Sum::shard : nn::Sum::all; }

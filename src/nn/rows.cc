@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/round_up.h"
+#include "tensor/copy_rows.h"
+
 namespace plait::nn {
 namespace {
 
@@ -32,7 +35,7 @@ Range shard_of(std::int64_t rows, const Communicator& comm) {
 
 std::int64_t spaced(Dtype dtype, std::int64_t cols) {
   const auto line = static_cast<std::int64_t>(64 / size_of(dtype));
-  return (cols + line - 1) / line * line;
+  return base::round_up(cols, line);
 }
 
 Pending start_gathering(const ConstTensorView& own, const TensorView& all, Communicator& comm) {
@@ -40,7 +43,7 @@ Pending start_gathering(const ConstTensorView& own, const TensorView& all, Commu
   if (!own.is_contiguous()) {
     const Range rows = shard_of(all.rows, comm);
     const TensorView place = all.row_range(rows.begin, rows.end);
-    copy_rows(own, place);
+    tensor::copy_rows(own, place);
     from = place;
   }
   return start_all_gather(elements_of(from), elements_of(all), comm, counts_of(all, comm));
@@ -51,11 +54,6 @@ Pending start_summing(const ConstTensorView& partial, const TensorView& to, Sum 
   if (sum == Sum::all) return start_all_reduce(elements_of(partial), elements_of(to), comm);
   return start_reduce_scatter(elements_of(partial), elements_of(to), comm,
                               counts_of(partial, comm));
-}
-
-void copy_rows(const ConstTensorView& from, const TensorView& to) {
-  for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
-    convert(from.row(row), from.dtype, to.row(row), to.dtype, static_cast<std::size_t>(to.cols));
 }
 
 }  // namespace plait::nn

@@ -23,7 +23,4 @@ enum class Sum { shard, all };
 Pending start_summing(const ConstTensorView& partial, const TensorView& to, Sum sum,
                       Communicator& comm);
 
-// Between two matrices of one shape.
-void copy_rows(const ConstTensorView& from, const TensorView& to);
-
 }  // namespace plait::nn

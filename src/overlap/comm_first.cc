@@ -4,11 +4,12 @@
 #include <memory>
 #include <vector>
 
+#include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/copy_block.h"
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
+#include "tensor/copy_rows.h"
 #include "tensor/room.h"
 
 namespace plait::overlap {
@@ -31,7 +32,7 @@ Cut cut_of(const Problem& problem, const Plan& plan, const Ownership& owners) {
 
 // Elements that no block of cut_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, int world) {
-  const std::int64_t own_rows = (problem.m + world - 1) / world;
+  const std::int64_t own_rows = base::ceil_div(problem.m, world);
   return std::min(chunk_elements(problem, plan), own_rows * problem.k);
 }
 
@@ -143,7 +144,7 @@ class CommFirst final : public Operation {
     const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
     const auto bytes = static_cast<std::int64_t>(from.bytes());
     if (!exchange_.is_played({.label = "take", .read = bytes, .written = bytes}))
-      copy_rows(from, rows_.row_range(rows.begin, rows.end));
+      tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end));
   }
 
   // Whether all rows of the chunks before `end` are here.

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/copy_block.h"
 #include "overlap/flows.h"
 #include "overlap/operation.h"
 #include "plait/buffer.h"
@@ -72,7 +72,7 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
 
 // Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
-  const std::int64_t own_rows = (problem.m + peers.world - 1) / peers.world;
+  const std::int64_t own_rows = base::ceil_div(problem.m, peers.world);
   const std::int64_t one_step =
       is_all_reduce(problem)
           ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
@@ -174,8 +174,7 @@ class ComputeFirst final : public Operation {
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
     kept_until_.resize(std::min(parts, fused_ ? kDepth : 2U));
-    buffer_bytes_ = static_cast<std::size_t>(largest) * size_of(problem_.wire);
-    buffer_bytes_ = (buffer_bytes_ + 63) / 64 * 64;
+    buffer_bytes_ = base::round_up(static_cast<std::size_t>(largest) * size_of(problem_.wire), 64);
     tensor::make_room(memory_, buffer_bytes_ * kept_until_.size());
   }
 

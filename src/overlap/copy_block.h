@@ -28,10 +28,4 @@ inline void copy_block(const std::byte* from, const TensorView& to) {
     std::memcpy(to.row(row), from, to.row_bytes());
 }
 
-// Between two matrices of one shape.
-inline void copy_rows(const ConstTensorView& from, const TensorView& to) {
-  for (std::int64_t row = 0; row < to.rows && to.cols > 0; ++row)
-    std::memcpy(to.row(row), from.row(row), to.row_bytes());
-}
-
 }  // namespace plait::overlap

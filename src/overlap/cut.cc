@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.h"
 #include "plait/collectives.h"
 
 namespace plait::overlap {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using base::ceil_div;
 
 }  // namespace
 

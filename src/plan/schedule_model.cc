@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/round_up.h"
 #include "plan/sizes.h"
 
 namespace plait {
@@ -18,7 +19,7 @@ constexpr std::int64_t kMostProducts = std::int64_t{1} << 16;
 // The number of parts whose sums may be under way while the next part is multiplied.
 constexpr std::size_t kKeptParts = 2;
 
-std::int64_t share(std::int64_t whole, int world) { return (whole + world - 1) / world; }
+std::int64_t share(std::int64_t whole, int world) { return base::ceil_div(whole, world); }
 
 double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
 
@@ -243,7 +244,7 @@ void ScheduleModel::gather_beside_product() {
   const Part all = {.product = 0, .rows = shard_, .columns = k_};
   std::size_t chunks = chunks_of(all, key_.x);
   if (plan_.chunk > 0) {
-    const std::int64_t wanted = (shard_ + plan_.chunk - 1) / plan_.chunk;
+    const std::int64_t wanted = base::ceil_div(shard_, plan_.chunk);
     chunks = static_cast<std::size_t>(std::clamp<std::int64_t>(wanted, 1, kMostChunks));
   }
   const double rows = static_cast<double>(shard_) / static_cast<double>(chunks);

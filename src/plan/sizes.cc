@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace plait {
 namespace {
 
@@ -45,10 +47,6 @@ constexpr std::int64_t kEnoughInMemory = 8;
 constexpr std::int64_t kLeastRows = 32;
 constexpr std::int64_t kLeastRowsInMemory = 256;
 constexpr std::int64_t kColumnsPerRow = 8;
-
-std::int64_t round_up(std::int64_t value, std::int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 }  // namespace
 
@@ -129,14 +127,15 @@ std::int64_t chunk_elements(int world) {
 // Few rows make small chunks, so chunks get wider, but there are at least four.
 std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked) {
   const std::int64_t rows = std::max<std::int64_t>(sums.m, 1);
-  const std::int64_t least = round_up(chunk_elements(world) / rows, kPanel);
+  const std::int64_t least = base::round_up(chunk_elements(world) / rows, kPanel);
   if (sums.bytes() <= kOneChunkBytes) return std::max(sums.n, kPanel);
-  const std::int64_t most = std::max(round_up(sums.n / 4, kPanel), kPanel);
+  const std::int64_t most = std::max(base::round_up(sums.n / 4, kPanel), kPanel);
   if (linked) {
     const std::int64_t pair = sums.n >= kEnoughOverLink * 2 * kPanel ? 2 * kPanel : kPanel;
-    return std::min(std::max({round_up(sums.n / kChunksOverLink, kPanel), pair, least}), most);
+    return std::min(std::max({base::round_up(sums.n / kChunksOverLink, kPanel), pair, least}),
+                    most);
   }
-  const std::int64_t wide = std::min(kFullSpeed, round_up(sums.n / kEnoughInMemory, kPanel));
+  const std::int64_t wide = std::min(kFullSpeed, base::round_up(sums.n / kEnoughInMemory, kPanel));
   return std::min(std::max(wide, least), most);
 }
 
@@ -145,7 +144,7 @@ std::int64_t largest_suitable_block(const PartialSums& most, int world, bool lin
   std::int64_t largest = 0;
   const auto add = [&](std::int64_t rows) {
     const PartialSums sums = {.m = rows, .n = most.n, .dtype = most.dtype};
-    const std::int64_t own = (rows + world - 1) / world;
+    const std::int64_t own = base::ceil_div(rows, world);
     largest = std::max(largest, own * std::min(most.n, suitable_chunk(sums, world, linked)));
   };
   const std::int64_t varied = std::min(most.m, chunk_elements(world) / kPanel);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "base/round_up.h"
 #include "plait/dtype.h"
 
 namespace plait::quant {
@@ -24,7 +25,7 @@ void gather(const T* column, std::int64_t columns, T* values) {
   for (std::int64_t c = 0; c < columns; ++c) values[c] = column[c * Block<T>::kStride];
 }
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using base::ceil_div;
 
 // Fewer weights take less time than waking a thread.
 constexpr std::int64_t kLeastWeights = 32768;
@@ -35,7 +36,7 @@ std::int64_t strip_columns(const Tiling& tiling, int threads) {
   const std::int64_t strips = threads == 1 ? 1 : std::int64_t{4} * threads;
   const std::int64_t columns =
       std::max(ceil_div(tiling.n, strips), ceil_div(kLeastWeights, tiling.k));
-  return ceil_div(columns, kTileColumns) * kTileColumns;
+  return base::round_up(columns, kTileColumns);
 }
 
 }  // namespace

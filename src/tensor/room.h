@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "base/round_up.h"
 #include "plait/buffer.h"
 
 namespace plait::tensor {
@@ -15,7 +16,7 @@ namespace plait::tensor {
 inline void make_room(Buffer& buffer, std::size_t bytes) {
   if (bytes <= buffer.bytes()) return;
   const std::size_t step = std::max<std::size_t>(std::bit_floor(bytes) / 4, 1);
-  const std::size_t room = buffer.bytes() == 0 ? bytes : (bytes + step - 1) / step * step;
+  const std::size_t room = buffer.bytes() == 0 ? bytes : base::round_up(bytes, step);
   buffer = Buffer();  // first, so that there are never both
   buffer = Buffer(room, {.huge_pages = true});
 }

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/fingerprint.h"
 
 namespace plait::trace {
 namespace {
@@ -29,14 +30,8 @@ struct Header {
 };
 static_assert(std::has_unique_object_representations_v<Header>);
 
-// FNV-1a, which detects damage, not malice. unpack() checks all values anyway.
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const std::byte byte : bytes) {
-    sum = (sum ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-  }
-  return sum;
-}
+// Detects damage, not malice. unpack() checks all values anyway.
+std::uint64_t checksum(std::span<const std::byte> bytes) { return base::fingerprint(bytes); }
 
 template <class T>
 void put(std::vector<std::byte>& bytes, const T& value) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/round_up.h"
 
 namespace plait::verify {
 namespace {
@@ -19,7 +20,7 @@ std::int64_t random_node(Random& random, int world, std::int64_t unit) {
   const std::int64_t longest = leaves == kMostLeaves ? 20000 : 2 * shortest - 1;
   const std::int64_t k = random.between(shortest, longest);
   const std::int64_t units = world * unit;
-  return (k + units - 1) / units * unit;
+  return base::ceil_div(k, units) * unit;
 }
 
 std::int64_t as_many_rows(std::int64_t most, std::int64_t length) {

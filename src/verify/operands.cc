@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 
@@ -129,7 +130,7 @@ QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k) {
     if (scheme.per == QuantPer::tensor) return all.column_range(0, 1);
     const ConstTensorView some = all.column_range(columns.begin, columns.end);
     if (scheme.per == QuantPer::channel) return some;
-    return some.row_range(k.begin / scheme.group, (k.end + scheme.group - 1) / scheme.group);
+    return some.row_range(k.begin / scheme.group, base::ceil_div(k.end, scheme.group));
   };
   const QuantizedParts parts = {.values = whole.values()
                                               .row_range(columns.begin, columns.end)

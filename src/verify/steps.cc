@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
+#include "tensor/copy_rows.h"
 #include "tensor/in_pairs.h"
 
 namespace plait::verify {
@@ -63,11 +63,6 @@ class Sums {
   std::int64_t cols_;
   std::vector<float> sums_;
 };
-
-void copy_matrix(const ConstTensorView& from, const TensorView& to) {
-  for (std::int64_t row = 0; row < from.rows && from.cols > 0; ++row)
-    std::memcpy(to.row(row), from.row(row), from.row_bytes());
-}
 
 class Steps {
  public:
@@ -195,7 +190,7 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
                    : whole.row_range(part * share, (part + 1) * share);
   };
   for (int part = 0; part < world; ++part)
-    copy_matrix(all[static_cast<std::size_t>(part)]->x(), place_of(x.view(), part, true));
+    tensor::copy_rows(all[static_cast<std::size_t>(part)]->x(), place_of(x.view(), part, true));
   const Guarded result(one.out, one.m, n);
   GemmDesc desc = {.m = one.m,
                    .n = n,
@@ -213,21 +208,22 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
   const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
   const Guarded plain(dtype, out_in ? n : desc.k, out_in ? desc.k : n);
   for (int part = 0; part < world; ++part)
-    copy_matrix(all[static_cast<std::size_t>(part)]->plain(), place_of(plain.view(), part, out_in));
+    tensor::copy_rows(all[static_cast<std::size_t>(part)]->plain(),
+                      place_of(plain.view(), part, out_in));
   const WeightView weight = {.view = plain.view(), .layout = one.layout};
   if (one.scheme) packed.emplace(quantize(weight, *one.scheme, /*threads=*/1));
   call.weight = packed ? Weight(*packed) : Weight(weight);
   select_gemm(desc, {.threads = 1}).run(call);
   if (ops::shapes_of(one.op).out == ops::Rows::all) {
     Guarded out(one.out, one.m, n);
-    copy_matrix(result.view(), out.view());
+    tensor::copy_rows(result.view(), out.view());
     return out;
   }
   const Shard shard = balanced_shard(static_cast<std::size_t>(one.m), rank, world);
   const auto begin = static_cast<std::int64_t>(shard.offset);
   const auto end = begin + static_cast<std::int64_t>(shard.count);
   Guarded out(one.out, end - begin, n);
-  copy_matrix(result.view().row_range(begin, end), out.view());
+  tensor::copy_rows(result.view().row_range(begin, end), out.view());
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "conformance/ranks.h"
 #include "nn/layer.h"
 #include "tensor/compare.h"
+#include "tensor/copy_rows.h"
 #include "tensor/float_modes.h"
 
 namespace plait {
@@ -54,7 +55,7 @@ void run_layer(Communicator& comm, const LayersModes& which) {
     for (const Matrix* one :
          {&problem.out, &problem.grad_x, &problem.grad_weight, &problem.grad_bias}) {
       all.emplace_back(Dtype::f32, one->view.rows, one->view.cols);
-      nn::copy_rows(one->view, all.back().view);
+      tensor::copy_rows(one->view, all.back().view);
     }
     return all;
   };

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "base/fingerprint.h"
 #include "comm/collectives/reducer.h"
 #include "comm/collectives/streams.h"
 #include "comm/collectives/tasks.h"
@@ -10,9 +11,7 @@ namespace {
 
 // Ranks that cut the tensor differently disagree, and have different fingerprints.
 std::int64_t fingerprint(const Layout& layout) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const std::size_t count : layout.counts) hash = (hash ^ count) * 0x100000001b3ULL;
-  return static_cast<std::int64_t>(hash);
+  return static_cast<std::int64_t>(base::fingerprint(layout.counts));
 }
 
 Tag shard_tag(Operation operation, const ConstElements& all, Dtype out, const Layout& shards) {

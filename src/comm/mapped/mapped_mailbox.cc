@@ -3,13 +3,14 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace plait::comm {
 namespace {
 
 constexpr std::byte kPoison{0xA5};
 
-std::size_t padded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::size_t padded(std::size_t bytes) { return base::round_up(bytes, kLine); }
 
 struct Areas {
   std::size_t channels;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/round_up.h"
 #include "comm/modelled/stage.h"
 
 namespace plait::comm::modelled {
@@ -17,7 +18,7 @@ void Seat::spend(Nanoseconds time) {
 // first 1000, grain 200: 700 → 1000, 1001 → 1200
 Nanoseconds Seat::on_grid(Nanoseconds at) const {
   const Nanoseconds behind = std::max<Nanoseconds>(at - looks_.first, 0);
-  return looks_.first + (behind + looks_.grain - 1) / looks_.grain * looks_.grain;
+  return looks_.first + base::round_up(behind, looks_.grain);
 }
 
 // What came while this rank looked, and was perhaps overlooked, ends the rest at once.
@@ -31,7 +32,7 @@ void Seat::rest(Nanoseconds until, const Looks& looks) {
 
 // Times are rounded up to the rank's grain: thousands of chunks then need only dozens of entries.
 void Seat::notify(Nanoseconds at) {
-  at = (at + grain() - 1) / grain() * grain();
+  at = base::round_up(at, grain());
   const auto before = std::lower_bound(coming_.begin(), coming_.end(), at, std::greater<>());
   if (before == coming_.end() || *before != at) coming_.insert(before, at);
   if (rests_) stage_.wake(*this, on_grid(at));

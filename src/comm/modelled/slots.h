@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/round_up.h"
 #include "comm/wait.h"
 #include "plait/buffer.h"
 #include "plait/mailbox.h"
@@ -81,7 +82,7 @@ struct Slots {
     return static_cast<std::size_t>(rank) * static_cast<std::size_t>(desc.slots) +
            static_cast<std::size_t>(slot);
   }
-  std::size_t padded() const { return (desc.slot_bytes + 63) / 64 * 64; }
+  std::size_t padded() const { return base::round_up(desc.slot_bytes, 64); }
 
   std::vector<Buffer> memory_;  // by source; hollow: all share the first
   std::vector<Tag> calls_;

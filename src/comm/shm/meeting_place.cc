@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/fingerprint.h"
 #include "base/host.h"
 #include "base/socket.h"
 #include "plait/error.h"
@@ -30,13 +31,6 @@ using base::sentence;
 
 constexpr std::size_t kSecretDigits = 32;
 constexpr const char* kPrefix = "plait-";
-
-// FNV-1a of 64 bits: the same in every build, as ranks may come from different ones.
-std::uint64_t fingerprint(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
-  return hash;
-}
 
 std::string hex(std::uint64_t number) {
   std::array<char, 17> digits{};
@@ -53,9 +47,9 @@ std::uint64_t random_number() {
 }
 
 // Files are named plait-HOST-NAME.RANDOM: hosts may share a folder, and a name is never used twice.
-std::string prefix_of_host() { return kPrefix + hex(fingerprint(base::host_id())) + '-'; }
+std::string prefix_of_host() { return kPrefix + hex(base::fingerprint(base::host_id())) + '-'; }
 std::string prefix_of(const std::string& name) {
-  return prefix_of_host() + hex(fingerprint(name)) + '.';
+  return prefix_of_host() + hex(base::fingerprint(name)) + '.';
 }
 
 constexpr std::size_t kLongestFileName = sizeof("plait-") - 1 + 16 + 1 + 16 + 1 + 16;
@@ -124,7 +118,7 @@ std::string name_of_job(const std::string& job) {
   constexpr std::size_t kLongest = 80;  // of 107 that a socket's name may have
   std::string name = sentence(kPrefix, ::geteuid(), '-', job);
   if (name.size() > kLongest) {
-    name = sentence(name.substr(0, kLongest - 20), '-', fingerprint(name));
+    name = sentence(name.substr(0, kLongest - 20), '-', base::fingerprint(name));
   }
   return name;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/region.h"
+#include "base/round_up.h"
 #include "comm/mailbox_base.h"
 #include "comm/tcp/tcp_group.h"
 
@@ -57,7 +58,7 @@ class TcpMailbox final : public MailboxBase, public Receiver {
   }
   Outgoing& outgoing(int peer, int slot) { return outgoing_[channel_of(peer, slot)]; }
   Incoming& incoming(int peer, int slot) { return incoming_[channel_of(peer, slot)]; }
-  std::size_t stride() const { return (desc().slot_bytes + 63) / 64 * 64; }
+  std::size_t stride() const { return base::round_up(desc().slot_bytes, 64); }
 
   // A rank posts to itself where it reads.
   std::byte* place_in(int source, int slot, std::uint64_t chunk) const;

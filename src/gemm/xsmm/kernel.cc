@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/instruction_set.h"
+#include "base/round_up.h"
 #include "gemm/few_rows.h"
 #include "gemm/second_cache.h"
 #include "gemm/xsmm/code.h"
@@ -75,7 +76,7 @@ std::span<std::byte> generate(std::span<std::byte> buffer, Dtype operand, int ro
     base::fail(Code::system, "libxsmm can't write a kernel for ", rows,
                " rows: ", libxsmm_strerror(code.last_error));
   }
-  return buffer.subspan((code.code_size + kLine - 1) / kLine * kLine);
+  return buffer.subspan(base::round_up<std::size_t>(code.code_size, kLine));
 }
 
 class XsmmKernel final : public TileKernel {

@@ -1,6 +1,7 @@
 // Answers requests for plans from the settings.
 #include <utility>
 
+#include "base/round_up.h"
 #include "plait/settings.h"
 
 namespace plait {
@@ -9,7 +10,7 @@ namespace plait {
 // world 8, matmul_reduce_scatter with k = 15360              → [16384, 1920, 5120]
 ProductShape shape_of(const PlanKey& key) {
   // Shares are balanced, and the first is the largest: 10 among 4 → 3 3 2 2.
-  const auto first_share = [&](std::int64_t size) { return (size + key.world - 1) / key.world; };
+  const auto first_share = [&](std::int64_t size) { return base::ceil_div(size, key.world); };
   const OperatorTraits& traits = traits_of(key.op);
   return {.m = key.m,
           .k = traits.shares_k ? first_share(key.k) : key.k,

@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "comm/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
@@ -31,7 +32,7 @@ Channels::~Channels() {
 }
 
 std::size_t Channels::stride() const {
-  return sizeof(ChunkHeader) + (desc_.slot_bytes + 63) / 64 * 64;
+  return sizeof(ChunkHeader) + base::round_up(desc_.slot_bytes, 64);
 }
 
 void Channels::prepare(int peer, int slot, int epoch) {
