@@ -18,7 +18,7 @@
 #include "cli/table.h"
 #include "comm/gather.h"
 #include "measure/collective_race.h"
-#include "measure/op_memory.h"
+#include "measure/op_setup.h"
 #include "mpi_library.h"
 #include "rival.h"
 #include "tensor/compare.h"
@@ -184,7 +184,7 @@ void be_rank(const cli::OpBenchOptions& options) {
   for (const measure::OpSize& size : options.sizes) {
     PlanKey key = measure::problem_of(options, size).key;
     key.world = world;
-    measure::check_memory(key, options.plans.size() + 1);  // oneDNN's operands count as one plan
+    measure::check_memory(key);
   }
   std::vector<Result> results;
   results.reserve(options.sizes.size());

@@ -20,7 +20,7 @@
 #include "cli/verbs.h"
 #include "comm/state.h"
 #include "measure/collective_check.h"
-#include "measure/op_memory.h"
+#include "measure/op_setup.h"
 #include "measure/progress.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
@@ -93,7 +93,7 @@ class Tuning {
     for (PlanKey key : options_.problems) {
       check_hosts(key);
       key.world = comm_.world();
-      measure::check_memory(key, options_.effort.plans + 1);  // and serial
+      measure::check_memory(key);
     }
   }
 

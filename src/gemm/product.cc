@@ -13,6 +13,10 @@ namespace {
 // little enough that it is still at hand when it is used.
 constexpr std::size_t kPackedAtOnce = 128 * 1024;
 
+// So many rows of X are packed at once: enough that a panel which was made ready is used often,
+// few enough that a transposed X is never copied as a whole.
+constexpr std::int64_t kSuperblockRows = 1024;
+
 // Rows that stay in the second cache are read again for each panel at no cost.
 constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 
@@ -31,14 +35,15 @@ FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
   return quantised ? kernel.few_rows(static_cast<int>(bits_of(storage))) : FewRows{};
 }
 
-}  // namespace
-
+// A job of so many rows takes at most so many panels: their sums stay in a cache.
 std::int64_t panels_of_job(const Blocking& blocking, std::int64_t rows) {
   std::int64_t panels = blocking.panels;
   while (panels > 1 && rows * panels > std::int64_t{2} * blocking.rows * blocking.panels)
     panels /= 2;
   return panels;
 }
+
+}  // namespace
 
 Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspace)
     : kernel_(kernel),

@@ -36,13 +36,6 @@ namespace plait::gemm {
 // So many bytes of groups' sums stay in the first cache until they are added up.
 inline constexpr std::size_t kPartsAtOnce = 16 * 1024;
 
-// So many rows of X are packed at once: enough that a panel which was made ready is used often,
-// few enough that a transposed X is never copied as a whole.
-inline constexpr std::int64_t kSuperblockRows = 1024;
-
-// A job of so many rows takes at most so many panels: their sums stay in a cache.
-std::int64_t panels_of_job(const Blocking& blocking, std::int64_t rows);
-
 class Product {
  public:
   Product(const TileKernel& kernel, const Task& task, Workspace& workspace);

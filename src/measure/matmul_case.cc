@@ -54,10 +54,8 @@ void check_operands_fit(const MatmulSetup& setup) {
     needed += elements(setup.n, setup.k) * sizeof(float);  // before packing
     if (weight != kPlain) needed += gemm::packed_bytes(describe(setup, m, weight));
   }
-  const auto available = static_cast<std::size_t>(read_memory().available);
-  PLAIT_CHECK(needed <= available, "m=", m, " n=", setup.n, " k=", setup.k, " may take ",
-              base::show_bytes(static_cast<double>(needed)), "; available are ",
-              base::show_bytes(static_cast<double>(available)));
+  check_memory(static_cast<double>(needed),
+               base::sentence("m=", m, " n=", setup.n, " k=", setup.k));
 }
 
 }  // namespace

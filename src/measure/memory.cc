@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace plait::measure {
@@ -73,6 +74,12 @@ Memory read_memory(const fs::path& root) {
     if (name == "MemAvailable:") memory.available = kibibytes * 1024;
   }
   return memory;
+}
+
+void check_memory(double bytes, std::string_view what) {
+  const auto available = static_cast<double>(read_memory().available);
+  PLAIT_CHECK(bytes <= available, what, " may take ", base::show_bytes(bytes), "; available are ",
+              base::show_bytes(available));
 }
 
 }  // namespace plait::measure

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace plait::measure {
@@ -25,5 +26,8 @@ struct Memory {
 
 // `root` contains proc/ and sys/.
 Memory read_memory(const std::filesystem::path& root = "/");
+
+// Refuses `what`, which takes so many bytes, if this host has fewer now.
+void check_memory(double bytes, std::string_view what);
 
 }  // namespace plait::measure

@@ -1,5 +1,7 @@
 #include "measure/op_setup.h"
 
+#include "base/check.h"
+#include "measure/memory.h"
 #include "plan/weight_kind.h"
 
 namespace plait::measure {
@@ -18,6 +20,12 @@ tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
                   .backend = setup.backend,
                   .transport = setup.transport},
           .layout = setup.layout};
+}
+
+void check_memory(const PlanKey& key) {
+  check_memory(tune::OpCase::operand_bytes(key),
+               base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " with ", key.world,
+                              key.world == 1 ? " rank" : " ranks"));
 }
 
 }  // namespace plait::measure

@@ -48,4 +48,7 @@ struct OpSetup {
 // The problem of one size, for plans and operands.
 tune::Problem problem_of(const OpSetup& setup, const OpSize& size);
 
+// Refuses a problem whose operands alone are more than this host's memory can hold now.
+void check_memory(const PlanKey& key);
+
 }  // namespace plait::measure

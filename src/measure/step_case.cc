@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "measure/memory.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/fill.h"
@@ -32,15 +33,43 @@ LinearOptions options_of(const StepSetup& setup, const Plan& plan) {
           .operators = {.wire = setup.wire, .plan = plan, .threads = setup.threads}};
 }
 
+// This rank's share of a layer, and the whole of its other side.
+struct Sides {
+  std::int64_t in;
+  std::int64_t out;
+};
+
+Sides sides_of(const LinearLayer& layer, int rank, int world) {
+  const bool row = layer.kind == LinearKind::row;
+  return {.in = row ? ops::share_of(layer.in, rank, world) : layer.in,
+          .out = row ? layer.out : ops::share_of(layer.out, rank, world)};
+}
+
 }  // namespace
+
+// Counts what a case allocates: rows and their gradients, weights, and gradients with the copies
+// that are kept for comparison.
+void check_memory(const StepSetup& setup, int world) {
+  const auto dtype = static_cast<double>(size_of(setup.dtype));
+  const auto gradients = 2 * static_cast<double>(size_of(setup.grad_weight));
+  double bytes = 0;
+  for (const LinearLayer& layer : setup.linears) {
+    const auto [in, out] = sides_of(layer, 0, world);
+    const double weights = static_cast<double>(in) * static_cast<double>(out);
+    bytes += setup.layers * weights * (dtype + gradients) +
+             2 * dtype * static_cast<double>(setup.tokens) * static_cast<double>(in + out);
+  }
+  check_memory(world * bytes,
+               setup.model.empty()
+                   ? "the step"
+                   : "the step (less with a smaller --scale or fewer --layers)");
+}
 
 StepCase::StepCase(const StepSetup& setup, const Communicator& comm)
     : setup_(setup), rank_(comm.rank()), world_(comm.world()) {
   for (const LinearLayer& layer : setup.linears) {
     const auto seed = shared_.size() * kSeeds;
-    const bool row = layer.kind == LinearKind::row;
-    const std::int64_t in = row ? ops::share_of(layer.in, rank_, world_) : layer.in;
-    const std::int64_t out = row ? layer.out : ops::share_of(layer.out, rank_, world_);
+    const auto [in, out] = sides_of(layer, rank_, world_);
     shared_.push_back({.layer = layer,
                        .in = in,
                        .out = out,

@@ -12,6 +12,9 @@
 
 namespace plait::measure {
 
+// Refuses a step whose operands alone are more than this host's memory can hold now.
+void check_memory(const StepSetup& setup, int world);
+
 class StepCase {
  public:
   StepCase(const StepSetup& setup, const Communicator& comm);

@@ -48,6 +48,18 @@ OpCase::OpCase(const Problem& problem, const Communicator& comm)
   weight_ = Buffer();
 }
 
+double OpCase::operand_bytes(const PlanKey& key) {
+  const OperatorTraits& traits = traits_of(key.op);
+  const auto bytes = [](std::int64_t rows, std::int64_t columns, Dtype dtype) {
+    return static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(size_of(dtype));
+  };
+  const std::int64_t n = traits.shares_n ? ops::share_of(key.n, 0, key.world) : key.n;
+  const std::int64_t k = traits.shares_k ? ops::share_of(key.k, 0, key.world) : key.k;
+  return key.world *
+         (bytes(key.m, k, key.x) + bytes(key.m, n, key.out) + bytes(n, k, dtype_of(key)));
+}
+
 Buffer OpCase::random_weight(Dtype dtype) const {
   const bool out_in = layout_ == WeightLayout::out_in;
   const std::int64_t rows = out_in ? n_ : k_;
@@ -73,7 +85,8 @@ double OpCase::bytes_on_link() const {
   const OperatorTraits& traits = traits_of(key_.op);
   const double elements = shard * static_cast<double>(traits.compute_first ? key_.n : key_.k);
   double bytes = 0;
-  if (traits.reduces) bytes += elements * static_cast<double>(size_of(ops::wire_of(key_.op, key_.x, key_.wire)));
+  if (traits.reduces)
+    bytes += elements * static_cast<double>(size_of(ops::wire_of(key_.op, key_.x, key_.wire)));
   if (traits.gathers)
     bytes += elements * static_cast<double>(size_of(traits.compute_first ? key_.out : key_.x));
   return bytes;

@@ -25,6 +25,9 @@ class OpCase {
  public:
   OpCase(const Problem& problem, const Communicator& comm);
 
+  // The bytes of all ranks' operands and results, in plain dtypes: what a case takes at least.
+  static double operand_bytes(const PlanKey& key);
+
   // The bytes that the busiest link carries in one direction.
   double bytes_on_link() const;
 

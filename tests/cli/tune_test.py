@@ -346,7 +346,7 @@ class TuneTest(TuneCase):
         whole = ("--m", 1 << 20, "--n", 1 << 20, "--k", 1 << 20)
         result = self.plait("tune", *whole, "--transport", "threads")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("m=1048576 n=1048576 k=1048576 may take ", result.stderr)
+        self.assertIn("m=1048576 n=1048576 k=1048576 with ", result.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
         for words in ([*SMALL], ["--profile"]):
             self.assert_says(self.plait("tune", *words, "--transport", "threads", "--cache", "/dev/null/sub/plans"), 1,

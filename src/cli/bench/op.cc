@@ -11,7 +11,6 @@
 #include "cli/console.h"
 #include "measure/collective_check.h"
 #include "measure/op_measure.h"
-#include "measure/op_memory.h"
 
 namespace plait::cli {
 namespace {
@@ -53,8 +52,7 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
     for (const measure::OpSize& size : options.sizes) {
       PlanKey key = measure::problem_of(options, size).key;
       key.world = comm.world();
-      // Besides the plans, the product alone and the collective without the link are measured.
-      measure::check_memory(key, options.plans.size() + 2);
+      measure::check_memory(key);
     }
   });
   if (refusal) return exit_status(*refusal);

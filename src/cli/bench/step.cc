@@ -13,8 +13,8 @@
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
 #include "measure/collective_check.h"
+#include "measure/step_case.h"
 #include "measure/step_measure.h"
-#include "measure/step_memory.h"
 
 namespace plait::cli {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "cli/console.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
@@ -22,10 +21,8 @@ namespace {
 constexpr double kBytesOfAPair = 1100;
 
 void check_ranks_fit(int ranks) {
-  const double needed = kBytesOfAPair * ranks * ranks;
-  const auto available = static_cast<double>(measure::read_memory().available);
-  PLAIT_CHECK(needed <= available, "--ranks ", ranks, " may take ", base::show_bytes(needed),
-              " to predict; available are ", base::show_bytes(available));
+  measure::check_memory(kBytesOfAPair * ranks * ranks,
+                        base::sentence("a prediction with --ranks ", ranks));
 }
 
 OpPrediction predict_plans(const OpPredictOptions& options, const measure::OpSize& size,
