@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/state.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
+#include "overlap/lanes.h"
 #include "overlap/spread.h"
 #include "overlap/sums.h"
 
@@ -33,54 +33,25 @@ Cut cut_of(int rank) {
   return Cut::by_columns(Ownership::sharded(kRows, kColumns, kWorld), columns);
 }
 
-// The mailbox is the same on all, and so is the tag.
-struct Lanes {
-  explicit Lanes(Communicator& comm) : cut(cut_of(comm.rank())), exchange(comm.state().group(), 1) {
-    const MailboxDesc desc = Exchange::mailbox_for(1, 1 << 16);
-    exchange.use(comm.state().operator_mailbox(desc, desc, {}));
-    exchange.begin(comm.state().begin_call({.operation = Operation::matmul_all_reduce}));
-  }
-
-  template <class Flow>
-  void run(Flow& flow) {
-    exchange.wait(
-        [&] {
-          flow.step();
-          return flow.done();
-        },
-        [&] { return flow.awaited(); });
-  }
-
-  Cut cut;
-  Exchange exchange;
-};
-
 void spread(Communicator& comm) {
-  Lanes lanes(comm);
+  Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
   const Matrix own(Dtype::f32, kRows / kWorld, kColumns);
   const Matrix all(Dtype::f32, kRows, kColumns);
   Spread spread(lanes.exchange, lanes.cut, Way::out, Dtype::f32);
   spread.begin({.own = own.view, .first_row = comm.rank() * kRows / kWorld, .all = all.view});
   spread.made(lanes.cut.chunks());
-  lanes.run(spread);
+  lanes.finish(spread);
 }
 
 void sum(Communicator& comm) {
-  Lanes lanes(comm);
+  Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
   const Matrix parts(Dtype::f32, kRows, kColumns);
   const Matrix out(Dtype::f32, kRows / kWorld, kColumns);
   Sums sums(lanes.exchange, lanes.cut, Dtype::f32, 1);
   sums.begin({.out = out.view, .first_row = comm.rank() * kRows / kWorld});
-  for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part) {
-    std::vector<ConstTensorView> blocks;
-    for (const Range& rows : lanes.cut.parts()[part].rows()) {
-      const Range& columns = lanes.cut.parts()[part].columns;
-      blocks.emplace_back(
-          parts.view.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end));
-    }
-    sums.made(static_cast<int>(part), blocks);
-  }
-  lanes.run(sums);
+  for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part)
+    sums.made(static_cast<int>(part), lanes.blocks(part, parts.view));
+  lanes.finish(sums);
 }
 
 // Wherever a rank is when another has found it.
