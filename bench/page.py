@@ -1,11 +1,27 @@
-"""Shared by the reports: tables for a terminal and for a page in Markdown, and updating the page."""
+"""Shared by the reports: figures and their bars, tables for a terminal and for a page in Markdown, and the page."""
 
 import argparse
+import math
+import statistics
 import sys
 from pathlib import Path
 from typing import Callable
 
 Table = tuple[str, list[str], list[list[str]]]  # title, columns, rows
+
+
+def marks(folder: str) -> tuple[str, str]:
+    """The lines in a page between which the tables of a folder's report are."""
+    return f"<!-- begin: bench/{folder}/report.py -->", f"<!-- end: bench/{folder}/report.py -->"
+
+
+def mean(values: list[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def met(holds: bool) -> str:
+    return "yes" if holds else "**no**"
 
 
 def markdown(conditions: str, tables: list[Table]) -> str:
@@ -38,9 +54,9 @@ def update(page: Path, begin: str, end: str, block: str) -> None:
     page.write_text(f"{before}{begin}\n{block}{end}{after}", encoding="utf-8")
 
 
-def main(what: str, read: Callable, marks: tuple[str, str], shown: slice = slice(None)) -> int:
-    """A report's command line. `shown`: the tables that are printed on a terminal."""
-    parser = argparse.ArgumentParser(description=f"Sums up the results of the {what} benchmarks.")
+def main(folder: str, read: Callable, shown: slice = slice(None)) -> int:
+    """The command line of a folder's report. `shown`: the tables that are printed on a terminal."""
+    parser = argparse.ArgumentParser(description=f"Sums up the results of bench/{folder}.")
     parser.add_argument("--markdown", action="store_true", help="print all tables as Markdown")
     parser.add_argument("--update", type=Path, metavar="PAGE", help="put the tables into this page")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
@@ -48,7 +64,7 @@ def main(what: str, read: Callable, marks: tuple[str, str], shown: slice = slice
     results = read(arguments.files)
     tables = results.tables()
     if arguments.update:
-        update(arguments.update, *marks, markdown(results.conditions(), [t for t in tables if t[2]]))
+        update(arguments.update, *marks(folder), markdown(results.conditions(), [t for t in tables if t[2]]))
     elif arguments.markdown:
         print(markdown(results.conditions(), [t for t in tables if t[2]]))
     else:

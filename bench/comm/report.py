@@ -17,8 +17,6 @@ from typing import NamedTuple, Optional
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import page  # noqa: E402, beside this folder
 
-BEGIN = "<!-- begin: bench/comm/report.py -->"
-END = "<!-- end: bench/comm/report.py -->"
 SIZES = [(2**20, "MiB"), (2**10, "KiB"), (1, "B")]
 
 
@@ -101,7 +99,7 @@ class Results:
         rows = []
 
         def row(text: str, value: float, bar: float, shown: str) -> None:
-            rows.append([text, shown, f"{bar:g}", "yes" if value <= bar else "**no**"])
+            rows.append([text, shown, f"{bar:g}", page.met(value <= bar)])
 
         if trip := self.time("mailbox, round trip", 64):
             row("round trip of 64 B, µs", trip.us, 0.3, us(trip))
@@ -182,7 +180,7 @@ class Results:
 
 
 def main() -> int:
-    return page.main("comm", Results, (BEGIN, END), shown=slice(2))
+    return page.main("comm", Results, shown=slice(2))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ of a round's repetitions. Ratios are taken within a round, and the median round 
 """
 
 import json
-import math
 import re
 import statistics
 import sys
@@ -20,8 +19,6 @@ from typing import NamedTuple, Optional
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import page  # noqa: E402, beside this folder
 
-BEGIN = "<!-- begin: bench/gemm/report.py -->"
-END = "<!-- end: bench/gemm/report.py -->"
 FASTEST_OF_FEW = "the faster of oneDNN packed and reading the weight"
 RIVALS = ("onednn", "onednn_plain", "torch")
 DTYPES = ("bf16", "f32", "f16")
@@ -166,8 +163,8 @@ def promises(results: Results) -> list[list[str]]:
     def promise(text: str, values: list[Optional[float]], bar: float, mean_bar: float = 0) -> None:
         known = [value for value in values if value is not None]
         if known:
-            mean = math.exp(statistics.fmean(map(math.log, known)))
-            met = "yes" if min(known) >= bar and mean >= mean_bar else "**no**"
+            mean = page.mean(known)
+            met = page.met(min(known) >= bar and mean >= mean_bar)
             bars = f"{bar:.2f}, mean {mean_bar:.2f}" if mean_bar else f"{bar:.2f}"
             rows.append([text, f"{min(known):.2f}", f"{mean:.2f}", bars, met])
 
@@ -305,7 +302,7 @@ def layers(results: Results, dtype: str) -> tuple[str, list[str], list[list[str]
 
 
 def main() -> int:
-    return page.main("gemm", Results, (BEGIN, END))
+    return page.main("gemm", Results)
 
 
 if __name__ == "__main__":

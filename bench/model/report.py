@@ -12,8 +12,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
 import page  # noqa: E402
 
-BEGIN = "<!-- begin: bench/model/report.py -->"
-END = "<!-- end: bench/model/report.py -->"
 
 BAR = 0.80  # share of what Amdahl's law allows
 FAR_OFF = 0.1  # as a share of the wanted value: no link was found for it
@@ -59,7 +57,7 @@ class Results:
             for plan in plans(steps[0]):
                 lowest = min(of_allowed(one, plan) for one in steps)
                 rows.append([f"{plan}, sums in {wire}: of what Amdahl allows, lowest of {len(steps)}", f"{lowest:.2f}",
-                             f"{BAR:.2f}", "yes" if lowest >= BAR else "**no**"])
+                             f"{BAR:.2f}", page.met(lowest >= BAR)])
         return rows
 
     def tables(self) -> list[page.Table]:
@@ -77,4 +75,4 @@ class Results:
 
 
 if __name__ == "__main__":
-    sys.exit(page.main("model", Results, (BEGIN, END)))
+    sys.exit(page.main("model", Results))

@@ -7,7 +7,6 @@
 
 import collections
 import json
-import math
 import operator
 import statistics
 import sys
@@ -16,9 +15,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import page  # noqa: E402, beside this folder
 import keep  # noqa: E402, in this one
-
-BEGIN = "<!-- begin: bench/overlap/report.py -->"
-END = "<!-- end: bench/overlap/report.py -->"
 
 
 def efficiency(one: dict, plan: str):
@@ -43,10 +39,6 @@ def plan_of(one: dict, plan: str) -> dict:
 
 def shape_of(one: dict) -> str:
     return f"{one['m']} x {one['n']} x {one['k']}"
-
-
-def mean(values: list[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, values)))
 
 
 SECTIONS = {"link": "over links", "alone": "without a link", "rival": "beside oneDNN and MPI", "row": "one row",
@@ -132,8 +124,8 @@ class Results:
     def bars(self) -> list[list[str]]:
         rows = []
 
-        def add(what: str, value, bar: float, met=operator.ge) -> None:
-            rows.append([what, shown(value, 3), shown(bar), "yes" if met(value, bar) else "**no**"])
+        def add(what: str, value, bar: float, holds=operator.ge) -> None:
+            rows.append([what, shown(value, 3), shown(bar), page.met(holds(value, bar))])
 
         for plan, bar in [("fused", 0.96), ("pipelined parts=8", 0.85), ("pipelined parts=4", 0.72)]:
             found = [e for one in self.link if (e := efficiency(one, plan)) is not None]
@@ -149,15 +141,16 @@ class Results:
             found = [speedup(one, "fused") for one in self.alone if one["kind"] == kind]
             add(f"{kind}, no link: fused over serial, lowest of {count_of(found, 'alone')}", min(found), 0.99)
             if kind == "bf16":
-                add("bf16, no link: fused over serial, geometric mean", mean(found), 1.02)
+                add("bf16, no link: fused over serial, geometric mean", page.mean(found), 1.02)
                 # Without a target. This would be the result if fusion saved the whole collective.
-                limit = mean([1 + one["t_comm_ms"] / one["t_gemm_ms"] for one in self.alone if one["kind"] == kind])
+                limit = page.mean([1 + one["t_comm_ms"] / one["t_gemm_ms"] for one in self.alone
+                                   if one["kind"] == kind])
                 rows.append(["bf16, no link: what the collective leaves to gain: (product + collective) / product, "
                              "geometric mean", shown(limit, 3), "", ""])
         found = [plan_of(one, "fused")["over_rival"] for one in self.rival if one["rival_ms"] is not None]
         if found:
             add(f"no link: fused over oneDNN and MPI, lowest of {count_of(found, 'rival')}", min(found), 1.0)
-            add("no link: fused over oneDNN and MPI, geometric mean", mean(found), 1.10)
+            add("no link: fused over oneDNN and MPI, geometric mean", page.mean(found), 1.10)
         found = [statistics.median(runs) for runs in self.rows().values()]
         if found:
             add(f"one row: fused beyond its product, µs, highest of {len(found)}", max(found), 3, operator.le)
@@ -205,4 +198,4 @@ class Results:
 
 
 if __name__ == "__main__":
-    sys.exit(page.main("overlap", Results, (BEGIN, END)))
+    sys.exit(page.main("overlap", Results))

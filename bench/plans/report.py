@@ -5,7 +5,6 @@
     bench/plans/report.py --update docs/lab/automatic-plans.md build/bench/plans_*.json
 """
 
-import math
 import statistics
 import sys
 from pathlib import Path
@@ -13,9 +12,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
 import page  # noqa: E402
-
-BEGIN = "<!-- begin: bench/plans/report.py -->"
-END = "<!-- end: bench/plans/report.py -->"
 
 
 # The fastest of each plan's repetitions; all plans have the same number. If other programs take a third of a processor
@@ -62,12 +58,11 @@ class Results:
         rows = []
 
         def add(what: str, value: float, bar: float) -> None:
-            rows.append([what, f"{value:.3f}", f"{bar:.2f}", "yes" if value >= bar else "**no**"])
+            rows.append([what, f"{value:.3f}", f"{bar:.2f}", page.met(value >= bar)])
 
         for who, text in (("tuned", "plait tune's plan"), ("model", "the model's plan")):
             found = [of_best(one, who) for one in self.all]
-            add(f"{text} over the best of all, geometric mean of {len(found)}",
-                math.exp(statistics.fmean(map(math.log, found))), 0.97)
+            add(f"{text} over the best of all, geometric mean of {len(found)}", page.mean(found), 0.97)
             add(f"{text} over the best of all, lowest", min(found), 0.97)
             add(f"{text} over serial, lowest", min(over_serial(one, who) for one in self.all), 0.99)
         return rows
@@ -86,4 +81,4 @@ class Results:
 
 
 if __name__ == "__main__":
-    sys.exit(page.main("plans", Results, (BEGIN, END)))
+    sys.exit(page.main("plans", Results))

@@ -14,8 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
 import page  # noqa: E402
 
-BEGIN = "<!-- begin: bench/predict/report.py -->"
-END = "<!-- end: bench/predict/report.py -->"
 
 BAR = 0.10  # the largest acceptable error of a prediction
 
@@ -47,8 +45,7 @@ class Results:
         if not rows:
             return []
         share = self.within(rows) / len(rows)
-        return [[f"of {len(rows)} {what}, within {100 * BAR:.0f} %", f"{share:.2f}", "1.00",
-                 "yes" if share == 1 else "**no**"],
+        return [[f"of {len(rows)} {what}, within {100 * BAR:.0f} %", f"{share:.2f}", "1.00", page.met(share == 1)],
                 [f"off, median of {what}", f"{100 * statistics.median(off(rows)):.1f} %", "", ""]]
 
     def bars(self) -> list[list[str]]:
@@ -77,4 +74,4 @@ class Results:
 
 
 if __name__ == "__main__":
-    sys.exit(page.main("prediction", Results, (BEGIN, END)))
+    sys.exit(page.main("predict", Results))

@@ -14,7 +14,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import page
 
-MARKS = ("<!-- begin: bench/python/report.py -->", "<!-- end: bench/python/report.py -->")
 COLUMNS = ["what", "plait", "other", "ratio", "wanted", ""]
 
 
@@ -76,4 +75,4 @@ class Results:
 
 
 if __name__ == "__main__":
-    sys.exit(page.main("Python", Results, MARKS))
+    sys.exit(page.main("python", Results))

@@ -75,13 +75,14 @@ class ReportTest(unittest.TestCase):
 
     def test_a_page_is_updated_between_its_marks(self):
         page = self.folder / "page.md"
-        page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+        begin, end = report.page.marks("comm")
+        page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
         arguments = ["report.py", "--update", page, *self.files(ALONE)]
         with mock.patch.object(sys, "argv", list(map(str, arguments))):
             report.main()
         text = page.read_text()
-        self.assertTrue(text.startswith(f"before\n{report.BEGIN}\n2026-11-21: A, 2 processors"))
-        self.assertTrue(text.endswith(f"{report.END}\nafter\n"))
+        self.assertTrue(text.startswith(f"before\n{begin}\n2026-11-21: A, 2 processors"))
+        self.assertTrue(text.endswith(f"{end}\nafter\n"))
         self.assertNotIn("old", text)
 
     def test_without_mpi_the_rest_is_there(self):

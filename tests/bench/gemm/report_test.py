@@ -109,15 +109,16 @@ class ReportTest(unittest.TestCase):
 
     def test_a_page_is_updated_between_its_marks(self):
         page = self.folder / "page.md"
-        page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+        begin, end = report.page.marks("gemm")
+        page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
         layer = run({"bloom_7b.up/bf16/plait/16/real_time": [10],
                      "bloom_7b.up/bf16/onednn/16/real_time": [15]})
         paths, _ = self.results(gemm_square_1=square([10], [20]), **{"gemm_bloom_7b.up_1": layer})
         with mock.patch.object(sys, "argv", ["report.py", "--update", str(page), *map(str, paths)]):
             report.main()
         text = page.read_text()
-        self.assertTrue(text.startswith(f"before\n{report.BEGIN}\n2026-11-21: A, threads: 1"))
-        self.assertTrue(text.endswith(f"{report.END}\nafter\n"))
+        self.assertTrue(text.startswith(f"before\n{begin}\n2026-11-21: A, threads: 1"))
+        self.assertTrue(text.endswith(f"{end}\nafter\n"))
         self.assertNotIn("old", text)
         self.assertIn("| 512 | 512 | 256 | 5120 | 2.00 |", text)
         self.assertIn("| bloom-7b, up | 100 x 50 | 16 (1.50) |", text)
