@@ -1,4 +1,7 @@
 // The blocking calls: each finds what was prepared for its kind, or prepares it.
+#include <array>
+
+#include "ops/blocking.h"
 #include "ops/checks.h"
 #include "ops/kept.h"
 
@@ -62,6 +65,18 @@ void reduce_scatter_matmul(const ConstTensorView& x, const Weight& weight, const
 void all_reduce_matmul(const ConstTensorView& x, const Weight& weight, const TensorView& out,
                        Communicator& comm, const OpOptions& options) {
   run(Operator::all_reduce_matmul, {x, weight, out}, comm, options);
+}
+
+ops::Blocking ops::blocking(Operator op) {
+  // Indexed by Operator.
+  static constexpr std::array<Blocking, kOperators> kAll = {matmul,
+                                                            matmul_all_reduce,
+                                                            matmul_reduce_scatter,
+                                                            matmul_all_gather,
+                                                            all_gather_matmul,
+                                                            reduce_scatter_matmul,
+                                                            all_reduce_matmul};
+  return kAll[static_cast<std::size_t>(op)];
 }
 
 }  // namespace plait

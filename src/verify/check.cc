@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/blocking.h"
 #include "ops/shapes.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
@@ -216,11 +217,7 @@ class Check {
     options.bias = call.bias;
     options.gathered = call.gathered;
     options.poll = call.poll;
-    // Indexed by Operator.
-    constexpr std::array<decltype(&matmul), kOperators> kBlocking = {
-        matmul,            matmul_all_reduce,     matmul_reduce_scatter, matmul_all_gather,
-        all_gather_matmul, reduce_scatter_matmul, all_reduce_matmul};
-    kBlocking[static_cast<std::size_t>(case_.op)](call.x, call.weight, call.out, comm_, options);
+    ops::blocking(case_.op)(call.x, call.weight, call.out, comm_, options);
   }
 
   static std::string guards(const Result& one) {

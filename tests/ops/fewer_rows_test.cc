@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "conformance/ranks.h"
+#include "ops/blocking.h"
 #include "ops/kept.h"
+#include "ops/operators.h"
 #include "ops/problem.h"
 #include "plait/error.h"
 #include "plait/quantized.h"
@@ -23,29 +25,6 @@ using conformance::contains;
 using conformance::expect_error;
 using conformance::run_as_threads;
 using conformance::run_in_processes;
-
-using Blocking = void (*)(const ConstTensorView&, const Weight&, const TensorView&, Communicator&,
-                          const OpOptions&);
-
-Blocking blocking(Operator op) {
-  switch (op) {
-    case Operator::matmul:
-      break;
-    case Operator::matmul_all_reduce:
-      return matmul_all_reduce;
-    case Operator::matmul_reduce_scatter:
-      return matmul_reduce_scatter;
-    case Operator::matmul_all_gather:
-      return matmul_all_gather;
-    case Operator::all_gather_matmul:
-      return all_gather_matmul;
-    case Operator::reduce_scatter_matmul:
-      return reduce_scatter_matmul;
-    case Operator::all_reduce_matmul:
-      return all_reduce_matmul;
-  }
-  return matmul;
-}
 
 // 300 rows are too many for sums to be sent to all ranks, or copied; 3 rows are not.
 constexpr std::int64_t kMost = 300;
@@ -73,13 +52,7 @@ class CallsOfFewerRows : public testing::TestWithParam<Operator> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Ops, CallsOfFewerRows,
-                         testing::Values(Operator::matmul, Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter,
-                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
-                                         Operator::reduce_scatter_matmul,
-                                         Operator::all_reduce_matmul),
-                         [](const auto& one) { return std::string(name(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Ops, CallsOfFewerRows, testing::ValuesIn(every_operator()), operator_name);
 
 // What a call takes and gives, of a weight that many calls share.
 struct Rows {
@@ -123,7 +96,7 @@ void have_the_same_bits(Operator op, const Plan& plan, const Kinds& kinds, Commu
     const std::size_t mailboxes = comm.mailbox_bytes();
     large.run({.x = few.x.view, .weight = packed, .out = few.out.view, .bias = bias.view});
     const Rows called(op, m, kinds.x, kinds.x, comm);
-    blocking(op)(called.x.view, packed, called.out.view, comm, options);
+    ops::blocking(op)(called.x.view, packed, called.out.view, comm, options);
     EXPECT_EQ(comm.mailbox_bytes(), mailboxes) << m << " rows, " << name(plan);
 
     desc.m = m;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "conformance/ranks.h"
+#include "ops/operators.h"
 #include "ops/problem.h"
 #include "plait/error.h"
 #include "tensor/compare.h"
@@ -47,13 +48,8 @@ struct Problem {
 
 class FloatModesOfRanks : public testing::TestWithParam<Operator> {};
 
-INSTANTIATE_TEST_SUITE_P(Ops, FloatModesOfRanks,
-                         testing::Values(Operator::matmul, Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter,
-                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
-                                         Operator::reduce_scatter_matmul,
-                                         Operator::all_reduce_matmul),
-                         [](const auto& one) { return std::string(name(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Ops, FloatModesOfRanks, testing::ValuesIn(every_operator()),
+                         operator_name);
 
 TEST_P(FloatModesOfRanks, ChangeNoBit) {
   const auto body = [](Communicator& comm) {

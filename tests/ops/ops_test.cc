@@ -1,4 +1,5 @@
 // What the operators promise (plait/ops.h), beyond what plait verify tries at random.
+#include "ops/operators.h"
 #include "plait/ops.h"
 
 #include <gtest/gtest.h>
@@ -38,12 +39,7 @@ void poison(const TensorView& view) {
 class EveryOperator : public testing::TestWithParam<Operator> {};
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryOperator,
-                         testing::Values(Operator::matmul, Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter,
-                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
-                                         Operator::reduce_scatter_matmul,
-                                         Operator::all_reduce_matmul),
-                         [](const auto& one) { return std::string(name(one.param)); });
+                         testing::ValuesIn(every_operator()), operator_name);
 
 // Back to back without a barrier, one plan after another, some ranks ahead of others.
 TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
@@ -182,9 +178,10 @@ TEST(AllGatherMatmul, MultipliesRunsOfRowsWhoeverIsLate) {
 class ManySums : public testing::TestWithParam<Operator> {};
 
 INSTANTIATE_TEST_SUITE_P(Ops, ManySums,
-                         testing::Values(Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter),
-                         [](const auto& one) { return std::string(name(one.param)); });
+                         testing::ValuesIn(operators([](const OperatorTraits& traits) {
+                           return traits.shares_k;
+                         })),
+                         operator_name);
 
 void have_the_same_bits(Operator op, Communicator& comm, Dtype wire) {
   constexpr std::int64_t kRows = 300;

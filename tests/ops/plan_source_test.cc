@@ -11,6 +11,7 @@
 
 #include "comm/state.h"
 #include "conformance/ranks.h"
+#include "ops/operators.h"
 #include "ops/problem.h"
 #include "plait/error.h"
 
@@ -41,19 +42,13 @@ struct Share {
 // Rank r's is r more than rank 0's where it may be.
 Share share_of(Operator op, int rank) {
   const OperatorTraits& traits = traits_of(op);
-  return {.n = traits.shares_n ? 200 + rank : 200,
-          .k = traits.shares_k ? 96 + rank : 96};
+  return {.n = traits.shares_n ? 200 + rank : 200, .k = traits.shares_k ? 96 + rank : 96};
 }
 
 class PlansFromASource : public testing::TestWithParam<Operator> {};
 
-INSTANTIATE_TEST_SUITE_P(Ops, PlansFromASource,
-                         testing::Values(Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter,
-                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
-                                         Operator::reduce_scatter_matmul,
-                                         Operator::all_reduce_matmul),
-                         [](const auto& one) { return std::string(name(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Ops, PlansFromASource, testing::ValuesIn(communicating_operators()),
+                         operator_name);
 
 TEST_P(PlansFromASource, AreAskedForByTheWholeProblem) {
   const Operator op = GetParam();

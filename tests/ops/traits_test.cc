@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "comm/operation.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
+#include "ops/operators.h"
 #include "ops/shapes.h"
 #include "plait/error.h"
 #include "plait/ops.h"
@@ -21,15 +21,13 @@ using conformance::run_as_threads;
 
 constexpr std::int64_t kRows = 5;  // of all ranks: three of rank 0, two of rank 1
 
-class EveryRow : public testing::TestWithParam<int> {
+class EveryRow : public testing::TestWithParam<Operator> {
  protected:
-  static Operator op() { return static_cast<Operator>(GetParam()); }
+  static Operator op() { return GetParam(); }
   static const OperatorTraits& traits() { return traits_of(op()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Traits, EveryRow, testing::Range(0, kOperators), [](const auto& one) {
-  return std::string(name(static_cast<Operator>(one.param)));
-});
+INSTANTIATE_TEST_SUITE_P(Traits, EveryRow, testing::ValuesIn(every_operator()), operator_name);
 
 void fill(const TensorView& view, float value) {
   for (std::int64_t row = 0; row < view.rows; ++row)
@@ -115,7 +113,7 @@ TEST_P(EveryRow, SaysWhichSizesMayDiffer) {
     const auto call = [&] { prepare(ones.desc, comm).run(ones.call()); };
     if (may) return call();
     const std::string sentence = expect_error(Code::mismatch, call).what();
-    EXPECT_TRUE(contains(sentence, traits().name.data())) << sentence;
+    EXPECT_TRUE(contains(sentence, std::string(traits().name))) << sentence;
   };
   run_as_threads(2, [&](Communicator& comm) { run(comm, 3 + comm.rank(), 2, traits().shares_n); },
                  {});

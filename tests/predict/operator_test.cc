@@ -1,5 +1,6 @@
 // Predictions of cases that can be calculated by hand, and properties of all of them.
 #include "predict/operator.h"
+#include "ops/operators.h"
 
 #include <gtest/gtest.h>
 
@@ -130,16 +131,7 @@ TEST_P(AllOperators, TakesItsTimeInEverySchedule) {
   }
 }
 
-std::string operator_name(const testing::TestParamInfo<Operator>& info) {
-  return std::string(name(info.param));
-}
-
-INSTANTIATE_TEST_SUITE_P(Predicted, AllOperators,
-                         testing::Values(Operator::matmul_all_reduce,
-                                         Operator::matmul_reduce_scatter,
-                                         Operator::matmul_all_gather, Operator::all_gather_matmul,
-                                         Operator::reduce_scatter_matmul,
-                                         Operator::all_reduce_matmul),
+INSTANTIATE_TEST_SUITE_P(Predicted, AllOperators, testing::ValuesIn(communicating_operators()),
                          operator_name);
 
 TEST(PredictedOperator, RecordsWhatRanksDo) {
