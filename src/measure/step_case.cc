@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "measure/memory.h"
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 #include "tensor/fill.h"
 
 namespace plait::measure {
@@ -59,10 +58,9 @@ void check_memory(const StepSetup& setup, int world) {
     bytes += setup.layers * weights * (dtype + gradients) +
              2 * dtype * static_cast<double>(setup.tokens) * static_cast<double>(in + out);
   }
-  check_memory(world * bytes,
-               setup.model.empty()
-                   ? "the step"
-                   : "the step (less with a smaller --scale or fewer --layers)");
+  check_memory(world * bytes, setup.model.empty()
+                                  ? "the step"
+                                  : "the step (less with a smaller --scale or fewer --layers)");
 }
 
 StepCase::StepCase(const StepSetup& setup, const Communicator& comm)
@@ -93,9 +91,8 @@ TensorView StepCase::rows_of(const Buffer& buffer, std::int64_t cols, bool shard
                              bool alone) const {
   const TensorView all = buffer.view(setup_.dtype, setup_.tokens, cols);
   if (!shard || alone || !setup_.sequence_parallel) return all;
-  const Shard own = balanced_shard(static_cast<std::size_t>(setup_.tokens), rank_, world_);
-  return all.row_range(static_cast<std::int64_t>(own.offset),
-                       static_cast<std::int64_t>(own.offset + own.count));
+  const Range own = ops::shard_of(setup_.tokens, rank_, world_);
+  return all.row_range(own.begin, own.end);
 }
 
 class StepCase::Steps final : public Runner {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/round_up.h"
+#include "ops/shapes.h"
 #include "tensor/copy_rows.h"
 
 namespace plait::nn {
@@ -19,8 +20,8 @@ auto elements_of(const View& view) {
 std::vector<std::size_t> counts_of(const ConstTensorView& all, const Communicator& comm) {
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < comm.world(); ++rank) {
-    const auto rows = balanced_shard(static_cast<std::size_t>(all.rows), rank, comm.world()).count;
-    counts.push_back(rows * static_cast<std::size_t>(all.cols));
+    const std::int64_t rows = ops::share_of(all.rows, rank, comm.world());
+    counts.push_back(static_cast<std::size_t>(rows * all.cols));
   }
   return counts;
 }
@@ -28,9 +29,7 @@ std::vector<std::size_t> counts_of(const ConstTensorView& all, const Communicato
 }  // namespace
 
 Range shard_of(std::int64_t rows, const Communicator& comm) {
-  const Shard shard = balanced_shard(static_cast<std::size_t>(rows), comm.rank(), comm.world());
-  const auto begin = static_cast<std::int64_t>(shard.offset);
-  return {begin, begin + static_cast<std::int64_t>(shard.count)};
+  return ops::shard_of(rows, comm.rank(), comm.world());
 }
 
 std::int64_t spaced(Dtype dtype, std::int64_t cols) {

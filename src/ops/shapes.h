@@ -5,6 +5,7 @@
 
 #include "plait/dtype.h"
 #include "plait/operator.h"
+#include "plan/sizes.h"
 
 namespace plait::ops {
 
@@ -42,9 +43,17 @@ constexpr std::int64_t shares_of(Operator op, Dtype wire, int world, std::int64_
 }
 
 // A rank's part of a side that is split: the first ranks have one more where it is uneven.
-std::int64_t share_of(std::int64_t whole, int rank, int world);
+Range shard_of(std::int64_t whole, int rank, int world);
+inline std::int64_t share_of(std::int64_t whole, int rank, int world) {
+  return length(shard_of(whole, rank, world));
+}
 
-// How many of the m rows that is for a rank.
-std::int64_t count(Rows rows, std::int64_t m, int rank, int world);
+// Which of the m rows a rank has, and how many.
+inline Range range_of(Rows rows, std::int64_t m, int rank, int world) {
+  return rows == Rows::all ? Range{0, m} : shard_of(m, rank, world);
+}
+inline std::int64_t count(Rows rows, std::int64_t m, int rank, int world) {
+  return length(range_of(rows, m, rank, world));
+}
 
 }  // namespace plait::ops

@@ -311,8 +311,7 @@ class Check {
   }
 
   std::int64_t first_row_of(int rank) const {
-    return static_cast<std::int64_t>(
-        balanced_shard(static_cast<std::size_t>(case_.m), rank, comm_.world()).offset);
+    return ops::shard_of(case_.m, rank, comm_.world()).begin;
   }
 
   std::size_t owner_of(std::int64_t row) const {

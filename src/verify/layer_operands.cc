@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "plait/collectives.h"
+#include "ops/shapes.h"
 
 namespace plait::verify {
 namespace {
@@ -99,10 +99,7 @@ TensorView LayerOperands::part(const TensorView& view, Range rows, Range columns
 
 Range LayerOperands::rows_of(int rank) const {
   if (!case_.sequence_parallel) return {0, case_.m};
-  const Shard shard = balanced_shard(static_cast<std::size_t>(case_.m), rank,
-                                     static_cast<int>(case_.shares.size()));
-  const auto begin = static_cast<std::int64_t>(shard.offset);
-  return {begin, begin + static_cast<std::int64_t>(shard.count)};
+  return ops::shard_of(case_.m, rank, static_cast<int>(case_.shares.size()));
 }
 
 Guarded LayerOperands::made(Dtype dtype, std::int64_t rows, std::int64_t cols,

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/round_up.h"
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 
 namespace plait::verify {
 namespace {
@@ -184,11 +183,7 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   const std::int64_t n = one.n[index];
   const std::int64_t k = one.k[index];
   const ops::Rows rows = ops::shapes_of(one.op).x;
-  const std::int64_t first =
-      rows == ops::Rows::all
-          ? 0
-          : static_cast<std::int64_t>(
-                balanced_shard(static_cast<std::size_t>(one.m), rank, world).offset);
+  const std::int64_t first = ops::range_of(rows, one.m, rank, world).begin;
   // Shards of one matrix, or one matrix per rank.
   const std::uint64_t seed = one.seed * 16 + (rows == ops::Rows::all ? index * 4 : 0);
   const auto random_x = [&](std::uint64_t which) {

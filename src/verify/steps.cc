@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 #include "plait/gemm.h"
 #include "tensor/copy_rows.h"
 #include "tensor/in_pairs.h"
@@ -117,10 +116,8 @@ class Steps {
 
   // The rows of the result: all, or this rank's own.
   ConstTensorView rows_of_out(const ConstTensorView& all) const {
-    if (ops::shapes_of(case_.op).out == ops::Rows::all) return all;
-    const Shard shard = balanced_shard(static_cast<std::size_t>(case_.m), rank_, world_);
-    const auto begin = static_cast<std::int64_t>(shard.offset);
-    return all.row_range(begin, begin + static_cast<std::int64_t>(shard.count));
+    const Range rows = ops::range_of(ops::shapes_of(case_.op).out, case_.m, rank_, world_);
+    return all.row_range(rows.begin, rows.end);
   }
 
   void sum_products() {
@@ -214,16 +211,9 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
   if (one.scheme) packed.emplace(quantize(weight, *one.scheme, /*threads=*/1));
   call.weight = packed ? Weight(*packed) : Weight(weight);
   select_gemm(desc, {.threads = 1}).run(call);
-  if (ops::shapes_of(one.op).out == ops::Rows::all) {
-    Guarded out(one.out, one.m, n);
-    tensor::copy_rows(result.view(), out.view());
-    return out;
-  }
-  const Shard shard = balanced_shard(static_cast<std::size_t>(one.m), rank, world);
-  const auto begin = static_cast<std::int64_t>(shard.offset);
-  const auto end = begin + static_cast<std::int64_t>(shard.count);
-  Guarded out(one.out, end - begin, n);
-  tensor::copy_rows(result.view().row_range(begin, end), out.view());
+  const Range rows = ops::range_of(ops::shapes_of(one.op).out, one.m, rank, world);
+  Guarded out(one.out, length(rows), n);
+  tensor::copy_rows(result.view().row_range(rows.begin, rows.end), out.view());
   return out;
 }
 

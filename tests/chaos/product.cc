@@ -70,9 +70,8 @@ std::int64_t Product::count(ops::Rows rows) const {
 float Product::expected(std::int64_t row) const {
   int ranks = 0;
   for (int rank = 0; rank < world_; ++rank) {
-    const Shard shard = balanced_shard(static_cast<std::size_t>(problem_.desc.m), rank, world_);
-    const auto begin = static_cast<std::int64_t>(shard.offset);
-    const bool owns = row >= begin && row < begin + static_cast<std::int64_t>(shard.count);
+    const Range rows = ops::shard_of(problem_.desc.m, rank, world_);
+    const bool owns = rows.begin <= row && row < rows.end;
     if (sums_over_ranks(op()) || owns) ranks += rank + 1;
   }
   return static_cast<float>(ranks * problem_.desc.k);

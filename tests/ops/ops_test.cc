@@ -1,6 +1,6 @@
 // What the operators promise (plait/ops.h), beyond what plait verify tries at random.
-#include "ops/operators.h"
 #include "plait/ops.h"
+#include "ops/operators.h"
 
 #include <gtest/gtest.h>
 
@@ -38,8 +38,7 @@ void poison(const TensorView& view) {
 
 class EveryOperator : public testing::TestWithParam<Operator> {};
 
-INSTANTIATE_TEST_SUITE_P(Ops, EveryOperator,
-                         testing::ValuesIn(every_operator()), operator_name);
+INSTANTIATE_TEST_SUITE_P(Ops, EveryOperator, testing::ValuesIn(every_operator()), operator_name);
 
 // Back to back without a barrier, one plan after another, some ranks ahead of others.
 TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
@@ -70,12 +69,6 @@ Operator with_all_rows(Operator op) {
   return op == Operator::reduce_scatter_matmul ? Operator::all_reduce_matmul : op;
 }
 
-Range own_rows(std::int64_t m, const Communicator& comm) {
-  const Shard shard = balanced_shard(static_cast<std::size_t>(m), comm.rank(), comm.world());
-  const auto begin = static_cast<std::int64_t>(shard.offset);
-  return {begin, begin + static_cast<std::int64_t>(shard.count)};
-}
-
 // A row's bits are its own: not those of the rows that happen to be in the batch with it.
 TEST_P(EveryOperator, GivesARowTheSameBitsInEveryBatch) {
   if (ops::shapes_of(GetParam()).x == ops::Rows::own) GTEST_SKIP() << "its x is cut anew";
@@ -84,7 +77,7 @@ TEST_P(EveryOperator, GivesARowTheSameBitsInEveryBatch) {
                    constexpr std::int64_t kRows = 24;
                    const OpProblem whole(with_all_rows(GetParam()), kRows, comm);
                    prepare(whole.desc(), comm).run(whole.call());
-                   const bool all = ops::shapes_of(GetParam()).out == ops::Rows::all;
+                   const ops::Rows out = ops::shapes_of(GetParam()).out;
                    for (const std::int64_t rows : {2, 7, 16}) {
                      const OpProblem few(GetParam(), rows, comm);
                      OpDesc desc = whole.desc();
@@ -94,7 +87,7 @@ TEST_P(EveryOperator, GivesARowTheSameBitsInEveryBatch) {
                          .run({.x = whole.x.view.row_range(0, rows),
                                .weight = whole.packed,
                                .out = few.out.view});
-                     const Range same = all ? Range{0, rows} : own_rows(rows, comm);
+                     const Range same = ops::range_of(out, rows, comm.rank(), comm.world());
                      EXPECT_TRUE(tensor::same_bits(few.out.view,
                                                    whole.out.view.row_range(same.begin, same.end)));
                    }
@@ -112,7 +105,7 @@ TEST(AllGatherMatmul, GivesARowTheSameBitsInEveryBatch) {
                    const Matrix whole(Dtype::bf16, kRows, problem.n);
                    matmul(x.view, problem.packed, whole.view, comm);
                    for (const std::int64_t rows : {2, 7, 100, 400}) {
-                     const Range own = own_rows(rows, comm);
+                     const Range own = ops::shard_of(rows, comm.rank(), comm.world());
                      for (const Plan& plan : plans_of(Operator::all_gather_matmul)) {
                        const Matrix out(Dtype::bf16, rows, problem.n);
                        OpDesc desc = problem.desc();
@@ -271,13 +264,11 @@ TEST(Gathered, IsEverybodysXInEveryPlan) {
           all_gather_matmul(problem.x.view, problem.packed, problem.out.view, comm,
                             {.plan = plan, .gathered = all.view});
           for (int rank = 0; rank < 3; ++rank) {
-            const Shard shard = balanced_shard(31, rank, 3);
-            const auto first = static_cast<std::int64_t>(shard.offset);
-            const auto count = static_cast<std::int64_t>(shard.count);
+            const Range rows = ops::shard_of(31, rank, 3);
             // OpProblem makes that rank's x from this seed.
-            const Matrix x(Dtype::bf16, count, problem.x.view.cols,
+            const Matrix x(Dtype::bf16, length(rows), problem.x.view.cols,
                            static_cast<std::uint64_t>(rank) + 1);
-            EXPECT_TRUE(tensor::same_bits(all.view.row_range(first, first + count), x.view))
+            EXPECT_TRUE(tensor::same_bits(all.view.row_range(rows.begin, rows.end), x.view))
                 << "rank " << rank << "'s rows, " << name(plan);
           }
         }
