@@ -269,7 +269,7 @@ def main() -> int:
         except (Failed, subprocess.TimeoutExpired) as error:
             print(f"bench network: {error}", file=sys.stderr)
             return 1
-    # As under `chrt -r 1`, which keeps other programs off the processors.
+    # A run under `chrt -r 1` keeps other programs off the processors.
     real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
     found = {"conditions": {**conditions.now(), **({"priority": "real-time"} if real_time else {}),
                             "rounds": options.rounds,

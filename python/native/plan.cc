@@ -13,7 +13,7 @@ namespace {
 void bind_enums(nb::module_& m) {
   nb::enum_<Operator> op(m, "Operator", "A product with the collective that needs it or makes it.");
   for (int i = 0; i < kOperators; ++i)
-    op.value(kOperatorTraits[i].name.data(), static_cast<Operator>(i));
+    op.value(std::string(kOperatorTraits[i].name).c_str(), static_cast<Operator>(i));
   nb::enum_<Schedule>(m, "Schedule", "How a product and its communication interleave.")
       .value("serial", Schedule::serial)
       .value("pipelined", Schedule::pipelined)

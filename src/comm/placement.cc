@@ -11,7 +11,7 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
   const std::size_t count = std::set<std::string>(hosts.begin(), hosts.end()).size();
   const std::size_t per_host = hosts.size() / count;
   if (count == 1 || hosts.size() % count != 0 || !std::has_single_bit(per_host)) return 1;
-  // As many blocks as hosts, each of one host: so each host is one block.
+  // There are as many blocks as hosts. If each block is of one host, each host is one block.
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     if (hosts[rank] != hosts[rank / per_host * per_host]) return 1;
   }

@@ -192,8 +192,7 @@ class Rank {
     answer.answered = base::now();
     answer.completed_calls = found.completed_calls;
     for (const int lost : found.lost) answer.lost |= 1U << ranks_[lost];
-    for (auto lost = found.lost.rbegin(); lost != found.lost.rend(); ++lost)
-      ranks_.erase(ranks_.begin() + *lost);
+    std::erase_if(ranks_, [&](int rank) { return (answer.lost >> rank & 1U) != 0; });
     PLAIT_CHECK(ranks_.at(found.comm.rank()) == rank_, "rank ", rank_, " is ", found.comm.rank(),
                 " now");
     answer.members = members();

@@ -60,8 +60,8 @@ class SettingsTest(SettingsCase):
                   "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
                   "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
                   "link": "1gbit", "timeout": "5s", "wait": "spin=1us", "lost_after": "3s",
-                  "rendezvous": "node1:29600", "interface": "eth0", "host": "b", "plugin_path": "/plugins", "isa": "sse2",
-                  "secret": "0123456789abcdef"}
+                  "rendezvous": "node1:29600", "interface": "eth0", "host": "b",
+                  "plugin_path": "/plugins", "isa": "sse2", "secret": "0123456789abcdef"}
         for one in self.json("--settings")["settings"]:
             self.environment[one["variable"]] = values[one["name"]]
         values["secret"] = "(not shown)"

@@ -1,5 +1,5 @@
-// Ranks 0 and 1 send chunks to each other, and record when each was posted and had arrived. Each says
-// what its own clock showed at one recorded moment.
+// Ranks 0 and 1 send chunks to each other, and record when each was posted and had arrived. Each
+// says what its own clock showed at one recorded moment.
 //
 //   clock_program FILE
 #include <chrono>

@@ -71,7 +71,8 @@ class HostsTest(unittest.TestCase):
     def wait_for_addresses(self):
         """UCX takes no interface with an address that the kernel still looks for on other hosts."""
         deadline = time.monotonic() + PATIENCE
-        while any(subprocess.run(["ip", "-n", name, "addr", "show", "tentative"], check=True, capture_output=True).stdout
+        show = ["addr", "show", "tentative"]
+        while any(subprocess.run(["ip", "-n", name, *show], check=True, capture_output=True).stdout
                   for name in self.hosts.names):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)

@@ -203,7 +203,7 @@ TEST_F(NearGroups, LosesNoWakeUp) {
   play(turn, 0, kTurns, 0, 1);
 }
 
-// Of process 0 three threads wait at once: for a store of process 1, for one of process 2, and for
+// Three threads of process 0 wait at once: for a store of process 1, for one of process 2, and for
 // a frame of process 3, which is far.
 TEST_F(NearGroups, NoThreadSleepsThroughWhatItWaitsFor) {
   constexpr int kTurns = 4000;

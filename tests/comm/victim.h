@@ -18,8 +18,8 @@
 
 namespace plait {
 
-// A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it where
-// both are on one of several hosts; without hosts the ranks are on one.
+// A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it
+// where both are on one of several hosts; without hosts the ranks are on one.
 inline void run_with_a_victim(const std::string& transport, const std::string& job, int signal,
                               std::chrono::milliseconds timeout,
                               const std::vector<int>& hosts = {0, 0, 0}) {

@@ -113,7 +113,7 @@ TEST_P(EveryRow, SaysWhichSizesMayDiffer) {
     const auto call = [&] { prepare(ones.desc, comm).run(ones.call()); };
     if (may) return call();
     const std::string sentence = expect_error(Code::mismatch, call).what();
-    EXPECT_TRUE(contains(sentence, traits().name.data())) << sentence;
+    EXPECT_TRUE(contains(sentence, std::string(traits().name))) << sentence;
   };
   run_as_threads(2, [&](Communicator& comm) { run(comm, 3 + comm.rank(), 2, traits().shares_n); },
                  {});

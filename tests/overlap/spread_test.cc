@@ -162,10 +162,11 @@ TEST(Flows, SpreadWhatIsSummed) {
           }
           lanes.exchange.wait([&] { return flows.finish(); }, [&] { return flows.awaited(); });
           EXPECT_GT(looks, 0);
-          const auto times = static_cast<double>(world * (world + 1) / 2);
+          const int times = world * (world + 1) / 2;
           for (std::int64_t row = 0; row < kRows; ++row) {
             for (std::int64_t column = 0; column < kColumns; ++column)
-              ASSERT_EQ(at(out.view, row, column), times * value_of(row, column));
+              ASSERT_EQ(at(out.view, row, column),
+                        static_cast<float>(times) * value_of(row, column));
           }
         },
         {});

@@ -25,7 +25,8 @@ float part_of(int rank, std::int64_t row, std::int64_t column) {
   return static_cast<float>((rank + 1) * (1000 * row + column));
 }
 float whole_of(int world, std::int64_t row, std::int64_t column) {
-  return static_cast<float>(world * (world + 1) / 2 * (1000 * row + column));
+  const std::int64_t ranks = world * (world + 1) / 2;
+  return static_cast<float>(ranks * (1000 * row + column));
 }
 
 // Ranks fall behind in turns.

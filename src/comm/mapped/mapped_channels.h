@@ -66,7 +66,7 @@ class MappedChannels {
            number;  // pairs with post()
   }
 
-  // Of the chunk that has come.
+  // These are for the chunk that has come.
   const Tag& tag(int source, int slot) const { return next_chunk(source, slot).header->tag; }
   std::size_t bytes(int source, int slot) const { return next_chunk(source, slot).header->bytes; }
   std::byte* inbox(int source, int slot) const { return next_chunk(source, slot).payload; }

@@ -1,8 +1,8 @@
 // What one rank shows to the others of its group: a page of its own memory that all map.
 //
 // Each line is written by its owner alone, except the doorbell (rung by posters), `standing` (where
-// others give up the owner) and, on rank 0's page, `ended_by`. A rank that is killed in the middle of anything leaves every other rank able
-// to go on reading: nothing here is ever held.
+// others give up the owner) and, on rank 0's page, `ended_by`. A rank that is killed in the middle
+// of anything leaves every other rank able to go on reading: nothing here is ever held.
 #pragma once
 
 #include <array>

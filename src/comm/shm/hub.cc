@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/function_ref.h"
@@ -121,9 +122,9 @@ std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
   return lives;
 }
 
-Hub::Hub(const Seat& seat, std::vector<Fd> sockets, std::shared_ptr<const Lives> lives,
+Hub::Hub(Seat seat, std::vector<Fd> sockets, std::shared_ptr<const Lives> lives,
          std::vector<int> numbers)
-    : seat_(seat),
+    : seat_(std::move(seat)),
       sockets_(std::move(sockets)),
       lives_(std::move(lives)),
       numbers_(std::move(numbers)) {}

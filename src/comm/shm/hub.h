@@ -37,7 +37,7 @@ class Hub final : public Rendezvous {
   Hub(const Seat& seat, std::vector<base::Fd> sockets, const Watch& watch = {});
 
   // A sub-group's hub: `numbers` are its ranks' places in `lives`.
-  Hub(const Seat& seat, std::vector<base::Fd> sockets, std::shared_ptr<const Lives> lives,
+  Hub(Seat seat, std::vector<base::Fd> sockets, std::shared_ptr<const Lives> lives,
       std::vector<int> numbers);
 
   int rank() const override { return seat_.rank; }

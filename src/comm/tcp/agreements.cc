@@ -142,8 +142,8 @@ Nanoseconds Agreements::joined_at(int peer) {
   return found == joined_[peer].end() ? 0 : found->second;
 }
 
-// For a coordinator: answers if all that are not lost have told what they bring, or that they have an
-// answer. Late ones count as lost.
+// For a coordinator: answers if all that are not lost have told what they bring, or that they have
+// an answer. Late ones count as lost.
 void Agreements::decide(const std::string& mine, bool is_late) {
   const std::lock_guard lock(mutex_);
   Agreement& agreement = agreements_[number_];
