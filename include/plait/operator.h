@@ -23,21 +23,22 @@ enum class Operator : std::uint8_t {
 
 inline constexpr int kOperators = 7;
 
-// What an operator is, for code that serves all of them: the table in plait/ops.h, for machines.
+// The properties of an operator, for code that serves all operators. The comment in plait/ops.h has
+// the same table for readers.
 struct OperatorTraits {
   std::string_view name;
-  bool compute_first = false;  // the collective moves what the product made, not what it needs
+  bool compute_first = false;  // the collective moves the product's result, not its operand
   bool reduces = false;        // the collective adds up the ranks' sums, or their x
   bool gathers = false;        // rows reach ranks that do not own them
   bool shares_n = false;       // each rank's weight has a share of n, which may differ
-  bool shares_k = false;       // the same for k, so that the product makes partial sums
+  bool shares_k = false;       // the same for k; then products are partial sums
   bool is_fused = false;       // there is a fused schedule
 
   constexpr bool communicates() const { return reduces || gathers; }
   // Whether a rank's x, or out, is its shard of the m rows. Otherwise it has all of them.
   constexpr bool has_own_x() const { return gathers && !reduces; }
   constexpr bool has_own_out() const { return reduces && !gathers; }
-  // Whether the whole x comes together on every rank.
+  // Whether the shards of x are gathered on every rank.
   constexpr bool gathers_x() const { return has_own_x() && !compute_first; }
 };
 

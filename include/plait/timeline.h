@@ -19,7 +19,8 @@
 
 namespace plait {
 
-// Collective. Measures how far rank 0's clock is from this rank's, and adds that to the trace.
+// Collective. Measures the offset of rank 0's clock from this rank's, and adds the measurement to
+// the trace.
 PLAIT_EXPORT void align_clock(Trace& trace, Communicator& comm);
 
 // Collective; aligns the clocks first. Only rank 0 touches the file, and only rank 0 throws if the

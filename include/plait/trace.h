@@ -106,8 +106,8 @@ class PLAIT_EXPORT Trace {
   // Nanoseconds to add to this host's clock to get the clock of the timeline.
   void set_clock_offset(std::int64_t nanoseconds);
 
-  // Where that was measured. Clocks of hosts drift apart: what was recorded between the first
-  // measurement and the newest one gets the offset on the line through both.
+  // A measured offset instead. Clocks of hosts drift apart: for records between the first
+  // measurement and the newest one, the offset is interpolated linearly.
   void add_clock_offset(const ClockOffset& measured);
 
   // How many records were lost so far.
