@@ -43,7 +43,7 @@ struct Place {
   std::string job = {};       // the same text in all ranks of this start, and in no other
   std::string launcher = {};  // what said so, for messages: "plait run", "torchrun", ...
   int hosts = 1;  // as the launcher has it, by which transports that can't join them are refused
-  int local_rank = 0;  // among the ranks of its host: which device is its own
+  int local_rank = 0;     // among the ranks of its host: which device is its own
   std::string host = {};  // a name of the rank's host, where one machine simulates several
 };
 

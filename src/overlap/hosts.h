@@ -5,8 +5,8 @@
 
 namespace plait::overlap {
 
-// Each host has `per_host` adjacent ranks. Of hosts {0 1 2} {3 4 5}, rank 4's mates are 3 and 5, and
-// its counterpart is 1.
+// Each host has `per_host` adjacent ranks. Of hosts {0 1 2} {3 4 5}, rank 4's mates are 3 and 5,
+// and its counterpart is 1.
 class Hosts {
  public:
   Hosts(int rank, int world, int per_host)

@@ -282,8 +282,8 @@ TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
   ::waitpid(stopped, nullptr, 0);
 }
 
-// A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it where
-// both are on one of several hosts.
+// A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it
+// where both are on one of several hosts.
 void run_with_a_victim(const std::string& job, int signal, milliseconds timeout,
                        const std::vector<int>& hosts) {
   int pids[2];

@@ -1,4 +1,5 @@
-// Transport over TCP, and through memory between ranks of one host: one group, and what it agrees on.
+// Transport over TCP, and through memory between ranks of one host: one group, and what it agrees
+// on.
 #pragma once
 
 #include <memory>
