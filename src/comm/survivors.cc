@@ -1,6 +1,7 @@
 // What the ranks do that are left when a group has failed (docs/design/0018).
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,7 +120,7 @@ class Round {
   std::string failure_;
 };
 
-std::string failure_text(const Error& error) {
+std::string failure_text(const std::exception& error) {
   std::string text = kFailed + std::string(error.what());
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text.substr(0, Regrouping::kMostBytes);
@@ -198,7 +199,7 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
     try {
       return make_part(round.members(),
                        [&](const std::string& mine) { return round.exchange(mine); });
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (interruption.has_come()) throw;
       failure = failure_text(error);
       return nullptr;

@@ -124,7 +124,7 @@ void AnnouncedWait::write(const Wait& wait) {
 
 Whereabouts read(const Shown& shown) {
   Whereabouts where;
-  where.has_call = shown.call.read(where.call);
+  where.has_call = shown.call.read(where.call) ? 1 : 0;
   where.sign = shown.sign.read();
   for (int ticket = 0; ticket < kWaits; ++ticket) where.waits[ticket] = shown.waits[ticket].read();
   return where;
@@ -137,7 +137,7 @@ bool says_it_waits(const Whereabouts& where) {
 
 std::string describe_doing(int rank, const Whereabouts& where) {
   const std::string who = sentence("rank ", rank);
-  if (!where.has_call) return who + " has made no call of this group yet";
+  if (where.has_call == 0) return who + " has made no call of this group yet";
   const Sign& sign = where.sign;
   const std::string call(name(where.call.operation));
   if (sign.doing == Sign::Doing::nothing) {

@@ -93,7 +93,7 @@ struct Whereabouts {
   std::array<Wait, kWaits> waits = {};
   Tag call = {};
   Sign sign = {};
-  bool has_call = false;
+  std::uint8_t has_call = 0;  // 0 or 1: as a bool, what a peer has sent could be neither
 };
 
 Whereabouts read(const Shown& shown);

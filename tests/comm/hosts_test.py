@@ -329,7 +329,8 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
         ranks = self.hosts.start_ranks([PLAIT, *words], stdout=subprocess.PIPE, text=True)
         said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
         found = json.loads(said[0])
-        self.assertGreater(found["t_comm_ms"], 35)  # a megabyte each way
+        # A megabyte each way takes 40 ms, less what each half of the collective may send in a burst.
+        self.assertGreater(found["t_comm_ms"], 15)
         self.assertGreater(found["t_comm_cpu_ms"], 0.1)
         self.assertLess(found["t_comm_cpu_ms"], found["t_comm_ms"] / 2)
 

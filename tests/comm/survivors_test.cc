@@ -198,6 +198,29 @@ TEST_P(Processes, CountALateRankAsLost) {
       options);
 }
 
+// Ranks 0 and 4 live, but do something else. Rank 1 waits for rank 4 after all have waited for rank
+// 0, and is not lost for that.
+TEST(OverTcp, TakeNoRankThatWaitsForALateOneForLost) {
+  Numbers numbers;
+  CommunicatorOptions options;
+  options.timeout = milliseconds(1500);
+  run_over_tcp(
+      6,
+      [&](Communicator& comm) {
+        if (comm.rank() == 0 || comm.rank() == 4) {
+          work_until_a_loss(comm);
+          for (const int rank : {1, 2, 3}) numbers.await(rank);
+          return;
+        }
+        lose(5, comm);
+        Survivors left = comm.survivors();
+        EXPECT_EQ(left.lost, (Ranks{0, 4, 5}));
+        EXPECT_EQ(sum_of(1, left.comm), 3);
+        numbers.set(comm.rank());
+      },
+      options);
+}
+
 // What a hook throws ends the wait for the late rank 2, and the others wait for neither.
 TEST_P(Processes, GoOnWithoutOneThatIsInterrupted) {
   Numbers numbers;

@@ -86,7 +86,7 @@ std::string why_refused() {
 }
 
 std::string summary_of(const comm::TransportEntry& entry) {
-  const std::string summary = entry.summary;
+  std::string summary = entry.summary;
   const std::string_view name = entry.name;
   if (name != "tcp" && name != "ucx") return summary;
   return summary + (base::env("PLAIT_SECRET")

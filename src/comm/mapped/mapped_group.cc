@@ -17,6 +17,7 @@ namespace {
 // A page of zero bytes is a RankPage on which nothing has happened.
 std::vector<RankPage*> pages_in(const std::vector<base::Region>& regions) {
   std::vector<RankPage*> pages;
+  pages.reserve(regions.size());
   for (const base::Region& region : regions) {
     pages.push_back(reinterpret_cast<RankPage*>(region.data()));
   }

@@ -111,7 +111,7 @@ std::unique_ptr<Transport> create(const Site& site) {
   const std::vector<Card> cards = read_all(site.all_gather(mine), seat, mine);
   check_one_host(cards);
   std::vector<base::Fd> sockets;
-  if (seat.rank == 0) {
+  if (place) {
     sockets = assemble(std::move(*place), seat, watch);
   } else {
     sockets.push_back(attend(cards[0].name, seat, watch));

@@ -21,7 +21,9 @@ constexpr std::string_view kAnswer = "answer";
 constexpr std::string_view kRefusal = "refusal";
 constexpr std::string_view kWithdrawn = "withdrawn";
 
-// How much longer than a coordinator the others wait, so that they get its answer.
+// A rank that takes part says so again and again. One that has said nothing for its patience, and
+// this much longer, is lost.
+constexpr Nanoseconds kBetweenBeats = 100 * base::kMillisecond;
 constexpr Nanoseconds kGrace = base::kSecond;
 
 std::string show_ranks(const std::vector<int>& ranks) {
@@ -75,7 +77,7 @@ bool Agreements::receive(int peer, const std::string& text) {
   if (!number || *number < 1 || *number > INT32_MAX) return false;
   Agreement& agreement = agreements_[static_cast<int>(*number)];
   if (words[0] == kJoined) {
-    joined_[peer].emplace(static_cast<int>(*number), base::now());
+    joined_[peer][static_cast<int>(*number)] = base::now();
     return true;
   }
   if (words[0] == kPart) {
@@ -136,22 +138,23 @@ bool Agreements::follow(int coordinator) {
   return !agreement.answer;
 }
 
-Nanoseconds Agreements::joined_at(int peer) {
-  const std::lock_guard lock(mutex_);
+// Whether a rank has not come since `since`, or has come and says no more that it is here.
+bool Agreements::is_late(int peer, Nanoseconds since, Nanoseconds patience) const {
   const auto found = joined_[peer].find(number_);
-  return found == joined_[peer].end() ? 0 : found->second;
+  const Nanoseconds last = found == joined_[peer].end() ? since : found->second + kGrace;
+  return base::now() >= std::max(since, last) + patience;
 }
 
 // For a coordinator: answers if all that are not lost have told what they bring, or that they have
 // an answer. Late ones count as lost.
-void Agreements::decide(const std::string& mine, bool is_late) {
+void Agreements::decide(const std::string& mine, Nanoseconds since, Nanoseconds patience) {
   const std::lock_guard lock(mutex_);
   Agreement& agreement = agreements_[number_];
   if (agreement.answer) return;
   for (int peer = 0; peer < group_.world(); ++peer) {
     const bool has_told = agreement.parts.contains(peer) || agreement.not_taken.contains(peer);
     if (peer == group_.rank() || peers_[peer].is_lost || has_told) continue;
-    if (!is_late) return;
+    if (!is_late(peer, since, patience)) return;
     peers_[peer].is_lost = true;
   }
   agreement.answer = decision(agreement, mine);
@@ -198,7 +201,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   ++number_;
   const int rank = group_.rank();
   Mesh& mesh = *group_.mesh();
-  tell_all(sentence(kJoined, ' ', number_));
+  Nanoseconds beat_at = 0;
   int follows = -1;
   Nanoseconds since = 0;
   std::optional<Answer> answer;
@@ -212,6 +215,10 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
       group_.interrupt_if_asked(nullptr);
       look_for_losses();
       look_at = now + kBetweenLooks;
+      if (now >= beat_at) {
+        tell_all(sentence(kJoined, ' ', number_));
+        beat_at = now + kBetweenBeats;
+      }
     }
     if (coordinator() != follows) {
       follows = coordinator();
@@ -221,23 +228,34 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
         group_.tell(follows, Kind::agreement, sentence(kPart, ' ', number_, '\n', mine));
     }
     if (follows == rank) {
-      decide(mine, now >= since + patience);
+      decide(mine, since, patience);
       if (taken()) continue;
     } else {
-      const Nanoseconds joined = joined_at(follows);
-      peers_[follows].is_lost = now >= (joined == 0 ? since : joined + kGrace) + patience;
+      const std::lock_guard lock(mutex_);
+      peers_[follows].is_lost = is_late(follows, since, patience);
     }
     mesh.sleep(look_at, seen);
   }
   tell_all(write(number_, *answer));
   if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);
   if (!answer->parts[rank]) refuse_given_up(rank, patience);
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    if (!answer->parts[peer]) peers_[peer].is_lost = true;
+  }
   return std::move(answer->parts);
 }
 
 bool Agreements::has_moved_on(int peer) {
   const std::lock_guard lock(mutex_);
   return has_withdrawn_[peer] || !joined_[peer].empty();
+}
+
+// The ranks that were left out may take nothing any more, and nothing waits for that.
+void Agreements::conclude() noexcept {
+  is_concluded_.store(true, std::memory_order_relaxed);
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    if (peers_[peer].is_lost) group_.mesh()->give_up_on(group_.members().processes[peer]);
+  }
 }
 
 void Agreements::withdraw() noexcept {

@@ -32,7 +32,7 @@ class Agreements {
   // Whether a peer has told that it looks for survivors or has given up: it makes no other calls of
   // the group any more.
   bool has_moved_on(int peer);
-  void conclude() noexcept { is_concluded_.store(true, std::memory_order_relaxed); }
+  void conclude() noexcept;
 
  private:
   struct Answer {
@@ -59,10 +59,10 @@ class Agreements {
   void look_for_losses();
   int coordinator() const;
   bool follow(int coordinator);
-  void decide(const std::string& mine, bool is_late);
+  void decide(const std::string& mine, base::Nanoseconds since, base::Nanoseconds patience);
   Answer decision(const Agreement& agreement, const std::string& mine) const;
   void check_majority(Answer& answer) const;
-  base::Nanoseconds joined_at(int peer);
+  bool is_late(int peer, base::Nanoseconds since, base::Nanoseconds patience) const;
   std::optional<Answer> taken();
   void tell_all(const std::string& text) noexcept;
 
@@ -74,7 +74,8 @@ class Agreements {
   std::mutex mutex_;  // for what follows; never held while the mesh is called
   std::map<int, Agreement> agreements_;
   std::vector<bool> has_withdrawn_;
-  std::vector<std::map<int, base::Nanoseconds>> joined_;  // by peer: when it came to an agreement
+  // By peer and agreement: when it has said last that it takes part.
+  std::vector<std::map<int, base::Nanoseconds>> joined_;
 };
 
 }  // namespace plait::comm::tcp

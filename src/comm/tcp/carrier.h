@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "comm/tcp/connection.h"
 #include "comm/tcp/frame.h"
@@ -22,6 +23,8 @@ class Carrier {
   Carrier(const Carrier&) = delete;
   Carrier& operator=(const Carrier&) = delete;
   virtual ~Carrier() = default;
+
+  virtual std::string_view name() const = 0;
 
   // Begins to send a chunk, whose bytes stay where they are as long as `owner` lives. Nothing is
   // sent to a process for which there is an error.

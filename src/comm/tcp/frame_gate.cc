@@ -17,7 +17,9 @@ bool FrameGate::hand_on(int process, const Frame& frame, std::string text) {
 bool FrameGate::receive(int process, const Frame& frame, std::string text) {
   if (frame.kind == Kind::credit) carrier_.note_credit(process);
   std::deque<Kept>& kept = kept_[process];
-  if (is_ordered(frame.kind) && (!kept.empty() || !may_pass(process, frame))) {
+  const bool waits_for_chunks = is_ordered(frame.kind) && !may_pass(process, frame);
+  const bool keeps_order = is_ordered(frame.kind) || frame.kind == Kind::agreement;
+  if (waits_for_chunks || (keeps_order && !kept.empty())) {
     kept.push_back({frame, std::move(text)});
     return true;
   }

@@ -14,7 +14,8 @@ namespace plait::comm::tcp {
 
 // A rank that waits for a chunk takes it for certain that the chunk comes before its sender's part
 // of the next agreement, and before its farewell. These frames are kept back until all chunks have
-// come that were sent before them. Frames of other kinds are handed on at once.
+// come that were sent before them, and so are agreements behind them. Frames of other kinds are
+// handed on at once.
 class FrameGate final : public Receiver {
  public:
   // Both must outlive it.

@@ -44,6 +44,7 @@ Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> socket
       neighbors_(std::move(neighbors)),
       near_(me, size()),
       given_up_(neighbors_.size()),
+      is_slow_(neighbors_.size()),
       is_watched_for_room_(neighbors_.size()),
       find_([this](std::uint32_t number) { return find(number); }),
       find_for_connection_(find_),
@@ -65,18 +66,13 @@ Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> socket
   }
 }
 
-Mesh::~Mesh() { deliver(); }
+Mesh::~Mesh() { deliver(has_failure_.load(std::memory_order_relaxed)); }
 
 void Mesh::carry_by(std::unique_ptr<Carrier> carrier) {
   const std::lock_guard lock(mutex_);
   carrier_ = std::move(carrier);
   gate_ = std::make_unique<FrameGate>(*carrier_, find_, size());
   find_for_connection_ = [gate = gate_.get()](std::uint32_t) { return gate; };
-}
-
-Nanoseconds Mesh::patience() const {
-  return has_failure_.load(std::memory_order_relaxed) ? std::min(kAfterFailure, patience_)
-                                                      : patience_;
 }
 
 std::uint32_t Mesh::add(Receiver& receiver) {
@@ -233,7 +229,7 @@ std::string Mesh::loss_of(int process) {
   if (carrier_ == nullptr || carrier_->error_of(process).empty())
     return connections_[process].end();
   // The process may have left in good order, and its farewell is here before the carrier's end is.
-  receive_from(process);
+  if (receive_from(process)) ring();
   const std::string& end = connections_[process].end();
   return end.empty() ? carrier_->error_of(process) : end;
 }
@@ -260,31 +256,40 @@ void Mesh::give_up_on(int process) noexcept {
   given_up_[process] = true;
 }
 
-std::vector<int> Mesh::find_undelivered() {
+std::vector<int> Mesh::find_undelivered(bool has_failed) {
   const std::lock_guard lock(mutex_);
   std::vector<int> processes;
   for (int process = 0; process < size(); ++process) {
-    if (!given_up_[process] && !connections_[process].is_delivered()) processes.push_back(process);
+    if (given_up_[process] || (has_failed && is_slow_[process])) continue;
+    if (!connections_[process].is_delivered()) processes.push_back(process);
   }
   return processes;
 }
 
+void Mesh::note_slow(int process) {
+  const std::lock_guard lock(mutex_);
+  is_slow_[process] = true;
+}
+
 // The program may never make another call that could throw what is said here.
-void Mesh::deliver() noexcept {
+void Mesh::deliver(bool has_failed) noexcept {
   const Nanoseconds start = base::now();
-  const Nanoseconds until = start + patience();
+  const Nanoseconds until = start + (has_failed ? std::min(kAfterFailure, patience_) : patience_);
   Nanoseconds look_at = 0;
   for (;;) {
     const std::uint64_t seen = news();
     move();
-    const std::vector<int> missing = find_undelivered();
+    const std::vector<int> missing = find_undelivered(has_failed);
     if (missing.empty()) return;
     const Nanoseconds now = base::now();
     for (const int process : missing) {
       if (now >= look_at) loss_of(process);
       if (now < until) continue;
+      if (has_failed) {  // which was told
+        note_slow(process);
+        continue;
+      }
       give_up_on(process);
-      if (has_failure_.load(std::memory_order_relaxed)) continue;  // which was told
       std::fprintf(stderr, "plait: %s has not taken the last frames within %s\n",
                    name_of(process).c_str(), base::show_duration(now - start).c_str());
     }

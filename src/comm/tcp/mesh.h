@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -101,6 +102,9 @@ class Mesh {
   // Wakes a near process where it sleeps: right after a store that it is to see.
   void wake(int process);
 
+  // What carries chunks to other hosts: "tcp", or the carrier's name.
+  std::string_view engine() const { return carrier_ == nullptr ? "tcp" : carrier_->name(); }
+
   // The addresses of both ends of the connection: "10.0.0.1 to 10.0.0.2"; empty: there is none.
   std::string ends_of(int process);
 
@@ -120,12 +124,13 @@ class Mesh {
 
   void give_up_on(int process) noexcept;
 
-  // Moves frames until the other hosts' kernels have all of them, at most for the patience.
-  void deliver() noexcept;
+  // For a group that is left: moves frames until the other hosts' kernels have all of them, at most
+  // for the patience. Where the group has failed, its ranks perhaps take nothing more, and the wait
+  // is short: what it leaves unsent is still sent while another group of the process waits.
+  void deliver(bool has_failed) noexcept;
 
-  // A group has failed: its ranks perhaps take nothing more. Those that are left have another.
+  // A group has failed, so the mesh's end waits only for a short time.
   void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
-  void note_recovery() noexcept { has_failure_.store(false, std::memory_order_relaxed); }
 
  private:
   // All of these under the mutex.
@@ -136,15 +141,17 @@ class Mesh {
   void list_unsent(int process);
   void ring();
 
-  base::Nanoseconds patience() const;
-  std::vector<int> find_undelivered();  // the processes that have not taken everything
+  // The processes that have not taken everything.
+  std::vector<int> find_undelivered(bool has_failed);
+  void note_slow(int process);
 
   int me_;
   std::vector<Neighbor> neighbors_;
   Near near_;
   std::mutex mutex_;
   std::vector<Connection> connections_;
-  std::vector<bool> given_up_;             // by process
+  std::vector<bool> given_up_;             // by process: has let a deadline pass
+  std::vector<bool> is_slow_;              // has let the short wait of a failed group pass
   std::vector<int> unsent_;                // the processes for which there may be something to send
   std::vector<bool> is_watched_for_room_;  // by process
   base::Fd events_;                        // of all connections

@@ -81,13 +81,13 @@ struct Card {
 
 std::string write(const Card& card) { return sentence(card.home, ' ', card.pid, ' ', card.offer); }
 
-Card read(const std::string& text) {
+std::optional<Card> read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const auto pid = words.size() == 3 ? base::parse_int(words[1]) : std::nullopt;
-  if (!pid) base::fail(Code::system, "what a rank told about its host makes no sense");
-  return {.home = std::string(words[0]),
-          .pid = static_cast<pid_t>(*pid),
-          .offer = std::string(words[2])};
+  if (!pid) return std::nullopt;
+  return Card{.home = std::string(words[0]),
+              .pid = static_cast<pid_t>(*pid),
+              .offer = std::string(words[2])};
 }
 
 // For each process the lowest that has the same home.
@@ -128,7 +128,14 @@ void Near::meet(const std::string& host, AllGather all_gather) {
   std::vector<Card> cards;
   for (const std::string& text :
        all_gather(write({.home = home.value_or("?"), .pid = ::getpid(), .offer = page.offer()}))) {
-    cards.push_back(read(text));
+    const auto card = read(text);
+    if (!card) {  // what a rank says first over another engine is no card
+      throw Error(Code::mismatch,
+                  sentence("connect: rank ", me_, " uses the transport tcp, and rank ",
+                           cards.size(), " another one"),
+                  static_cast<int>(cards.size()));
+    }
+    cards.push_back(*card);
   }
   const std::vector<int> homes = group_by_home(cards);
   const bool is_one_host =

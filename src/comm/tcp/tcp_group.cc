@@ -129,12 +129,12 @@ void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
 // word of the rank that failed is there, and would be taken for the reason. Where a group that this
 // one is a part of was aborted, that group says it.
 void TcpGroup::leave() noexcept {
-  if (failed()) agreements_.withdraw();
   wait_for_peers([&](int process) { return mesh_->is_received(process); },
                  [&](int peer) {
                    return sentence("rank ", rank(), " leaves and waits for rank ", peer,
                                    " to receive the last chunks");
                  });
+  if (failed()) agreements_.withdraw();
   if (has_ended(End::abort)) return tell_all(Kind::abort, write(records_.get(End::abort)));
   if (has_ended(End::failure)) return tell_all(Kind::failure, write(records_.get(End::failure)));
   if (!failed()) tell_all(Kind::farewell, "");
@@ -299,19 +299,18 @@ bool TcpGroup::note_answer(int peer, const std::string& text) {
   Whereabouts where;
   if (text.size() != sizeof(where)) return false;
   std::memcpy(&where, text.data(), sizeof(where));
-  if (where.sign.doing > Sign::Doing::product || name(where.call.operation).empty()) return false;
-  if (where.sign.at != 0) where.sign.at = base::now() - where.sign.at;
+  const Nanoseconds now = base::now();
+  if (where.has_call > 1 || where.call.operation > Operation::all_reduce_matmul) return false;
+  if (where.sign.doing > Sign::Doing::product || where.sign.at < 0 || where.sign.at > now)
+    return false;
+  if (where.sign.at != 0) where.sign.at = now - where.sign.at;
   const std::lock_guard lock(mutex_);
-  answers_[peer] = where;
+  answers_[peer] = {.where = where, .at = now};
   return true;
 }
 
 void TcpGroup::inquire() {
   inquired_at_.store(base::now(), std::memory_order_relaxed);
-  {
-    const std::lock_guard lock(mutex_);
-    answers_.assign(world(), std::nullopt);
-  }
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank() || has_left(peer)) continue;
     mesh_->send(members_.processes[peer],
@@ -330,8 +329,8 @@ std::vector<TcpGroup::Answer> TcpGroup::answers() const {
 void TcpGroup::compare_answers() {
   const std::vector<Answer> heard = answers();
   for (int peer = 0; peer < world(); ++peer) {
-    if (!heard[peer] || !heard[peer]->has_call) continue;
-    const std::string mismatch = announcer_.find_mismatch(rank(), peer, heard[peer]->call);
+    if (heard[peer].where.has_call == 0) continue;
+    const std::string mismatch = announcer_.find_mismatch(rank(), peer, heard[peer].where.call);
     if (!mismatch.empty()) fail_and_raise({Code::mismatch, peer, mismatch});
   }
   if (base::now() - inquired_at_.load(std::memory_order_relaxed) > kBetweenInquiries) inquire();
@@ -339,14 +338,16 @@ void TcpGroup::compare_answers() {
 
 // What each rank says now. One that does not answer soon waits for no rank, as far as can be told.
 std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, KnownWait& known) {
+  const Nanoseconds start = base::now();
   inquire();
-  const Nanoseconds until = base::now() + kForAnswers;
+  const Nanoseconds until = start + kForAnswers;
   while (base::now() < until && !failed()) {
     known.say(awaited);
     doze(std::min(until, base::now() + kBetweenLooks), [] { return false; });
   }
   std::vector<Whereabouts> all;
-  for (const Answer& answer : answers()) all.push_back(answer.value_or(Whereabouts{}));
+  for (const Answer& answer : answers())
+    all.push_back(answer.at >= start ? answer.where : Whereabouts{});
   all[rank()] = read(shown_);
   return all;
 }
@@ -365,7 +366,8 @@ int TcpGroup::find_culprit(const Awaited& awaited, KnownWait& known) {
 
 std::string TcpGroup::describe_late(int peer) const {
   const Answer answer = answers()[peer];
-  return answer ? describe_doing(peer, *answer)
+  const bool is_new = base::now() - answer.at < 2 * kForAnswers;
+  return is_new ? describe_doing(peer, answer.where)
                 : sentence("rank ", peer, " is in no call of this group, or stopped");
 }
 

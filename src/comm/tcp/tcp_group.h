@@ -100,8 +100,11 @@ class TcpGroup final : public Group, public Receiver {
   bool can_never_bring(const std::vector<int>& missing);
   [[noreturn]] void refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout);
 
-  // A peer's last answer; nullopt: none has come since it was asked last.
-  using Answer = std::optional<Whereabouts>;
+  // A peer's last answer, and when it came; 0: none has.
+  struct Answer {
+    Whereabouts where = {};
+    Nanoseconds at = 0;
+  };
   void answer(int peer);
   bool note_answer(int peer, const std::string& text);
   void inquire();

@@ -124,16 +124,13 @@ std::unique_ptr<Transport> TcpTransport::regroup(const std::vector<int>& members
   return std::make_unique<TcpTransport>(part);
 }
 
-void TcpTransport::conclude() noexcept {
-  group_->agreements().conclude();
-  group_->mesh()->note_recovery();
-}
+void TcpTransport::conclude() noexcept { group_->agreements().conclude(); }
 
 std::string TcpTransport::route_to(int peer) const {
   const int process = group_->members().processes[peer];
   if (group_->mesh()->near().has(process)) return "shm: memory of this host that both ranks map";
   const std::string ends = group_->mesh()->ends_of(process);
-  return ends.empty() ? "" : "tcp: " + ends;
+  return ends.empty() ? "" : base::sentence(group_->mesh()->engine(), ": ", ends);
 }
 
 std::vector<TcpTransport::Part> TcpTransport::agree(const Part& mine, const std::string& purpose) {
@@ -150,7 +147,7 @@ std::vector<TcpTransport::Part> TcpTransport::agree(const Part& mine, const std:
 void TcpTransport::leave() noexcept {
   group_->leave();
   // The process may be about to end, and with it what its kernel has not sent yet.
-  group_->mesh()->deliver();
+  group_->mesh()->deliver(group_->failed());
 }
 
 }  // namespace plait::comm::tcp

@@ -45,9 +45,9 @@ std::unique_ptr<Transport> create(const Site& site) {
 }  // namespace plait::comm::mpi
 
 extern "C" PLAIT_EXPORT const plait::comm::Plugin* plait_mpi_plugin() {
-  static const plait::comm::Plugin kPlugin = {
+  static const plait::comm::Plugin plugin = {
       // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
       .build = plait::comm::build_name().data(),
       .create = plait::comm::mpi::create};
-  return &kPlugin;
+  return &plugin;
 }

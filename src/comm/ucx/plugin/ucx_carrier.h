@@ -26,6 +26,7 @@ class UcxCarrier final : public tcp::Carrier {
   // Before anything is sent to the process.
   void connect(int process, std::string_view address);
 
+  std::string_view name() const override { return "ucx"; }
   void send(int process, const tcp::Frame& frame, const std::byte* payload,
             std::shared_ptr<const void> owner) override;
   bool move(const tcp::Connection::Find& find) override;
