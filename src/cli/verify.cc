@@ -77,6 +77,7 @@ constexpr Options::About kAbout = {
 
 std::vector<Operator> all_ops() {
   std::vector<Operator> ops;
+  ops.reserve(kOperators);
   for (int i = 0; i < kOperators; ++i) ops.push_back(static_cast<Operator>(i));
   return ops;
 }
@@ -266,7 +267,9 @@ class ReportWriter {
 
 // Runs as a rank in another process. Its words are --as-rank BOARD WORLD, then those of the user.
 int be_rank(Words words) {
-  const Verification what = read_verification(words.subspan(3)).value();
+  const auto read = read_verification(words.subspan(3));
+  PLAIT_CHECK(read.has_value(), "--as-rank: no cases to verify");
+  const Verification& what = *read;
   const auto index = static_cast<std::size_t>(read_number(kRankWord, words[2], 0, INT32_MAX));
   const World& world = what.worlds.at(index);
   Communicator comm = Communicator::connect({.transport = world.transport});

@@ -29,7 +29,7 @@ TEST(TcpBlame, FollowsTheWaits) {
   const auto body = [&](Communicator& comm) {
     const auto line = comm.make_mailbox({.slots = 1, .slot_bytes = 8});
     barrier(comm);
-    if (comm.rank() == 2) return static_cast<void>(given_up.await(0, 2));
+    if (comm.rank() == 2) return given_up.await(0, 2);
     const Error error =
         expect_error(Code::timeout, [&] { line->wait_arrived(comm.rank() + 1, 0, {}); });
     given_up.reach(0);

@@ -96,7 +96,7 @@ class KeptPort {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     socklen_t length = sizeof(address);
-    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), length);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), length), 0);
     ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
     return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   }

@@ -130,6 +130,7 @@ class QuantProducts : public BackendTest {
   Matrix composed(const Problem& p) const {
     const gemm::Leaves leaves(p.depth);
     std::vector<Matrix> nodes;
+    nodes.reserve(static_cast<std::size_t>(leaves.count()));
     for (std::int64_t leaf = 0; leaf < leaves.count(); ++leaf)
       nodes.push_back(composed_leaf(p, {leaves.begin(leaf), leaves.begin(leaf + 1)}));
     for (std::size_t step = 1; step < nodes.size(); step *= 2) {

@@ -263,14 +263,14 @@ TEST_P(EveryLayer, WorksInSeveralGroupsSideBySide) {
                      ColumnParallelLinear second(got[1]->desc(), *groups[1]);
                      first.forward(got[0]->forward(), states.data());
                      second.forward(got[1]->forward(), &states[1]);
-                     first.backward(got[0]->backward(), &states[0]);
+                     first.backward(got[0]->backward(), states.data());
                      second.backward(got[1]->backward(), &states[1]);
                    } else {
                      RowParallelLinear first(got[0]->desc(), *groups[0]);
                      RowParallelLinear second(got[1]->desc(), *groups[1]);
                      first.forward(got[0]->forward(), states.data());
                      second.forward(got[1]->forward(), &states[1]);
-                     first.backward(got[0]->backward(), &states[0]);
+                     first.backward(got[0]->backward(), states.data());
                      second.backward(got[1]->backward(), &states[1]);
                    }
                    EXPECT_TRUE(tensor::same_bits(got[0]->out.view, want.out.view));
