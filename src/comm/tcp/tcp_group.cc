@@ -23,7 +23,7 @@ constexpr Nanoseconds kUnderWay = base::kSecond;
 // when its deadline has passed, and how often it then asks again.
 constexpr Nanoseconds kBetweenInquiries = 500 * base::kMillisecond;
 constexpr Nanoseconds kForAnswers = 100 * base::kMillisecond;
-constexpr int kMostInquiries = 5;
+constexpr int kMostInquiries = 3;
 
 constexpr std::size_t kMostSentence = std::size_t{64} << 10;
 
@@ -352,14 +352,17 @@ std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, KnownWait& kn
   return all;
 }
 
-// One that says it waits and does not move has no processor, which passes; so it is asked again.
+// One that says it waits and does not move, or that says nothing, has perhaps no processor, which
+// passes; so it is asked again.
 int TcpGroup::find_culprit(const Awaited& awaited, KnownWait& known) {
   const auto before = ask_all(awaited, known);
   int culprit = awaited.peer;
   for (int attempt = 0; attempt < kMostInquiries && !failed(); ++attempt) {
+    const Nanoseconds asked = base::now();
     const auto after = ask_all(awaited, known);
     culprit = find_late(before, after, awaited.peer, rank());
-    if (!says_it_waits(after[culprit])) break;
+    const bool has_answered = culprit == rank() || answers()[culprit].at >= asked;
+    if (has_answered && !says_it_waits(after[culprit])) break;
   }
   return culprit;
 }
