@@ -1,8 +1,5 @@
 // Behaviour is defined in conformance/; this runs its suites over mailboxes in which some peers
 // share memory and others are reached over TCP.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <fstream>
 #include <string>
@@ -97,28 +94,6 @@ TEST(Mixed, WhatALeavingRankHasPostedIsThereForARankThatComesLate) {
         const Error error = expect_error(Code::peer_lost, [&] { mailbox->wait_arrived(0, 0, {}); });
         EXPECT_EQ(error.culprit(), 0);
         EXPECT_TRUE(contains(error.what(), "rank 0 has left the group")) << error.what();
-      },
-      {});
-}
-
-// Rank 1 may open one more file: the one that it lends, and none that it is lent.
-TEST(Mixed, ARankThatCannotMapAnothersMemoryFailsOnAll) {
-  over_hosts({0, 0, 1})(
-      3,
-      [](Communicator& comm) {
-        if (comm.rank() == 1) {
-          const int next = ::dup(0);
-          ::close(next);
-          const rlimit one_more = {.rlim_cur = static_cast<rlim_t>(next) + 1,
-                                   .rlim_max = static_cast<rlim_t>(next) + 1};
-          ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one_more), 0);
-        }
-        const Error error = expect_error(Code::system, [&] {
-          const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 1000});
-        });
-        EXPECT_EQ(error.culprit(), 1);
-        EXPECT_TRUE(contains(error.what(), "rank 1: cannot open /proc/")) << error.what();
-        EXPECT_TRUE(contains(error.what(), "Too many open files")) << error.what();
       },
       {});
 }

@@ -1,6 +1,5 @@
 // How ranks over TCP meet, and what they hear of one that is lost.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -135,30 +134,6 @@ TEST_F(Tcp, CallersThatAreNoRanksCostTheJobNothing) {
   });
   ::kill(flooding, SIGKILL);
   ::waitpid(flooding, nullptr, 0);
-}
-
-// Connections on which nothing is said take the descriptors of ranks that may open only a few.
-TEST_F(Tcp, SilentCallersTakeNoDescriptorThatARankNeeds) {
-  const Helper silent([&] {
-    std::vector<int> calls;
-    const auto end = Clock::now() + seconds(6);
-    while (Clock::now() < end) {
-      if (calls.size() < 60) {
-        const int one = call(port_.number);
-        if (one >= 0) calls.push_back(one);
-      }
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-  });
-  fork_ranks(3, [&](int rank) {
-    const rlimit few = {.rlim_cur = 40, .rlim_max = 40};
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    std::this_thread::sleep_for(milliseconds(1500 * rank));
-    Communicator comm = Communicator::connect(options_of(rank, 3, job_));
-    float sum = 1;
-    all_reduce({&sum, 1}, comm);
-    EXPECT_EQ(sum, 3);
-  });
 }
 
 TEST_F(Tcp, AConnectThatFailedMayBeTriedAgain) {
