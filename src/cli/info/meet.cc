@@ -14,6 +14,7 @@
 #include "comm/gather.h"
 #include "comm/state.h"
 #include "comm/tcp/rendezvous.h"
+#include "plait/collectives.h"
 
 namespace plait::cli {
 namespace {
@@ -61,6 +62,7 @@ Meeting meet_ranks() {
     meeting.peers.push_back(
         {.rank = rank, .host = name_of(hosts[rank]), .route = route_to(comm, rank)});
   }
+  barrier(comm);  // a rank that has left can't be asked any more how it was reached
   return meeting;
 }
 
