@@ -151,17 +151,20 @@ void bind_place(nb::module_& m) {
       .def(
           "__init__",
           [](Place* self, int rank, int world, std::string job, std::string launcher, int hosts,
-             int local_rank) {
-            new (self) Place{rank, world, std::move(job), std::move(launcher), hosts, local_rank};
+             int local_rank, std::string host) {
+            new (self) Place{rank,  world,      std::move(job), std::move(launcher),
+                             hosts, local_rank, std::move(host)};
           },
           nb::arg("rank"), nb::arg("world"), nb::arg("job") = "", nb::arg("launcher") = "",
-          nb::arg("hosts") = 1, nb::arg("local_rank") = 0)
+          nb::arg("hosts") = 1, nb::arg("local_rank") = 0, nb::arg("host") = "",
+          "`host` names the rank's host if one machine simulates several.")
       .def_ro("rank", &Place::rank)
       .def_ro("world", &Place::world)
       .def_ro("job", &Place::job)
       .def_ro("launcher", &Place::launcher)
       .def_ro("hosts", &Place::hosts)
-      .def_ro("local_rank", &Place::local_rank);
+      .def_ro("local_rank", &Place::local_rank)
+      .def_ro("host", &Place::host);
   m.def("place_from_environment", &place_from_environment,
         "The place that plait run, torchrun, Open MPI or Slurm left in the environment; one rank "
         "alone where there is none.");

@@ -161,6 +161,14 @@ void bind_timeline(nb::module_& m) {
       },
       nb::arg("path"), nb::arg("trace"), nb::arg("comm"),
       "Collective. Align the clocks; rank 0 writes what all ranks recorded.");
+  m.def(
+      "align_clock",
+      [](Trace& trace, PyCommunicator& comm) {
+        comm.use([&](Communicator& c) { align_clock(trace, c); });
+      },
+      nb::arg("trace"), nb::arg("comm"),
+      "Collective. Measure the offset of rank 0's clock. Before long work on several hosts: their\n"
+      "clocks drift apart.");
 }
 
 }  // namespace plait::python

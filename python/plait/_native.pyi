@@ -139,7 +139,8 @@ def write_json(path: str, packs: Sequence[bytes]) -> None:
 class Place:
     """Where a rank stands among the others."""
 
-    def __init__(self, rank: int, world: int, job: str = '', launcher: str = '', hosts: int = 1, local_rank: int = 0) -> None: ...
+    def __init__(self, rank: int, world: int, job: str = '', launcher: str = '', hosts: int = 1, local_rank: int = 0, host: str = '') -> None:
+        """`host` names the rank's host if one machine simulates several."""
 
     @property
     def rank(self) -> int: ...
@@ -158,6 +159,9 @@ class Place:
 
     @property
     def local_rank(self) -> int: ...
+
+    @property
+    def host(self) -> str: ...
 
 def place_from_environment() -> Place:
     """
@@ -402,6 +406,12 @@ def collect_packs(trace: Trace, comm: Communicator) -> list[bytes]:
 def write_timeline(path: str, trace: Trace, comm: Communicator) -> None:
     """Collective. Align the clocks; rank 0 writes what all ranks recorded."""
 
+def align_clock(trace: Trace, comm: Communicator) -> None:
+    """
+    Collective. Measure the offset of rank 0's clock. Before long work on several hosts: their
+    clocks drift apart.
+    """
+
 class Operator(enum.Enum):
     """A product with the collective that needs it or makes it."""
 
@@ -436,6 +446,37 @@ class Axis(enum.Enum):
     rows = 1
 
     columns = 2
+
+class OperatorTraits:
+    """What an operator moves, adds up and shares."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def compute_first(self) -> bool:
+        """The collective moves the product's result, not its operand."""
+
+    @property
+    def reduces(self) -> bool: ...
+
+    @property
+    def gathers(self) -> bool: ...
+
+    @property
+    def shares_n(self) -> bool:
+        """Each rank's weight has a share of n, which may differ."""
+
+    @property
+    def shares_k(self) -> bool:
+        """The same for k; products are partial sums."""
+
+    @property
+    def is_fused(self) -> bool:
+        """There is a fused schedule."""
+
+def traits_of(op: Operator) -> OperatorTraits:
+    """The properties of an operator."""
 
 class Plan:
     """

@@ -26,6 +26,19 @@ def test_plans_are_text() -> None:
         plait.Plan("pipelined partz=8")
 
 
+def test_what_an_operator_moves_and_shares() -> None:
+    traits = plait.traits_of(plait.Operator.matmul_reduce_scatter)
+    assert traits.name == "matmul_reduce_scatter"
+    assert (traits.compute_first, traits.reduces, traits.gathers) == (True, True, False)
+    assert (traits.shares_n, traits.shares_k, traits.is_fused) == (False, True, True)
+    assert [plait.traits_of(op).name for op in plait.Operator] == [op.name for op in plait.Operator]
+
+
+def test_a_place_names_a_simulated_host() -> None:
+    assert plait.Place(1, 4, host="b").host == "b"
+    assert plait.Place(1, 4).host == ""
+
+
 def test_what_an_operator_follows() -> None:
     fused = plait.Plan("fused")
     assert plait.default_plan(plait.Operator.matmul_all_reduce) == fused
@@ -50,6 +63,7 @@ def test_a_timeline_has_its_spans(tmp_path: Path) -> None:
     assert trace.dropped == 0
     file = tmp_path / "timeline.json"
     with plait.Communicator.connect(trace=trace) as comm:
+        plait.align_clock(trace, comm)
         plait.write_timeline(str(file), trace, comm)
     trace.write_json(str(tmp_path / "alone.json"))
     plait.write_json(str(tmp_path / "packs.json"), [trace.pack(), plait.Trace(4).pack()])

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/fingerprint.h"
 #include "base/text.h"
 #include "comm/interruption.h"
 #include "comm/state.h"
@@ -51,12 +52,9 @@ std::uint64_t least_number_in(const Parts& parts) {
   return least;
 }
 
-// Tells one list of members from another: FNV-1a of their numbers.
+// Tells one list of members from another.
 std::string seal_of(const std::vector<int>& members) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const int member : members)
-    hash = (hash ^ static_cast<std::uint64_t>(member)) * 0x100000001b3U;
-  return std::to_string(hash);
+  return std::to_string(base::fingerprint(members));
 }
 
 // One try to make a group of certain members. All of them come to the same conclusions, because
