@@ -1,18 +1,18 @@
-"""The operators as operators of torch: their schemas, kernels, fakes and gradients.
+"""The operators as operators of torch: their schemas, kernels and fakes.
 
 A program calls plait.torch.operators. What is here is what a compiler sees: plain arguments, a
 group by its name, fresh results. Weights are tensors [n, k], or with `turned` [k, n]; quantised
-ones come as their parts, in operators whose names end in "_quantized".
+ones come as their parts, in operators whose names end in "_quantized". The gradients are in
+plait.torch.gradients.
 """
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.autograd.function import once_differentiable
 from torch.distributed import distributed_c10d
 
 from plait import _native
@@ -24,7 +24,7 @@ from plait.torch.options import Options
 from plait.torch.rows import as_rows, bias_row, check_floats, float_dtype, view
 
 _resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
-_LIBRARY = torch.library.Library("plait", "DEF")
+LIBRARY = torch.library.Library("plait", "DEF")
 _HOW = 'str group, str schedule="", int parts=0, str wire=""'
 _TURNED = ", bool turned=False"
 _ROWS = ", int rows=-1"
@@ -63,7 +63,7 @@ def group_called(name: str | dist.ProcessGroup) -> dist.ProcessGroup | None:
     return group
 
 
-def _size(name: str | dist.ProcessGroup) -> tuple[int, int]:
+def size_of_group(name: str | dist.ProcessGroup) -> tuple[int, int]:
     """Return rank and size of a group, while tracing too."""
     return group_place(group_called(name))
 
@@ -83,9 +83,9 @@ def _context(how: How) -> Any:
 
 def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
     name = schema.partition("(")[0]
-    _LIBRARY.define(schema)
-    _LIBRARY.impl(name, kernel, "CPU")
-    torch.library.register_fake(f"plait::{name}", fake, lib=_LIBRARY)
+    LIBRARY.define(schema)
+    LIBRARY.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"plait::{name}", fake, lib=LIBRARY)
 
 
 # How many rows a result has, of the rows of x.
@@ -97,12 +97,12 @@ def _same_rows(own: int, how: How) -> int:
 
 
 def _own_rows(m: int, how: How) -> int:
-    rank, size = _size(how.group)
+    rank, size = size_of_group(how.group)
     return (m + size - 1 - rank) // size  # the first (m mod size) ranks own one row more
 
 
 def _all_rows(own: int, how: How) -> int:
-    return own * _size(how.group)[1] if how.rows < 0 else how.rows
+    return own * size_of_group(how.group)[1] if how.rows < 0 else how.rows
 
 
 class Operator:
@@ -276,31 +276,31 @@ OPERATORS = {
 # all_gather_matmul that also returns the gathered x.
 _gather_first = OPERATORS["all_gather_matmul"]
 GATHERED = "all_gather_matmul_gathered"
-_Pair = tuple[torch.Tensor, torch.Tensor]
+Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
+def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
     out = _gather_first.fake(x, weight, bias, *how)
     return out, x.new_empty(out.shape[0], x.shape[1])
 
 
-def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
+def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
     tensors.check(x, _gather_first.name, "x")
     tensors.check(weight, _gather_first.name, "weight")
     return _gathered_multiply(x, weight, bias, *how)
 
 
-def _gathered_multiply(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> _Pair:
+def _gathered_multiply(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
     gathered = x.new_empty(_all_rows(x.shape[0], How(*how)), x.shape[1])
     return _gather_first.multiply(x, weight, bias, *how, gathered=gathered), gathered
 
 
-def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> _Pair:
+def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> Pair:
     out = _gather_first.fake_quantized(x, *operands)
     return out, x.new_empty(out.shape[0], x.shape[1])
 
 
-def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> _Pair:
+def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
     rows = _all_rows(x.shape[0], _never_turned(*operands[5:]))
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
@@ -421,137 +421,3 @@ _define(
     _reduce_scatter_rows_fake,
 )
 _define("all_reduce_rows(Tensor x, str group) -> Tensor", _all_reduce_rows, _all_reduce_rows_fake)
-
-_ops = torch.ops.plait
-_Gradients = tuple[torch.Tensor | None, ...]
-
-
-def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    x, weight = inputs[:2]
-    ctx.how = tuple(inputs[3:7])  # group, schedule, parts, wire
-    ctx.turned = inputs[7]
-    ctx.save_for_backward(x, weight)
-    ctx.rows = (x.shape[0], output.shape[0])
-
-
-# Each takes the gradient of the result, and says what the gradient of x is, and by which rows the
-# gradients of weight and bias are made: of the result and of x.
-_Backward = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], Any]
-
-
-def _gradients(
-    ctx: Any,
-    arguments: int,
-    grad_x: torch.Tensor,
-    grad_rows: torch.Tensor,
-    x_rows: Callable[[], torch.Tensor],
-) -> _Gradients:
-    """Return the gradients of x, weight and bias, and None for each argument after them."""
-    needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-    grad_weight = None
-    if needs_weight:
-        left, right = (x_rows(), grad_rows) if ctx.turned else (grad_rows, x_rows())
-        grad_weight = _ops.weight_gradient(left, right)
-    grad_bias = grad_rows.sum(0) if needs_bias else None
-    return (grad_x if needs_x else None, grad_weight, grad_bias, *(None,) * arguments)
-
-
-def _differentiate(name: str, rule: _Backward) -> None:
-    arguments = 6 if OPERATORS[name].gathers else 5
-
-    def backward(ctx: Any, grad: torch.Tensor) -> _Gradients:
-        x, weight = ctx.saved_tensors
-        return _gradients(ctx, arguments, *rule(ctx, grad, x, weight))
-
-    torch.library.register_autograd(
-        f"plait::{name}", once_differentiable(backward), setup_context=_save, lib=_LIBRARY
-    )
-
-
-def _local(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    return _ops.matmul(grad, weight, None, *ctx.how, not ctx.turned), grad, lambda: x
-
-
-def _scattered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    grad_x, all_rows = _ops.all_gather_matmul_gathered(
-        grad, weight, None, *ctx.how, not ctx.turned, ctx.rows[0]
-    )
-    return grad_x, all_rows, lambda: x
-
-
-def _gathered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
-    return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], ctx.rows[1])
-
-
-def _own(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-    """Return this rank's rows of the gradient of all rows, which every rank has alike."""
-    rank, size = _size(ctx.how[0])
-    m, own = ctx.rows[1], ctx.rows[0]
-    begin = rank * (m // size) + min(rank, m % size)
-    return grad[begin : begin + own]
-
-
-def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    return _local(ctx, _own(ctx, grad), x, weight)
-
-
-def _summed(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    grad_x, grad_rows, _ = _local(ctx, grad, x, weight)
-    return grad_x, grad_rows, lambda: _ops.all_reduce_rows(x, ctx.how[0])
-
-
-def _summed_own(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    grad_x = _ops.all_gather_matmul(grad, weight, None, *ctx.how, not ctx.turned, ctx.rows[0])
-    return grad_x, grad, lambda: _ops.reduce_scatter_rows(x, ctx.how[0])
-
-
-def _save_gathered(ctx: Any, inputs: Sequence[Any], output: _Pair) -> None:
-    out, gathered = output
-    _save(ctx, (gathered, *inputs[1:]), out)
-    ctx.rows = (inputs[0].shape[0], out.shape[0])
-    ctx.set_materialize_grads(False)  # most programs use one of the two
-
-
-def _gathered_too(ctx: Any, grad: torch.Tensor | None, grad_gathered: Any) -> _Gradients:
-    """Differentiate all_gather_matmul with its gathered x, which needs no other gather here."""
-    gathered, weight = ctx.saved_tensors
-    if grad is None:
-        grad = gathered.new_zeros(ctx.rows[1], weight.shape[1 if ctx.turned else 0])
-    grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
-    if grad_gathered is not None:
-        grad_x = grad_x + _own(ctx, grad_gathered)
-    return _gradients(ctx, 6, grad_x, grad, lambda: gathered)
-
-
-torch.library.register_autograd(
-    f"plait::{GATHERED}",
-    once_differentiable(_gathered_too),
-    setup_context=_save_gathered,
-    lib=_LIBRARY,
-)
-_differentiate("matmul", _local)
-_differentiate("matmul_all_reduce", _local)
-_differentiate("matmul_reduce_scatter", _scattered)
-_differentiate("matmul_all_gather", _gathered_after)
-_differentiate("all_gather_matmul", _gathered)
-_differentiate("reduce_scatter_matmul", _summed_own)
-_differentiate("all_reduce_matmul", _summed)
-
-
-def _refuse_a_gradient(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    raise Error(
-        Code.invalid_argument,
-        "x requires a gradient, and a quantised weight has none to give; "
-        "call the operator under torch.no_grad()",
-    )
-
-
-def _no_gradient(ctx: Any, *grads: torch.Tensor) -> _Gradients:
-    return ()  # there is no graph that has it: its forward raised
-
-
-for _name in (*OPERATORS, GATHERED):
-    torch.library.register_autograd(
-        f"plait::{_name}_quantized", _no_gradient, setup_context=_refuse_a_gradient, lib=_LIBRARY
-    )

@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor
 
 from plait._native import Code
 from plait.errors import Error
-from plait.torch import tensors
+from plait.torch import gradients, tensors  # noqa: F401  # gradients registers itself
 from plait.torch.context import group_place
 from plait.torch.library import GATHERED, KERNELS, OPERATORS, How, group_called
 from plait.torch.options import Options
