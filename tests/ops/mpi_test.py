@@ -78,7 +78,9 @@ class MpiTest(unittest.TestCase):
         said, err = self.run_scene("late", 3)
         self.assertEqual(sorted(said), [0, 1, 2], err)
         for rank in range(2):
-            self.assertRegex(said[rank][0][0], rf"^timeout: rank {rank} has waited 400 ms for rank 2 of 3$")
+            # On a busy machine the third rank may be late too.
+            late = rf"(rank 2|ranks {1 - rank} and 2)"
+            self.assertRegex(said[rank][0][0], rf"^timeout: rank {rank} has waited 400 ms for {late} of 3$")
         for rank in range(3):
             self.assertEqual(said[rank][-1][0], "connects")
 
