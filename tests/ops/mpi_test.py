@@ -11,7 +11,7 @@ MPIEXEC = os.environ["PLAIT_MPIEXEC"]
 HYDRA = os.environ.get("PLAIT_HYDRA")  # MPICH's mpiexec, if there is a plugin for MPICH
 PROGRAM = os.environ["PLAIT_MPI_PROGRAM"]
 PATIENCE = 180  # seconds after which a rank is taken to hang
-NOTICED = 2000  # milliseconds within which a death must be
+NOTICED = 20_000  # milliseconds within which a death must be, on a busy machine: a third of the deadline
 
 BTLS = {"vader": ["--mca", "btl", "vader,self"],
         "tcp": ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
@@ -70,7 +70,7 @@ class MpiTest(unittest.TestCase):
         [(sentence, taken)] = said[0]
         self.assertEqual(sentence, "has left")
         self.assertGreaterEqual(taken, 1000)
-        self.assertLess(taken, 2 * 1000)
+        self.assertLess(taken, 4 * 1000)  # less than one for each of the mailboxes
         self.assertIn("plait: rank 0 ends a mailbox and waits for rank 1 to take the last chunks for 1 s\n", err)
         self.assertEqual(err.count("plait: "), 1, err)
 
