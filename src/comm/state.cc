@@ -72,7 +72,7 @@ std::unique_ptr<Communicator::State> Communicator::State::connect(const Connecti
   auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
   if (!wanted.host.empty()) state->host_ += '/' + wanted.host;
   state->open(wanted.link);
-  state->transport_->set_timeout(wanted.policy.timeout);
+  state->set_timeout(wanted.policy.timeout);
   return state;
 }
 

@@ -118,6 +118,10 @@ class Communicator::State {
   // Collective: counts the hosts, and makes the mailbox that the collectives use.
   void open(std::optional<comm::LinkView> link);
 
+  // How long this rank waits for another from the next call on. While one thread alone knows of the
+  // communicator.
+  void set_timeout(comm::Nanoseconds timeout) { transport_->set_timeout(timeout); }
+
   comm::Group& group() { return transport_->group(); }
   const comm::Group& group() const { return transport_->group(); }
   const std::string& transport_name() const { return transport_name_; }

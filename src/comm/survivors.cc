@@ -214,7 +214,7 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
     Round round(regrouping, members, policy.connect_timeout);
     std::unique_ptr<State> made = make(round);
     if (round.conclude(failure)) {
-      made->transport_->set_timeout(policy.timeout);
+      made->set_timeout(policy.timeout);
       return {.state = std::move(made),
               .lost = absent_in(here),
               .completed_calls = least_number_in(here)};

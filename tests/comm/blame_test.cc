@@ -20,10 +20,14 @@ using conformance::run_as_threads;
 
 constexpr std::chrono::milliseconds kShort{400};
 
+// Milestones: a rank has given up, and another one is where it is meant to be then.
+constexpr int kGivenUp = 0;
+constexpr int kReady = 1;
+
 // Rank 2 waits for rank 0. One thread of rank 0 waits for rank 1, which is late, while another one
 // waits for rank 3 again and again: that one's waits must not hide the first's.
 TEST(Blame, FollowsTheWaitThatLasts) {
-  Milestones given_up;
+  Milestones milestones;
   const auto body = [&](Communicator& comm) {
     const MailboxDesc desc = {.slots = 1, .slot_bytes = 8};
     const auto line = comm.make_mailbox(desc);
@@ -44,28 +48,34 @@ TEST(Blame, FollowsTheWaitThatLasts) {
     const Error error = expect_error(Code::timeout, [&] {
       if (comm.rank() == 0) {
         const std::jthread other(bounce, 3);
-        std::this_thread::sleep_for(kShort / 2);
+        milestones.reach(kReady);
         line->wait_arrived(1, 0, {});
       }
-      if (comm.rank() == 1) given_up.await(0, 3);
+      if (comm.rank() == 1) milestones.await(kGivenUp, 3);
+      if (comm.rank() == 2) {
+        milestones.await(kReady);
+        conformance::set_timeout(comm, kShort);
+      }
       if (comm.rank() == 3) bounce(0);
       line->wait_arrived(0, 0, {});
     });
-    given_up.reach(0);
+    milestones.reach(kGivenUp);
     EXPECT_EQ(error.culprit(), 1) << error.what();
   };
-  run_as_threads(4, body, {.timeout = kShort});
+  run_as_threads(4, body, {});
 }
 
 // At the deadline a sentence tells a rank that works from one that is stuck, and from one whose
 // program is elsewhere. Rank 1 is late, in different manners.
-void expect_blame(const std::function<void(Communicator& comm, Milestones& given_up)>& be_late,
+void expect_blame(const std::function<void(Communicator& comm, Milestones& milestones)>& be_late,
                   const std::string& sentence) {
   for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
-    Milestones given_up;
+    Milestones milestones;
     const auto body = [&](Communicator& comm) {
       barrier(comm);
-      if (comm.rank() == 1) return be_late(comm, given_up);
+      if (comm.rank() == 1) return be_late(comm, milestones);
+      milestones.await(kReady);
+      conformance::set_timeout(comm, kShort);
       comm::Group& group = comm.state().group();
       const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
       group.announce(tag);
@@ -74,16 +84,16 @@ void expect_blame(const std::function<void(Communicator& comm, Milestones& given
             group, [] { return false; }, [] { return comm::kNever; },
             [&] { return comm::Awaited{.peer = 1, .tag = tag}; });
       });
-      given_up.reach(0);
+      milestones.reach(kGivenUp);
       EXPECT_EQ(error.culprit(), 1) << error.what();
       EXPECT_TRUE(conformance::contains(error.what(), sentence)) << error.what();
     };
-    runner(2, body, {.timeout = kShort});
+    runner(2, body, {});
   }
 }
 
 TEST(Blame, SaysThatTheLateOneMultiplies) {
-  const auto multiply = [](Communicator& comm, Milestones& /*given_up*/) {
+  const auto multiply = [](Communicator& comm, Milestones& milestones) {
     comm::Group& group = comm.state().group();
     const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
     group.announce(tag);
@@ -91,6 +101,7 @@ TEST(Blame, SaysThatTheLateOneMultiplies) {
     const auto look_on = [&] {
       while (true) {
         group.examine(&here, [] { return true; });
+        milestones.reach(kReady);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     };
@@ -101,29 +112,34 @@ TEST(Blame, SaysThatTheLateOneMultiplies) {
 }
 
 TEST(Blame, SaysThatTheLateOneIsStuck) {
-  const auto hang = [](Communicator& comm, Milestones& given_up) {
+  const auto hang = [](Communicator& comm, Milestones& milestones) {
     comm::Group& group = comm.state().group();
     const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
     group.announce(tag);
-    given_up.await(0);
+    milestones.reach(kReady);
+    milestones.await(kGivenUp);
   };
   expect_blame(hang, "; rank 1 is in matmul_all_reduce; no sign of life since it began");
 }
 
 TEST(Blame, SaysThatTheLateOneHasStartedACollective) {
-  const auto ask_for_a_while = [](Communicator& comm, Milestones& given_up) {
+  const auto ask_for_a_while = [](Communicator& comm, Milestones& milestones) {
     Pending pending = start_barrier(comm);
     for (int i = 0; i < 10; ++i) {
       EXPECT_FALSE(pending.done());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    given_up.await(0);
+    milestones.reach(kReady);
+    milestones.await(kGivenUp);
   };
   expect_blame(ask_for_a_while, "; rank 1 has started barrier, and last asked for it ");
 }
 
 TEST(Blame, SaysThatTheLateOneIsElsewhere) {
-  const auto be_elsewhere = [](Communicator& /*comm*/, Milestones& given_up) { given_up.await(0); };
+  const auto be_elsewhere = [](Communicator& /*comm*/, Milestones& milestones) {
+    milestones.reach(kReady);
+    milestones.await(kGivenUp);
+  };
   expect_blame(be_elsewhere, "; rank 1 is in no call of this group; its last was barrier");
 }
 

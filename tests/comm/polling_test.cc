@@ -31,6 +31,7 @@ void expect_timeout(const std::function<void(Mailbox&)>& poll, const std::string
       const auto mailbox = comm.make_mailbox(kOneSlot);
       barrier(comm);
       if (comm.rank() == 1) given_up.await(0);
+      conformance::set_timeout(comm, kShort);
       const Error error = expect_error(Code::timeout, [&] {
         if (comm.rank() == 1) barrier(comm);
         poll(*mailbox);
@@ -39,7 +40,7 @@ void expect_timeout(const std::function<void(Mailbox&)>& poll, const std::string
       EXPECT_EQ(error.culprit(), 1) << error.what();
       EXPECT_TRUE(contains(error.what(), sentence)) << error.what();
     };
-    runner(2, body, {.timeout = kShort});
+    runner(2, body, {});
   }
 }
 
@@ -69,28 +70,32 @@ TEST(PollingAMailbox, TakesItsTime) {
   const auto body = [](Communicator& comm) {
     const auto mailbox = comm.make_mailbox(kOneSlot);
     barrier(comm);
-    for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
-      if (comm.rank() == 1) {
-        std::this_thread::sleep_for(kShort / 2);
+    constexpr std::chrono::milliseconds kDeadline{600};
+    if (comm.rank() == 1) {
+      for (std::uint32_t chunk = 0; chunk < 5; ++chunk) {
+        std::this_thread::sleep_for(kDeadline / 4);
         mailbox->post(0, 0, {.chunk = chunk}, 0);
-        continue;
       }
+      return barrier(comm);
+    }
+    conformance::set_timeout(comm, kDeadline);
+    for (std::uint32_t chunk = 0; chunk < 5; ++chunk) {
       while (!mailbox->arrived(1, 0, {.chunk = chunk})) {
         rest();
         mailbox->progress();
       }
       mailbox->release(1, 0);
     }
-    EXPECT_FALSE(mailbox->arrived(1 - comm.rank(), 0, {}));
-    const auto end = std::chrono::steady_clock::now() + 2 * kShort;
+    EXPECT_FALSE(mailbox->arrived(1, 0, {}));
+    const auto end = std::chrono::steady_clock::now() + kDeadline * 5 / 4;
     while (std::chrono::steady_clock::now() < end) {
       rest();
       mailbox->progress();
     }
     barrier(comm);
   };
-  conformance::run_in_processes(2, body, {.timeout = kShort});
-  conformance::run_as_threads(2, body, {.timeout = kShort});
+  conformance::run_in_processes(2, body, {});
+  conformance::run_as_threads(2, body, {});
 }
 
 }  // namespace

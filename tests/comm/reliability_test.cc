@@ -92,13 +92,27 @@ class EveryWait : public testing::TestWithParam<Wait> {
     for (;;) GetParam().wait(comm);
   }
 
-  // Ranks with a short deadline, as processes and as threads. `given_up` is theirs in this run.
-  using Body = std::function<void(Communicator& comm, Milestones& given_up)>;
+  // Three ranks, as processes and as threads, with milestones of this run.
+  using Body = std::function<void(Communicator& comm, Milestones& milestones)>;
   static void run(const Body& body) {
     for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
-      Milestones given_up;
-      runner(3, [&](Communicator& comm) { body(comm, given_up); }, {.timeout = kShort});
+      Milestones milestones;
+      runner(3, [&](Communicator& comm) { body(comm, milestones); }, {});
     }
+  }
+
+  static constexpr int kOneWaits = 0;  // a rank that has no deadline begins to wait
+  static constexpr int kGivenUp = 1;   // one that has one has reached it, or a rank has heard of it
+
+  // One rank alone has a deadline, and it begins to wait when the other one does.
+  static void wait_for_a_late_one(Communicator& comm, Milestones& milestones, int gives_up) {
+    if (comm.rank() == gives_up) {
+      milestones.await(kOneWaits);
+      conformance::set_timeout(comm, kShort);
+    } else {
+      milestones.reach(kOneWaits);
+    }
+    wait(comm);
   }
 };
 
@@ -183,13 +197,13 @@ TEST_P(EveryWait, NoticesThatARankHasLeft) {
 }
 
 TEST_P(EveryWait, EndsAtTheDeadline) {
-  run([](Communicator& comm, Milestones& given_up) {
+  run([](Communicator& comm, Milestones& milestones) {
     barrier(comm);
-    if (comm.rank() == 1) given_up.await(0, 2);
-    // Rank 2 gives up first: it has to see that rank 0, for which it waits, waits too.
-    if (comm.rank() == 0) std::this_thread::sleep_for(kShort / 4);
-    const Error error = expect_error(Code::timeout, [&] { wait(comm); });
-    given_up.reach(0);
+    if (comm.rank() == 1) milestones.await(kGivenUp, 2);
+    // Rank 2 has to see that rank 0, for which it waits first, waits too.
+    const Error error =
+        expect_error(Code::timeout, [&] { wait_for_a_late_one(comm, milestones, 2); });
+    milestones.reach(kGivenUp);
     EXPECT_EQ(error.culprit(), 1) << error.what();
     EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
   });
@@ -197,16 +211,18 @@ TEST_P(EveryWait, EndsAtTheDeadline) {
 
 // Rank 0 waits for rank 1, first; rank 1 waits for rank 2, which is late.
 TEST_P(EveryWait, BlamesTheOneForWhomAllWait) {
-  run([](Communicator& comm, Milestones& given_up) {
+  run([](Communicator& comm, Milestones& milestones) {
     Mailbox& line = comm.cached_mailbox({.slots = 1, .slot_bytes = 1});
     barrier(comm);
-    if (comm.rank() == 2) given_up.await(0, 2);
-    if (comm.rank() == 1) std::this_thread::sleep_for(kShort / 4);
+    if (comm.rank() == 2) milestones.await(kGivenUp, 2);
     const Error error = expect_error(Code::timeout, [&] {
-      if (comm.rank() == 1) line.wait_arrived(2, 0, {});
-      wait(comm);
+      if (comm.rank() == 1) {
+        milestones.reach(kOneWaits);
+        line.wait_arrived(2, 0, {});
+      }
+      wait_for_a_late_one(comm, milestones, 0);
     });
-    given_up.reach(0);
+    milestones.reach(kGivenUp);
     EXPECT_EQ(error.culprit(), 2) << error.what();
     EXPECT_TRUE(contains(error.what(), "rank 2")) << error.what();
   });
@@ -215,14 +231,17 @@ TEST_P(EveryWait, BlamesTheOneForWhomAllWait) {
 TEST(Polling, ComputingBetweenTwoLooksIsNotWaiting) {
   run_in_processes(2,
                    [](Communicator& comm) {
+                     barrier(comm);
+                     constexpr std::chrono::milliseconds kDeadline{1000};
+                     conformance::set_timeout(comm, kDeadline);
                      float sum = 1;
                      Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
                      // Both compute for longer than the deadline, one of them even longer.
-                     std::this_thread::sleep_for(comm.rank() * kShort / 4 + 2 * kShort);
+                     std::this_thread::sleep_for((10 + comm.rank()) * kDeadline / 8);
                      while (!pending.done()) std::this_thread::yield();
                      EXPECT_EQ(sum, 2);
                    },
-                   {.timeout = kShort});
+                   {});
 }
 
 TEST(Leaving, AfterTheLastCallDisturbsNobody) {
@@ -272,20 +291,22 @@ TEST(Disagreement, BetweenACollectiveAndASetUpCallNamesBoth) {
 // A rank that is lost while a new group is made has its number in the old one.
 TEST(NewGroup, ErrorsNameRanksOfTheOldOne) {
   const std::string job = fresh_job();
+  Milestones given_up;
   fork_ranks(3, [&](int rank) {
-    const comm::shm::Seat seat = {.rank = rank, .world = 3, .timeout = base::kSecond};
+    const comm::shm::Seat seat = {.rank = rank, .world = 3, .timeout = 30 * base::kSecond};
     const auto hub = comm::shm::meet_at("plait-test-" + job, seat);
     if (rank == 2) {
       hub->all_gather("", {});  // agrees, and then does not come
-      ::usleep(1'500'000);
-      return;
+      return given_up.await(0);
     }
+    if (rank == 1) hub->set_timeout(base::kSecond);
     const Error error = expect_error(Code::timeout, [&] {
       hub->subgroup(rank == 0 ? std::vector<int>{} : std::vector<int>{1, 2}, {});
       if (rank == 0) throw Error(Code::timeout, "joins none", 2);
     });
     EXPECT_EQ(error.culprit(), 2);
     if (rank == 1) {
+      given_up.reach(0);
       EXPECT_STREQ(error.what(),
                    "split: rank 2, rank 1 of the new group: rank 1 of 2 has not come within 1 s");
     }

@@ -242,12 +242,13 @@ TEST_P(CollectivesConformance, WritesNothingAfterAFailure) {
 TEST_P(CollectivesConformance, MayTakeLongerThanTheDeadlineWhileItMoves) {
   if (world() != 2) return;
   CommunicatorOptions options;
-  options.timeout = std::chrono::milliseconds(300);
-  options.link = parse_link("2mb/s");  // 1.2 MB take twice the deadline
+  options.link = parse_link("1.2mb/s");  // 1.2 MB take twice the deadline
   GetParam().maker.run(
       world(),
       [&](Communicator& comm) {
         std::vector<float> data(300000, 1.0F);
+        barrier(comm);
+        set_timeout(comm, std::chrono::milliseconds(500));
         all_reduce({data.data(), data.size()}, comm);
         EXPECT_EQ(data.back(), 2.0F);
       },
@@ -273,31 +274,28 @@ TEST_P(CollectivesConformance, NoticesDisagreement) {
                       bool odd) { odd ? barrier(c) : broadcast({data, 100}, 0, c); }},
   };
   for (const Disagreement& disagreement : disagreements) {
-    CommunicatorOptions options;
-    options.timeout = std::chrono::seconds(2);
-    run(
-        [&](Communicator& comm) {
-          std::vector<float> own(200);
-          const bool odd_one = comm.rank() == world() - 1;
-          try {
-            barrier(comm);  // otherwise a rank that is still connecting might get the abort there
-            for (;;) {      // a rank whose part is done early gets the abort in its next call
-              disagreement.call(comm, own.data(), odd_one);
-            }
-          } catch (const Error& error) {
-            // Ranks that only see one another's chunks may find nothing to compare, and wait.
-            if (GetParam().maker.sees_calls) {
-              EXPECT_EQ(error.code(), Code::mismatch) << error.what();
-            } else {
-              EXPECT_TRUE(error.code() == Code::mismatch || error.code() == Code::timeout)
-                  << error.what();
-            }
-            if (error.code() == Code::mismatch) {
-              EXPECT_TRUE(contains(error.what(), disagreement.field)) << error.what();
-            }
-          }
-        },
-        options);
+    run([&](Communicator& comm) {
+      std::vector<float> own(200);
+      const bool odd_one = comm.rank() == world() - 1;
+      try {
+        barrier(comm);  // otherwise a rank that is still connecting might get the abort there
+        // Ranks that only see one another's chunks may find nothing to compare, and wait.
+        if (!GetParam().maker.sees_calls) set_timeout(comm, std::chrono::milliseconds(700));
+        for (;;) {  // a rank whose part is done early gets the abort in its next call
+          disagreement.call(comm, own.data(), odd_one);
+        }
+      } catch (const Error& error) {
+        if (GetParam().maker.sees_calls) {
+          EXPECT_EQ(error.code(), Code::mismatch) << error.what();
+        } else {
+          EXPECT_TRUE(error.code() == Code::mismatch || error.code() == Code::timeout)
+              << error.what();
+        }
+        if (error.code() == Code::mismatch) {
+          EXPECT_TRUE(contains(error.what(), disagreement.field)) << error.what();
+        }
+      }
+    });
   }
 }
 

@@ -13,11 +13,17 @@
 #include <iostream>
 #include <thread>
 
+#include "comm/state.h"
+
 namespace plait::conformance {
 
 std::string fresh_job() {
   static std::atomic<int> count{0};
   return "test-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
+}
+
+void set_timeout(Communicator& comm, std::chrono::nanoseconds timeout) {
+  comm.state().set_timeout(timeout.count());
 }
 
 void run_as_threads(int world, const Body& body, const CommunicatorOptions& options) {

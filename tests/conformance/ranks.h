@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <ostream>
@@ -43,6 +44,10 @@ Run over_hosts(const std::vector<int>& hosts);
 Run threads_over_hosts(const std::vector<int>& hosts);
 
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);
+
+// How long the rank waits for another from here on. What came before it, connecting above all, has
+// had the usual deadline, which is long enough for a busy machine.
+void set_timeout(Communicator& comm, std::chrono::nanoseconds timeout);
 
 // A job name that no other test uses.
 std::string fresh_job();
