@@ -23,24 +23,38 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
+// Milestones: a rank has given up, and another one is where it is meant to be then.
+constexpr int kGivenUp = 0;
+constexpr int kReady = 1;
+
+// A rank that is asked what it does must answer within it.
+constexpr milliseconds kShort{400};
+
 // Rank 0 waits for rank 1, which waits for rank 2, which is elsewhere: its program makes no call.
 TEST(TcpBlame, FollowsTheWaits) {
-  Milestones given_up;
+  Milestones milestones;
   const auto body = [&](Communicator& comm) {
     const auto line = comm.make_mailbox({.slots = 1, .slot_bytes = 8});
     barrier(comm);
-    if (comm.rank() == 2) return given_up.await(0, 2);
+    if (comm.rank() == 2) return milestones.await(kGivenUp, 2);
+    if (comm.rank() == 1) {
+      milestones.reach(kReady);
+    } else {
+      milestones.await(kReady);
+      conformance::set_timeout(comm, kShort);
+    }
     const Error error =
         expect_error(Code::timeout, [&] { line->wait_arrived(comm.rank() + 1, 0, {}); });
-    given_up.reach(0);
+    milestones.reach(kGivenUp);
     EXPECT_EQ(error.culprit(), 2) << error.what();
     EXPECT_TRUE(contains(error.what(), "; rank 2 is in no call of this group, or stopped"))
         << error.what();
   };
-  run_over_tcp(3, body, {.timeout = milliseconds(400)});
+  run_over_tcp(3, body, {});
 }
 
 TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
+  Milestones milestones;
   const auto body = [&](Communicator& comm) {
     barrier(comm);
     comm::Group& group = comm.state().group();
@@ -51,6 +65,7 @@ TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
       const auto multiply = [&] {
         while (true) {
           group.examine(&here, [] { return true; });
+          milestones.reach(kReady);
           std::this_thread::sleep_for(milliseconds(1));
         }
       };
@@ -58,6 +73,8 @@ TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
       expect_error(Code::timeout, multiply);
       return;
     }
+    milestones.await(kReady);
+    conformance::set_timeout(comm, kShort);
     const Error error = expect_error(Code::timeout, [&] {
       comm::wait_until(
           group, [] { return false; }, [] { return comm::kNever; },
@@ -67,7 +84,7 @@ TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
     EXPECT_TRUE(contains(error.what(), "; rank 1 is in matmul_all_reduce, multiplying; last sign"))
         << error.what();
   };
-  run_over_tcp(2, body, {.timeout = milliseconds(400)});
+  run_over_tcp(2, body, {});
 }
 
 // Each waits for the other's data, so that no chunk says which call its sender is in.

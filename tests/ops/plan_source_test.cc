@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -189,20 +190,23 @@ TEST(AskingAPlanSource, NoticesADeath) {
 }
 
 TEST(AskingAPlanSource, EndsAtTheDeadline) {
+  std::atomic<bool> has_ended{false};
   run_as_threads(2,
-                 [](Communicator& comm) {
+                 [&](Communicator& comm) {
                    const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
                    ask(problem, comm);
-                   if (comm.rank() == 1)
-                     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+                   conformance::set_timeout(comm, std::chrono::milliseconds(300));
+                   while (comm.rank() == 1 && !has_ended)
+                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                    const Error error = expect_error(Code::timeout, [&] { ask(problem, comm); });
+                   has_ended = true;
                    EXPECT_EQ(error.culprit(), 1) << error.what();
                    const std::string begin =
                        "matmul_all_reduce: where ranks add up their shares, which a plan depends "
                        "on: rank 0 waits for chunk 0 from rank 1";
                    EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin);
                  },
-                 {.timeout = std::chrono::milliseconds(600)});
+                 {});
 }
 
 // Each rank's error names the operator that it has called, whichever rank noticed: with an op that
