@@ -65,9 +65,13 @@ class TerminalTest(CommandTest):
         code = (
             "import os, signal, time\n"
             "rank = os.environ['PLAIT_RANK']\n"
-            "signal.signal(signal.SIGINT, lambda *_: os.write(1, f'got {rank}\\n'.encode()))\n"
+            "times = []\n"
+            "def got(*_):\n"
+            "    os.write(1, f'got {rank}\\n'.encode())\n"
+            "    times.append(time.monotonic())\n"
+            "signal.signal(signal.SIGINT, got)\n"
             "print('ready', flush=True)\n"
-            "time.sleep(1.5)\n"
+            "while not times or time.monotonic() < times[-1] + 0.7: time.sleep(0.05)\n"
         )
         terminal = self.open("run", "-n", 2, "--", sys.executable, "-c", code)
         terminal.read_until("(?s)ready.*ready")

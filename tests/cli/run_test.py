@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -160,9 +161,17 @@ class RunTest(CommandTest):
             "plait run: ending rank 0, 100 ms after rank 1 failed",
         )
 
+    def after_rank_0(self, status):
+        """Code of two ranks: rank 0 exits with this status, and rank 1 goes on when plait run has seen that."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = shlex.quote(f"{folder.name}/pid")
+        return (f"test $PLAIT_RANK = 0 && {{ echo $$ > {file}; exit {status}; }}; "
+                f"until test -s {file}; do sleep 0.01; done; "
+                f"while kill -0 $(cat {file}) 2>&-; do sleep 0.01; done; ")
+
     def test_the_others_may_notice_a_failure_and_report_it(self):
-        code = "test $PLAIT_RANK = 0 && exit 7; sleep 0.3; echo noticed; exit 4"
-        result = self.plait("run", "-n", 2, "sh", "-c", code)
+        result = self.plait("run", "-n", 2, "sh", "-c", self.after_rank_0(7) + "echo noticed; exit 4")
         self.assertEqual(result.stdout, "noticed\n")
         self.assert_says(
             result,
@@ -172,9 +181,8 @@ class RunTest(CommandTest):
 
     def test_who_has_lost_a_peer_was_not_the_first_to_fail(self):
         peer_lost = 3
-        code = f"test $PLAIT_RANK = 0 && exit {peer_lost}; sleep 0.3; exit 7"
         self.assert_says(
-            self.plait("run", "-n", 2, "sh", "-c", code),
+            self.plait("run", "-n", 2, "sh", "-c", self.after_rank_0(peer_lost) + "exit 7"),
             7,
             "plait run: rank 0 exited with status 3; waiting up to 10 s for rank 1 to end too",
             "plait run: rank 1 exited with status 7",
@@ -213,9 +221,10 @@ class RunTest(CommandTest):
 
     def test_orphans_are_reaped_while_ranks_run(self):
         # The orphan of a rank becomes a child of plait run, which must reap it.
-        code = "(sh -c 'echo $$' &); sleep 0.3; true"
-        result = self.plait("run", "-n", 1, "sh", "-c", code + "; ps -o stat= --ppid $PPID")
-        self.assertNotIn("Z", result.stdout)
+        code = ("(sh -c 'echo $$' &); sleep 0.3; for i in $(seq 200); do "
+                "ps -o stat= --ppid $PPID | grep -q Z || exit 0; sleep 0.1; done; echo a zombie is left")
+        result = self.plait("run", "-n", 1, "sh", "-c", code)
+        self.assertNotIn("zombie", result.stdout)
 
     def test_many_ranks(self):
         result = self.plait("run", "-n", 200, "-p", "sh", "-c", "echo $PLAIT_RANK")

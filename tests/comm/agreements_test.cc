@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "comm/milestones.h"
 #include "comm/state.h"
 #include "comm/tcp/tcp_group.h"
 #include "conformance/ranks.h"
@@ -22,8 +23,10 @@ constexpr Nanoseconds kPatience = 20 * base::kSecond;
 
 TcpGroup& group_of(Communicator& comm) { return dynamic_cast<TcpGroup&>(comm.state().group()); }
 
-// Until they have connected too. A barrier would fail on those that are in it yet.
-void await_the_others() { std::this_thread::sleep_for(milliseconds(200)); }
+// Milestones: a rank has connected (a barrier would fail on those that are in it yet), and rank 0
+// has died, or soon will.
+constexpr int kConnected = 0;
+constexpr int kDead = 1;
 
 [[noreturn]] void die() { ::_exit(testing::Test::HasFailure() ? 1 : 0); }
 
@@ -42,15 +45,19 @@ TEST(Agreements, BringWhatEachHasBroughtToAll) {
 
 // Rank 0 has answered rank 2 alone, and has died. Rank 1, which coordinates next, learns of it.
 TEST(Agreements, KeepTheAnswerThatOneRankHas) {
+  Milestones milestones;
   run_over_tcp(3,
-               [](Communicator& comm) {
+               [&](Communicator& comm) {
                  TcpGroup& group = group_of(comm);
+                 milestones.reach(kConnected);
                  if (group.rank() == 0) {
-                   await_the_others();
+                   milestones.await(kConnected, 3);
                    group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n-");
+                   milestones.reach(kDead);
                    die();
                  }
                  if (group.rank() == 2) {
+                   milestones.await(kDead);
                    std::this_thread::sleep_for(milliseconds(400));
                    // It is told that the others go on without it, and it tells rank 1 all the same.
                    conformance::expect_error(Code::timeout,
@@ -66,14 +73,18 @@ TEST(Agreements, KeepTheAnswerThatOneRankHas) {
 // Rank 0 has answered rank 3 alone, which sends the answer to rank 2 alone. Both die. Rank 2 has
 // followed rank 1 by then, and waits for its answer.
 TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
+  Milestones milestones;
   run_over_tcp(4,
-               [](Communicator& comm) {
+               [&](Communicator& comm) {
                  TcpGroup& group = group_of(comm);
+                 milestones.reach(kConnected);
                  if (group.rank() == 0) {
-                   await_the_others();
+                   milestones.await(kConnected, 4);
+                   milestones.reach(kDead);
                    die();
                  }
                  if (group.rank() == 3) {
+                   milestones.await(kDead);
                    std::this_thread::sleep_for(milliseconds(600));
                    group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n+c\n+d");
                    die();

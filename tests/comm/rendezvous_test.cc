@@ -34,6 +34,7 @@ CommunicatorOptions options_for(const Place& place, std::chrono::milliseconds ti
 // Long enough for a busy machine.
 constexpr std::chrono::milliseconds kLong{30'000};
 constexpr std::chrono::milliseconds kShort{500};
+constexpr std::chrono::seconds kMiddling{2};  // long enough for two ranks to meet
 
 Error error_of(const CommunicatorOptions& options) {
   try {
@@ -209,8 +210,8 @@ TEST(Rendezvous, TwoConnectsOfOneProcessAtOnceAreTold) {
 TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
   const std::string job = fresh_job();
   std::jthread first([&] {
-    expect_error(options_for({.rank = 0, .world = 2, .job = job}, kShort), Code::timeout, 1,
-                 "rank 1 of 2 has not come within 500 ms");
+    expect_error(options_for({.rank = 0, .world = 2, .job = job}, kMiddling), Code::timeout, 1,
+                 "rank 1 of 2 has not come within 2 s");
   });
   await_listener(job);
   expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
@@ -223,8 +224,8 @@ TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
 TEST(Rendezvous, EverybodyHearsWhoIsMissing) {
   const std::string job = fresh_job();
   fork_ranks(2, [&](int index) {
-    expect_error(options_for({.rank = index * 2, .world = 4, .job = job}, kShort), Code::timeout, 1,
-                 "ranks 1 and 3 of 4 have not come within 500 ms");
+    expect_error(options_for({.rank = index * 2, .world = 4, .job = job}, kMiddling), Code::timeout,
+                 1, "ranks 1 and 3 of 4 have not come within 2 s");
   });
 }
 
@@ -270,7 +271,7 @@ TEST(Rendezvous, AListenerThatNeverAnswersIsGivenUpAtTheDeadline) {
   std::vector<std::function<void()>> processes;
   processes.emplace_back([&] {
     const auto listener = base::listen_at(name_of_job(job));
-    base::wait_readable({&*listener}, base::kSecond);
+    base::wait_readable({&*listener}, 20 * base::kSecond);
     auto first = base::accept_from(*listener);
     done.await(0, 2);
   });
@@ -442,8 +443,8 @@ TEST_F(Strangers, ThatFloodTheMeetingPlaceCostNeitherRanksNorDeadline) {
     const auto start = std::chrono::steady_clock::now();
     expect_error(options_for({.rank = 0, .world = 2, .job = job}, kShort), Code::timeout, 1,
                  "rank 1 of 2 has not come within 500 ms");
-    // Its deadline, the time to tell, and a slow core.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+    // Its deadline, the time to tell, and a slow, busy core.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     done.reach(1);
     expect_group({.rank = 0, .world = 2, .job = job});
     done.reach(0);

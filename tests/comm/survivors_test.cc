@@ -29,6 +29,7 @@ using conformance::run_as_threads;
 using conformance::run_in_processes;
 using conformance::run_over_tcp;
 using conformance::run_threads_over_tcp;
+using conformance::set_timeout;
 using conformance::worlds_of;
 using std::chrono::milliseconds;
 using Ranks = std::vector<int>;
@@ -173,10 +174,10 @@ TEST_P(Processes, CountTheCallsThatAllHaveEnded) {
 // Rank 2 lives, but does something else.
 TEST_P(Processes, CountALateRankAsLost) {
   Numbers numbers;
-  CommunicatorOptions options;
-  options.timeout = milliseconds(700);
   run(
       [&](Communicator& comm) {
+        barrier(comm);
+        set_timeout(comm, milliseconds(1200));
         if (comm.rank() == 2) {
           expect_error(Code::peer_lost, [&] {
             for (;;) barrier(comm);
@@ -195,30 +196,28 @@ TEST_P(Processes, CountALateRankAsLost) {
         EXPECT_EQ(sum_of(1, left.comm), world() - 2);
         numbers.set(comm.rank());
       },
-      options);
+      {});
 }
 
 // Ranks 0 and 4 live, but do something else. Rank 1 waits for rank 4 after all have waited for rank
 // 0, and is not lost for that.
 TEST(OverTcp, TakeNoRankThatWaitsForALateOneForLost) {
   Numbers numbers;
-  CommunicatorOptions options;
-  options.timeout = milliseconds(1500);
-  run_over_tcp(
-      6,
-      [&](Communicator& comm) {
-        if (comm.rank() == 0 || comm.rank() == 4) {
-          work_until_a_loss(comm);
-          for (const int rank : {1, 2, 3}) numbers.await(rank);
-          return;
-        }
-        lose(5, comm);
-        Survivors left = comm.survivors();
-        EXPECT_EQ(left.lost, (Ranks{0, 4, 5}));
-        EXPECT_EQ(sum_of(1, left.comm), 3);
-        numbers.set(comm.rank());
-      },
-      options);
+  run_over_tcp(6,
+               [&](Communicator& comm) {
+                 set_timeout(comm, milliseconds(1500));
+                 if (comm.rank() == 0 || comm.rank() == 4) {
+                   work_until_a_loss(comm);
+                   for (const int rank : {1, 2, 3}) numbers.await(rank);
+                   return;
+                 }
+                 lose(5, comm);
+                 Survivors left = comm.survivors();
+                 EXPECT_EQ(left.lost, (Ranks{0, 4, 5}));
+                 EXPECT_EQ(sum_of(1, left.comm), 3);
+                 numbers.set(comm.rank());
+               },
+               {});
 }
 
 // What a hook throws ends the wait for the late rank 2, and the others wait for neither.
@@ -226,7 +225,7 @@ TEST_P(Processes, GoOnWithoutOneThatIsInterrupted) {
   Numbers numbers;
   std::atomic<bool> throws{false};
   CommunicatorOptions options;
-  options.timeout = milliseconds(5000);
+  options.timeout = std::chrono::seconds(60);
   options.interrupted = [&] {
     if (throws) throw std::runtime_error("interrupted");
   };
@@ -242,7 +241,7 @@ TEST_P(Processes, GoOnWithoutOneThatIsInterrupted) {
         }
         const auto begin = std::chrono::steady_clock::now();
         Survivors left = comm.survivors();
-        EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(4000));
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
         EXPECT_EQ(left.lost, (Ranks{0, 1}));
         EXPECT_EQ(sum_of(1, left.comm), world() - 2);
         if (comm.rank() == 2) numbers.set(2);
@@ -277,41 +276,38 @@ TEST(Survivors, OfASubGroupOverAnEmulatedLink) {
 // Over TCP the other half may be alive, and go on by itself.
 TEST(Survivors, OverTcpAreNotTheHalfWithoutTheLowestRank) {
   Numbers numbers;
-  CommunicatorOptions options;
-  options.timeout = milliseconds(400);
-  run_over_tcp(
-      2,
-      [&](Communicator& comm) {
-        barrier(comm);
-        if (comm.rank() == 0) return numbers.await(1);
-        expect_error(Code::timeout, [&] { sum_of(1, comm); });
-        const Error error = expect_error(Code::peer_lost, [&] { comm.survivors(); });
-        EXPECT_TRUE(contains(error.what(), "rank 1 can't go on: rank 0 may be alive"))
-            << error.what();
-        const Error again = expect_error(Code::invalid_argument, [&] { comm.survivors(); });
-        EXPECT_TRUE(contains(again.what(), "the others may have gone on without it"))
-            << again.what();
-        numbers.set(1);
-      },
-      options);
+  run_over_tcp(2,
+               [&](Communicator& comm) {
+                 barrier(comm);
+                 if (comm.rank() == 0) return numbers.await(1);
+                 set_timeout(comm, milliseconds(400));
+                 expect_error(Code::timeout, [&] { sum_of(1, comm); });
+                 const Error error = expect_error(Code::peer_lost, [&] { comm.survivors(); });
+                 EXPECT_TRUE(contains(error.what(), "rank 1 can't go on: rank 0 may be alive"))
+                     << error.what();
+                 const Error again =
+                     expect_error(Code::invalid_argument, [&] { comm.survivors(); });
+                 EXPECT_TRUE(contains(again.what(), "the others may have gone on without it"))
+                     << again.what();
+                 numbers.set(1);
+               },
+               {});
 }
 
 TEST(Survivors, OverTcpAreTheHalfWithTheLowestRank) {
   Numbers numbers;
-  CommunicatorOptions options;
-  options.timeout = milliseconds(400);
-  run_over_tcp(
-      2,
-      [&](Communicator& comm) {
-        barrier(comm);
-        if (comm.rank() == 1) return numbers.await(1);
-        expect_error(Code::timeout, [&] { sum_of(1, comm); });
-        const Survivors left = comm.survivors();
-        EXPECT_EQ(left.lost, Ranks{1});
-        EXPECT_EQ(left.comm.world(), 1);
-        numbers.set(1);
-      },
-      options);
+  run_over_tcp(2,
+               [&](Communicator& comm) {
+                 barrier(comm);
+                 if (comm.rank() == 1) return numbers.await(1);
+                 set_timeout(comm, milliseconds(400));
+                 expect_error(Code::timeout, [&] { sum_of(1, comm); });
+                 const Survivors left = comm.survivors();
+                 EXPECT_EQ(left.lost, Ranks{1});
+                 EXPECT_EQ(left.comm.world(), 1);
+                 numbers.set(1);
+               },
+               {});
 }
 
 // A thread that has aborted the group leaves it.

@@ -25,7 +25,7 @@ void run_beside_a_barrier(const std::function<void(Communicator& comm)>& beside)
       return barrier(comm);
     }
     const std::jthread other([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
       beside(comm);
       done.reach(0);
     });
@@ -70,7 +70,7 @@ TEST(TwoThreads, OneMayPollNothingWhileTheOtherCalls) {
         Pending pending = start_barrier(comm);
         {
           const std::jthread other([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
             const Error error = expect_error(Code::invalid_argument, [&] { pending.progress(); });
             EXPECT_TRUE(contains(error.what(), "two threads")) << error.what();
             done.reach(0);
@@ -83,18 +83,21 @@ TEST(TwoThreads, OneMayPollNothingWhileTheOtherCalls) {
 }
 
 TEST(TwoThreads, OneMayAbortWhatTheOtherWaitsFor) {
-  conformance::run_as_threads(2,
-                              [](Communicator& comm) {
-                                const std::jthread other([&] {
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                                  if (comm.rank() == 0) comm.abort("enough");
-                                });
-                                if (comm.rank() == 1)
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                                expect_error(Code::peer_lost,
-                                             [&] { barrier(comm), barrier(comm); });
-                              },
-                              {});
+  Milestones aborted;
+  const auto body = [&](Communicator& comm) {
+    if (comm.rank() == 1) {
+      aborted.await(0);
+      expect_error(Code::peer_lost, [&] { barrier(comm); });
+      return;
+    }
+    const std::jthread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      comm.abort("enough");
+      aborted.reach(0);
+    });
+    expect_error(Code::peer_lost, [&] { barrier(comm); });
+  };
+  conformance::run_as_threads(2, body, {});
 }
 
 // A communicator serves one thread at a time, but each call may come from another thread.
@@ -120,7 +123,7 @@ TEST(TwoThreads, AreNotBlamedInAForkedChild) {
           return barrier(comm);
         }
         const std::jthread other([&] {
-          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
           const pid_t child = ::fork();
           if (child == 0) {
             const Error error = expect_error(Code::invalid_argument, [&] { barrier(comm); });

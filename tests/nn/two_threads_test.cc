@@ -31,7 +31,7 @@ TEST(TwoThreadsOfALayer, AreToldSoAndTheGroupGoesOn) {
                      const LayerProblem own(LayerKind::column, 64,
                                             comm);  // larger: it would need other memory
                      std::jthread other([&] {
-                       std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                       std::this_thread::sleep_for(std::chrono::milliseconds(300));
                        const std::function<void()> calls[] = {
                            [&] { layer.forward(own.forward()); },
                            [&] { layer.backward(own.backward()); }};

@@ -435,7 +435,7 @@ TEST(TwoThreads, AreToldSoByOperators) {
                      return call();
                    }
                    const std::jthread other([&] {
-                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
                      const OpProblem own(Operator::matmul_all_reduce, kRows, comm);
                      const std::function<void()> calls[] = {
                          [&] { matmul_all_reduce(own.x.view, own.packed, own.out.view, comm); },
