@@ -45,15 +45,18 @@ void connect_with(Stop stop, int rank, const Meet& meet, const Milestones& ended
     if (stop == Stop::after_counting_hosts) transport->all_gather("host");
     return ended.await(0);
   }
+  comm::WaitPolicy policy = kPolicy;
+  // Both connect within it, on a busy machine too.
+  if (stop == Stop::never) policy.connect_timeout = 2 * kConnect;
   const auto connect = [&] {
     return Communicator(
-        Communicator::State::connect({.transport_name = "shm", .policy = kPolicy}, create));
+        Communicator::State::connect({.transport_name = "shm", .policy = policy}, create));
   };
   if (stop == Stop::never) {
     Communicator comm = connect();
     EXPECT_EQ(comm.state().group().policy().timeout, kPolicy.timeout);
     // Late for connecting, and not for a call.
-    if (rank == 1) base::sleep_until(base::now() + 3 * kConnect);
+    if (rank == 1) base::sleep_until(base::now() + 5 * kConnect / 2);
     barrier(comm);
     return comm.split(0, rank).reset();
   }
