@@ -28,7 +28,7 @@ constexpr int kGivenUp = 0;
 constexpr int kReady = 1;
 
 // A rank that is asked what it does must answer within it.
-constexpr milliseconds kShort{400};
+constexpr milliseconds kShort{1000};
 
 // Rank 0 waits for rank 1, which waits for rank 2, which is elsewhere: its program makes no call.
 TEST(TcpBlame, FollowsTheWaits) {

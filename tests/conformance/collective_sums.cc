@@ -1,8 +1,8 @@
 // Sums that are rounded to a dtype other than that of their parts, and sums of ranks whose threads
 // have different floating-point modes.
 #include <cstring>
-#include <utility>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "conformance/collectives.h"
