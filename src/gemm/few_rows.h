@@ -1,4 +1,4 @@
-// Few rows by a quantised panel, in registers, in the orders in which the kernels sum.
+// Few rows by a panel as it is stored, in registers, in the orders in which the kernels sum.
 //
 // With few rows a product waits for the weight, and a panel that is expanded on its way is written
 // and read once more than it need be. Here values become f32 or bf16 in registers and go straight
@@ -11,29 +11,32 @@
 namespace plait::gemm {
 
 // Calls `one` with each group of the call.
-template <int Bits, class One>
+template <Storage stored, class One>
 void for_each_group(const StoredTileCall& call, const One& one) {
   StoredTileCall group = call;
   group.groups = 1;
   for (int g = 0; g < call.groups; ++g) {
     one(group);
     group.rows += call.k / kKStep * call.step_stride;
-    group.panel += call.k * kPanelColumns * Bits / 8;
+    group.panel += call.k * kPanelColumns * static_cast<std::int64_t>(bits_of(stored)) / 8;
     if (call.offsets != nullptr) group.offsets += call.offset_step;
     group.sums += std::int64_t{call.row_count} * kPanelColumns;
   }
 }
 
 // One fused multiply-add after another, as every f32 kernel that fuses has it.
-FewRows few_rows_in_sequence(int bits);
+FewRows few_rows_in_sequence(Storage storage);
+
+// The same for a processor that has AVX2 and no AVX-512.
+FewRows few_rows_in_avx2(Storage storage);
 
 // One dot product of a pair of bf16 after another, which is the instruction by which libxsmm
-// multiplies bf16. Rows are bf16.
-FewRows few_rows_in_pairs(int bits);
+// multiplies bf16. Rows are bf16, and panels s8 or s4.
+FewRows few_rows_in_pairs(Storage storage);
 
 // Adds in the order in which AMX sums bf16: the even and the odd ones of every kKStep k each in a
 // chain of fused multiply-adds from 0, the chains' sum added to the sum so far; denormals are 0.
-// Rows are bf16.
-FewRows few_rows_in_chains(int bits);
+// Rows are bf16, and panels s8 or s4.
+FewRows few_rows_in_chains(Storage storage);
 
 }  // namespace plait::gemm

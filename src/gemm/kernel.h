@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "gemm/storage.h"
 #include "plait/dtype.h"
 
 namespace plait::gemm {
@@ -73,13 +74,13 @@ struct Blocking {
   int few;     // for so many rows k is not cut: their panels are best read from memory in a line
 };
 
-// A few rows by a block of a panel that is still quantised: s8 or s4, as Storage says (panels.h).
+// A few rows by a block of a panel as it is stored, of fewer bits than the kernel's operand.
 struct StoredTileCall {
   const std::byte* rows;       // in the kernel's operand and form, of the block's first k
   std::int64_t row_stride;     // bytes from one row to the next
   std::int64_t step_stride;    // bytes from one kKStep of a row to the next
   const std::int8_t* panel;    // 64-byte aligned
-  const std::int8_t* offsets;  // [groups][64], of the panel's columns; nullptr: none
+  const std::int8_t* offsets;  // [groups][64], of the columns of s8 and s4; nullptr: none
   std::int64_t k;              // of a group; a multiple of kKStep, at least one
   float* sums;                 // [groups][row_count][64], 64-byte aligned
   int row_count;               // 1 to FewRows::max_rows
@@ -118,9 +119,9 @@ class TileKernel {
   // if there are nodes. A kernel that rounds also adds nodes.
   virtual bool rounds() const { return false; }
 
-  // For panels of 8 or 4 bits a value; the bits are those that multiply() gives for the expanded
+  // For panels that are not the operand; the bits are those that multiply() gives for the expanded
   // panel. A kernel without it is given the expanded panel for few rows too.
-  virtual FewRows few_rows(int /*bits*/) const { return {}; }
+  virtual FewRows few_rows(Storage /*storage*/) const { return {}; }
 };
 
 }  // namespace plait::gemm

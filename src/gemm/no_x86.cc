@@ -10,8 +10,8 @@ std::span<const Loops* const> loop_sets() {
   return sets;
 }
 
-FewRows few_rows_in_sequence(int /*bits*/) { return {}; }
-FewRows few_rows_in_pairs(int /*bits*/) { return {}; }
-FewRows few_rows_in_chains(int /*bits*/) { return {}; }
+FewRows few_rows_in_sequence(Storage /*storage*/) { return {}; }
+FewRows few_rows_in_pairs(Storage /*storage*/) { return {}; }
+FewRows few_rows_in_chains(Storage /*storage*/) { return {}; }
 
 }  // namespace plait::gemm

@@ -7,34 +7,10 @@
 #include "gemm/depth.h"
 #include "gemm/kernel.h"
 #include "gemm/loops.h"
+#include "gemm/storage.h"
 #include "plait/weight.h"
 
 namespace plait::gemm {
-
-// How a panel's elements lie in memory between products. 16-bit and smaller elements come in pairs
-// of k: that is what dot products of bf16 take, and what costs the others nothing to take apart.
-enum class Storage : std::uint8_t {
-  f32,   // [k][64]
-  bf16,  // [k / 2][64][2]
-  f16,   // [k / 2][64][2]
-  s8,    // [k / 2][64][2]
-  s4,    // [k / 2][64], the even k in the low half of the byte
-};
-
-constexpr std::size_t bits_of(Storage storage) {
-  switch (storage) {
-    case Storage::f32:
-      return 32;
-    case Storage::bf16:
-    case Storage::f16:
-      return 16;
-    case Storage::s8:
-      return 8;
-    case Storage::s4:
-      break;
-  }
-  return 4;
-}
 
 // The size of k rows of a panel.
 constexpr std::size_t panel_bytes(Storage storage, std::int64_t k) {

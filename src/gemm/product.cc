@@ -31,8 +31,7 @@ Storage storage_of_weight(const Weight& weight) {
 }
 
 FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
-  const bool quantised = storage == Storage::s8 || storage == Storage::s4;
-  return quantised ? kernel.few_rows(static_cast<int>(bits_of(storage))) : FewRows{};
+  return is_operand(storage, kernel.operand()) ? FewRows{} : kernel.few_rows(storage);
 }
 
 // A job of so many rows takes at most so many panels: their sums stay in a cache.
@@ -65,6 +64,8 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
     borrowed_panels_ =
         PanelMemory(static_cast<std::size_t>(size(panels_)) * panel_bytes(storage_, k));
     panels_of_view_ = {.data = borrowed_panels_.data(), .first = panels_.begin};
+  } else {
+    few_ = {};  // they take a whole panel, which is more than stays in the second cache
   }
 }
 

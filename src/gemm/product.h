@@ -134,7 +134,7 @@ class Product {
   bool asks_rows_ = false;
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
-  FewRows few_;  // for the weight's bits
+  FewRows few_;  // by panels as they are stored
   Results results_;
   // A view's panels, packed by the first superblock or by an earlier run, and read by the others.
   struct Panels {

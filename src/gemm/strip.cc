@@ -36,7 +36,8 @@ float* Product::sums_of(const Turn& turn, Range rows, int slot, Workspace::Threa
 
 void Product::run_strip(const Turn& turn, Range rows, Workspace::Thread& memory) {
   const Tile tile = results_.tile(turn.place.panel, rows);
-  const TileOut out = turn.last ? results_.straight(tile) : TileOut{};
+  const bool by_kernel = turn.last && !has_few(turn.job);
+  const TileOut out = by_kernel ? results_.straight(tile) : TileOut{};
   const std::span<const Piece> pieces = turn.place.block.pieces;
   if (has_few(turn.job)) {
     run_few(turn, rows, memory);
@@ -172,17 +173,18 @@ void Product::multiply_few(const Turn& turn, std::span<const Piece> groups, Rang
   const std::byte* panel = turn.operand + panel_bytes(storage_, first.padded_begin);
   const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
   const bool plain = kernel_.row_form() == RowForm::plain;
-  few_.multiply({.rows = rows_.at(kernel_, rows.begin - packed_from_, first.padded_begin),
-                 .row_stride = plain ? rows_.row_stride : step,
-                 .step_stride = plain ? step : step * kRowGroup,
-                 .panel = reinterpret_cast<const std::int8_t*>(panel),
-                 .offsets = packed_->offsets(first.group, turn.place.panel),
-                 .k = first.padded_length(),
-                 .sums = sums,
-                 .row_count = static_cast<int>(size(rows)),
-                 .first = first.starts,
-                 .groups = static_cast<int>(groups.size()),
-                 .offset_step = is_grouped() ? kPanelColumns : 0});
+  few_.multiply(
+      {.rows = rows_.at(kernel_, rows.begin - packed_from_, first.padded_begin),
+       .row_stride = plain ? rows_.row_stride : step,
+       .step_stride = plain ? step : step * kRowGroup,
+       .panel = reinterpret_cast<const std::int8_t*>(panel),
+       .offsets = packed_ == nullptr ? nullptr : packed_->offsets(first.group, turn.place.panel),
+       .k = first.padded_length(),
+       .sums = sums,
+       .row_count = static_cast<int>(size(rows)),
+       .first = first.starts,
+       .groups = static_cast<int>(groups.size()),
+       .offset_step = is_grouped() ? kPanelColumns : 0});
 }
 
 }  // namespace plait::gemm

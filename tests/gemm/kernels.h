@@ -29,6 +29,7 @@ struct Maker {
   std::string name;
   std::function<const char*()> refusal;
   std::function<std::unique_ptr<TileKernel>()> create;
+  Dtype operand;
   // How the next product is added to an element's sum, where it is one after another.
   float (*add)(float sum, float x, float w) = nullptr;
   // The odd k of a pair comes first, and denormals are 0.
@@ -41,14 +42,17 @@ inline std::vector<Maker> kernels() {
   std::vector<Maker> all = {
       {.name = "amx",
        .refusal = [] { return amx::refusal(Dtype::bf16); },
-       .create = [] { return amx::create(Dtype::bf16); }},
+       .create = [] { return amx::create(Dtype::bf16); },
+       .operand = Dtype::bf16},
       {.name = "xsmm_f32",
        .refusal = [] { return xsmm::refusal(Dtype::f32); },
        .create = [] { return xsmm::create(Dtype::f32); },
+       .operand = Dtype::f32,
        .add = fused},
       {.name = "xsmm_bf16",
        .refusal = [] { return xsmm::refusal(Dtype::bf16); },
        .create = [] { return xsmm::create(Dtype::bf16); },
+       .operand = Dtype::bf16,
        .add = fused,
        .pairs = true},
   };
@@ -58,6 +62,7 @@ inline std::vector<Maker> kernels() {
     all.push_back({.name = name,
                    .refusal = [set] { return base::refusal(set.needs); },
                    .create = [set] { return vector::create(set); },
+                   .operand = set.operand,
                    .add = set.fused ? fused : rounded,
                    .pairs = set.operand == Dtype::bf16});
   }

@@ -159,17 +159,19 @@ class AmxKernel final : public TileKernel {
     two_groups(call, call.panel + 128, call.sums + 32, ahead.subspan(half));
   }
 
-  FewRows few_rows(int bits) const override {
-    return {.max_rows = kGroup, .multiply = bits == 8 ? few_rows_of<8> : few_rows_of<4>};
+  FewRows few_rows(Storage storage) const override {
+    if (storage == Storage::s8) return {.max_rows = kGroup, .multiply = few_rows_of<Storage::s8>};
+    if (storage == Storage::s4) return {.max_rows = kGroup, .multiply = few_rows_of<Storage::s4>};
+    return {};
   }
 
  private:
   // A row alone is faster by multiply-adds than on tiles: nothing is expanded at all.
-  template <int Bits>
+  template <Storage stored>
   static void few_rows_of(const StoredTileCall& call) {
-    if (call.row_count == 1) return few_rows_in_chains(Bits).multiply(call);
+    if (call.row_count == 1) return few_rows_in_chains(stored).multiply(call);
     shape_tiles(call.row_count);
-    (Bits == 8 ? multiply_stored_s8 : multiply_stored_s4)(call);
+    (stored == Storage::s8 ? multiply_stored_s8 : multiply_stored_s4)(call);
   }
 };
 

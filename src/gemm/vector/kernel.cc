@@ -29,9 +29,9 @@ class VectorKernel final : public TileKernel {
   void multiply(const TileCall& call) const override { set_.multiply(call); }
   bool adds_nodes() const override { return true; }
   bool rounds() const override { return set_.rounds; }
-  FewRows few_rows(int bits) const override {
-    if (set_.operand == Dtype::bf16) return few_rows_in_pairs(bits);
-    return set_.fused ? few_rows_in_sequence(bits) : FewRows{};
+  FewRows few_rows(Storage storage) const override {
+    if (set_.operand == Dtype::bf16) return few_rows_in_pairs(storage);
+    return set_.fused ? few_rows_in_sequence(storage) : FewRows{};
   }
 
  private:

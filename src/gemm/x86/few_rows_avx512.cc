@@ -1,5 +1,6 @@
-// Values are turned into f32 by what costs the fewest instructions: s8 by sign-extending bytes, s4
-// by a table of the sixteen values that the instruction indexes with the lowest four bits.
+// Values are turned into f32 by what costs the fewest instructions: bf16 by shifting and masking,
+// s8 by sign-extending bytes, s4 by a table of the sixteen values that the instruction indexes with
+// the lowest four bits.
 #include <immintrin.h>
 
 #include <cstring>
@@ -27,19 +28,19 @@ namespace {
   v[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
 }
 
-// Columns of s8 come in order, those of s4 in the order above.
-template <int Bits>
+// Columns of s4 come in the order above, all others in order.
+template <Storage stored>
 [[PLAIT_AVX512, gnu::always_inline]] inline void load_columns(const float* from, Floats& v) {
   for (int j = 0; j < kVectors; ++j) v[j] = _mm512_loadu_ps(from + j * kLanes);
-  if constexpr (Bits == 4) {
+  if constexpr (stored == Storage::s4) {
     turn_lanes(v);
     turn_in_lanes(v);
   }
 }
 
-template <int Bits>
+template <Storage stored>
 [[PLAIT_AVX512, gnu::always_inline]] inline void store_columns(Floats& v, float* to) {
-  if constexpr (Bits == 4) {
+  if constexpr (stored == Storage::s4) {
     turn_in_lanes(v);
     turn_lanes(v);
   }
@@ -47,22 +48,22 @@ template <int Bits>
 }
 
 // What every multiplication of a call needs, whatever the row of the panel.
-template <int Bits>
+template <Storage stored>
 struct Values {
   __m512 table;
   Floats offsets;
   bool shifted;
 };
 
-template <int Bits>
-[[PLAIT_AVX512, gnu::always_inline]] inline Values<Bits> values_of(const StoredTileCall& call) {
-  Values<Bits> values;
+template <Storage stored>
+[[PLAIT_AVX512, gnu::always_inline]] inline Values<stored> values_of(const StoredTileCall& call) {
+  Values<stored> values;
   values.table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
   values.shifted = call.offsets != nullptr;
   if (!values.shifted) return values;
   alignas(64) float offsets[kPanelColumns];  // NOLINT(*-avoid-c-arrays)
   for (int j = 0; j < kPanelColumns; ++j) offsets[j] = call.offsets[j];
-  load_columns<Bits>(offsets, values.offsets);
+  load_columns<stored>(offsets, values.offsets);
   return values;
 }
 
@@ -73,11 +74,19 @@ struct Pair {
 };
 
 // `Inside`: 3 bytes behind the row of the panel may be read.
-template <int Bits, bool Inside>
+template <Storage stored, bool Inside>
 [[PLAIT_AVX512, gnu::always_inline]] inline Pair pair_of(const std::int8_t* row, int j,
-                                                         const Values<Bits>& values) {
+                                                         const Values<stored>& values) {
   Pair pair;
-  if constexpr (Bits == 8) {
+  if constexpr (stored == Storage::bf16) {
+    const __m512i both = _mm512_loadu_si512(row + 4 * kLanes * j);
+    pair.even = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+    pair.odd = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-0x10000)));
+  } else if constexpr (stored == Storage::f16) {
+    const __m512i both = _mm512_loadu_si512(row + 4 * kLanes * j);
+    pair.even = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(both));
+    pair.odd = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)));
+  } else if constexpr (stored == Storage::s8) {
     const auto* from = reinterpret_cast<const __m256i*>(row + 2 * kLanes * j);
     const __m512i both = _mm512_cvtepi16_epi32(_mm256_loadu_si256(from));
     pair.even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
@@ -101,19 +110,19 @@ template <int Bits, bool Inside>
 }
 
 // kKStep k of Rows rows.
-template <int Bits, int Rows, bool Inside>
+template <Storage stored, int Rows, bool Inside>
 [[PLAIT_AVX512, gnu::always_inline]] inline void step_in_sequence(const StoredTileCall& call,
                                                                   std::int64_t step,
-                                                                  const Values<Bits>& values,
+                                                                  const Values<stored>& values,
                                                                   Floats (&sums)[Rows]) {
   const std::byte* x = call.rows + step * call.step_stride;
-  const std::int8_t* panel = call.panel + step * kPairs * row_bytes(Bits);
-  for (std::int64_t k = 0; k < kKStep; k += 2, panel += row_bytes(Bits)) {
-    ask_ahead(panel, Bits);
+  const std::int8_t* panel = call.panel + step * kPairs * row_bytes(stored);
+  for (std::int64_t k = 0; k < kKStep; k += 2, panel += row_bytes(stored)) {
+    ask_ahead(panel, stored);
     for (int j = 0; j < kVectors; ++j) {
       const bool last = !Inside && k + 2 == kKStep;
       const Pair pair =
-          last ? pair_of<Bits, false>(panel, j, values) : pair_of<Bits, true>(panel, j, values);
+          last ? pair_of<stored, false>(panel, j, values) : pair_of<stored, true>(panel, j, values);
       for (int r = 0; r < Rows; ++r) {
         const std::byte* at = x + r * call.row_stride + k * 4;
         sums[r][j] = _mm512_fmadd_ps(pair.even, broadcast(at), sums[r][j]);
@@ -123,33 +132,33 @@ template <int Bits, int Rows, bool Inside>
   }
 }
 
-template <int Bits, int Rows>
+template <Storage stored, int Rows>
 [[PLAIT_AVX512]] void rows_in_sequence(const StoredTileCall& call) {
-  const Values<Bits> values = values_of<Bits>(call);
+  const Values<stored> values = values_of<stored>(call);
   Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
   for (std::int64_t r = 0; r < Rows; ++r) {
     for (int j = 0; j < kVectors; ++j) sums[r][j] = _mm512_setzero_ps();
-    if (!call.first) load_columns<Bits>(call.sums + r * kPanelColumns, sums[r]);
+    if (!call.first) load_columns<stored>(call.sums + r * kPanelColumns, sums[r]);
   }
   const std::int64_t steps = call.k / kKStep;
   for (std::int64_t step = 0; step + 1 < steps; ++step)
-    step_in_sequence<Bits, Rows, true>(call, step, values, sums);
-  step_in_sequence<Bits, Rows, false>(call, steps - 1, values, sums);
+    step_in_sequence<stored, Rows, true>(call, step, values, sums);
+  step_in_sequence<stored, Rows, false>(call, steps - 1, values, sums);
   for (std::int64_t r = 0; r < Rows; ++r)
-    store_columns<Bits>(sums[r], call.sums + r * kPanelColumns);
+    store_columns<stored>(sums[r], call.sums + r * kPanelColumns);
 }
 
-template <int Bits>
+template <Storage stored>
 struct InSequence {
   template <int Rows>
   static void rows(const StoredTileCall& call) {
-    rows_in_sequence<Bits, Rows>(call);
+    rows_in_sequence<stored, Rows>(call);
   }
 };
 
-template <int Bits>
+template <Storage stored>
 void in_sequence(const StoredTileCall& call) {
-  for_each_group<Bits>(call, two_halves<InSequence<Bits>>);
+  for_each_group<stored>(call, two_halves<InSequence<stored>>);
 }
 
 // Compilers may change the operands' places, but where both are not numbers the first one is the
@@ -181,8 +190,8 @@ struct Step {
   constexpr int kChains = 2 * kVectors;
   __m512 chain[kChains];  // NOLINT(*-avoid-c-arrays)
   for (auto& one : chain) one = _mm512_setzero_ps();
-  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(8)) {
-    ask_ahead(panel, 8);
+  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(Storage::s8)) {
+    ask_ahead(panel, Storage::s8);
     double pair;  // NOLINT(*-init-variables)
     std::memcpy(&pair, step.x + k, sizeof(pair));
     const __m512 x = _mm512_castpd_ps(_mm512_set1_pd(pair));
@@ -205,16 +214,17 @@ struct Step {
 template <bool Inside>
 [[PLAIT_AVX512, gnu::always_inline]] inline void step_of_s4(const Step& step,
                                                             const std::int8_t* panel,
-                                                            const Values<4>& values, Floats& sums) {
+                                                            const Values<Storage::s4>& values,
+                                                            Floats& sums) {
   Floats even;
   Floats odd;
   for (int j = 0; j < kVectors; ++j) even[j] = odd[j] = _mm512_setzero_ps();
-  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(4)) {
-    ask_ahead(panel, 4);
+  for (int k = 0; k < kKStep; k += 2, panel += row_bytes(Storage::s4)) {
+    ask_ahead(panel, Storage::s4);
     for (int j = 0; j < kVectors; ++j) {
       const bool last = !Inside && k + 2 == kKStep;
-      const Pair pair =
-          last ? pair_of<4, false>(panel, j, values) : pair_of<4, true>(panel, j, values);
+      const Pair pair = last ? pair_of<Storage::s4, false>(panel, j, values)
+                             : pair_of<Storage::s4, true>(panel, j, values);
       even[j] = _mm512_fmadd_ps(pair.even, _mm512_set1_ps(step.x[k]), even[j]);
       odd[j] = _mm512_fmadd_ps(pair.odd, _mm512_set1_ps(step.x[k + 1]), odd[j]);
     }
@@ -222,11 +232,11 @@ template <bool Inside>
   for (int j = 0; j < kVectors; ++j) sums[j] = add_second(sums[j], add_second(even[j], odd[j]));
 }
 
-template <int Bits>
+template <Storage stored>
 [[PLAIT_AVX512, gnu::noinline]] void row_in_chains(const StoredTileCall& call) {
-  const Values<Bits> values = values_of<Bits>(call);
+  const Values<stored> values = values_of<stored>(call);
   __m512 doubled[2 * kVectors];  // NOLINT(*-avoid-c-arrays): each offset for even and for odd
-  if (Bits == 8 && values.shifted) {
+  if (stored == Storage::s8 && values.shifted) {
     for (std::int64_t j = 0; j < 2 * kVectors; ++j) {
       const __m128i eight = _mm_loadu_si64(call.offsets + 8 * j);
       doubled[j] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_unpacklo_epi8(eight, eight)));
@@ -234,13 +244,13 @@ template <int Bits>
   }
   Floats sums;
   for (auto& sum : sums) sum = _mm512_setzero_ps();
-  if (!call.first) load_columns<Bits>(call.sums, sums);
+  if (!call.first) load_columns<stored>(call.sums, sums);
   const std::byte* x = call.rows;
   const std::int8_t* panel = call.panel;
   Step step;
   for (std::int64_t k = 0; k < call.k; k += kKStep) {
     widen(x, step);
-    if constexpr (Bits == 8) {
+    if constexpr (stored == Storage::s8) {
       step_of_s8(step, panel, values.shifted ? doubled : nullptr, sums);
     } else if (k + kKStep < call.k) {
       step_of_s4<true>(step, panel, values, sums);
@@ -248,9 +258,9 @@ template <int Bits>
       step_of_s4<false>(step, panel, values, sums);
     }
     x += call.step_stride;
-    panel += kPairs * row_bytes(Bits);
+    panel += kPairs * row_bytes(stored);
   }
-  store_columns<Bits>(sums, call.sums);
+  store_columns<stored>(sums, call.sums);
 }
 
 // Rounds to nearest, denormals are 0, no exception is raised: what AMX does whatever a thread says.
@@ -258,24 +268,39 @@ constexpr unsigned kAmxFloats = 0x9fc0;
 
 // For all groups at once: setting it takes as long as a group of 32 k. The row is a function of its
 // own, which no compiler computes parts of outside.
-template <int Bits>
+template <Storage stored>
 [[PLAIT_AVX512]] void in_chains(const StoredTileCall& call) {
   const unsigned before = _mm_getcsr();
   _mm_setcsr(kAmxFloats);
-  for_each_group<Bits>(call, row_in_chains<Bits>);
+  for_each_group<stored>(call, row_in_chains<stored>);
   _mm_setcsr(before);
 }
 
 }  // namespace
 
-FewRows few_rows_in_sequence(int bits) {
-  if (!base::may_use(base::InstructionSet::avx512)) return {};
-  return {.max_rows = 2 * kRowsAtOnce, .multiply = bits == 8 ? in_sequence<8> : in_sequence<4>};
+FewRows few_rows_in_sequence(Storage storage) {
+  if (!base::may_use(base::InstructionSet::avx512)) return few_rows_in_avx2(storage);
+  constexpr int kMost = 2 * kRowsAtOnce;
+  switch (storage) {
+    case Storage::bf16:
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::bf16>};
+    case Storage::f16:
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::f16>};
+    case Storage::s8:
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::s8>};
+    case Storage::s4:
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::s4>};
+    case Storage::f32:
+      break;
+  }
+  return {};
 }
 
-FewRows few_rows_in_chains(int bits) {
+FewRows few_rows_in_chains(Storage storage) {
   if (!base::may_use(base::InstructionSet::avx512)) return {};
-  return {.max_rows = 1, .multiply = bits == 8 ? in_chains<8> : in_chains<4>};
+  if (storage == Storage::s8) return {.max_rows = 1, .multiply = in_chains<Storage::s8>};
+  if (storage == Storage::s4) return {.max_rows = 1, .multiply = in_chains<Storage::s4>};
+  return {};
 }
 
 }  // namespace plait::gemm

@@ -61,7 +61,7 @@ alignas(64) constexpr std::array<std::uint16_t, 32> kFiveBits = signed_numbers(5
 
 class S8 {
  public:
-  static constexpr int kBits = 8;
+  static constexpr Storage kStored = Storage::s8;
 
   [[PLAIT_AVX512, gnu::always_inline]] explicit S8(const std::int8_t* /*offsets*/) {
     for (std::int64_t i = 0; i < 2; ++i) {
@@ -114,7 +114,7 @@ class S8 {
 // Values and offsets have nine bits together, too many for a table.
 class ShiftedS8 {
  public:
-  static constexpr int kBits = 8;
+  static constexpr Storage kStored = Storage::s8;
 
   [[PLAIT_AVX512, gnu::always_inline]] explicit ShiftedS8(const std::int8_t* offsets) {
     for (std::int64_t j = 0; j < 2 * kVectors; ++j) {
@@ -148,7 +148,7 @@ class ShiftedS8 {
 template <bool Shifted>
 class S4 {
  public:
-  static constexpr int kBits = 4;
+  static constexpr Storage kStored = Storage::s4;
 
   [[PLAIT_AVX512, gnu::always_inline]] explicit S4(const std::int8_t* offsets) {
     table_ = _mm512_load_si512((Shifted ? kFiveBits : kFourBits).data());
@@ -258,8 +258,8 @@ template <class Format, int Rows>
       Format::from_order(sums[r]);
     }
     for (std::int64_t k = 0; k < call.k; k += kKStep, x += call.step_stride) {
-      for (std::int64_t pair = 0; pair < kPairs; ++pair, panel += row_bytes(Format::kBits)) {
-        ask_ahead(panel, Format::kBits);
+      for (std::int64_t pair = 0; pair < kPairs; ++pair, panel += row_bytes(Format::kStored)) {
+        ask_ahead(panel, Format::kStored);
         Words weights;
         format.pairs(panel, weights);
         for (std::int64_t r = 0; r < Rows; ++r) {
@@ -288,7 +288,7 @@ struct InPairs {
 template <class Format>
 void multiply(const StoredTileCall& call) {
   if (call.row_count <= kRowsAtOnce) return up_to_six<InPairs<Format>>(call);
-  for_each_group<Format::kBits>(call, two_halves<InPairs<Format>>);
+  for_each_group<Format::kStored>(call, two_halves<InPairs<Format>>);
 }
 
 void multiply_s8(const StoredTileCall& call) {
@@ -306,9 +306,11 @@ bool looks_bytes_up() {
 
 }  // namespace
 
-FewRows few_rows_in_pairs(int bits) {
+FewRows few_rows_in_pairs(Storage storage) {
   if (!looks_bytes_up()) return {};
-  return {.max_rows = 2 * kRowsAtOnce, .multiply = bits == 8 ? multiply_s8 : multiply_s4};
+  if (storage == Storage::s8) return {.max_rows = 2 * kRowsAtOnce, .multiply = multiply_s8};
+  if (storage == Storage::s4) return {.max_rows = 2 * kRowsAtOnce, .multiply = multiply_s4};
+  return {};
 }
 
 }  // namespace plait::gemm

@@ -131,12 +131,12 @@ struct Pair {
 };
 
 // s4 by a table that the instruction indexes with the lowest four bits.
-template <int Bits>
+template <Storage stored>
 [[PLAIT_AVX512, gnu::always_inline]] inline Pair load_values(const std::int8_t* from,
                                                              std::int64_t j,
                                                              const std::int8_t* offsets) {
   Pair pair;
-  if constexpr (Bits == 8) {
+  if constexpr (stored == Storage::s8) {
     const auto* bytes = reinterpret_cast<const __m256i*>(from + 2 * j);
     const __m512i both = _mm512_cvtepi16_epi32(_mm256_loadu_si256(bytes));
     pair.even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
@@ -154,33 +154,33 @@ template <int Bits>
   return {.even = _mm512_add_ps(pair.even, offset), .odd = _mm512_add_ps(pair.odd, offset)};
 }
 
-template <int Bits>
+template <Storage stored>
 [[PLAIT_AVX512]] void to_f32(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                              float* to) {
   for (std::int64_t i = 0; i < k / 2; ++i, to += 2 * kRow) {
-    ask_ahead(from, Bits);
+    ask_ahead(from, stored);
     for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
-      const Pair pair = load_values<Bits>(from, j, offsets);
+      const Pair pair = load_values<stored>(from, j, offsets);
       _mm512_storeu_ps(to + j, pair.even);
       _mm512_storeu_ps(to + kPanelColumns + j, pair.odd);
     }
-    from += kRow * Bits / 4;
+    from += row_bytes(stored);
   }
 }
 
 // Whole numbers up to 256 have no digits in the lower half of their f32: the upper is the bf16.
-template <int Bits>
+template <Storage stored>
 [[PLAIT_AVX512]] void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                               std::uint32_t* to) {
   for (std::int64_t i = 0; i < k / 2; ++i, to += kPanelColumns) {
-    ask_ahead(from, Bits);
+    ask_ahead(from, stored);
     for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
-      const Pair pair = load_values<Bits>(from, j, offsets);
+      const Pair pair = load_values<stored>(from, j, offsets);
       const __m512i even = _mm512_castps_si512(pair.even);
       const __m512i odd = _mm512_castps_si512(pair.odd);
       _mm512_storeu_si512(to + j, _mm512_or_si512(odd, _mm512_srli_epi32(even, 16)));
     }
-    from += kRow * Bits / 4;
+    from += row_bytes(stored);
   }
 }
 
@@ -188,13 +188,13 @@ template <int Bits>
 // and the table's halves are the same.
 [[PLAIT_AVX512]] void s4_to_bf16(const std::int8_t* from, std::int64_t k,
                                  const std::int8_t* offsets, std::uint32_t* to) {
-  if (offsets != nullptr) return to_bf16<4>(from, k, offsets, to);
+  if (offsets != nullptr) return to_bf16<Storage::s4>(from, k, offsets, to);
   alignas(64) std::array<std::uint16_t, 32> halves;  // NOLINT(*-member-init): written next
   for (std::size_t i = 0; i < halves.size(); ++i)
     halves[i] = Bf16(static_cast<float>((static_cast<int>(i & 15) ^ 8) - 8)).bits;
   const __m512i table = _mm512_load_si512(halves.data());
   for (std::int64_t i = 0; i < k / 2; ++i, from += kRow, to += kPanelColumns) {
-    ask_ahead(from, 4);
+    ask_ahead(from, Storage::s4);
     for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
       const auto* bytes = reinterpret_cast<const __m128i*>(from + j);
       const __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes));
@@ -336,9 +336,9 @@ constexpr Loops kAvx512 = {.name = "avx512",
                            .interleave = interleave,
                            .widen_bf16 = widen_bf16,
                            .widen_f16 = widen_f16,
-                           .s8_to_f32 = to_f32<8>,
-                           .s4_to_f32 = to_f32<4>,
-                           .s8_to_bf16 = to_bf16<8>,
+                           .s8_to_f32 = to_f32<Storage::s8>,
+                           .s4_to_f32 = to_f32<Storage::s4>,
+                           .s8_to_bf16 = to_bf16<Storage::s8>,
                            .s4_to_bf16 = s4_to_bf16,
                            .add_scaled = add_scaled,
                            .end_leaf = end_leaf,

@@ -114,8 +114,8 @@ class XsmmKernel final : public TileKernel {
     asm volatile("vzeroupper");
   }
 
-  FewRows few_rows(int bits) const override {
-    return operand_ == Dtype::f32 ? few_rows_in_sequence(bits) : few_rows_in_pairs(bits);
+  FewRows few_rows(Storage storage) const override {
+    return operand_ == Dtype::f32 ? few_rows_in_sequence(storage) : few_rows_in_pairs(storage);
   }
 
  private:
