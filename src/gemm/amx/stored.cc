@@ -144,7 +144,11 @@ template <class Format>
 
 }  // namespace
 
-void multiply_stored_s8(const StoredTileCall& call) { for_each_group<Storage::s8>(call, multiply<S8>); }
-void multiply_stored_s4(const StoredTileCall& call) { for_each_group<Storage::s4>(call, multiply<S4>); }
+void multiply_stored_s8(const StoredTileCall& call) {
+  for_each_group<Storage::s8>(call, multiply<S8>);
+}
+void multiply_stored_s4(const StoredTileCall& call) {
+  for_each_group<Storage::s4>(call, multiply<S4>);
+}
 
 }  // namespace plait::gemm::amx
