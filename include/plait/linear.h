@@ -69,7 +69,7 @@ struct LinearOptions {
   bool recompute_all_gather = true;
 
   // Column: an operator with its own plan computes grad_x, which is then not reduced beside the
-  // weight's gradient. If that gradient is not asked for, this is always so.
+  // weight's gradient. If that gradient is not asked for, or the wire is s8, this is always so.
   bool column_backward = false;
 
   // Rows that an operator gathers for a gradient's product (grad_out of a row layer, and x if it is

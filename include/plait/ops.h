@@ -55,8 +55,10 @@ using PollHook = std::function<void()>;
 struct OpOptions {
   // How the operator works. All ranks give the same, except for threads and backend.
 
-  // The dtype in which partial products travel: f32, bf16 or f16. A narrower one sends fewer bytes,
-  // and rounds each partial product once more. If the sum comes first, it travels in X's dtype.
+  // The dtype in which partial products travel: f32, bf16, f16 or s8. A narrower one sends fewer
+  // bytes, and rounds each partial product once more. s8 has a scale for each 64 columns of a row:
+  // it is off by at most 1/252 of the largest of them, and if one is no finite number, all 64 are
+  // NaNs. Results always travel in out's dtype. If the sum comes first, it travels in X's dtype.
   Dtype wire = Dtype::f32;
   std::optional<Plan> plan = {};  // empty: from `plans`, else the default
 

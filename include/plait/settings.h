@@ -44,7 +44,7 @@ struct Settings {
   bool recompute_all_gather = true;  // backward gathers X again
   bool aligned_packing = true;       // gathered rows take whole cache lines
 
-  Dtype wire = Dtype::f32;   // of partial sums that travel: f32, bf16 or f16
+  Dtype wire = Dtype::f32;   // of partial sums that travel: f32, bf16, f16 or s8
   int threads = 0;           // of a product; 0: as many as OpenMP would use
   std::string backend = {};  // of products; empty: the best
 

@@ -59,7 +59,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "out read-only": ({"out": READ_ONLY}, "out is read-only, and the call writes it"),
     "out too small": ({"out": np.ones((2, 3), np.float32)}, "out is 2 x 3, not 2 x 4"),
     "bias too long": ({"bias": np.ones((1, 5), np.float32)}, "bias is 1 x 5, not 1 x 4"),
-    "wire": ({"wire": plait.Dtype.s8}, "wire"),
 }
 
 

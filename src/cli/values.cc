@@ -69,11 +69,17 @@ Dtype read_dtype(std::string_view option, const std::string& text) {
   return *dtype;
 }
 
+Dtype read_wire(std::string_view option, const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  PLAIT_CHECK(dtype, option, " ", text, " is none of f32, bf16, f16, s8");
+  return *dtype;
+}
+
 std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op) {
   return [op](std::string_view option, const std::string& text) {
     PLAIT_CHECK(traits_of(op).shares_k, option, " ", text, " applies to partial sums, and ",
                 name(op), " has none");
-    return read_dtype(option, text);
+    return read_wire(option, text);
   };
 }
 

@@ -44,7 +44,10 @@ std::ifstream open_input(std::string_view option, const std::string& path);
 // Parses a dtype that can be multiplied.
 Dtype read_dtype(std::string_view option, const std::string& text);
 
-// A reader of the dtype in which partial sums are sent. It refuses operators without partial sums.
+// Parses a dtype in which partial sums are sent.
+Dtype read_wire(std::string_view option, const std::string& text);
+
+// A reader of one. It refuses operators without partial sums.
 std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op);
 
 WeightLayout read_layout(std::string_view option, const std::string& text);

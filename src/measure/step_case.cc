@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "measure/memory.h"
 #include "ops/shapes.h"
+#include "plan/sizes.h"
 #include "tensor/fill.h"
 
 namespace plait::measure {
@@ -218,14 +219,15 @@ void StepCase::keep_results() {
 double StepCase::bytes_on_link() const {
   const auto shard = static_cast<double>(ops::share_of(setup_.tokens, 0, world_));
   const auto as_is = static_cast<double>(size_of(setup_.dtype));
-  const auto wire = static_cast<double>(size_of(setup_.wire));
   double bytes = 0;
   for (const One& one : ones_) {
     const LinearLayer& layer = shared_[one.shared].layer;
     const bool row = layer.kind == LinearKind::row;
-    const auto width = static_cast<double>(row ? layer.out : layer.in);
+    const std::int64_t columns = row ? layer.out : layer.in;
+    const auto width = static_cast<double>(columns);
+    const auto sums = static_cast<double>(wire_bytes(setup_.wire, /*rows=*/1, columns));
     const bool twice = !row && setup_.sequence_parallel && !setup_.keep_gathered;
-    bytes += shard * width * (as_is * (twice ? 2 : 1) + wire);
+    bytes += shard * (width * as_is * (twice ? 2 : 1) + sums);
   }
   return bytes;
 }

@@ -60,9 +60,11 @@ class Column final : public Linear {
     });
   }
 
-  // Nothing is left for a reduction to run beside, or it is not wanted there.
+  // Nothing is left for a reduction to run beside, or it is not wanted there, or no collective
+  // could do it: collectives have no s8 wire.
   bool reduces_in_operator(const LinearBackward& call) const {
-    return options().column_backward || !makes_weight(call) || comm().world() == 1;
+    return options().column_backward || !makes_weight(call) || comm().world() == 1 ||
+           options().operators.wire == Dtype::s8;
   }
 
   void run_backward(const LinearBackward& call, const LinearState* state, std::int64_t rows,

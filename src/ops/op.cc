@@ -121,8 +121,9 @@ Ready::Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options)
       options_({.wire = options.wire, .threads = options.threads, .backend = options.backend}) {
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);
   const bool alone = needs_nobody(desc, wire, comm);
-  // Partial sums leave the product as they travel; whatever else leaves it is the result.
-  const Dtype product = traits_of(desc.op).shares_k && !alone ? wire : desc.out;
+  // Partial sums leave the product as they travel, or before they are coded for the wire; whatever
+  // else leaves it is the result.
+  const Dtype product = traits_of(desc.op).shares_k && !alone ? partial_dtype(wire) : desc.out;
   Gemm gemm = select_for(desc.op,
                          {.m = count(multiplied_rows(desc.op), desc.m, comm.rank(), comm.world()),
                           .n = desc.n,

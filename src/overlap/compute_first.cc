@@ -36,38 +36,35 @@ bool is_all_reduce(const Problem& problem) {
   return traits_of(problem.op).reduces && traits_of(problem.op).gathers;
 }
 
-std::int64_t copied_elements(const Problem& problem) {
-  return kCopiedBytes / static_cast<std::int64_t>(size_of(problem.wire));
-}
-
 Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   const int world = peers.world;
   const PartialSums sums = sums_of(problem);
   const bool one_step = is_all_reduce(problem) && is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
-  const std::int64_t copied = copied_elements(problem);
+  const std::int64_t copied = copied_elements(problem.wire);
+  const std::int64_t unit = problem.wire == Dtype::s8 ? tensor::kScaleGroup : 1;
   switch (plan.schedule) {
     case Schedule::serial:
       break;
     case Schedule::pipelined:
       if (plan.axis == Axis::rows)
-        return {.cut = Cut::by_rows(owners, plan.parts, plan).in_chunks_of(copied),
+        return {.cut = Cut::by_rows(owners, plan.parts, plan).in_chunks_of(copied, unit),
                 .one_step = one_step,
                 .direct = false};
-      return {
-          .cut = Cut::by_columns(owners, ranges_of(problem.n, plan, kPanel)).in_chunks_of(copied),
-          .one_step = one_step,
-          .direct = false};
+      return {.cut = Cut::by_columns(owners, column_parts(problem.n, plan, problem.wire))
+                         .in_chunks_of(copied, unit),
+              .one_step = one_step,
+              .direct = false};
     case Schedule::fused: {
       const std::int64_t width =
           plan.chunk > 0 ? plan.chunk : suitable_chunk(sums, world, peers.linked);
-      return {.cut = Cut::by_columns(owners, ramped(problem.n, width)),
+      return {.cut = Cut::by_columns(owners, column_chunks(problem.n, width, problem.wire)),
               .one_step = one_step,
-              .direct = !are_copied_at_once(sums)};
+              .direct = problem.wire != Dtype::s8 && !are_copied_at_once(sums)};
     }
   }
-  return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied),
+  return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied, unit),
           .one_step = one_step,
           .direct = false};
 }
@@ -82,6 +79,12 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   return shape;
 }
 
+// The columns of a chunk of which the plan says how wide it is.
+std::int64_t widest_chunk(const Problem& problem, const Plan& plan) {
+  const std::int64_t asked = std::min(plan.chunk, problem.n);
+  return problem.wire == Dtype::s8 ? std::min(base::round_up(asked, kPanel), problem.n) : asked;
+}
+
 // Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
 std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers& peers) {
   const std::int64_t own_rows = base::ceil_div(problem.m, peers.world);
@@ -90,9 +93,9 @@ std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers
           ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
           : 0;
   if (plan.schedule != Schedule::fused)
-    return std::min(copied_elements(problem), std::max(own_rows * problem.n, one_step));
+    return std::min(copied_elements(problem.wire), std::max(own_rows * problem.n, one_step));
   const std::int64_t own =
-      plan.chunk > 0 ? own_rows * std::min(problem.n, plan.chunk)
+      plan.chunk > 0 ? own_rows * widest_chunk(problem, plan)
                      : largest_suitable_block(sums_of(problem), peers.world, peers.linked);
   return std::max(own, one_step);
 }
@@ -115,7 +118,7 @@ class ComputeFirst final : public Operation {
   void make_room(std::int64_t m, const Plan& plan) override {
     const Problem most = with_rows(m);
     const std::int64_t block = largest_block(most, plan, peers_);
-    const MailboxDesc desc = Exchange::mailbox_for(ways(is_one_step(most)), bytes_of(block));
+    const MailboxDesc desc = Exchange::mailbox_for(ways(is_one_step(most)), slot_bytes(block, m));
     state_.operator_mailbox(desc, desc, tag_of(most, plan));
   }
 
@@ -148,9 +151,14 @@ class ComputeFirst final : public Operation {
     return problem;
   }
 
-  std::size_t bytes_of(std::int64_t block) const {
-    return static_cast<std::size_t>(block) *
-           std::max(size_of(problem_.wire), size_of(problem_.out));
+  // In which blocks leave the product.
+  Dtype partial() const { return partial_dtype(problem_.wire); }
+
+  // For blocks of at most so many elements, of a call of m rows.
+  std::size_t slot_bytes(std::int64_t block, std::int64_t m) const {
+    const std::int64_t most = most_wire_bytes(problem_.wire, block, std::min(block, m));
+    return std::max(static_cast<std::size_t>(most),
+                    static_cast<std::size_t>(block) * size_of(problem_.out));
   }
 
   void cut(std::int64_t m, const Plan& plan) override {
@@ -163,9 +171,9 @@ class ComputeFirst final : public Operation {
     fused_ = plan.schedule == Schedule::fused;
     poll_ = plan.poll;
     const MailboxDesc least =
-        Exchange::mailbox_for(ways(one_step_), bytes_of(cut_.largest_block()));
-    const MailboxDesc wanted =
-        Exchange::mailbox_for(ways(one_step_), bytes_of(largest_block(problem_, plan, peers_)));
+        Exchange::mailbox_for(ways(one_step_), slot_bytes(cut_.largest_block(), m));
+    const MailboxDesc wanted = Exchange::mailbox_for(
+        ways(one_step_), slot_bytes(largest_block(problem_, plan, peers_), m));
     exchange_.use(state_.operator_mailbox(least, wanted, tag_));
     own_rows_ = Ownership::sharded(m, problem_.n, peers_.world)
                     .of_rank[static_cast<std::size_t>(exchange_.rank())];
@@ -191,7 +199,7 @@ class ComputeFirst final : public Operation {
       largest = std::max(largest, kept_rows(part) * length(part.columns));
     const auto parts = static_cast<std::uint32_t>(cut_.parts().size());
     kept_until_.resize(std::min(parts, fused_ ? kDepth : 2U));
-    buffer_bytes_ = base::round_up(static_cast<std::size_t>(largest) * size_of(problem_.wire), 64);
+    buffer_bytes_ = base::round_up(static_cast<std::size_t>(largest) * size_of(partial()), 64);
     tensor::make_room(memory_, buffer_bytes_ * kept_until_.size());
   }
 
@@ -262,7 +270,7 @@ class ComputeFirst final : public Operation {
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
       if (owner == rank) {
         blocks_[owner] = {.data = own,
-                          .dtype = problem_.wire,
+                          .dtype = partial(),
                           .rows = length(part.rows()[rank]),
                           .cols = columns,
                           .row_stride = columns};
@@ -280,11 +288,11 @@ class ComputeFirst final : public Operation {
     const Cut::Part& part = cut_.parts()[index];
     std::byte* to = take_buffer(part);
     const std::int64_t columns = length(part.columns);
-    const std::int64_t row_bytes = columns * static_cast<std::int64_t>(size_of(problem_.wire));
+    const std::int64_t row_bytes = columns * static_cast<std::int64_t>(size_of(partial()));
     for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
       const std::int64_t rows = length(part.rows()[owner]);
       blocks_[owner] = {
-          .data = to, .dtype = problem_.wire, .rows = rows, .cols = columns, .row_stride = columns};
+          .data = to, .dtype = partial(), .rows = rows, .cols = columns, .row_stride = columns};
       sources_[owner] = blocks_[owner];
       if (!one_step_) to += rows * row_bytes;
     }

@@ -40,10 +40,13 @@ std::size_t Cut::Part::end_of_run(std::size_t first) const {
   return end;
 }
 
-// Piece `index` of `range` cut evenly in `count`.
-Range Cut::piece(Range range, std::int64_t index, std::int64_t count) {
-  const std::int64_t size = length(range);
-  return {range.begin + size * index / count, range.begin + size * (index + 1) / count};
+// Piece `index` of `range` cut evenly in `count`, in whole units.
+Range Cut::piece(Range range, std::int64_t index, std::int64_t count, std::int64_t unit) {
+  const std::int64_t units = ceil_div(length(range), unit);
+  const auto border = [&](std::int64_t i) {
+    return std::min(range.end, range.begin + units * i / count * unit);
+  };
+  return {border(index), border(index + 1)};
 }
 
 void Cut::add(Part part) {
@@ -85,15 +88,18 @@ Cut Cut::by_rows(const Ownership& owners, int parts, const Plan& plan) {
   return cut;
 }
 
-Cut Cut::in_chunks_of(std::int64_t elements) const {
+Cut Cut::in_chunks_of(std::int64_t elements, std::int64_t unit) const {
   Cut cut(world_);
   for (Part part : parts_) {
     std::int64_t most_rows = 0;
     for (const Range& rows : part.rows()) most_rows = std::max(most_rows, length(rows));
     const std::int64_t columns = length(part.columns);
     // Whole rows where a chunk has room for one: they lie together.
-    const std::int64_t across = std::max<std::int64_t>(1, ceil_div(columns, elements));
-    const std::int64_t width = std::max<std::int64_t>(1, ceil_div(columns, across));
+    const std::int64_t units = ceil_div(columns, unit);
+    const std::int64_t most_units = std::max<std::int64_t>(1, elements / unit);
+    const std::int64_t across = std::max<std::int64_t>(1, ceil_div(units, most_units));
+    const std::int64_t width = std::clamp<std::int64_t>(ceil_div(units, across) * unit, 1,
+                                                        std::max<std::int64_t>(1, columns));
     const std::int64_t room = std::max<std::int64_t>(1, elements / width);
     const std::int64_t down = std::max<std::int64_t>(1, ceil_div(most_rows, room));
     part.first_chunk = cut.chunks();
@@ -102,7 +108,7 @@ Cut Cut::in_chunks_of(std::int64_t elements) const {
         cut.chunks_.push_back({.part = static_cast<int>(cut.parts_.size()),
                                .index = i,
                                .pieces = down,
-                               .columns = piece(part.columns, j, across)});
+                               .columns = piece(part.columns, j, across, unit)});
       }
     }
     part.chunks = cut.chunks() - part.first_chunk;

@@ -64,8 +64,9 @@ class Cut {
   // all rows.
   static Cut by_rows(const Ownership& owners, int parts, const Plan& plan);
 
-  // Cuts parts that are larger into chunks of at most `elements` a block.
-  Cut in_chunks_of(std::int64_t elements) const;
+  // Cuts parts that are larger into chunks of at most `elements` a block. Columns are cut at
+  // multiples of `unit` from their part's first; there is always room for one unit.
+  Cut in_chunks_of(std::int64_t elements, std::int64_t unit = 1) const;
 
   const std::vector<Part>& parts() const { return parts_; }
   std::uint32_t chunks() const { return static_cast<std::uint32_t>(chunks_.size()); }
@@ -91,7 +92,7 @@ class Cut {
 
   explicit Cut(int world) : world_(world) {}
   void add(Part part);
-  static Range piece(Range range, std::int64_t index, std::int64_t count);
+  static Range piece(Range range, std::int64_t index, std::int64_t count, std::int64_t unit = 1);
 
   int world_;
   std::vector<Part> parts_;

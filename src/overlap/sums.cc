@@ -6,6 +6,8 @@
 
 #include "base/parallel.h"
 #include "overlap/copy_block.h"
+#include "plan/sizes.h"
+#include "tensor/coded_rows.h"
 #include "tensor/reduce.h"
 
 namespace plait::overlap {
@@ -17,6 +19,9 @@ constexpr std::int64_t kLeastPerThread = 32 * 1024;
 // A sum that needs a temporary place before it is rounded is made so many columns at a time.
 constexpr std::int64_t kColumnsAtOnce = 1024;
 
+// What has come on an s8 wire is decoded so many columns at a time.
+constexpr std::int64_t kDecodedAtOnce = 4 * tensor::kScaleGroup;
+
 }  // namespace
 
 Sums::Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads, int per_host)
@@ -27,7 +32,8 @@ Sums::Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads, int per_
       hosts_(exchange.rank(), exchange.world(), per_host),
       own_(cut.parts().size()),
       parts_(static_cast<std::size_t>(exchange.world())),
-      places_(parts_.size() * static_cast<std::size_t>(threads)) {}
+      places_(parts_.size() * static_cast<std::size_t>(threads)),
+      decoded_(wire == Dtype::s8 ? places_.size() * kDecodedAtOnce : 0) {}
 
 void Sums::begin(const Result& result) {
   result_ = result;
@@ -113,6 +119,8 @@ bool Sums::send_across(int counterpart) {
   if (!mates_have_brought(item(chunk, hosts_.of(counterpart)))) return false;
   const std::size_t bytes = wire_bytes(chunk, counterpart);
   const auto size = static_cast<std::int64_t>(bytes);
+  const auto read = cut_.block(chunk, counterpart).elements() *
+                    static_cast<std::int64_t>(size_of(partial_dtype(wire_)));
   const SpanArgs args = {
       .bytes = size, .peer = counterpart, .chunk = static_cast<std::int32_t>(chunk)};
   const Label label = hosts_.mates().empty() ? Label("copy") : Label("sum");
@@ -126,8 +134,8 @@ bool Sums::send_across(int counterpart) {
                     .cols = own.cols,
                     .row_stride = own.cols});
   } else if (!exchange_.is_played(
-                 {.label = label, .read = size, .written = size, .args = args, .to_peer = true})) {
-    copy_block(own, exchange_.box(Way::out, counterpart));
+                 {.label = label, .read = read, .written = size, .args = args, .to_peer = true})) {
+    write(own, exchange_.box(Way::out, counterpart));
   }
   exchange_.post(Way::out, counterpart, bytes);
   for (const int mate : hosts_.mates()) exchange_.release(Way::out, mate);
@@ -177,6 +185,16 @@ void Sums::in_shares(std::int64_t rows, std::int64_t elements, const F& sum) {
   });
 }
 
+// A block as it is sent.
+void Sums::write(const ConstTensorView& block, std::byte* to) {
+  if (wire_ != Dtype::s8) return copy_block(block, to);
+  if (block.rows * block.cols == 0) return;
+  in_shares(block.rows, block.rows * block.cols, [&](Range rows, const void** /*at*/) {
+    tensor::encode_rows(block.row_range(rows.begin, rows.end),
+                        {.rows = block.rows, .columns = block.cols}, rows.begin, to);
+  });
+}
+
 // The node of this host, of a block that mates have brought.
 void Sums::sum_mates(const ConstTensorView& own, const TensorView& to) {
   if (own.rows * own.cols == 0) return;
@@ -203,16 +221,31 @@ void Sums::sum_rows(const Block& block, const ConstTensorView& own, Range rows, 
   const TensorView out = result_.out.column_range(block.columns.begin, block.columns.end);
   const auto wire = static_cast<std::int64_t>(size_of(wire_));
   const bool has_node = hosts_.per_host() > 1;
-  const bool is_at_once = result_.bias == nullptr && !has_node;
+  const bool is_coded = wire_ == Dtype::s8;
+  const bool is_at_once = result_.bias == nullptr && !has_node && !is_coded;
+  const std::int64_t at_once = is_coded ? kDecodedAtOnce : kColumnsAtOnce;
+  // This share's places are `at`, and those for what it decodes lie alike.
+  float* const decoded = decoded_.data() + (is_coded ? (at - places_.data()) * kDecodedAtOnce : 0);
   std::array<float, kColumnsAtOnce> node;
   std::array<float, kColumnsAtOnce> sums;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     auto* to = static_cast<std::byte*>(out.row(block.rows.begin - result_.first_row + row));
-    const std::int64_t step = is_at_once ? columns : kColumnsAtOnce;
+    const std::int64_t step = is_at_once ? columns : at_once;
     for (std::int64_t column = 0; column < columns; column += step) {
       const std::int64_t count = std::min(step, columns - column);
       const auto n = static_cast<std::size_t>(count);
       const auto part = [&](int source) -> const void* {
+        if (is_coded) {
+          float* const place = decoded + source * kDecodedAtOnce;
+          if (source == rank) {
+            tensor::round_as_coded(static_cast<const float*>(own.row(row)) + column, place, count);
+          } else {
+            tensor::decode(parts_[static_cast<std::size_t>(source)],
+                           {.rows = own.rows, .columns = columns},
+                           {.row = row, .column = column, .n = count}, place);
+          }
+          return place;
+        }
         if (source == rank) return static_cast<const std::byte*>(own.row(row)) + column * wire;
         return parts_[static_cast<std::size_t>(source)] + (row * columns + column) * wire;
       };
@@ -227,10 +260,10 @@ void Sums::sum_rows(const Block& block, const ConstTensorView& own, Range rows, 
       }
       std::byte* place = to + column * static_cast<std::int64_t>(size_of(out.dtype));
       if (result_.bias == nullptr) {
-        tensor::sum_as_tree(place, out.dtype, at, hosts_.count(), wire_, n);
+        tensor::sum_as_tree(place, out.dtype, at, hosts_.count(), partial_dtype(wire_), n);
         continue;
       }
-      tensor::sum_as_tree(sums.data(), Dtype::f32, at, hosts_.count(), wire_, n);
+      tensor::sum_as_tree(sums.data(), Dtype::f32, at, hosts_.count(), partial_dtype(wire_), n);
       const std::array<const void*, 2> both = {sums.data(),
                                                result_.bias + block.columns.begin + column};
       tensor::sum_as_tree(place, out.dtype, both.data(), 2, Dtype::f32, n);
@@ -253,7 +286,9 @@ ConstTensorView Sums::source(std::uint32_t chunk, int rank) const {
 }
 
 std::size_t Sums::wire_bytes(std::uint32_t chunk, int rank) const {
-  return static_cast<std::size_t>(cut_.block(chunk, rank).elements()) * size_of(wire_);
+  const Block block = cut_.block(chunk, rank);
+  return static_cast<std::size_t>(
+      plait::wire_bytes(wire_, length(block.rows), length(block.columns)));
 }
 
 std::uint32_t Sums::past() const {

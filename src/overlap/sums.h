@@ -8,7 +8,9 @@
 //   for each part:  sums.made(part, where its blocks are);  sums.step();
 //   exchange.wait([&] { sums.step(); return sums.done(); }, ...)
 //
-// A rank may also write its blocks straight into the owners' slots: room(), box(), posted().
+// A rank may also write its blocks straight into the owners' slots: room(), box(), posted(). On an
+// s8 wire it can't: blocks are f32 until they are sent, and this rank's own are rounded as the
+// others are (tensor/coded_rows.h).
 //
 // Where each host has `per_host` ranks, a power of two of them in rank order, the sum of a host's
 // blocks is a node of the tree. Its ranks then add up what they have for another host before it
@@ -74,6 +76,7 @@ class Sums {
   void sum_chunk();
   void sum_rows(const Block& block, const ConstTensorView& own, Range rows, const void** at);
   void sum_mates(const ConstTensorView& own, const TensorView& to);
+  void write(const ConstTensorView& block, std::byte* to);
 
   std::uint32_t per_lane() const { return static_cast<std::uint32_t>(hosts_.count()); }
   std::uint32_t item(std::uint32_t chunk, int host) const;
@@ -95,6 +98,7 @@ class Sums {
   std::vector<ConstTensorView> sources_;  // [part][rank], where blocks are made to be sent
   std::vector<const std::byte*> parts_;   // of the chunk that is summed, by rank: what has come
   std::vector<const void*> places_;       // in them, [thread][rank]
+  std::vector<float> decoded_;            // of an s8 wire: some columns of each, [thread][rank]
   std::uint32_t made_ = 0;                // chunks that can be read
   std::uint32_t summed_ = 0;
 };

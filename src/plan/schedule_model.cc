@@ -23,6 +23,9 @@ std::int64_t share(std::int64_t whole, int world) { return base::ceil_div(whole,
 
 double bytes_of(Dtype dtype) { return static_cast<double>(size_of(dtype)); }
 
+// Partial sums as the product leaves them.
+double partial_bytes(Dtype wire) { return bytes_of(partial_dtype(wire)); }
+
 RankModel::LinkModel link_model_of(const MachineProfile& profile, const PlanKey& key,
                                    const Plan& plan) {
   const TransportFigures transport = profile.transport(key);
@@ -83,13 +86,13 @@ double ScheduleModel::copies(double bytes) const {
 std::vector<ScheduleModel::Part> ScheduleModel::parts_by_columns() const {
   const std::int64_t multiplied = sums() ? key_.m : shard_;
   std::vector<Range> ranges = {{0, n_}};
-  if (plan_.schedule == Schedule::pipelined) ranges = ranges_of(n_, plan_, kPanel);
+  if (plan_.schedule == Schedule::pipelined) ranges = column_parts(n_, plan_, key_.wire);
   if (is_fused()) {
     const PartialSums all = {.m = key_.m, .n = n_, .dtype = key_.wire};
     const std::int64_t width = plan_.chunk > 0
                                    ? std::max<std::int64_t>(plan_.chunk, n_ / kMostProducts)
                                    : suitable_chunk(all, key_.world, linked_);
-    ranges = ramped(n_, width);
+    ranges = column_chunks(n_, width, key_.wire);
   }
   std::vector<Part> parts;
   parts.reserve(ranges.size());
@@ -123,31 +126,34 @@ double ScheduleModel::most_kept(const std::vector<Part>& parts) const {
     most = std::max(most, rows * part.columns);
   }
   const auto places = static_cast<double>(std::min(parts.size(), kKeptParts));
-  return static_cast<double>(most) * bytes_of(key_.wire) * places;
+  return static_cast<double>(most) * partial_bytes(key_.wire) * places;
 }
 
 std::size_t ScheduleModel::chunks_of(const Part& part, Dtype dtype) const {
-  const double bytes =
-      static_cast<double>(part.rows) * static_cast<double>(part.columns) * bytes_of(dtype);
-  const double chunks = std::ceil(bytes / static_cast<double>(kCopiedBytes));
+  const double elements = static_cast<double>(part.rows) * static_cast<double>(part.columns);
+  const double chunks = std::ceil(elements / static_cast<double>(copied_elements(dtype)));
   return static_cast<std::size_t>(std::clamp<double>(chunks, 1, kMostChunks));
 }
 
 // The cost of a chunk with so many elements of the product.
 ChunkCost ScheduleModel::chunk_cost(double elements) const {
-  const double wire = bytes_of(key_.wire);
+  const double wire = wire_bytes_per_element(key_.wire);
+  const double partial = partial_bytes(key_.wire);
   const double out = bytes_of(key_.out);
   if (!sums()) {
     const double bytes = elements * out;
     return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
   }
-  const double read = elements * (static_cast<double>(key_.world) * wire + out);
+  // What has come on an s8 wire is read, decoded and added in the time that f32 take in a cache.
+  const double read = elements * (static_cast<double>(key_.world) * partial + out);
   // Results that go back are read right after they are summed, wherever the partial sums are.
-  ChunkCost one = {.pack = copies(elements * wire * times_as_long_),
+  // A copy reads as many bytes as it writes. Coding for an s8 wire reads f32 and writes bytes.
+  ChunkCost one = {.pack = copies(elements * (partial + wire) / 2 * times_as_long_),
                    .bytes = elements * wire,
                    .land = read * times_as_long_ / profile_.sum + profile_.chunk};
   // Tiles are written into the peers' slots directly, unless there are few.
-  if (is_fused() && !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire}))
+  if (is_fused() && key_.wire != Dtype::s8 &&
+      !are_copied_at_once({.m = key_.m, .n = n_, .dtype = key_.wire}))
     one.pack = profile_.chunk;
   if (traits_.gathers && !one_step_) {
     one.returns = true;

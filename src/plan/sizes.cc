@@ -100,6 +100,27 @@ std::vector<Range> ramped(std::int64_t columns, std::int64_t width) {
   return ranges;
 }
 
+static_assert(kPanel % tensor::kScaleGroup == 0);
+
+std::vector<Range> column_parts(std::int64_t n, const Plan& plan, Dtype wire) {
+  Plan followed = plan;
+  if (wire == Dtype::s8) {  // more parts than panels would begin anywhere
+    const std::int64_t panels = std::max<std::int64_t>(n / kPanel, 1);
+    followed.parts = static_cast<int>(std::min<std::int64_t>(plan.parts, panels));
+  }
+  return ranges_of(n, followed, kPanel);
+}
+
+// 200 in 70: 128 + 64 + 8. The rest of a panel comes last, so that all others begin at one.
+std::vector<Range> column_chunks(std::int64_t n, std::int64_t width, Dtype wire) {
+  const std::int64_t rest = n % kPanel;
+  if (wire != Dtype::s8) return ramped(n, width);
+  if (n < kPanel) return ramped(n, kPanel);
+  std::vector<Range> ranges = ramped(n - rest, base::round_up(std::min(width, n), kPanel));
+  if (rest > 0) ranges.push_back({n - rest, n});
+  return ranges;
+}
+
 bool are_copied_at_once(const PartialSums& sums) { return sums.bytes() <= kCopiedAtOnceBytes; }
 
 bool is_one_step(const PartialSums& sums, int world) {

@@ -7,6 +7,7 @@
 #include "plait/dtype.h"
 #include "plait/gemm.h"
 #include "plait/plan.h"
+#include "tensor/coded_rows.h"
 
 namespace plait {
 
@@ -29,13 +30,44 @@ inline constexpr std::int64_t kFullSpeed = 256;
 // The size of a chunk that is copied into its slot: enough to hide the cost of handing it over.
 inline constexpr std::int64_t kCopiedBytes = 256 * 1024;
 
+// Elements of a chunk that is copied. Sums on an s8 wire come back wider, if they come back.
+constexpr std::int64_t copied_elements(Dtype dtype) {
+  return kCopiedBytes / (dtype == Dtype::s8 ? 2 : static_cast<std::int64_t>(size_of(dtype)));
+}
+
+// Bytes of a block of partial sums, as it is sent.
+constexpr std::int64_t wire_bytes(Dtype wire, std::int64_t rows, std::int64_t columns) {
+  if (wire == Dtype::s8) return tensor::coded_bytes(rows, columns);
+  return rows * columns * static_cast<std::int64_t>(size_of(wire));
+}
+
+// Bytes that no block of so many elements in so many rows exceeds on the wire.
+constexpr std::int64_t most_wire_bytes(Dtype wire, std::int64_t elements, std::int64_t rows) {
+  if (wire == Dtype::s8) return elements + 2 * (elements / tensor::kScaleGroup + rows);
+  return elements * static_cast<std::int64_t>(size_of(wire));
+}
+
+// Bytes of each element of wide blocks.
+constexpr double wire_bytes_per_element(Dtype wire) {
+  return static_cast<double>(wire_bytes(wire, 1, kPanel)) / static_cast<double>(kPanel);
+}
+
+// The dtype of partial sums before they are sent.
+constexpr Dtype partial_dtype(Dtype wire) { return wire == Dtype::s8 ? Dtype::f32 : wire; }
+
+// Divides the n columns of partial sums into a plan's parts, or into fused chunks of `width`. On an
+// s8 wire no part and no chunk divides columns that share a scale, whatever the plan says: the bits
+// must not depend on it.
+std::vector<Range> column_parts(std::int64_t n, const Plan& plan, Dtype wire);
+std::vector<Range> column_chunks(std::int64_t n, std::int64_t width, Dtype wire);
+
 // Partial sums of the rows of all ranks, as they are sent.
 struct PartialSums {
   std::int64_t m;
   std::int64_t n;
   Dtype dtype;
 
-  std::int64_t bytes() const { return m * n * static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t bytes() const { return wire_bytes(dtype, m, n); }
 };
 
 // Whether there are so few partial sums that a fused plan computes them in the rank's own memory,
@@ -45,7 +77,7 @@ bool are_copied_at_once(const PartialSums& sums);
 // Whether an all-reduce sends all partial sums to every rank, which sums them alone.
 bool is_one_step(const PartialSums& sums, int world);
 
-// The number of elements of the largest partial sums that are sent to every rank; 0: none are.
+// Partial sums of more elements are never sent to every rank; 0: none are.
 std::int64_t most_in_one_step(Dtype dtype, int world);
 
 // The rows that all ranks gather, and the columns of a rank's weight.

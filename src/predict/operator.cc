@@ -9,6 +9,7 @@
 #include "comm/virtual_clock.h"
 #include "ops/prepared.h"
 #include "ops/shapes.h"
+#include "plan/sizes.h"
 #include "predict/modelled_product.h"
 #include "predict/reserved_memory.h"
 
@@ -29,9 +30,9 @@ struct Shares {
   }
 };
 
-// The dtype of a product's result: partial sums as they are sent, or the output.
+// The dtype of a product's result: partial sums before they are sent, or the output.
 Dtype product_out(const Problem& problem) {
-  return traits_of(problem.op).shares_k ? problem.wire : problem.out;
+  return traits_of(problem.op).shares_k ? partial_dtype(problem.wire) : problem.out;
 }
 
 ProductBytes bytes_of(const Problem& problem) {

@@ -1,8 +1,11 @@
 #include "tensor/kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+
+#include "tensor/coded_rows.h"
 
 namespace plait::tensor {
 namespace {
@@ -69,13 +72,52 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
   }
 }
 
+// Adding it leaves a whole number in the low bits, rounded to nearest. It holds for magnitudes up to
+// 2^22, in the default rounding mode.
+constexpr float kWhole = 0x1.8p23F;
+
+void encode_group(std::byte* codes, std::byte* scale, const float* from, std::size_t n) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(from[i]) & 0x7fffffffU);
+  const Bf16 rounded = scale_of(largest);
+  std::memcpy(scale, &rounded, sizeof(rounded));
+  const float inverse = inverse_of(rounded);
+  if (inverse == 0) {
+    std::memset(codes, 0, n);
+    return;
+  }
+  for (std::size_t i = 0; i < n; ++i)
+    codes[i] = static_cast<std::byte>(std::bit_cast<std::uint32_t>(from[i] * inverse + kWhole));
+}
+
+void encode(const Coded& to, const float* from, std::size_t n) {
+  constexpr auto kGroup = static_cast<std::size_t>(kScaleGroup);
+  for (std::size_t i = 0; i < n; i += kGroup) {
+    encode_group(to.codes + i, to.scales + i / kGroup * sizeof(Bf16), from + i,
+                 std::min(kGroup, n - i));
+  }
+}
+
+void decode(float* to, const std::byte* codes, const std::byte* scales, std::size_t n) {
+  constexpr auto kGroup = static_cast<std::size_t>(kScaleGroup);
+  for (std::size_t begin = 0; begin < n; begin += kGroup) {
+    const float scale = load<Bf16>(scales, begin / kGroup);
+    const std::size_t end = std::min(n, begin + kGroup);
+    for (std::size_t i = begin; i < end; ++i)
+      to[i] = static_cast<float>(static_cast<std::int8_t>(codes[i])) * scale;
+  }
+}
+
 template <Element In>
 constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
                                            sum<In, std::int8_t>};
 
 constexpr Kernels kSet = {.name = "portable",
                           .needs = base::InstructionSet::sse2,
-                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
+                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>},
+                          .encode = encode,
+                          .decode = decode};
 
 }  // namespace
 

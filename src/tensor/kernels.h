@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,29 @@ using Sum = void (*)(void* out, const void* const* sources, int count, std::size
 using StreamedSum = void (*)(void* out, void* kept, const void* const* sources, int count,
                              std::size_t n);
 
+// Elements of a row from a group's first on, as coded_rows.h says: a code of one byte for each, and a
+// bf16 for each group.
+struct Coded {
+  std::byte* codes;
+  std::byte* scales;
+};
+using Encode = void (*)(const Coded& to, const float* from, std::size_t n);
+using Decode = void (*)(float* to, const std::byte* codes, const std::byte* scales, std::size_t n);
+
+// The scale of a group, given the bits of its largest magnitude.
+inline Bf16 scale_of(std::uint32_t largest) {
+  constexpr std::uint32_t kInfinity = 0x7f800000U;
+  if (largest >= kInfinity) return Bf16(std::bit_cast<float>(kNan));
+  const float exact = std::bit_cast<float>(largest) / 127;
+  return Bf16(exact > 0x1p-126F ? exact : 0x1p-126F);
+}
+
+// What a group's elements are multiplied by. 0: they are not all numbers, and their codes are 0.
+inline float inverse_of(Bf16 scale) {
+  const auto value = static_cast<float>(scale);
+  return value == value ? 1 / value : 0;
+}
+
 // How many of the first sources are added before the others: 2 → 1, 3 → 2, 6 → 4, 8 → 4
 constexpr int first_in_tree(int count) {
   int first = 1;
@@ -42,6 +66,8 @@ struct Kernels {
   const char* name;
   base::InstructionSet needs;
   SumTable sums;
+  Encode encode;
+  Decode decode;
   StreamedSum streamed_sum = nullptr;  // null: no faster than a sum and a copy
 
   Sum sum(Dtype in, Dtype out) const {

@@ -39,14 +39,18 @@ double gamma(std::int64_t n, double u) {
 // Rounding near 0 has a fixed error instead: half of the smallest distance, once for each product,
 // for each partial sum on the wire, and for `out`. These errors are multiplied by factors below 1 +
 // b on their way.
+//
+// An s8 wire rounds with a fixed error too: 1/252 of the largest partial sum of the element's
+// group, or 2^-126. That sum is at most 1 + b times the largest Σ|a||b|.
 double tolerance(const Roundings& way, double magnitude) {
   const double u = unit_roundoff(Dtype::f32);
   const double factor = (1 + gamma(way.terms + way.world, u)) * (1 + unit_roundoff(way.wire)) *
                         (1 + unit_roundoff(way.out)) * (1 + u);
   const double world = way.world;
   const double products = static_cast<double>(way.terms) * world * smallest_roundoff(Dtype::f32);
-  const double near_zero =
-      products + world * smallest_roundoff(way.wire) + smallest_roundoff(way.out);
+  const double wire = way.wire == Dtype::s8 ? factor * way.group / 252 + world * 0x1p-126
+                                            : world * smallest_roundoff(way.wire);
+  const double near_zero = products + wire + smallest_roundoff(way.out);
   return (factor - 1) * magnitude + factor * near_zero;
 }
 

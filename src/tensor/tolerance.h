@@ -23,6 +23,9 @@ struct Roundings {
   int world = 1;
   Dtype wire = Dtype::f32;
   Dtype out = Dtype::f32;
+  // For a wire of s8: the sum over ranks of the largest Σ |a|·|b| among the columns that share a
+  // scale with the element (see coded_rows.h).
+  double group = 0;
 };
 
 // The bound for an element that is compared with a reference computed exactly and then stored in

@@ -4,6 +4,7 @@
 
 #include "comm/state.h"
 #include "ops/shapes.h"
+#include "plan/sizes.h"
 #include "plan/weight_kind.h"
 #include "tensor/fill.h"
 
@@ -83,10 +84,13 @@ Weight OpCase::weight() const {
 double OpCase::bytes_on_link() const {
   const auto shard = static_cast<double>(ops::share_of(key_.m, 0, world_));
   const OperatorTraits& traits = traits_of(key_.op);
-  const double elements = shard * static_cast<double>(traits.compute_first ? key_.n : key_.k);
+  const std::int64_t columns = traits.compute_first ? key_.n : key_.k;
+  const double elements = shard * static_cast<double>(columns);
   double bytes = 0;
-  if (traits.reduces)
-    bytes += elements * static_cast<double>(size_of(ops::wire_of(key_.op, key_.x, key_.wire)));
+  if (traits.reduces) {
+    const Dtype wire = ops::wire_of(key_.op, key_.x, key_.wire);
+    bytes += shard * static_cast<double>(wire_bytes(wire, /*rows=*/1, columns));
+  }
   if (traits.gathers)
     bytes += elements * static_cast<double>(size_of(traits.compute_first ? key_.out : key_.x));
   return bytes;

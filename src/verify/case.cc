@@ -81,7 +81,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   one.x = usual ? Dtype::bf16 : random_dtype(random);
   one.weight = usual ? Dtype::bf16 : random_dtype(random);
   one.out = usual ? Dtype::bf16 : random_dtype(random);
-  one.wire = random.one_in(2) ? Dtype::f32 : random_dtype(random);
+  one.wire = random.one_in(2) ? Dtype::f32 : random_wire(random);
   if (random.one_in(3)) one.scheme = random_scheme(random);
   one.layout = random.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
   one.packed = one.scheme || random.one_in(2);

@@ -267,7 +267,9 @@ class Check {
 
   std::int64_t most_samples() const {
     const std::int64_t products = std::accumulate(case_.k.begin(), case_.k.end(), std::int64_t{1});
-    return std::clamp<std::int64_t>(kMostProducts / products, 1, kMostSamples);
+    // The tolerance of an s8 wire needs the products of all columns that share a scale.
+    const std::int64_t columns = is_coded() ? tensor::kScaleGroup : 1;
+    return std::clamp<std::int64_t>(kMostProducts / (products * columns), 1, kMostSamples);
   }
 
   std::string against_shards(const ConstTensorView& gathered) {
@@ -303,11 +305,27 @@ class Check {
     sum.add(mine_.bias_at(col), 1);
     const std::int64_t groups =
         case_.scheme && case_.scheme->per == QuantPer::group ? terms / case_.scheme->group + 1 : 1;
-    const tensor::Roundings way = {.terms = terms + (case_.scheme ? 2 * groups + 2 : 0),
-                                   .world = sums_products ? world : 1,
-                                   .wire = sums_products ? case_.wire : Dtype::f32,
-                                   .out = case_.out};
+    tensor::Roundings way = {.terms = terms + (case_.scheme ? 2 * groups + 2 : 0),
+                             .world = sums_products ? world : 1,
+                             .wire = sums_products ? case_.wire : Dtype::f32,
+                             .out = case_.out};
+    if (is_coded()) {
+      way.group = group_magnitude(col, case_.n[rank_], world, [&](int rank, std::int64_t j) {
+        return magnitude(rank, row_of_m, j);
+      });
+    }
     return sum.what_is_wrong_with(got, way);
+  }
+
+  bool is_coded() const { return traits_of(case_.op).shares_k && case_.wire == Dtype::s8; }
+
+  // Of one rank's sum of products.
+  double magnitude(int rank, std::int64_t row_of_m, std::int64_t col) const {
+    const auto index = static_cast<std::size_t>(rank);
+    double sum = 0;
+    for (std::int64_t k = 0; k < case_.k[index]; ++k)
+      sum += std::abs(all_[index]->x_at(row_of_m, k) * all_[index]->weight_at(k, col));
+    return sum;
   }
 
   std::int64_t first_row_of(int rank) const {

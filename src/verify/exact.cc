@@ -18,7 +18,8 @@ std::string Exact::what_is_wrong_with(double got, const tensor::Roundings& way) 
   }
   const double allowed =
       tensor::tolerance(way, magnitude_) + flushed_ * double{std::numeric_limits<float>::min()};
-  if (!(magnitude_ + allowed < std::min(largest(way.wire), largest(way.out)))) return "";
+  if (!(std::max(magnitude_, way.group) + allowed < std::min(largest(way.wire), largest(way.out))))
+    return "";
   if (std::abs(got - value_) <= allowed) return "";
   return base::sentence("is ", got, " but the sum is ", value_, " and the tolerance is ", allowed);
 }

@@ -76,7 +76,7 @@ LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world) 
       *dtype = random_dtype(random);
   }
   one.grad_weight = random_dtype(random);
-  one.wire = random.one_in(2) ? Dtype::f32 : random_dtype(random);
+  one.wire = random.one_in(2) ? Dtype::f32 : random_wire(random);
   one.layout = random.one_in(2) ? WeightLayout::out_in : WeightLayout::in_out;
   one.gap = random.one_in(2) ? 3 : 0;
   one.packed = random.one_in(4);

@@ -301,7 +301,9 @@ class Check {
   template <class At>
   std::string compare(const char* what, const ConstTensorView& got, At&& at) {
     const std::int64_t elements = got.rows * got.cols;
-    const std::int64_t products = std::max(whole_.inputs(), whole_.outputs()) + 1;
+    // The tolerance of an s8 wire needs the products of all columns that share a scale.
+    const std::int64_t columns = case_.wire == Dtype::s8 ? tensor::kScaleGroup : 1;
+    const std::int64_t products = (std::max(whole_.inputs(), whole_.outputs()) + 1) * columns;
     const std::int64_t samples =
         std::min(elements, std::clamp<std::int64_t>(kMostProducts / products, 1, kMostSamples));
     for (std::int64_t i = 0; i < samples; ++i) {
@@ -334,14 +336,34 @@ class Check {
             .out = out};
   }
 
+  // Sets what the tolerance needs of an s8 wire. product(col, k): of the dimension that ranks share.
+  template <class Product>
+  void add_group(tensor::Roundings& way, std::int64_t col, std::int64_t cols,
+                 const Product& product) const {
+    if (way.wire != Dtype::s8) return;
+    std::vector<std::int64_t> begins = {0};
+    for (const std::int64_t share : case_.shares) begins.push_back(begins.back() + share);
+    way.group = group_magnitude(col, cols, comm_.world(), [&](int rank, std::int64_t j) {
+      const auto index = static_cast<std::size_t>(rank);
+      double sum = 0;
+      for (std::int64_t k = begins[index]; k < begins[index + 1]; ++k)
+        sum += std::abs(product(j, k));
+      return sum;
+    });
+  }
+
   Wanted out_at(int i, std::int64_t row, std::int64_t col) const {
     const std::int64_t output = whole_.own_outputs().begin + col;
     Exact sum;
     for (std::int64_t k = 0; k < whole_.inputs(); ++k)
       sum.add(whole_.x_at(i, whole_.out_rows().begin + row, k), whole_.weight_at(output, k));
     sum.add(whole_.bias_at(output), 1);
-    const tensor::Roundings alone = {.terms = terms_of(whole_.inputs()), .out = case_.out};
-    return {sum, case_.row ? shared(case_.out) : alone};
+    if (!case_.row) return {sum, {.terms = terms_of(whole_.inputs()), .out = case_.out}};
+    tensor::Roundings way = shared(case_.out);
+    add_group(way, col, whole_.outputs(), [&](std::int64_t j, std::int64_t k) {
+      return whole_.x_at(i, whole_.out_rows().begin + row, k) * whole_.weight_at(j, k);
+    });
+    return {sum, way};
   }
 
   Wanted grad_x_at(int i, std::int64_t row, std::int64_t col) const {
@@ -350,8 +372,12 @@ class Check {
     for (std::int64_t n = 0; n < whole_.outputs(); ++n)
       sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n),
               whole_.turned_weight_at(n, input));
-    const tensor::Roundings alone = {.terms = terms_of(whole_.outputs()), .out = case_.grad_x};
-    return {sum, case_.row ? alone : shared(case_.grad_x)};
+    if (case_.row) return {sum, {.terms = terms_of(whole_.outputs()), .out = case_.grad_x}};
+    tensor::Roundings way = shared(case_.grad_x);
+    add_group(way, col, whole_.inputs(), [&](std::int64_t j, std::int64_t n) {
+      return whole_.grad_out_at(i, whole_.x_rows().begin + row, n) * whole_.turned_weight_at(n, j);
+    });
+    return {sum, way};
   }
 
   Wanted grad_weight_at(int i, std::int64_t row, std::int64_t col, tensor::Origin place) const {

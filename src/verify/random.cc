@@ -8,6 +8,10 @@ Dtype random_dtype(Random& random) {
   return random.of<Dtype>({Dtype::f32, Dtype::bf16, Dtype::f16});
 }
 
+Dtype random_wire(Random& random) {
+  return random.of<Dtype>({Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::s8});
+}
+
 Numbers random_numbers(Random& random) {
   return random.of<Numbers>(
       {Numbers::usual, Numbers::usual, Numbers::usual, Numbers::wide, Numbers::broken});

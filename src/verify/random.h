@@ -35,6 +35,7 @@ class Random {
 };
 
 Dtype random_dtype(Random& random);
+Dtype random_wire(Random& random);
 
 // The values of operands. `wide`: denormal, tiny and large ones besides usual ones, so that sums
 // underflow, or overflow on an f16 wire. `broken`: a few infinities and NaNs among usual ones.

@@ -10,6 +10,7 @@
 
 #include "ops/shapes.h"
 #include "plait/gemm.h"
+#include "tensor/coded_rows.h"
 #include "tensor/copy_rows.h"
 #include "tensor/in_pairs.h"
 
@@ -125,16 +126,26 @@ class Steps {
     // Nothing is sent, and the product adds the bias itself.
     if (world_ == 1 && case_.wire == Dtype::f32)
       return multiply(mine().x(), rank_, out, mine().bias());
-    const Guarded product(case_.wire, out.rows, out.cols);
+    const bool is_coded = case_.wire == Dtype::s8;
+    const Guarded product(is_coded ? Dtype::f32 : case_.wire, out.rows, out.cols);
     std::vector<Sums> products;
     products.reserve(all_.size());
     for (int rank = 0; rank < world_; ++rank) {
       multiply(rows_of_out(of(rank).x()), rank, product.view(), {});
+      if (is_coded) code(product.view());
       products.emplace_back(product.view());
     }
     Sums sums = Sums::added_in_pairs(std::move(products));
     if (case_.bias) sums.add_to_rows(mine().bias());
     sums.round_to(out);
+  }
+
+  // Puts in the place of sums what is received of them on an s8 wire.
+  static void code(const TensorView& sums) {
+    for (std::int64_t row = 0; row < sums.rows; ++row) {
+      auto* numbers = static_cast<float*>(sums.row(row));
+      tensor::round_as_coded(numbers, numbers, sums.cols);
+    }
   }
 
   void multiply_everywhere() {

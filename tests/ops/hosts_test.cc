@@ -80,6 +80,7 @@ TEST(Hosts, OperatorsHaveTheBitsOfOneHost) {
                           expect_sums(dtype, Dtype::f32, comm);
                         // A host's sum would be rounded once more: it is not made.
                         expect_sums(Dtype::f32, Dtype::bf16, comm);
+                        expect_sums(Dtype::bf16, Dtype::s8, comm);
                       },
                       {});
   }

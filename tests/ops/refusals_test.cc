@@ -100,8 +100,8 @@ TEST(Refusals, OfADescription) {
     desc.out = Dtype::s8;
     EXPECT_EQ(refusal([&] { prepare(desc, comm); }),
               "reduce_scatter_matmul: out is s8; there are f32, bf16 and f16");
-    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm, {.wire = Dtype::s8}); }),
-              "reduce_scatter_matmul: the wire is s8; there are f32, bf16 and f16");
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm, {.wire = static_cast<Dtype>(9)}); }),
+              "reduce_scatter_matmul: the wire is unknown; there are f32, bf16, f16 and s8");
     desc = p.desc();
     desc.gathered = true;
     EXPECT_EQ(refusal([&] { prepare(desc, comm); }),

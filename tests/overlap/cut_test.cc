@@ -61,6 +61,33 @@ TEST(Cuts, HaveEveryElementOnce) {
   }
 }
 
+// However a plan cuts, columns that share a scale on an s8 wire stay together.
+TEST(Cuts, KeepColumnsOfAScaleTogether) {
+  std::mt19937 random(9);
+  const auto below = [&](int end) { return static_cast<std::int64_t>(random() % end); };
+  for (int round = 0; round < 300; ++round) {
+    const int world = static_cast<int>(1 + below(4));
+    const Ownership owners = Ownership::sharded(below(40), below(900), world);
+    const Plan plan = {.parts = static_cast<int>(1 + below(64)),
+                       .first = static_cast<int>(1 + below(200)),
+                       .last = static_cast<int>(1 + below(200))};
+    for (const Cut& cut :
+         {Cut::by_rows(owners, plan.parts, plan),
+          Cut::by_columns(owners, column_parts(owners.columns, plan, Dtype::s8)),
+          Cut::by_columns(owners, column_chunks(owners.columns, 1 + below(999), Dtype::s8))}) {
+      for (const Cut& fine : {cut, cut.in_chunks_of(1 + below(900), 64)}) {
+        expect_everything_once(owners, fine);
+        for (std::uint32_t chunk = 0; chunk < fine.chunks(); ++chunk) {
+          const Range columns = fine.block(chunk, 0).columns;
+          if (length(columns) == 0) continue;
+          EXPECT_EQ(columns.begin % 64, 0);
+          EXPECT_TRUE(columns.end % 64 == 0 || columns.end == owners.columns) << columns.end;
+        }
+      }
+    }
+  }
+}
+
 TEST(Cuts, ShareRowsOutAsShardsAre) {
   const Ownership owners = Ownership::sharded(10, 4, 4);
   const std::vector<Range> want = {{0, 3}, {3, 6}, {6, 8}, {8, 10}};

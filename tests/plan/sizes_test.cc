@@ -109,6 +109,21 @@ TEST(Sizes, TheMostOfOneStepAreOneStep) {
     EXPECT_FALSE(is_one_step({.m = 1, .n = most + 1, .dtype = Dtype::bf16}, world));
   }
   EXPECT_EQ(most_in_one_step(Dtype::f32, 1), 0);
+  EXPECT_FALSE(is_one_step({.m = 1, .n = most_in_one_step(Dtype::s8, 2), .dtype = Dtype::s8}, 2));
+}
+
+TEST(Sizes, CountTheScalesOfAnS8Wire) {
+  EXPECT_EQ(wire_bytes(Dtype::bf16, 3, 65), 390);
+  EXPECT_EQ(wire_bytes(Dtype::s8, 3, 65), 3 * (65 + 4));
+  EXPECT_EQ((PartialSums{.m = 3, .n = 65, .dtype = Dtype::s8}.bytes()), 3 * (65 + 4));
+  EXPECT_EQ(wire_bytes_per_element(Dtype::f32), 4);
+  EXPECT_EQ(wire_bytes_per_element(Dtype::s8), 1 + 2.0 / 64);
+  for (std::int64_t rows = 0; rows < 70; ++rows) {
+    for (std::int64_t columns = 0; columns < 200; ++columns) {
+      EXPECT_LE(wire_bytes(Dtype::s8, rows, columns),
+                most_wire_bytes(Dtype::s8, rows * columns, rows));
+    }
+  }
 }
 
 }  // namespace

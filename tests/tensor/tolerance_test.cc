@@ -35,6 +35,15 @@ TEST(Tolerance, CountsEveryRoundingOnce) {
               2 * 0x1p-8 + 0x1p-16, 16 * u);
 }
 
+TEST(Tolerance, CountsTheLargestSumsOfAnS8Wire) {
+  const Roundings exact = {.terms = 1, .world = 2, .wire = Dtype::s8};
+  EXPECT_LT(tolerance(exact, 1), 8 * 0x1p-24);
+  EXPECT_GE(tolerance(exact, 0), 2 * 0x1p-126);
+  Roundings way = exact;
+  way.group = 252;
+  EXPECT_NEAR(tolerance(way, 1), 1, 1e-5);
+}
+
 TEST(Tolerance, HasAFloorNearZero) {
   EXPECT_GE(tolerance({.terms = 1, .out = Dtype::f16}, 0), 0x1p-25);
   EXPECT_LT(tolerance({.terms = 1, .out = Dtype::f16}, 0), 0x1.1p-25);

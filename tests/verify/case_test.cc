@@ -60,11 +60,13 @@ TEST(RandomCases, AreOfAllKindsOfNumbersAndModes) {
     if (one.spare > 0) ++kinds[one.prepared ? "fewer than prepared" : "fewer than before"];
     if (one.k.front() > 1500) ++kinds["deep"];
     if (one.numbers != Numbers::usual && one.wire == Dtype::f16) ++kinds["overflow"];
+    if (traits_of(one.op).shares_k && one.wire == Dtype::s8) ++kinds["s8 wire"];
   }
   for (const char* kind :
        {"wide", "broken", "modes", "two_groups", "fewer than prepared", "fewer than before"})
     EXPECT_GE(kinds[kind], 10) << kind;
   EXPECT_GE(kinds["overflow"], 1);
+  EXPECT_GE(kinds["s8 wire"], 1);
   EXPECT_GE(kinds["deep"], 1);
 }
 

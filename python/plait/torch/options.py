@@ -8,11 +8,11 @@ import plait
 from plait import _native
 
 Schedule = Literal["auto", "serial", "pipelined", "fused"]
-Wire = Literal["f32", "bf16", "f16"]
+Wire = Literal["f32", "bf16", "f16", "s8"]
 Engine = Literal["native", "c10d"]
 Product = Literal["plait", "torch", "auto"]
 
-_WIRES = {"f32": _native.Dtype.f32, "bf16": _native.Dtype.bf16, "f16": _native.Dtype.f16}
+_WIRES = {name: getattr(_native.Dtype, name) for name in get_args(Wire)}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Options:
 
     schedule: Schedule | None = None
     parts: int | None = None  # of "pipelined"
-    wire: str | None = None  # in what partial sums travel: "f32", "bf16" or "f16"
+    wire: str | None = None  # in what partial sums travel: "f32", "bf16", "f16" or "s8"
     settings: plait.Settings | None = None  # None: load_settings()
     engine: Engine = "native"  # of layers; "c10d": torch's own collectives, on any device
 

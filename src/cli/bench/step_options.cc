@@ -75,7 +75,7 @@ void add_step_options(Options& options, StepOptions& step, Given& given) {
               "dtype of activations and weights: f32, bf16 (default) or f16");
   options.add("--grad", "DTYPE", step.grad_weight, read_dtype,
               "dtype of the accumulated weight gradients (default: f32)");
-  options.add("--wire", "DTYPE", step.wire, read_dtype,
+  options.add("--wire", "DTYPE", step.wire, read_wire,
               "dtype in which partial sums are sent (default: f32)");
   add_options(options, given.layers);
   options.add("-l,--link", "LINK", step.link, read_link,

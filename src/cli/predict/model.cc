@@ -221,7 +221,7 @@ int predict_model(const Model& model, Words words) {
               "tokens of a sequence (default: 4096, or all tokens if fewer)");
   options.add("--scale", "S", step.scale, read_scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
-  options.add("--wire", "DTYPE", step.layers.wire, read_dtype,
+  options.add("--wire", "DTYPE", step.layers.wire, read_wire,
               "dtype in which partial sums are sent (default: bf16)");
   add_options(options, layers);
   add_options(options, plans);

@@ -79,7 +79,7 @@ void add_options(Options& options, ProblemOptions& problem) {
               "tune the operators that a timeline contains (plait trace,\n"
               "Trace::write_json)");
   add_options(options, problem.dtypes);
-  options.add("--wire", "DTYPE", problem.wire, read_dtype,
+  options.add("--wire", "DTYPE", problem.wire, read_wire,
               "dtype in which partial sums are sent (default: PLAIT_WIRE, or f32)");
   options.add("-w,--weight", "KIND", problem.weight, read_weight_kind,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"

@@ -58,7 +58,7 @@ std::string show_customized(const Settings& settings) {
 
 Dtype read_wire(const RawSetting& raw) {
   const auto dtype = parse_dtype(raw.text());
-  if (!dtype || *dtype == Dtype::s8) raw.refuse(" is none of f32, bf16, f16");
+  if (!dtype) raw.refuse(" is none of f32, bf16, f16, s8");
   return *dtype;
 }
 

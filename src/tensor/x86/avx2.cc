@@ -1,10 +1,12 @@
 // Processes eight elements at a time, and the last few through padded copies.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/coded_rows.h"
 #include "tensor/x86/sets.h"
 
 namespace plait::tensor {
@@ -254,13 +256,91 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
   sum_from<In, Out, false>(out, sources, count, done, n);
 }
 
+constexpr std::size_t kGroup = kScaleGroup;
+constexpr std::size_t kGroupVectors = kGroup / kLanes;
+
+// 32 codes of four vectors of whole numbers, -127 to 127.
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256i packed_codes(
+    const __m256i (&whole)[4]) {
+  const __m256i low = _mm256_packs_epi32(whole[0], whole[1]);
+  const __m256i high = _mm256_packs_epi32(whole[2], whole[3]);
+  // Packing works in halves of a vector: fours of codes 0 2 4 6 1 3 5 7 are put in order.
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline std::uint32_t largest_of(__m256i values) {
+  __m128i rest = _mm_max_epu32(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
+  rest = _mm_max_epu32(rest, _mm_shuffle_epi32(rest, _MM_SHUFFLE(1, 0, 3, 2)));
+  rest = _mm_max_epu32(rest, _mm_shuffle_epi32(rest, _MM_SHUFFLE(2, 3, 0, 1)));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(rest));
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void encode_group(const Coded& to,
+                                                                          const float* from) {
+  __m256 values[kGroupVectors];
+  __m256i largest = _mm256_setzero_si256();
+  for (std::size_t v = 0; v < kGroupVectors; ++v) {
+    values[v] = load<float>(from, v * kLanes);
+    const __m256i bits = _mm256_castps_si256(values[v]);
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+  }
+  const Bf16 scale = scale_of(largest_of(largest));
+  std::memcpy(to.scales, &scale, sizeof(scale));
+  const float inverse = inverse_of(scale);
+  if (inverse == 0) {
+    std::memset(to.codes, 0, kGroup);
+    return;
+  }
+  const __m256 factor = _mm256_set1_ps(inverse);
+  for (std::size_t v = 0; v < kGroupVectors; v += 4) {
+    __m256i whole[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const __m256 scaled = _mm256_mul_ps(values[v + i], factor);
+      whole[i] = _mm256_cvttps_epi32(_mm256_round_ps(scaled, kNearest));
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.codes + v * kLanes), packed_codes(whole));
+  }
+}
+
+[[gnu::target("avx2,f16c")]] void encode(const Coded& to, const float* from, std::size_t n) {
+  std::size_t i = 0;
+  std::byte* scale = to.scales;
+  for (; i + kGroup <= n; i += kGroup, scale += sizeof(Bf16))
+    encode_group({.codes = to.codes + i, .scales = scale}, from + i);
+  if (i == n) return;
+  std::array<float, kGroup> padded = {};
+  std::array<std::byte, kGroup> codes;  // NOLINT(*-member-init): written by encode_group()
+  std::memcpy(padded.data(), from + i, (n - i) * sizeof(float));
+  encode_group({.codes = codes.data(), .scales = scale}, padded.data());
+  std::memcpy(to.codes + i, codes.data(), n - i);
+}
+
+[[gnu::target("avx2,f16c")]] void decode(float* to, const std::byte* codes, const std::byte* scales,
+                                         std::size_t n) {
+  std::size_t i = 0;
+  for (; i < n; scales += sizeof(Bf16)) {
+    Bf16 scale;
+    std::memcpy(&scale, scales, sizeof(scale));
+    const auto factor = static_cast<float>(scale);
+    const std::size_t end = std::min(n, i + kGroup);
+    for (; i + kLanes <= end; i += kLanes) {
+      const __m256 values = load<std::int8_t>(codes, i);
+      store<float, false>(to, i, _mm256_mul_ps(values, _mm256_set1_ps(factor)));
+    }
+    for (; i < end; ++i) to[i] = static_cast<float>(static_cast<std::int8_t>(codes[i])) * factor;
+  }
+}
+
 template <Element In>
 constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
                                            sum<In, std::int8_t>};
 
 constexpr Kernels kSet = {.name = "avx2",
                           .needs = base::InstructionSet::avx2,
-                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>}};
+                          .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>},
+                          .encode = encode,
+                          .decode = decode};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/coded_rows.h"
 #include "tensor/x86/sets.h"
 
 namespace plait::tensor {
@@ -296,6 +297,65 @@ void sum_and_copy(void* out, void* kept, const void* const* sources, int count, 
   sum_and_copy(out, kept, sources, count, i, n);
 }
 
+constexpr std::size_t kGroup = kScaleGroup;
+constexpr std::size_t kGroupVectors = kGroup / kLanes;
+
+// The elements of a vector that lie before the end of a group with n of them.
+__mmask16 mask_of(std::size_t vector, std::size_t n) {
+  const std::size_t begin = vector * kLanes;
+  if (n >= begin + kLanes) return 0xffff;
+  return n <= begin ? __mmask16{0} : static_cast<__mmask16>((1U << (n - begin)) - 1U);
+}
+
+template <bool Whole>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void encode_group(
+    const Coded& to, const float* from, std::size_t n) {
+  __m512 values[kGroupVectors];
+  __m512i largest = _mm512_setzero_si512();
+  for (std::size_t v = 0; v < kGroupVectors; ++v) {
+    values[v] = _mm512_maskz_loadu_ps(Whole ? 0xffff : mask_of(v, n), from + v * kLanes);
+    const __m512i bits = _mm512_castps_si512(values[v]);
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
+  }
+  const Bf16 scale = scale_of(_mm512_reduce_max_epu32(largest));
+  std::memcpy(to.scales, &scale, sizeof(scale));
+  const float inverse = inverse_of(scale);
+  if (inverse == 0) {
+    std::memset(to.codes, 0, n);
+    return;
+  }
+  for (std::size_t v = 0; v < kGroupVectors; ++v) {
+    const __m512 scaled = _mm512_mul_ps(values[v], _mm512_set1_ps(inverse));
+    const __m128i codes = _mm512_cvtepi32_epi8(_mm512_cvt_roundps_epi32(scaled, kNearest));
+    _mm_mask_storeu_epi8(to.codes + v * kLanes, Whole ? 0xffff : mask_of(v, n), codes);
+  }
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void encode(const Coded& to, const float* from,
+                                                         std::size_t n) {
+  std::size_t i = 0;
+  const auto at = [&] {
+    return Coded{.codes = to.codes + i, .scales = to.scales + i / kGroup * sizeof(Bf16)};
+  };
+  for (; i + kGroup <= n; i += kGroup) encode_group<true>(at(), from + i, kGroup);
+  if (i < n) encode_group<false>(at(), from + i, n - i);
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void decode(float* to, const std::byte* codes,
+                                                         const std::byte* scales, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += kGroup) {
+    Bf16 scale;
+    std::memcpy(&scale, scales + i / kGroup * sizeof(Bf16), sizeof(scale));
+    const __m512 factor = _mm512_set1_ps(static_cast<float>(scale));
+    for (std::size_t v = 0; v < kGroupVectors; ++v) {
+      const __mmask16 mask = mask_of(v, n - i);
+      const std::size_t at = i + v * kLanes;
+      _mm512_mask_storeu_ps(to + at, mask,
+                            _mm512_mul_ps(load<std::int8_t>(codes, at, mask), factor));
+    }
+  }
+}
+
 template <Element In>
 constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In, F16>,
                                            sum<In, std::int8_t>};
@@ -303,6 +363,8 @@ constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In
 constexpr Kernels kSet = {.name = "avx512",
                           .needs = base::InstructionSet::avx512,
                           .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>},
+                          .encode = encode,
+                          .decode = decode,
                           .streamed_sum = streamed_sum};
 
 }  // namespace
