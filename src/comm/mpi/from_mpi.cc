@@ -70,6 +70,7 @@ class Gatherer {
       throw;
     }
     std::vector<std::string> parts;
+    parts.reserve(world());
     for (std::size_t rank = 0; rank < world(); ++rank)
       parts.push_back(exchange->all.substr(rank * mine.size(), mine.size()));
     return parts;

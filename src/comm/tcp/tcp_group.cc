@@ -131,6 +131,7 @@ void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
 // other groups are not waited for.
 void TcpGroup::leave() noexcept {
   std::vector<std::uint32_t> sent;
+  sent.reserve(mesh_->size());
   for (int process = 0; process < mesh_->size(); ++process) sent.push_back(mesh_->sent_to(process));
   wait_for_peers([&](int process) { return mesh_->is_received(process, sent[process]); },
                  [&](int peer) {
