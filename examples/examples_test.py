@@ -162,6 +162,19 @@ class Examples(unittest.TestCase):
                     )
             self.assertEqual(sorted(done.stdout.splitlines()), expected)
 
+    @unittest.skipUnless("PLAIT_MPIRUN" in os.environ, "Open MPI was not found")
+    def test_from_mpi(self):
+        for transport, shown in ("", "shm"), ("tcp", "tcp"), ("mpi", "mpi"):
+            with self.subTest(transport=transport):
+                mpirun = os.environ["PLAIT_MPIRUN"].split()
+                done = run(*mpirun, "-n", 4, EXAMPLES / "08_from_mpi", PLAIT_TRANSPORT=transport)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                # The two ranks of a half have the weights of 1 and 2.
+                expected = [
+                    f"process {rank} is rank {rank // 2} of 2 over {shown}: y[2][3] = 750" for rank in range(4)
+                ]
+                self.assertEqual(sorted(done.stdout.splitlines()), expected)
+
     def test_quantised(self):
         done = run_ranks(2, "03_quantised")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,4 +1,5 @@
-// All of plait's public headers at once. Each of them can also be included alone.
+// All of plait's public headers at once, except plait/mpi.h, which needs an MPI library. Each of them
+// can also be included alone.
 #pragma once
 
 #include "plait/buffer.h"
@@ -12,6 +13,7 @@
 #include "plait/linear.h"
 #include "plait/link.h"
 #include "plait/mailbox.h"
+#include "plait/mpi_ranks.h"
 #include "plait/operator.h"
 #include "plait/ops.h"
 #include "plait/packed_input.h"

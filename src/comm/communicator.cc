@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/env.h"
+#include "comm/connect.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/interruption.h"
 #include "comm/mapped/mapped_transport.h"
@@ -20,22 +21,6 @@ namespace plait {
 namespace {
 
 using comm::LinkView;
-
-comm::WaitPolicy wait_policy(const CommunicatorOptions& options) {
-  comm::WaitPolicy policy = comm::wait_policy_from_environment();
-  PLAIT_CHECK(options.timeout.count() >= 0, "connect: a timeout of ", options.timeout.count(),
-              " ns");
-  if (options.timeout.count() > 0) {
-    policy.timeout = options.timeout.count();
-    policy.connect_timeout = policy.timeout;
-  }
-  // A year is for ever, and a deadline that far from now still fits the clock.
-  constexpr comm::Nanoseconds kYear = 365 * 24 * 3600 * base::kSecond;
-  policy.timeout = std::min(policy.timeout, kYear);
-  policy.connect_timeout = std::min(policy.connect_timeout, kYear);
-  policy.interrupted = comm::Interruption::counted(options.interrupted);
-  return policy;
-}
 
 std::optional<Link> wanted_link(const CommunicatorOptions& options) {
   if (!options.link) return comm::link_from_environment();
@@ -51,10 +36,11 @@ std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
   return view;
 }
 
-comm::Site site_of(const CommunicatorOptions& options) {
+comm::Site site_of(const CommunicatorOptions& options, std::optional<int> mpi) {
   comm::Site site = {.place = options.place ? *options.place : place_from_environment(),
                      .all_gather = options.all_gather,
-                     .policy = wait_policy(options)};
+                     .mpi = mpi,
+                     .policy = comm::wait_policy_of(options)};
   const Place& place = site.place;
   PLAIT_CHECK(place.world > 0 && place.rank >= 0 && place.rank < place.world,
               "connect: there is no rank ", place.rank, " in a world of ", place.world);
@@ -65,22 +51,46 @@ comm::Site site_of(const CommunicatorOptions& options) {
 
 }  // namespace
 
-Communicator Communicator::connect(const CommunicatorOptions& options) {
-  const comm::Site site = site_of(options);
+namespace comm {
+
+WaitPolicy wait_policy_of(const CommunicatorOptions& options) {
+  WaitPolicy policy = wait_policy_from_environment();
+  PLAIT_CHECK(options.timeout.count() >= 0, "connect: a timeout of ", options.timeout.count(),
+              " ns");
+  if (options.timeout.count() > 0) {
+    policy.timeout = options.timeout.count();
+    policy.connect_timeout = policy.timeout;
+  }
+  // A year is for ever, and a deadline that far from now still fits the clock.
+  constexpr Nanoseconds kYear = 365 * 24 * 3600 * base::kSecond;
+  policy.timeout = std::min(policy.timeout, kYear);
+  policy.connect_timeout = std::min(policy.connect_timeout, kYear);
+  policy.interrupted = Interruption::counted(options.interrupted);
+  return policy;
+}
+
+Communicator connect(const CommunicatorOptions& options, std::optional<int> mpi) {
+  const Site site = site_of(options, mpi);
   const auto link = wanted_link(options);
   const std::string wanted =
       options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
-  const comm::TransportEntry& transport = comm::select_transport(wanted, site);
-  return Communicator(State::connect({.transport_name = transport.name,
-                                      .policy = site.policy,
-                                      .host = site.place.host,
-                                      .link = whole_view(link, site.place.world),
-                                      .trace = options.trace},
-                                     [&](const comm::WaitPolicy& connecting) {
-                                       comm::Site here = site;
-                                       here.policy = connecting;
-                                       return transport.create(here);
-                                     }));
+  const TransportEntry& transport = select_transport(wanted, site);
+  return Communicator(Communicator::State::connect({.transport_name = transport.name,
+                                                    .policy = site.policy,
+                                                    .host = site.place.host,
+                                                    .link = whole_view(link, site.place.world),
+                                                    .trace = options.trace},
+                                                   [&](const WaitPolicy& connecting) {
+                                                     Site here = site;
+                                                     here.policy = connecting;
+                                                     return transport.create(here);
+                                                   }));
+}
+
+}  // namespace comm
+
+Communicator Communicator::connect(const CommunicatorOptions& options) {
+  return comm::connect(options, std::nullopt);
 }
 
 Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -151,7 +161,7 @@ Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) con
   const auto link = wanted_link(options);
   return Communicator(Communicator::State::connect(
       {.transport_name = "threads",
-       .policy = wait_policy(options),
+       .policy = comm::wait_policy_of(options),
        .link = whole_view(link, room_->world()),
        .trace = options.trace},
       [&](const comm::WaitPolicy& connecting) {

@@ -29,7 +29,8 @@ struct Availability {
 struct Site {
   Place place;
   AllGatherBytes all_gather = {};
-  WaitPolicy policy = {};  // while connecting
+  std::optional<int> mpi = {};  // these ranks' communicator in the program's MPI, by MPI_Comm_c2f()
+  WaitPolicy policy = {};       // while connecting
 };
 
 class Transport {

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -185,6 +186,55 @@ class HostsTest(unittest.TestCase):
             seconds = self.cut(what, PLAIT_LOST_AFTER="5s")
             self.assertGreater(seconds, 3)
             self.assertLess(seconds, 15)
+
+    def part(self, hosts):
+        """What the ranks say when the cable between their hosts is cut and each asks for the survivors.
+
+        `hosts` says for each rank on which host it is.
+        """
+        world = len(hosts)
+        self.ranks = []
+        for rank, host in enumerate(hosts):
+            # LOCAL_WORLD_SIZE=1, so that no rank takes all of them for ranks of one host.
+            place = self.hosts.place(rank, world, host, hosts[:rank].count(host), 1)
+            words = self.hosts.command(host, HOST_PROGRAM, "go_on")
+            variables = {"PLAIT_TIMEOUT": "40s", "MASTER_ADDR": self.hosts.address(hosts[0])}
+            self.ranks.append(subprocess.Popen(words, env={**place, **variables}, stdin=subprocess.DEVNULL,
+                                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            self.addCleanup(self.ranks[-1].communicate)
+            self.addCleanup(self.ranks[-1].kill)
+        # Lines are read without a deadline.
+        end = threading.Timer(2 * PATIENCE, lambda: [rank.kill() for rank in self.ranks])
+        end.start()
+        self.addCleanup(end.cancel)
+        for rank in self.ranks:
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        time.sleep(0.3)
+        self.hosts.cut(1)
+        for rank in self.ranks:
+            self.assertEqual(rank.stdout.readline(), "peer_lost\n")
+        return [rank.stdout.readline() for rank in self.ranks]
+
+    def expect_that_one_part_goes_on(self, heard, going_on, why):
+        self.assertEqual(len(heard), len(self.ranks))
+        lost = " ".join(str(rank) for rank in range(len(heard)) if rank not in going_on)
+        for rank, said in enumerate(heard):
+            if rank in going_on:
+                self.assertEqual(said, f"rank {going_on.index(rank)} of {len(going_on)} goes on, "
+                                       f"sum {len(going_on)}, without {lost}\n", heard)
+            else:
+                # Several ranks go on elsewhere, so no single one is to blame.
+                self.assertRegex(said, rf"^peer_lost, culprit -1: survivors: .* can't go on: "
+                                       rf"ranks {going_on[0]} and {going_on[1]} may be alive beyond a broken "
+                                       rf"connection, and (have|are) {why}\n$", heard)
+
+    def test_of_two_equal_halves_the_one_with_the_lowest_rank_goes_on(self):
+        for ranks, going_on in ((0, 1, 0, 1), [0, 2]), ((0, 0, 1, 1), [0, 1]), ((1, 0, 0, 1), [0, 3]):
+            self.expect_that_one_part_goes_on(self.part(ranks), going_on, "the lowest rank of two halves")
+            self.hosts.mend(1)
+
+    def test_the_larger_part_goes_on_without_rank_0(self):
+        self.expect_that_one_part_goes_on(self.part((0, 1, 1)), [1, 2], "more")
 
     def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
         """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""

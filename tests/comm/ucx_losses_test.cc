@@ -1,13 +1,17 @@
 // What ranks over UCX hear of one that is lost, and what UCX does to their processes.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -134,6 +138,59 @@ TEST_F(Ucx, LeavesAtOnceBesideARankThatComputes) {
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20)) << "rank " << rank;
     left.reach(0);
+  });
+}
+
+// A byte from one process to another.
+struct Signal {
+  Signal() { EXPECT_EQ(::pipe(ends.data()), 0); }
+  void give() const { EXPECT_EQ(::write(ends[1], "x", 1), 1); }
+  bool comes_within(seconds time) const {
+    pollfd asked = {.fd = ends[0], .events = POLLIN, .revents = 0};
+    return ::poll(&asked, 1, static_cast<int>(milliseconds(time).count())) == 1;
+  }
+  std::array<int, 2> ends;
+};
+
+// Another thread of the rank sends a chunk through another group, after this one has begun to
+// leave. The other rank receives what was sent before, and the chunk only once the group was left.
+TEST_F(Ucx, LeavesAGroupWhileAnotherThreadSendsOn) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;  // it is not here after some looks
+  const Signal is_away;  // the other rank, so that it answers no question
+  const Signal is_sent;
+  const Signal has_left;
+  fork_ranks(2, [&](int rank) {
+    std::atomic<bool> leaves{false};
+    std::atomic<bool> waits{false};
+    CommunicatorOptions options = options_of(rank, 2, job_, "ucx");
+    options.timeout = seconds(80);
+    options.interrupted = [&] { waits = waits || leaves; };
+    Communicator comm = Communicator::connect(options);
+    std::optional<Communicator> part = comm.split(0, rank);
+    const auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+    if (rank == 1) {
+      mailbox->wait_arrived(0, 0, {});  // and is not released
+      is_away.give();
+      EXPECT_TRUE(is_sent.comes_within(seconds(60)));
+      for (int look = 0; look < 5; ++look) {
+        mailbox->arrived(0, 1, {});
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      EXPECT_TRUE(has_left.comes_within(seconds(40)));
+      mailbox->wait_arrived(0, 1, {});
+      return;
+    }
+    mailbox->post(1, 0, {}, 1);
+    std::thread other([&] {
+      while (!waits) std::this_thread::sleep_for(milliseconds(1));
+      mailbox->post(1, 1, {}, kBytes);
+      is_sent.give();
+    });
+    EXPECT_TRUE(is_away.comes_within(seconds(60)));
+    leaves = true;
+    part.reset();
+    has_left.give();
+    other.join();
   });
 }
 

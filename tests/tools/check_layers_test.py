@@ -83,6 +83,14 @@ class CheckLayersTest(unittest.TestCase):
             "include/plait/tensor.h:2: a public header may not include fmt/core.h: only plait/ and the standard library"
         )
 
+    def test_public_header_adapts_a_library(self):
+        self.write("include/plait/mpi.h", "#include <mpi.h>\n#include <vector>\n")
+        self.expect()
+        self.write("include/plait/tensor.h", "#include <mpi.h>\n")
+        self.expect(
+            "include/plait/tensor.h:1: a public header may not include mpi.h: only plait/ and the standard library"
+        )
+
     def test_public_header_includes_internal(self):
         self.write("include/plait/tensor.h", '#include "base/fd.h"\n')
         self.expect(

@@ -55,6 +55,13 @@ LoadedPlugin load() { return load_plugin(library_of_this_process().plugin); }
 Availability available() { return {load().refusal}; }
 
 Availability supports(const Site& site) {
+  if (site.mpi) {
+    if (is_here(kOpenMpi) || is_here(kMpich)) return {};
+    return {
+        "the program's MPI library is no shared library of Open MPI or MPICH, for which the "
+        "plugins "
+        "are"};
+  }
   constexpr std::array kOthers = {"plait run", "torchrun", "torch.distributed"};
   if (std::find(kOthers.begin(), kOthers.end(), site.place.launcher) == kOthers.end()) return {};
   return {base::sentence("needs ranks that mpirun, mpiexec or srun started; ", site.place.launcher,

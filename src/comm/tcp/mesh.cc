@@ -245,10 +245,15 @@ bool Mesh::is_sent(int process) {
   return !connections_[process].has_unsent() && (carrier_ == nullptr || carrier_->is_sent(process));
 }
 
-bool Mesh::is_received(int process) {
+std::uint32_t Mesh::sent_to(int process) {
+  const std::lock_guard lock(mutex_);
+  return carrier_ == nullptr ? 0 : carrier_->sent_to(process);
+}
+
+bool Mesh::is_received(int process, std::uint32_t count) {
   const std::lock_guard lock(mutex_);
   return carrier_ == nullptr || given_up_[process] || !connections_[process].end().empty() ||
-         carrier_->is_received(process);
+         carrier_->is_received(process, count);
 }
 
 void Mesh::give_up_on(int process) noexcept {

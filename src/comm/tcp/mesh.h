@@ -118,9 +118,12 @@ class Mesh {
   // deadline pass in which it took nothing.
   bool is_sent(int process);
 
-  // Whether the process itself needs no more of this one's calls to get the chunks sent to it. What
-  // the kernel here has taken needs none.
-  bool is_received(int process);
+  // How many chunks the carrier has been given for the process.
+  std::uint32_t sent_to(int process);
+
+  // Whether the process itself needs no more of this one's calls to get the first `count` of them.
+  // What the kernel here has taken needs none.
+  bool is_received(int process, std::uint32_t count);
 
   void give_up_on(int process) noexcept;
 

@@ -127,9 +127,13 @@ void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
 
 // One that was told of a failure says it again: its connection may end at a third rank before the
 // word of the rank that failed is there, and would be taken for the reason. Where a group that this
-// one is a part of was aborted, that group says it.
+// one is a part of was aborted, that group says it. Chunks that other threads go on sending in
+// other groups are not waited for.
 void TcpGroup::leave() noexcept {
-  wait_for_peers([&](int process) { return mesh_->is_received(process); },
+  std::vector<std::uint32_t> sent;
+  sent.reserve(mesh_->size());
+  for (int process = 0; process < mesh_->size(); ++process) sent.push_back(mesh_->sent_to(process));
+  wait_for_peers([&](int process) { return mesh_->is_received(process, sent[process]); },
                  [&](int peer) {
                    return sentence("rank ", rank(), " leaves and waits for rank ", peer,
                                    " to receive the last chunks");

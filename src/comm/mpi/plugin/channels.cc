@@ -46,10 +46,10 @@ void Channels::prepare(int peer, int slot, int epoch) {
   const int process = members_.processes[peer];
   const auto held = hold_mpi();
   check_mpi(MPI_Ssend_init(out.header, bytes, MPI_BYTE, process, members_.tag_of(peer, slot),
-                           carrier(members_.carrier), &out.whole),
+                           members_.for_chunks(), &out.whole),
             "MPI_Ssend_init");
   check_mpi(MPI_Recv_init(in.header, bytes, MPI_BYTE, process, members_.my_tag(slot),
-                          carrier(members_.carrier), &in.whole),
+                          members_.for_chunks(), &in.whole),
             "MPI_Recv_init");
 }
 
@@ -79,7 +79,7 @@ void Channels::send(Staged& staged, int peer, int slot) {
   } else {
     check_mpi(MPI_Issend(staged.header, static_cast<int>(sizeof(ChunkHeader) + bytes), MPI_BYTE,
                          members_.processes[peer], members_.tag_of(peer, slot),
-                         carrier(members_.carrier), &staged.part),
+                         members_.for_chunks(), &staged.part),
               "MPI_Issend");
   }
   staged.complete = false;

@@ -1,5 +1,7 @@
 #include <mpi.h>
 
+#include <map>
+#include <memory>
 #include <mutex>
 
 #include "base/check.h"
@@ -17,14 +19,16 @@ constexpr const char* kLibrary = "Open MPI";
 constexpr const char* kLibrary = "MPICH";
 #endif
 
-// Never destroyed: it ends with MPI.
-Lobby& lobby() {
-  static Lobby& one = []() -> Lobby& {
-    Lobby& made = *std::make_unique<Lobby>().release();
-    close_at_the_end([&made] { made.close(); });
-    return made;
-  }();
-  return one;
+// By one thread at a time. Never destroyed: they end with MPI.
+Lobby& lobby_of(const Processes& processes) {
+  static auto& all =
+      *std::make_unique<std::map<const Processes*, std::unique_ptr<Lobby>>>().release();
+  std::unique_ptr<Lobby>& found = all[&processes];
+  if (found == nullptr) {
+    found = std::make_unique<Lobby>(processes);
+    close_at_the_end([lobby = found.get()] { lobby->close(); });
+  }
+  return *found;
 }
 
 std::unique_ptr<Transport> create(const Site& site) {
@@ -33,12 +37,13 @@ std::unique_ptr<Transport> create(const Site& site) {
   PLAIT_CHECK(alone.owns_lock(),
               "another thread of this process is connecting through MPI: let one be done before "
               "the next begins, in the same order in all processes");
-  start_mpi({.timeout = site.policy.timeout, .interrupted = site.policy.interrupted});
-  PLAIT_CHECK(process_rank() == site.place.rank && process_count() == site.place.world,
-              "MPI says that this is rank ", process_rank(), " of ", process_count(),
+  const Processes& processes = meet_processes(
+      site.mpi, {.timeout = site.policy.timeout, .interrupted = site.policy.interrupted});
+  PLAIT_CHECK(processes.rank == site.place.rank && processes.count == site.place.world,
+              "MPI says that this is rank ", processes.rank, " of ", processes.count,
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,
               ": was it started by mpirun or mpiexec of ", kLibrary, "?");
-  return lobby().connect(site.policy);
+  return lobby_of(processes).connect(site.policy);
 }
 
 }  // namespace

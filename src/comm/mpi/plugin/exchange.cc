@@ -57,6 +57,7 @@ class Exchange final : public Leftover {
 
   // Nothing more is expected of anybody.
   void give_up() noexcept {
+    if (!mpi_is_usable()) return;
     const auto held = hold_mpi();
     for (Dialogue& dialogue : dialogues_) {
       if (dialogue.receive != MPI_REQUEST_NULL) MPI_Cancel(&dialogue.receive);
@@ -108,14 +109,15 @@ class Exchange final : public Leftover {
   }
 
   void receive(int peer, void* data, std::size_t bytes) {
-    check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_.processes[peer],
-                        members_.my_tag(kSetUpTag), carrier(0), &dialogues_[peer].receive),
-              "MPI_Irecv");
+    check_mpi(
+        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_.processes[peer],
+                  members_.my_tag(kSetUpTag), members_.for_agreements(), &dialogues_[peer].receive),
+        "MPI_Irecv");
   }
 
   void send(int peer, const void* data, std::size_t bytes, MPI_Request& request) {
     check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_.processes[peer],
-                        members_.tag_of(peer, kSetUpTag), carrier(0), &request),
+                        members_.tag_of(peer, kSetUpTag), members_.for_agreements(), &request),
               "MPI_Isend");
   }
 

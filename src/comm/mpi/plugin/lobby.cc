@@ -40,11 +40,10 @@ constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 
 class LetterUnderWay final : public Leftover {
  public:
-  LetterUnderWay(const Letter& letter, int process) : letter_(letter) {
+  LetterUnderWay(const Letter& letter, int process, MPI_Comm comm) : letter_(letter) {
     const auto held = hold_mpi();
-    check_mpi(
-        MPI_Isend(&letter_, letter_.bytes(), MPI_BYTE, process, kLobbyTag, carrier(0), &request_),
-        "MPI_Isend");
+    check_mpi(MPI_Isend(&letter_, letter_.bytes(), MPI_BYTE, process, kLobbyTag, comm, &request_),
+              "MPI_Isend");
   }
 
   bool settled() override {
@@ -61,8 +60,11 @@ class LetterUnderWay final : public Leftover {
 
 }  // namespace
 
-Lobby::Lobby()
-    : me_(process_rank()), peers_(process_count()), arriving_(std::make_unique<Letter>()) {
+Lobby::Lobby(const Processes& processes)
+    : processes_(processes),
+      me_(processes.rank),
+      peers_(processes.count),
+      arriving_(std::make_unique<Letter>()) {
   expect_letter();
 }
 
@@ -183,7 +185,7 @@ void Lobby::refuse_for_dead(const std::vector<int>& missing) const {
 }
 
 std::unique_ptr<Transport> Lobby::make_group(WaitPolicy policy) {
-  Members all = {.processes = {}, .first_tags = {}, .me = me_};
+  Members all = {.all = &processes_, .processes = {}, .first_tags = {}, .me = me_};
   std::vector<std::string> cards;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     all.processes.push_back(peer);
@@ -202,7 +204,7 @@ std::unique_ptr<Transport> Lobby::make_group(WaitPolicy policy) {
 void Lobby::expect_letter() {
   const auto held = hold_mpi();
   check_mpi(MPI_Irecv(arriving_.get(), sizeof(Letter), MPI_BYTE, MPI_ANY_SOURCE, kLobbyTag,
-                      carrier(0), &receiving_),
+                      processes_.carriers.front(), &receiving_),
             "MPI_Irecv");
 }
 
@@ -245,7 +247,8 @@ void Lobby::answer(int peer) {
 }
 
 void Lobby::send(const Letter& letter, int peer) {
-  if (peer != me_) leave_behind(std::make_unique<LetterUnderWay>(letter, peer));
+  if (peer != me_)
+    leave_behind(std::make_unique<LetterUnderWay>(letter, peer, processes_.carriers.front()));
 }
 
 }  // namespace plait::comm::mpi

@@ -1,4 +1,5 @@
-// All processes, from the moment that MPI is started till it ends: where communicators come from.
+// All processes of one communicator of MPI's, from the first time that they connect till MPI ends:
+// where plait's communicators come from.
 //
 // Connecting may fail at one process and be tried again, while another is late or still in its
 // first try. So each try has a number, by which what belongs to an earlier one is told apart. A
@@ -29,7 +30,7 @@ struct Letter;
 
 class Lobby {
  public:
-  Lobby();
+  explicit Lobby(const Processes& processes);
   ~Lobby();
 
   // Expects no more letters: MPI may complain of a receive that is left open at its end.
@@ -62,6 +63,7 @@ class Lobby {
   void send(const Letter& letter, int peer);
   void answer(int peer);
 
+  const Processes& processes_;
   int me_;
   std::vector<Peer> peers_;  // of this process: what it tells the others
   int number_ = 0;           // of this process's last try

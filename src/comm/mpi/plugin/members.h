@@ -11,10 +11,13 @@
 
 #include <vector>
 
+#include "comm/mpi/plugin/session.h"
+
 namespace plait::comm::mpi {
 
 struct Members {
-  std::vector<int> processes;   // member -> rank in MPI_COMM_WORLD
+  const Processes* all = nullptr;
+  std::vector<int> processes;   // member -> rank among all of them
   std::vector<int> first_tags;  // member -> where the range begins that it has reserved
   int carrier = 0;              // what the messages travel over (see session.h)
   int me = 0;
@@ -23,6 +26,9 @@ struct Members {
   int my_tag(int offset) const { return first_tags[me] + offset; }
   int tag_of(int member, int offset) const { return first_tags[member] + offset; }
   int member_of(int process) const;
+
+  MPI_Comm for_agreements() const { return all->carriers.front(); }
+  MPI_Comm for_chunks() const { return all->carriers[carrier]; }
 };
 
 // By which all processes receive where they connect (see lobby.h); no range begins there.

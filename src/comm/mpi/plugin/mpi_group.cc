@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -35,7 +36,7 @@ class Circular final : public Leftover {
       if (peer == members.me) continue;
       // A peer that can't be told can't be helped.
       MPI_Isend(&notice_, static_cast<int>(bytes), MPI_BYTE, members.processes[peer],
-                members.tag_of(peer, kNoticeTag), carrier(0), &sends_[peer]);
+                members.tag_of(peer, kNoticeTag), members.for_agreements(), &sends_[peer]);
     }
   }
 
@@ -78,7 +79,7 @@ void MpiGroup::expect_notice() {
   const auto held = hold_mpi();
   if (stopped_) return;
   check_mpi(MPI_Irecv(&heard_, sizeof(heard_), MPI_BYTE, MPI_ANY_SOURCE,
-                      members_.my_tag(kNoticeTag), carrier(0), &hearing_),
+                      members_.my_tag(kNoticeTag), members_.for_agreements(), &hearing_),
             "MPI_Irecv");
 }
 
@@ -188,11 +189,13 @@ void MpiGroup::forget(int mailbox) noexcept {
   closings_.erase(mailbox);
 }
 
-void MpiGroup::tell_all(const Notice& notice) noexcept {
+void MpiGroup::tell_all(const Notice& notice) noexcept try {
+  if (!mpi_is_usable()) return;
   auto circular = std::make_unique<Circular>(notice, members_);
   const Nanoseconds deadline = base::now() + kSending;
   while (!circular->settled() && base::now() < deadline) ::usleep(20);
   mpi::leave_behind(std::move(circular));
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): MPI has ended meanwhile
 }
 
 void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
@@ -225,8 +228,8 @@ bool MpiGroup::is_setting_up(const Awaited& awaited) {
   int there = 0;
   {
     const auto held = hold_mpi();
-    check_mpi(MPI_Iprobe(members_.processes[awaited.peer], members_.my_tag(kSetUpTag), carrier(0),
-                         &there, MPI_STATUS_IGNORE),
+    check_mpi(MPI_Iprobe(members_.processes[awaited.peer], members_.my_tag(kSetUpTag),
+                         members_.for_agreements(), &there, MPI_STATUS_IGNORE),
               "MPI_Iprobe");
   }
   const bool is_first = seen_.peer != awaited.peer || seen_.call != awaited.tag.call;

@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -20,17 +24,23 @@ constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
 constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
 constexpr Nanoseconds kFinalMeetingAfterFailure = 5 * base::kSecond;
 constexpr Nanoseconds kFinaliseAlone = 5 * base::kSecond;
+constexpr Nanoseconds kLastLeftovers = 200 * base::kMillisecond;
 
-// Written by start_mpi(), which one thread calls at a time; constant once it has returned.
+struct Duplicates {
+  Processes processes = {};
+  int made = 0;
+  MPI_Request duplicating = MPI_REQUEST_NULL;
+};
+
+// Written by meet_processes(), which one thread calls at a time.
 struct Library {
   bool started_here = false;
   pid_t pid = 0;
-  std::array<MPI_Comm, kCarriers> carriers = {};
-  int made = 0;
-  MPI_Request duplicating = MPI_REQUEST_NULL;
+  std::map<std::vector<int>, Duplicates> duplicates;  // by the processes' ranks in MPI_COMM_WORLD
+  const Duplicates* world = nullptr;
   int highest_tag = 0;
-  std::shared_ptr<const Neighbours> processes;
-  std::function<void()> close = [] {};
+  std::vector<std::shared_ptr<const Neighbours>> neighbours;
+  std::vector<std::function<void()>> closings;
 };
 
 // Never destroyed: the end of MPI, when the process ends, needs it.
@@ -42,14 +52,18 @@ Library& library() {
 // Memory ordering: relaxed; read once, when the process ends, and at worst some seconds are lost.
 std::atomic<bool> g_failed{false};
 
+// Memory ordering: relaxed; set under hold_mpi(), and decisive only there.
+std::atomic<bool> g_ended{false};
+
 bool one_has_ended() {
-  return library().processes != nullptr && library().processes->any_has_ended();
+  const auto& all = library().neighbours;
+  return std::any_of(all.begin(), all.end(), [](const auto& one) { return one->any_has_ended(); });
 }
 
 bool has_ended() {
   int ended = 0;
   MPI_Finalized(&ended);
-  return ended != 0;
+  return ended != 0 || g_ended.load(std::memory_order_relaxed);
 }
 
 // MPI_Finalize waits for all processes, for ever. So they meet first, with a deadline: where one is
@@ -58,7 +72,8 @@ bool meet_for_the_last_time(Nanoseconds deadline) {
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
-    if (MPI_Ibarrier(carrier(0), &meeting) != MPI_SUCCESS) return false;
+    const MPI_Comm all = library().world->processes.carriers.front();
+    if (MPI_Ibarrier(all, &meeting) != MPI_SUCCESS) return false;
   }
   for (;;) {
     settle_leftovers();
@@ -87,11 +102,11 @@ void finalise(Nanoseconds deadline) {
 }
 
 void end_mpi() {
-  if (!mpi_is_usable() || library().made < kCarriers) return;
+  const Duplicates* const world = library().world;
+  if (!mpi_is_usable() || world == nullptr || world->made < kCarriers) return;
   const bool failed = g_failed.load(std::memory_order_relaxed);
   const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
   if (!meet_for_the_last_time(deadline)) return;
-  library().close();
   finalise(deadline);
 }
 
@@ -116,6 +131,24 @@ int start_library(const Meeting& meeting) {
   return started->provided;
 }
 
+// MPI_Finalize calls it first of all, as it deletes what MPI_COMM_SELF has.
+int close_all(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*state*/) {
+  for (const auto& close : library().closings) close();
+  // The other processes of a program that ends MPI are here too, and finish what is left.
+  const Nanoseconds deadline = base::now() + (library().started_here ? 0 : kLastLeftovers);
+  while (settle_leftovers() > 0 && base::now() < deadline) ::usleep(20);
+  const auto held = hold_mpi();
+  g_ended.store(true, std::memory_order_relaxed);
+  return MPI_SUCCESS;
+}
+
+void expect_the_end() {
+  int key = MPI_KEYVAL_INVALID;
+  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, close_all, &key, nullptr),
+            "MPI_Comm_create_keyval");
+  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), "MPI_Comm_set_attr");
+}
+
 void initialise(const Meeting& meeting) {
   int started = 0;
   MPI_Initialized(&started);
@@ -128,7 +161,9 @@ void initialise(const Meeting& meeting) {
     provided = start_library(meeting);
   }
   PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED,
-              "this MPI library was started for one thread only");
+              "the transport mpi needs MPI_Init_thread with MPI_THREAD_SERIALIZED or more, and MPI "
+              "was started with ",
+              provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
   // What belongs to no communicator is reported to this one. A program's own stays as it is.
   if (library().started_here) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int* highest_tag = nullptr;
@@ -136,33 +171,64 @@ void initialise(const Meeting& meeting) {
   check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&highest_tag), &known),
             "MPI_Comm_get_attr");
   library().highest_tag = known != 0 ? *highest_tag : 32767;  // the least that MPI promises
+  expect_the_end();
   library().pid = ::getpid();
+}
+
+// Those of a communicator, as ranks of MPI_COMM_WORLD.
+std::vector<int> ranks_in_world(MPI_Comm comm) {
+  MPI_Group theirs = MPI_GROUP_NULL;
+  MPI_Group all = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(comm, &theirs), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &all), "MPI_Comm_group");
+  int count = 0;
+  MPI_Group_size(theirs, &count);
+  std::vector<int> own(count);
+  std::iota(own.begin(), own.end(), 0);
+  std::vector<int> ranks(count);
+  check_mpi(MPI_Group_translate_ranks(theirs, count, own.data(), all, ranks.data()),
+            "MPI_Group_translate_ranks");
+  MPI_Group_free(&theirs);
+  MPI_Group_free(&all);
+  for (const int rank : ranks) {
+    PLAIT_CHECK(rank != MPI_UNDEFINED,
+                "the transport mpi connects processes of one MPI_COMM_WORLD, and this communicator "
+                "has others too; connect them by tcp");
+  }
+  return ranks;
+}
+
+Duplicates& duplicates_of(MPI_Comm comm) {
+  const auto held = hold_mpi();
+  Duplicates& found = library().duplicates[ranks_in_world(comm)];
+  MPI_Comm_rank(comm, &found.processes.rank);
+  MPI_Comm_size(comm, &found.processes.count);
+  if (comm == MPI_COMM_WORLD) library().world = &found;
+  return found;
 }
 
 // The only collective calls: later, tags take the place of communicators (see members.h). One at a
 // time, as they are made of agreements among all processes.
-void begin_duplicating() {
-  check_mpi(
-      MPI_Comm_idup(MPI_COMM_WORLD, &library().carriers[library().made], &library().duplicating),
-      "MPI_Comm_idup");
-}
-
-bool has_all_carriers() {
+bool has_all(Duplicates& duplicates, MPI_Comm of) {
   const auto held = hold_mpi();
-  if (library().duplicating == MPI_REQUEST_NULL) begin_duplicating();
+  MPI_Comm& next = duplicates.processes.carriers[duplicates.made];
+  if (duplicates.duplicating == MPI_REQUEST_NULL)
+    check_mpi(MPI_Comm_idup(of, &next, &duplicates.duplicating), "MPI_Comm_idup");
   int done = 0;
-  check_mpi(MPI_Test(&library().duplicating, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  check_mpi(MPI_Test(&duplicates.duplicating, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (done == 0) return false;
-  check_mpi(MPI_Comm_set_errhandler(library().carriers[library().made], MPI_ERRORS_RETURN),
-            "MPI_Comm_set_errhandler");
-  return ++library().made == kCarriers;
+  check_mpi(MPI_Comm_set_errhandler(next, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return ++duplicates.made == kCarriers;
 }
 
 }  // namespace
 
 std::unique_lock<std::mutex> hold_mpi() {
   static std::mutex mutex;
-  return std::unique_lock(mutex);
+  std::unique_lock held(mutex);
+  PLAIT_CHECK(!g_ended.load(std::memory_order_relaxed),
+              "MPI_Finalize was called, which has ended the transport mpi and all its groups");
+  return held;
 }
 
 void check_mpi(int result, const char* what) {
@@ -173,53 +239,50 @@ void check_mpi(int result, const char* what) {
   base::fail(Code::system, what, ": ", text.data());
 }
 
-void start_mpi(const Meeting& meeting) {
+const Processes& meet_processes(std::optional<int> handle, const Meeting& meeting) {
   PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
               "this process was forked from one that uses MPI, and cannot use it itself");
   const Nanoseconds timeout = meeting.timeout;
   const Nanoseconds deadline = base::now() + timeout;
+  PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
   {
     const auto held = hold_mpi();
-    PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
+    int started = 0;
+    MPI_Initialized(&started);
+    PLAIT_CHECK(!handle || started != 0,
+                "from_mpi: the program has started another MPI library than the one of plait's "
+                "plugin");
     if (library().pid == 0) initialise(meeting);
   }
+  const MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
+  Duplicates& duplicates = duplicates_of(of);
   Nanoseconds ask_at = 0;
-  while (library().made < kCarriers && !has_all_carriers()) {
+  while (duplicates.made < kCarriers && !has_all(duplicates, of)) {
     if (meeting.interrupted && base::now() >= ask_at) {
       meeting.interrupted();
       ask_at = base::now() + kBetweenQuestions;
     }
     if (base::now() >= deadline) {
-      throw Error(Code::timeout, base::sentence("not all processes of MPI_COMM_WORLD have asked "
-                                                "for the mpi transport within ",
+      throw Error(Code::timeout, base::sentence("not all processes of ",
+                                                handle ? "the communicator" : "MPI_COMM_WORLD",
+                                                " have asked for the mpi transport within ",
                                                 base::show_duration(timeout)));
     }
     ::usleep(20);
   }
+  return duplicates.processes;
 }
 
 bool mpi_is_usable() noexcept { return library().pid == ::getpid() && !has_ended(); }
 
-MPI_Comm carrier(int number) { return library().carriers[number]; }
-
-int process_rank() {
-  int rank = 0;
-  MPI_Comm_rank(library().carriers[0], &rank);
-  return rank;
-}
-
-int process_count() {
-  int count = 0;
-  MPI_Comm_size(library().carriers[0], &count);
-  return count;
-}
-
 int highest_tag() { return library().highest_tag; }
 
-void close_at_the_end(std::function<void()> close) { library().close = std::move(close); }
+void close_at_the_end(std::function<void()> close) {
+  library().closings.push_back(std::move(close));
+}
 
 void watch_at_the_end(std::shared_ptr<const Neighbours> processes) {
-  library().processes = std::move(processes);
+  library().neighbours.push_back(std::move(processes));
 }
 
 void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }

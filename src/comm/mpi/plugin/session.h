@@ -1,13 +1,15 @@
-// The MPI library as plait uses it: point-to-point messages over duplicates of MPI_COMM_WORLD that
-// are made once, no call that blocks but MPI's start and end, which have a thread to themselves,
-// errors thrown, one call at a time.
+// The MPI library as plait uses it: point-to-point messages over duplicates of MPI_COMM_WORLD, or
+// of a communicator of the program's, that are made once, no call that blocks but MPI's start and
+// end, which have a thread to themselves, errors thrown, one call at a time.
 #pragma once
 
 #include <mpi.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/clock.h"
 #include "comm/mpi/plugin/neighbours.h"
@@ -21,40 +23,46 @@ struct Meeting {
   std::function<void()> interrupted = {};
 };
 
-// There is one MPI for the whole process, and so is all of this. The first caller starts it, unless
-// the program has; what it started ends with the process. Collective over all processes of
-// MPI_COMM_WORLD the first time; called by one thread at a time.
-void start_mpi(const Meeting& meeting);
-
-// False when MPI has ended, and in a process that was forked from the one that started it: then
-// nothing may be asked of it any more.
-bool mpi_is_usable() noexcept;
-
-// What messages travel over, all duplicates of MPI_COMM_WORLD: number 0 for agreements and notices,
-// the others for chunks. They are never freed.
+// The processes of one communicator, and what messages travel over between them, all duplicates of
+// it: number 0 for agreements and notices, the others for chunks. They are never freed.
 //
 // One would do, but MPI finds a message's receive by looking through those that are posted on its
 // communicator: with 20 idle mailboxes of 64 slots on the same one, a chunk takes 31 µs instead of
 // 0.8. So mailboxes are spread over them.
 inline constexpr int kCarriers = 17;
-MPI_Comm carrier(int number);
+struct Processes {
+  std::array<MPI_Comm, kCarriers> carriers = {};
+  int rank = 0;
+  int count = 0;
+};
 
-int process_rank();
-int process_count();
+// The processes of the program's communicator with this Fortran handle; without one, those of
+// MPI_COMM_WORLD. Communicators of the same processes in the same order share the duplicates.
+//
+// There is one MPI for the whole process, and so is all of this. The first caller starts it, unless
+// the program has; what it started ends with the process. Collective over these processes the first
+// time; called by one thread at a time.
+const Processes& meet_processes(std::optional<int> handle, const Meeting& meeting);
+
+// False when MPI has ended, and in a process that was forked from the one that started it: then
+// nothing may be asked of it any more.
+bool mpi_is_usable() noexcept;
+
 int highest_tag();
 
 // A group has failed, so perhaps not every process will come to its end in good order: this one
 // waits for the others only shortly.
 void note_failure() noexcept;
 
-// What is done once all processes have met for the last time, before MPI ends.
+// What is done when MPI_Finalize is called, whether by the program or by plait, before MPI ends.
 void close_at_the_end(std::function<void()> close);
 
 // When this process ends it waits for the others at most for some seconds, and not at all for those
 // among them that have died.
 void watch_at_the_end(std::shared_ptr<const Neighbours> processes);
 
-// Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time.
+// Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time. Throws
+// when MPI has ended.
 std::unique_lock<std::mutex> hold_mpi();
 
 // Throws Error{system} with the library's own words.

@@ -21,6 +21,11 @@ constexpr unsigned kEager = UCP_AM_SEND_FLAG_EAGER;
 // One call of UCX's progress handles a few events.
 constexpr int kMostTurns = 64;
 
+// The difference of two counts is right also where one of them has gone on at 0.
+bool is_at_least(std::uint32_t count, std::uint32_t wanted) {
+  return static_cast<std::int32_t>(count - wanted) >= 0;
+}
+
 // Endpoints are closed without asking the peers, so this is for hangs.
 constexpr Nanoseconds kClosing = base::kSecond;
 
@@ -234,8 +239,7 @@ ucs_status_t UcxCarrier::receive(void* self, const void* header, std::size_t hea
       return carrier.receive_chunk(peer, known, data, bytes,
                                    (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
     case What::question:
-      peer.has_question = true;
-      peer.wanted = static_cast<std::uint32_t>(known.number);
+      peer.questions.push_back(static_cast<std::uint32_t>(known.number));
       break;
     case What::answer:
       peer.received = static_cast<std::uint32_t>(known.number);
@@ -321,8 +325,8 @@ bool UcxCarrier::move(const tcp::Connection::Find& find) {
   for (int process = 0; process < static_cast<int>(peers_.size()); ++process) {
     is_news |= hand_on(process);
     Peer& peer = peers_[process];
-    if (!peer.has_question || static_cast<std::int32_t>(peer.wanted - peer.come) > 0) continue;
-    peer.has_question = false;
+    if (std::erase_if(peer.questions, [&](auto n) { return is_at_least(peer.come, n); }) == 0)
+      continue;
     send_message(peer,
                  {.token = peer.token,
                   .process = static_cast<std::uint32_t>(me_),
@@ -335,16 +339,19 @@ bool UcxCarrier::move(const tcp::Connection::Find& find) {
   return is_news;
 }
 
-bool UcxCarrier::is_received(int process) {
+// Chunks reach their receivers in order, so a credit for one shows that those before it are there.
+// While other threads go on sending, UCX always has something to do, and their groups wait for it.
+bool UcxCarrier::is_received(int process, std::uint32_t count) {
   Peer& peer = peers_[process];
-  if (peer.credits == peer.sent || peer.received == peer.sent) return is_sent(process);
-  if (peer.asked == peer.sent) return false;
-  peer.asked = peer.sent;
+  if (is_at_least(peer.credits, count) || is_at_least(peer.received, count))
+    return peer.sent != count || is_sent(process);
+  if (is_at_least(peer.asked, count)) return false;
+  peer.asked = count;
   send_message(peer,
                {.token = peer.token,
                 .process = static_cast<std::uint32_t>(me_),
                 .what = What::question,
-                .number = peer.sent,
+                .number = count,
                 .frame = {.kind = tcp::Kind::question, .receiver = 0}},
                nullptr, nullptr);
   return false;

@@ -33,7 +33,7 @@ class UcxCarrier final : public tcp::Carrier {
   std::uint32_t sent_to(int process) const override { return peers_[process].sent; }
   std::uint32_t come_from(int process) const override { return peers_[process].come; }
   bool is_sent(int process) const override { return peers_[process].under_way == 0; }
-  bool is_received(int process) override;
+  bool is_received(int process, std::uint32_t count) override;
   void note_credit(int process) override { ++peers_[process].credits; }
   const std::string& error_of(int process) const override { return peers_[process].error; }
   int descriptor() const override { return descriptor_; }
@@ -86,9 +86,8 @@ class UcxCarrier final : public tcp::Carrier {
 
     std::uint32_t begun = 0;  // from the peer
     std::uint32_t come = 0;
-    std::uint32_t wanted = 0;  // the peer's question is answered when so many have come
-    bool has_question = false;
-    std::deque<Incoming> incoming = {};  // begun, but not come
+    std::deque<std::uint32_t> questions = {};  // each is answered when so many have come
+    std::deque<Incoming> incoming = {};        // begun, but not come
   };
 
   static ucs_status_t receive(void* self, const void* header, std::size_t header_bytes, void* data,

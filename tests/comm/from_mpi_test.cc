@@ -1,0 +1,273 @@
+// Started by mpirun: a program that uses MPI itself hands its communicators to plait. Its first
+// argument is the level of threads with which it starts MPI.
+#include "plait/mpi.h"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/state.h"
+#include "conformance/ranks.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+
+const CommunicatorOptions kByMpi = {.transport = "mpi"};
+
+int level() {
+  int level = 0;
+  MPI_Query_thread(&level);
+  return level;
+}
+
+// A communicator for the time of a test. Freeing it is collective, so each test that makes one does
+// so on all its processes.
+class Part {
+ public:
+  // A negative color: this process is in none.
+  Part(int color, int key) {
+    MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm_);
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+  ~Part() {
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+  MPI_Comm get() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+int my_rank() { return rank_in(MPI_COMM_WORLD); }
+
+// All of `of`, in its order.
+void expect_group_of(Communicator& comm, MPI_Comm of) {
+  EXPECT_EQ(comm.rank(), rank_in(of));
+  EXPECT_EQ(comm.world(), size_of(of));
+  std::vector<int> theirs(comm.world());
+  const int mine = my_rank();
+  MPI_Allgather(&mine, 1, MPI_INT, theirs.data(), 1, MPI_INT, of);
+  std::vector<std::int8_t> got(comm.world());
+  const auto byte = static_cast<std::int8_t>(mine);
+  all_gather({&byte, 1, Dtype::s8}, {got.data(), got.size(), Dtype::s8}, comm);
+  EXPECT_EQ(std::vector<int>(got.begin(), got.end()), theirs);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<float> ones(10'000, 1.0F);
+    all_reduce({ones.data(), ones.size()}, comm);
+    ASSERT_EQ(ones.front(), static_cast<float>(comm.world()));
+    ASSERT_EQ(ones.back(), static_cast<float>(comm.world()));
+  }
+}
+
+TEST(FromMpi, ConnectsTheWholeWorld) {
+  Communicator comm = from_mpi(MPI_COMM_WORLD);
+  EXPECT_EQ(comm.transport(), comm.world() == 1 ? "threads" : "shm");
+  expect_group_of(comm, MPI_COMM_WORLD);
+}
+
+TEST(FromMpi, ConnectsHalvesAtTheSameTimeInAnyOrder) {
+  const Part half(my_rank() % 2, -my_rank());
+  Communicator all = from_mpi(MPI_COMM_WORLD);
+  Communicator comm = from_mpi(half.get());
+  expect_group_of(comm, half.get());
+  expect_group_of(all, MPI_COMM_WORLD);
+  barrier(all);
+}
+
+TEST(FromMpi, ConnectsAProcessAlone) {
+  Communicator comm = from_mpi(MPI_COMM_SELF);
+  expect_group_of(comm, MPI_COMM_SELF);
+}
+
+TEST(FromMpi, ConnectsOverTcp) {
+  Communicator comm = from_mpi(MPI_COMM_WORLD, {.transport = "tcp"});
+  EXPECT_EQ(comm.transport(), "tcp");
+  expect_group_of(comm, MPI_COMM_WORLD);
+}
+
+// The variables say nothing of hosts; MPI's processes count them.
+TEST(FromMpi, FindsTheHosts) {
+  if (size_of(MPI_COMM_WORLD) < 3) return;  // two hosts, one with two ranks
+  ::setenv("PLAIT_HOST", my_rank() == 1 ? "one" : "other", 1);
+  Communicator comm = from_mpi(MPI_COMM_WORLD);
+  ::unsetenv("PLAIT_HOST");
+  EXPECT_EQ(comm.transport(), "tcp");
+  EXPECT_EQ(comm.state().hosts(), 2);
+  expect_group_of(comm, MPI_COMM_WORLD);
+}
+
+// The program's own collectives go on beside, also one that has begun before.
+TEST(FromMpi, LeavesTheCommunicatorToTheProgram) {
+  int mine = 1;
+  int sum = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+  Communicator comm = from_mpi(MPI_COMM_WORLD);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  EXPECT_EQ(sum, comm.world());
+  expect_group_of(comm, MPI_COMM_WORLD);
+}
+
+TEST(FromMpi, RefusesWhatIsNoGroupOfRanks) {
+  const auto refusal = [](MPI_Comm comm, const CommunicatorOptions& options) {
+    return std::string(
+        expect_error(Code::invalid_argument, [&] { from_mpi(comm, options); }).what());
+  };
+  EXPECT_EQ(refusal(MPI_COMM_NULL, {}),
+            "from_mpi: this process is in no communicator: MPI_COMM_NULL");
+  EXPECT_EQ(refusal(MPI_COMM_WORLD, {.place = Place{.rank = 0, .world = 1}}),
+            "from_mpi: MPI says where the ranks are: give no place and no all_gather");
+  if (size_of(MPI_COMM_WORLD) == 1) return;
+  const Part half(my_rank() % 2, 0);
+  MPI_Comm both = MPI_COMM_NULL;
+  MPI_Intercomm_create(half.get(), 0, MPI_COMM_WORLD, 1 - my_rank() % 2, 7, &both);
+  EXPECT_EQ(refusal(both, {}), "from_mpi: an intercommunicator has two groups; merge them before");
+  MPI_Comm_free(&both);
+}
+
+TEST(FromMpi, WaitsForLateRanksUntilTheDeadline) {
+  if (size_of(MPI_COMM_WORLD) == 1) return;
+  const Part all(0, 0);
+  const auto connect = [&] {
+    return from_mpi(all.get(), {.timeout = std::chrono::milliseconds(500)});
+  };
+  if (my_rank() != 0) {
+    const Error error = expect_error(Code::timeout, connect);
+    EXPECT_EQ(error.what(), "from_mpi: rank " + std::to_string(my_rank()) +
+                                " has waited 500 ms for the other ranks of its " +
+                                std::to_string(size_of(all.get())) + ": not all have called it");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  // Nor do the others wait for what the late rank still needs.
+  if (my_rank() == 0) expect_error(Code::timeout, connect);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST(FromMpi, CanBeInterrupted) {
+  if (size_of(MPI_COMM_WORLD) == 1) return;
+  struct Stopped {};
+  const Part all(0, 0);
+  CommunicatorOptions options = {.timeout = std::chrono::minutes(5)};
+  options.interrupted = [] { throw Stopped(); };
+  if (my_rank() != 0) {
+    EXPECT_THROW(from_mpi(all.get(), options), Stopped);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  options.timeout = std::chrono::milliseconds(100);
+  options.interrupted = {};
+  if (my_rank() == 0) expect_error(Code::timeout, [&] { from_mpi(all.get(), options); });
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST(FromMpi, IsForTheThreadThatMayCallMpi) {
+  if (level() >= MPI_THREAD_SERIALIZED) return;
+  std::thread([] {
+    const Error error = expect_error(Code::invalid_argument, [] { from_mpi(MPI_COMM_SELF); });
+    EXPECT_STREQ(error.what(),
+                 "from_mpi: MPI was started below MPI_THREAD_SERIALIZED: only the thread that has "
+                 "started it may call MPI");
+  }).join();
+}
+
+TEST(FromMpi, SendsChunksThroughMpi) {
+  if (level() < MPI_THREAD_SERIALIZED) {
+    const Error error =
+        expect_error(Code::invalid_argument, [] { from_mpi(MPI_COMM_WORLD, kByMpi); });
+    EXPECT_TRUE(contains(error.what(),
+                         "the transport mpi needs MPI_Init_thread with MPI_THREAD_SERIALIZED or "
+                         "more, and MPI was started with MPI_THREAD_"))
+        << error.what();
+    return;
+  }
+  const Part half(my_rank() % 2, -my_rank());
+  Communicator comm = from_mpi(half.get(), kByMpi);  // the halves at once
+  EXPECT_EQ(comm.transport(), "mpi");
+  expect_group_of(comm, half.get());
+  Communicator all = from_mpi(MPI_COMM_WORLD, kByMpi);
+  expect_group_of(all, MPI_COMM_WORLD);
+  expect_group_of(comm, half.get());
+  auto part = all.split(all.rank() / 2, 0);
+  barrier(*part);
+  Communicator again = from_mpi(half.get(), kByMpi);
+  expect_group_of(again, half.get());
+  expect_group_of(comm, half.get());
+}
+
+// The set of processes decides which duplicates are used: MPI libraries have few.
+TEST(FromMpi, MakesAnyNumberOfGroupsThroughMpi) {
+  if (level() < MPI_THREAD_SERIALIZED) return;
+  for (int round = 0; round < 130; ++round) {
+    const Part half(my_rank() % 2, 0);
+    Communicator comm = from_mpi(half.get(), kByMpi);
+    barrier(comm);
+  }
+}
+
+// Defined last, as it ends MPI.
+TEST(FromMpiAtTheEnd, GroupsThatNeedNoMpiOutliveIt) {
+  std::optional<Communicator> through_mpi;
+  if (level() >= MPI_THREAD_SERIALIZED) through_mpi = from_mpi(MPI_COMM_WORLD, kByMpi);
+  Communicator comm = from_mpi(MPI_COMM_WORLD);
+  if (through_mpi) barrier(*through_mpi);
+  MPI_Finalize();
+  std::vector<float> ones(1000, 1.0F);
+  all_reduce({ones.data(), ones.size()}, comm);
+  EXPECT_EQ(ones.back(), static_cast<float>(comm.world()));
+  const Error again = expect_error(Code::invalid_argument, [] { from_mpi(MPI_COMM_WORLD); });
+  EXPECT_STREQ(again.what(), "from_mpi: the program has called MPI_Finalize");
+  if (through_mpi && through_mpi->world() > 1) {
+    const Error error =
+        expect_error(Code::invalid_argument, [&] { all_reduce({ones.data(), 10}, *through_mpi); });
+    EXPECT_TRUE(
+        contains(error.what(), "MPI_Finalize was called, which has ended the transport mpi"))
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace plait
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string wanted = argc > 1 ? argv[1] : "multiple";
+  try {
+    plait::from_mpi(MPI_COMM_WORLD);
+    return 2;
+  } catch (const plait::Error& error) {
+    if (std::string(error.what()) != "from_mpi: the program has not called MPI_Init") return 3;
+  }
+  int provided = 0;
+  const int asked = wanted == "single"       ? MPI_THREAD_SINGLE
+                    : wanted == "serialized" ? MPI_THREAD_SERIALIZED
+                                             : MPI_THREAD_MULTIPLE;
+  MPI_Init_thread(&argc, &argv, asked, &provided);
+  const int failed = RUN_ALL_TESTS();
+  int ended = 0;
+  MPI_Finalized(&ended);
+  if (ended == 0) MPI_Finalize();
+  return failed;
+}
