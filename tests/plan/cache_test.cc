@@ -2,7 +2,6 @@
 #include "plan/cache.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,23 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "folder.h"
 #include "plait/error.h"
 
 namespace plait {
 namespace {
 
-class Folder {
- public:
-  Folder() {
-    std::string path = "/tmp/plait_cache_test.XXXXXX";
-    path_ = mkdtemp(path.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& file) const { return path_ + "/" + file; }
-
- private:
-  std::string path_;
-};
+using test::Folder;
 
 PlanKey problem(int m) {
   return parse_plan_key("op=matmul_all_reduce n=64 k=64 ranks=2 transport=shm m=" +
