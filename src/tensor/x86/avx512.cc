@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/x86/sets.h"
+#include "tensor/x86/kernels.h"
 
 namespace plait::tensor {
 namespace {
