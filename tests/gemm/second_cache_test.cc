@@ -7,7 +7,7 @@ namespace {
 
 constexpr Blocking kShape = {.rows = 6, .panels = 2, .k = 256, .few = 4};
 
-// Of rows of X in f32, and of their sums.
+// The rows of X take as much in f32, with their sums.
 long bytes_of(const Blocking& shape) {
   return shape.rows * (4L * shape.k + 4L * kPanelColumns * shape.panels);
 }

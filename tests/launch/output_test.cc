@@ -58,7 +58,7 @@ TEST(Output, EndsTheLineOfARankThatHasEnded) {
   EXPECT_EQ(out.take(), "[1] no newline\n");
 }
 
-// Of one destination, which would otherwise get two lines in one.
+// A destination that both share would otherwise get two lines in one.
 TEST(Output, KeepsLinesOfBothStreamsApart) {
   const Pipe both;
   const Redirected to_out(STDOUT_FILENO, both.writer);

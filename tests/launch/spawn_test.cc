@@ -46,7 +46,7 @@ std::string output_of(Child child, const Inherited& inherited = nothing_special(
 }
 
 TEST(Spawn, GivesTheProgramItsWordsAndItsEnvironment) {
-  Child child = shell("printf '%s|' \"$0\" \"$1\" \"$NAME\" \"${HOME-none}\"");
+  Child child = shell(R"(printf '%s|' "$0" "$1" "$NAME" "${HOME-none}")");
   child.words.insert(child.words.end(), {"zero", "two words"});
   EXPECT_EQ(output_of(child), "zero|two words|value|none|");
 }
