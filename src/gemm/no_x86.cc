@@ -1,7 +1,10 @@
+// Processors without kernels of their own use the portable ones.
 #include <array>
 
+#include "gemm/amx/factory.h"
 #include "gemm/few_rows.h"
 #include "gemm/loops.h"
+#include "gemm/vector/sets.h"
 
 namespace plait::gemm {
 
@@ -13,5 +16,29 @@ std::span<const Loops* const> loop_sets() {
 FewRows few_rows_in_sequence(Storage /*storage*/) { return {}; }
 FewRows few_rows_in_pairs(Storage /*storage*/) { return {}; }
 FewRows few_rows_in_chains(Storage /*storage*/) { return {}; }
+
+namespace vector {
+
+std::span<const Set> sets() {
+  static constexpr std::array<Set, 1> kSets = {
+      Set{.name = "vector",
+          .needs = base::InstructionSet::sse2,
+          .multiply = multiply_portable,
+          .operand = Dtype::f32,
+          .fused = true,
+          .rounds = false},
+  };
+  return kSets;
+}
+
+}  // namespace vector
+
+namespace amx {
+
+const char* refusal(Dtype) { return "this processor is not an x86"; }
+
+std::unique_ptr<TileKernel> create(Dtype) { return nullptr; }
+
+}  // namespace amx
 
 }  // namespace plait::gemm

@@ -1,6 +1,8 @@
 // The records of a timeline, for the writer and the report.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,7 +14,11 @@
 namespace plait::trace {
 
 inline constexpr int kLanes = 3;
-std::string_view name(Lane lane);
+constexpr std::string_view name(Lane lane) {
+  constexpr std::array<std::string_view, kLanes> kNames = {"compute", "comm", "wait"};
+  const auto number = static_cast<std::size_t>(lane);
+  return number < kNames.size() ? kNames[number] : "unknown";
+}
 
 enum class Kind : std::uint8_t {
   span,

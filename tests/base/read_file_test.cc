@@ -4,27 +4,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "folder.h"
 #include "tensor/sentence_of.h"
 
 namespace plait::base {
 namespace {
 
-// A test in a folder of its own.
 class ReadFile : public testing::Test {
  protected:
-  ReadFile() {
-    std::string pattern = testing::TempDir() + "/plait_read_file_XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~ReadFile() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_ / name; }
 
  private:
-  std::filesystem::path folder_;
+  const test::Folder folder_;
 };
 
 TEST_F(ReadFile, GivesEveryByte) {

@@ -62,14 +62,5 @@ TEST(WeightKind, IsToldByItsSchemeOrElseItsDtype) {
   EXPECT_NE(WeightKind{}, (WeightKind{.is_packed = true}));
 }
 
-TEST(WeightView, TurnsWithoutMovingAnything) {
-  const Matrix w(Dtype::f32, 5, 7);
-  const WeightView view = {.view = w.view, .layout = WeightLayout::out_in};
-  EXPECT_EQ(view.turned().n(), 7);
-  EXPECT_EQ(view.turned().k(), 5);
-  EXPECT_EQ(view.turned().view.data, w.view.data);
-  EXPECT_EQ(view.turned().turned().layout, view.layout);
-}
-
 }  // namespace
 }  // namespace plait

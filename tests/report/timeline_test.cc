@@ -1,13 +1,9 @@
-// Records become runs, and runs become pictures (report/).
 #include "report/timeline.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
-
-#include "report/page.h"
-#include "report/picture.h"
 
 namespace plait::report {
 namespace {
@@ -40,13 +36,6 @@ std::vector<Bar> bars_of(const Run& run, Row row) {
     if (bar.row == row) bars.push_back(bar);
   }
   return bars;
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++found;
-  return found;
 }
 
 TEST(Timelines, HaveABarForEachThingARankDid) {
@@ -98,8 +87,6 @@ TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
   // It multiplies from 100 to 150 and from 170 to 250: 2000 / 130 operations per nanosecond.
   EXPECT_EQ(products[0].args.flops, 769);
   EXPECT_EQ(products[1].args.flops, 1231);
-  const std::string svg = picture({.title = "", .subtitle = "", .runs = {run}});
-  EXPECT_EQ(count(svg, ", 15 GFLOP/s<"), 2U);
   // A run that begins in the middle of the second part has half of it.
   const auto late = run_of("late", std::vector{rank}, {.begin = 210, .end = 400});
   ASSERT_EQ(bars_of(late, Row::product).size(), 1U);
@@ -120,83 +107,6 @@ TEST(Timelines, FindTheCopiesOfAProductAmongAllOthers) {
     EXPECT_EQ(products[i].end - products[i].begin, i % 2 == 0 ? 30 : 20);
     EXPECT_EQ(products[i].args.flops, i % 2 == 0 ? 300 : 200);
   }
-}
-
-Timeline two_runs() {
-  const std::vector<RankRecords> ranks = {busy_rank(0), busy_rank(1)};
-  Timeline timeline = {.title = "a < b & \"c\"",
-                       .subtitle = "two ranks",
-                       .product = 300,
-                       .collective = 270,
-                       .runs = {run_of("serial", ranks, {.begin = 0, .end = 700}),
-                                run_of("fused", ranks, {.begin = 100, .end = 600})}};
-  timeline.runs[1].efficiency = 0.75;
-  return timeline;
-}
-
-TEST(Pictures, HaveEveryBarOfEveryRun) {
-  const Timeline timeline = two_runs();
-  std::size_t bars = 0;
-  for (const auto& run : timeline.runs) bars += run.bars.size();
-  const std::string svg = picture(timeline);
-  for (const std::string& text : {svg, picture_file(timeline)}) {
-    EXPECT_EQ(count(text, "<rect class=\"bar "), bars);
-    EXPECT_NE(text.find("fused: 500 ns, 1.40 times as fast, efficiency 0.75"), std::string::npos);
-  }
-  EXPECT_EQ(count(svg, "<title>"), bars + 4);               // the ideal of each rank in each run
-  EXPECT_EQ(count(picture_file(timeline), "<title>"), 2U);  // the picture's own, and the ideal's
-}
-
-// A printed page can break between ranks, but not within one; a file is one picture.
-TEST(Pictures, InAPageAreOneForEachRank) {
-  const std::string svg = picture(two_runs());
-  EXPECT_EQ(count(svg, "<svg "),
-            2U + 4U);  // the legend's, the remark's, and two ranks' of two runs
-  EXPECT_EQ(count(svg, "</svg>"), 6U);
-  EXPECT_EQ(count(svg, "class=\"axis\""), 2U);
-  EXPECT_EQ(count(svg, "id=\"plot\""), 1U);
-  EXPECT_NE(svg.find("viewBox=\"0 26 1200 98\""), std::string::npos);   // title, and four rows
-  EXPECT_NE(svg.find("viewBox=\"0 124 1200 82\""), std::string::npos);  // four rows, and times
-  const std::string file = picture_file(two_runs());
-  EXPECT_EQ(count(file, "<svg "), 1U);
-  EXPECT_EQ(count(file, "class=\"axis\""), 1U);
-}
-
-TEST(Pictures, SayWhatTheyAreWhereNobodyElseDoes) {
-  const std::string svg = picture(two_runs());
-  const std::string file = picture_file(two_runs());
-  EXPECT_EQ(count(svg, ">a &lt; b &amp; &quot;c&quot;</text>"), 0U);
-  EXPECT_EQ(count(file, ">a &lt; b &amp; &quot;c&quot;</text>"), 1U);
-  EXPECT_EQ(count(svg, ">two ranks</text>"), 0U);
-  EXPECT_EQ(count(file, ">two ranks</text>"), 1U);
-  EXPECT_EQ(count(svg, " width=\"900\" height="), 0U);
-  EXPECT_EQ(count(file.substr(0, 120), " width=\"900\" height="), 1U);
-  EXPECT_EQ(count(file, "class=\"paper\""), 1U);  // otherwise a dark page may show through
-}
-
-TEST(Pictures, AreOfTextThatNobodyMistakesForMarkup) {
-  const std::string html = page(two_runs());
-  EXPECT_NE(html.find("<h1>a &lt; b &amp; &quot;c&quot;</h1>"), std::string::npos);
-  EXPECT_EQ(html.find("a < b"), std::string::npos);
-  EXPECT_EQ(count(html, "http://"), count(html, "http://www.w3.org/2000/svg"));
-  EXPECT_EQ(count(html, "https://"), 0U);
-}
-
-// Thousands of ranks would have millions of bars.
-TEST(Pictures, OfManyRanksHaveTheFirstOnes) {
-  report::Run run = {.title = "serial", .length = 1000};
-  for (int rank = 0; rank < 100; ++rank) {
-    for (int i = 0; i < 10'000; ++i)
-      run.bars.push_back({.rank = rank, .row = Row::link, .name = "chunk", .begin = i, .end = i});
-  }
-  const std::string text = picture({.title = "", .subtitle = "", .runs = {run}});
-  EXPECT_NE(text.find("; only the first 6 of 100 ranks are drawn"), std::string::npos);
-  EXPECT_NE(text.find(">rank 5<"), std::string::npos);
-  EXPECT_EQ(text.find(">rank 6<"), std::string::npos);
-}
-
-TEST(Pictures, OfNothingAreNoError) {
-  EXPECT_FALSE(page({.title = "nothing", .subtitle = "", .runs = {}}).empty());
 }
 
 }  // namespace

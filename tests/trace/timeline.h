@@ -1,52 +1,17 @@
-// Shared by the tests of timelines: a folder for files, a parser, and the records of a made-up
-// rank.
+// Shared by the tests of timelines: a parser, and the records of a made-up rank.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "folder.h"
 #include "trace/record.h"
 
 namespace plait::trace {
 
-class Folder {
- public:
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "plait_trace_XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
-    path_ = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  std::string operator/(const char* name) const { return path_ / name; }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      found.push_back(entry.path().filename());
-    }
-    return found;
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using test::Folder;
+using test::slurp;
 
 inline nlohmann::json parse(const std::string& path) { return nlohmann::json::parse(slurp(path)); }
 

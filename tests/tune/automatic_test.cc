@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "base/parallel.h"
 #include "conformance/ranks.h"
+#include "folder.h"
 #include "ops/problem.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
@@ -25,13 +25,7 @@ using conformance::run_as_threads;
 
 class AutomaticPlans : public testing::Test {
  protected:
-  AutomaticPlans() {
-    std::string path = "/tmp/plait_automatic_test.XXXXXX";
-    folder_ = mkdtemp(path.data());
-  }
-  ~AutomaticPlans() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name = "plans") const { return folder_ + "/" + name; }
+  std::string path(const std::string& name = "plans") const { return folder_ / name; }
 
   static PlanKey problem(int world, int threads = base::thread_count(0)) {
     return {.op = Operator::matmul_all_reduce,
@@ -50,7 +44,7 @@ class AutomaticPlans : public testing::Test {
   }
 
  private:
-  std::string folder_;
+  const test::Folder folder_;
 };
 
 const Plan kOdd = parse_plan("pipelined parts=7 first=33");

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "tensor/coded_rows.h"
-#include "tensor/x86/sets.h"
+#include "tensor/x86/kernels.h"
 
 namespace plait::tensor {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/x86/sets.h"
+#include "tensor/x86/kernels.h"
 
 namespace plait::tensor {
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from command import CommandTest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class SettingsCase(CommandTest):

@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "folder.h"
 #include "plait/error.h"
-#include "timeline.h"
 
 namespace plait::base {
 namespace {
 
-using trace::Folder;
-using trace::slurp;
+using test::Folder;
+using test::slurp;
 
 void write(const std::string& path, std::string_view text) {
   AtomicFile file(path);
