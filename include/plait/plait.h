@@ -1,5 +1,5 @@
-// All of plait's public headers at once, except plait/mpi.h, which needs an MPI library. Each of them
-// can also be included alone.
+// All of plait's public headers at once, except plait/mpi.h, which needs an MPI library. Each of
+// them can also be included alone.
 #pragma once
 
 #include "plait/buffer.h"

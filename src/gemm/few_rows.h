@@ -27,7 +27,7 @@ void for_each_group(const StoredTileCall& call, const One& one) {
 // One fused multiply-add after another, as every f32 kernel that fuses has it.
 FewRows few_rows_in_sequence(Storage storage);
 
-// The same for a processor that has AVX2 and no AVX-512.
+// Likewise, for a processor that has AVX2 and no AVX-512.
 FewRows few_rows_in_avx2(Storage storage);
 
 // One dot product of a pair of bf16 after another, which is the instruction by which libxsmm

@@ -2,7 +2,8 @@
 //
 //   std::vector<std::byte> block(coded_bytes(rows, columns));
 //   encode_rows(sums, block.data());
-//   decode(block.data(), {.rows = rows, .columns = columns}, {.row = 3, .column = 64, .n = 100}, to);
+//   decode(block.data(), {.rows = rows, .columns = columns},
+//          {.row = 3, .column = 64, .n = 100}, to);
 //
 // In every row, columns 0 to 63, 64 to 127 and so on are a group with a scale of its own:
 //

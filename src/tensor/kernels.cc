@@ -72,8 +72,8 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
   }
 }
 
-// Adding it leaves a whole number in the low bits, rounded to nearest. It holds for magnitudes up to
-// 2^22, in the default rounding mode.
+// Adding it leaves a whole number in the low bits, rounded to nearest. It holds for magnitudes up
+// to 2^22, in the default rounding mode.
 constexpr float kWhole = 0x1.8p23F;
 
 void encode_group(std::byte* codes, std::byte* scale, const float* from, std::size_t n) {

@@ -29,8 +29,8 @@ using Sum = void (*)(void* out, const void* const* sources, int count, std::size
 using StreamedSum = void (*)(void* out, void* kept, const void* const* sources, int count,
                              std::size_t n);
 
-// Elements of a row from a group's first on, as coded_rows.h says: a code of one byte for each, and a
-// bf16 for each group.
+// Elements of a row from a group's first on, as coded_rows.h says: a code of one byte for each, and
+// a bf16 for each group.
 struct Coded {
   std::byte* codes;
   std::byte* scales;

@@ -319,7 +319,7 @@ class Check {
 
   bool is_coded() const { return traits_of(case_.op).shares_k && case_.wire == Dtype::s8; }
 
-  // Of one rank's sum of products.
+  // How large one rank's sum of products may be.
   double magnitude(int rank, std::int64_t row_of_m, std::int64_t col) const {
     const auto index = static_cast<std::size_t>(rank);
     double sum = 0;

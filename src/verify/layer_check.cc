@@ -336,7 +336,7 @@ class Check {
             .out = out};
   }
 
-  // Sets what the tolerance needs of an s8 wire. product(col, k): of the dimension that ranks share.
+  // Sets what the tolerance needs of an s8 wire. product(col, k): along the dimension shared.
   template <class Product>
   void add_group(tensor::Roundings& way, std::int64_t col, std::int64_t cols,
                  const Product& product) const {

@@ -259,8 +259,9 @@ TEST(LinearRefusals, WhatItsOperatorsCannotDo) {
                      return sentence_of(
                          [&] { RowParallelLinear(problem.desc(), comm, {.operators = options}); });
                    };
-                   EXPECT_EQ(refusal_of({.wire = Dtype::s8}),
-                             "RowParallelLinear: the wire is s8; there are f32, bf16 and f16");
+                   EXPECT_EQ(
+                       refusal_of({.wire = static_cast<Dtype>(77)}),
+                       "RowParallelLinear: the wire is unknown; there are f32, bf16, f16 and s8");
                    EXPECT_EQ(refusal_of({.threads = -3}),
                              "RowParallelLinear: threads=-3 is not between 0 and 1024");
                    EXPECT_EQ(refusal_of({.backend = "banana"}),

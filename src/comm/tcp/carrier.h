@@ -43,8 +43,8 @@ class Carrier {
   // Whether move() has nothing left to do for what was sent to the process.
   virtual bool is_sent(int process) const = 0;
 
-  // Whether the process is known to have the first `count` chunks that were sent to it, and needs no
-  // call of this one for them. Asks it where that isn't known.
+  // Whether the process is known to have the first `count` chunks that were sent to it, and needs
+  // no call of this one for them. Asks it where that isn't known.
   virtual bool is_received(int process, std::uint32_t count) = 0;
 
   // The process has released one of the chunks that were sent to it, so it has received it.

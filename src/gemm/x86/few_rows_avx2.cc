@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kLanes = 8;
 
-// As many rows as have their sums in 16 registers, beside what they are multiplied by.
+// The sums of so many rows have room in 16 registers, beside what the rows are multiplied by.
 constexpr int kMostRows = 6;
 
 // Vectors of a row of a panel whose sums are in registers at once: the panel is passed through for
