@@ -125,8 +125,8 @@ template <Storage stored, int Rows, bool Inside>
           last ? pair_of<stored, false>(panel, j, values) : pair_of<stored, true>(panel, j, values);
       for (int r = 0; r < Rows; ++r) {
         const std::byte* at = x + r * call.row_stride + k * 4;
-        sums[r][j] = _mm512_fmadd_ps(pair.even, broadcast(at), sums[r][j]);
-        sums[r][j] = _mm512_fmadd_ps(pair.odd, broadcast(at + 4), sums[r][j]);
+        sums[r][j] = _mm512_fmadd_ps(broadcast(at), pair.even, sums[r][j]);
+        sums[r][j] = _mm512_fmadd_ps(broadcast(at + 4), pair.odd, sums[r][j]);
       }
     }
   }
