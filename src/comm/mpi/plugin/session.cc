@@ -72,7 +72,7 @@ bool meet_for_the_last_time(Nanoseconds deadline) {
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
-    const MPI_Comm all = library().world->processes.carriers.front();
+    MPI_Comm all = library().world->processes.carriers.front();
     if (MPI_Ibarrier(all, &meeting) != MPI_SUCCESS) return false;
   }
   for (;;) {
