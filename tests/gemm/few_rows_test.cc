@@ -54,7 +54,9 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
       case 1:
         return std::numeric_limits<float>::infinity() * (some < 0 ? -1.0F : 1.0F);
       case 2:
-        return std::numeric_limits<float>::quiet_NaN();
+        // Different ones, so that it shows whose a sum takes.
+        return std::bit_cast<float>((some < 0 ? 0xffc00000U : 0x7fc00000U) |
+                                    static_cast<std::uint32_t>(below(4)) << 18);
       case 3:
         return some < 0 ? -0.0F : 0.0F;
       default:

@@ -109,6 +109,15 @@ template <Storage stored, bool Inside>
   return _mm512_set1_ps(value);
 }
 
+// Where both factors are not numbers, x is the sum, as in the kernels. Compilers may change the
+// factors' places. Quantised weights are numbers.
+template <Storage stored>
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 add_product(__m512 x, __m512 w, __m512 sum) {
+  if constexpr (bits_of(stored) <= 8) return _mm512_fmadd_ps(w, x, sum);
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+  return sum;
+}
+
 // kKStep k of Rows rows.
 template <Storage stored, int Rows, bool Inside>
 [[PLAIT_AVX512, gnu::always_inline]] inline void step_in_sequence(const StoredTileCall& call,
@@ -125,8 +134,8 @@ template <Storage stored, int Rows, bool Inside>
           last ? pair_of<stored, false>(panel, j, values) : pair_of<stored, true>(panel, j, values);
       for (int r = 0; r < Rows; ++r) {
         const std::byte* at = x + r * call.row_stride + k * 4;
-        sums[r][j] = _mm512_fmadd_ps(broadcast(at), pair.even, sums[r][j]);
-        sums[r][j] = _mm512_fmadd_ps(broadcast(at + 4), pair.odd, sums[r][j]);
+        sums[r][j] = add_product<stored>(broadcast(at), pair.even, sums[r][j]);
+        sums[r][j] = add_product<stored>(broadcast(at + 4), pair.odd, sums[r][j]);
       }
     }
   }
