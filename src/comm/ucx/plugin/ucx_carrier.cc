@@ -21,8 +21,8 @@ constexpr unsigned kEager = UCP_AM_SEND_FLAG_EAGER;
 // One call of UCX's progress handles a few events.
 constexpr int kMostTurns = 64;
 
-// Of two counts up to a third one, whether the first is at least the second. Counts go on at 0 after
-// the largest number, so it is right for those that are not older than 2^32 chunks.
+// Whether `count` is at least `wanted`, where neither is above `now`. Counts go on at 0 after the
+// largest number, so this is right for counts of the last 2^32 chunks.
 bool is_at_least(std::uint32_t count, std::uint32_t wanted, std::uint32_t now) {
   return now - count <= now - wanted;
 }
