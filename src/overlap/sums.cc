@@ -321,7 +321,7 @@ comm::Awaited Sums::awaited() const {
   if (summed_ < cut_.chunks()) {
     if (const auto chunk = missing()) return *chunk;
   }
-  return exchange_.awaits_none();
+  return exchange_.nothing_awaited();
 }
 
 // The first peer's part of the next sum that has not come.
