@@ -78,15 +78,6 @@ template <Storage stored, int Vectors>
   }
 }
 
-// Where both factors are not numbers, x is the sum, as in the kernels. Compilers may change the
-// factors' places. Quantised weights are numbers.
-template <Storage stored>
-[[PLAIT_AVX2, gnu::always_inline]] inline __m256 add_product(__m256 x, __m256 w, __m256 sum) {
-  if constexpr (bits_of(stored) <= 8) return _mm256_fmadd_ps(x, w, sum);
-  asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w));
-  return sum;
-}
-
 // Rows by the even or the odd ones of a row of pairs.
 template <Storage stored, bool Odd, bool Shifted, int Rows, int Vectors>
 [[PLAIT_AVX2, gnu::always_inline]] inline void add_row(const std::byte* x, std::int64_t row_stride,
@@ -107,7 +98,7 @@ template <Storage stored, bool Odd, bool Shifted, int Rows, int Vectors>
       const __m256 same = broadcast(x + r * row_stride);
 #pragma GCC unroll 8
       for (std::int64_t j = 0; j < kAtOnce; ++j)
-        sums[r][j0 + j] = add_product<stored>(same, values[j], sums[r][j0 + j]);
+        sums[r][j0 + j] = _mm256_fmadd_ps(same, values[j], sums[r][j0 + j]);
     }
   }
 }
