@@ -74,10 +74,10 @@ def column_parallel_linear(
     if options.engine == "c10d" or options.product == "torch":
         count_other(options, "column_parallel_linear")
         main_grad = weight if accumulate_into_main_grad else None
-        ranks, parts = product.ranks_and_parts(group, options)
+        ranks, parts = product.ranks_and_parts(group, options, "column_parallel_linear")
         on_torch = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
         return c10d.column_parallel_linear(x, weight, bias, on_torch)
-    context = context_of(group, options)
+    context = context_of(group, options, "column_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = x.shape[0] if x.dim() > 1 else 1
     if sequence_parallel:
@@ -129,10 +129,10 @@ def row_parallel_linear(
     if options.engine == "c10d" or options.product == "torch":
         count_other(options, "row_parallel_linear")
         main_grad = weight if accumulate_into_main_grad else None
-        ranks, parts = product.ranks_and_parts(group, options)
+        ranks, parts = product.ranks_and_parts(group, options, "row_parallel_linear")
         on_torch = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
         return c10d.row_parallel_linear(x, weight, bias, on_torch, bias_gradient_of_own_rows)
-    context = context_of(group, options)
+    context = context_of(group, options, "row_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = own = x.shape[0] if x.dim() > 1 else 1
     if sequence_parallel:
@@ -312,7 +312,7 @@ def quantized_linear(
     rows = x.detach().reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, name, "x")
     rows = as_rows(rows)
-    context = context_of(group, options)
+    context = context_of(group, options, name)
     call = _Call(kind, context, False, rows.shape[0], False, None, layer or weights.Owner())
     native = call.layer_of(
         weight.n, weight.k, _native.WeightKind(weight.dtype, weight.scheme), str(x.dtype)
