@@ -14,7 +14,7 @@ import plait
 from plait import _native
 from plait.torch import c10d, product, tensors, weights
 from plait.torch.context import Context, Layer, context_of
-from plait.torch.main_grad import placeholder
+from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.options import Options
 from plait.torch.report import count_other
 from plait.torch.rows import as_rows, bias_row, check_matrix, shard_of_rows, view
@@ -199,7 +199,7 @@ class _Call:
         """Choose how the weight is multiplied, and what forward keeps: on all ranks alike."""
         trains = torch.is_grad_enabled() and weight.requires_grad
         if trains and self.main_grad is not None:
-            _check_main_grad(self.main_grad, self.name)
+            main_grad_of(self.main_grad, self.name)
         self.dtype = dtype
         self.packs = not trains and weights.is_worth_packing(weight, self.owner)
         keeps = not self.context.settings.recompute_all_gather
@@ -246,19 +246,6 @@ class _Call:
 
         key = (self.kind, inputs, outputs, dtype, str(kind), self.sequence_parallel)
         return self.context.layer(self.owner, key, make)
-
-
-def _check_main_grad(parameter: Any, name: str) -> None:
-    main_grad = getattr(parameter, "main_grad", None)
-    if main_grad is None:
-        _refuse(name, "accumulate_into_main_grad is set, and the weight has no main_grad")
-    check_matrix(main_grad, name, "main_grad")
-    if main_grad.shape != parameter.shape or not main_grad.is_contiguous():
-        _refuse(
-            name,
-            f"main_grad is {list(main_grad.shape)} with strides {list(main_grad.stride())}, and "
-            f"the weight is {list(parameter.shape)}; it must be contiguous and as large",
-        )
 
 
 def _apply(
@@ -371,7 +358,9 @@ class _Linear(torch.autograd.Function):
         grad_weight = None
         if needs_weight:
             weights.was_trained(call.owner)
-            main_grad = _main_grad(call.main_grad)
+            # The program may have put another one in its place since forward.
+            if call.main_grad is not None:
+                main_grad = main_grad_of(call.main_grad, call.name)
             grad_weight = weight.new_empty(weight.shape) if main_grad is None else main_grad
         grad_bias = None
         by_native = needs_bias and not call.own_bias_gradient
@@ -396,7 +385,3 @@ class _Linear(torch.autograd.Function):
         if call.main_grad is not None and needs_weight:
             grad_weight = placeholder(call.main_grad, weight)
         return grad_x, grad_weight, grad_bias, None
-
-
-def _main_grad(parameter: Any) -> torch.Tensor | None:
-    return None if parameter is None else parameter.main_grad

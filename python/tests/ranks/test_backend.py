@@ -342,6 +342,10 @@ def test_dispatched_methods_are_overridden(name: str) -> None:
     assert name in vars(type(dist.group.WORLD))
 
 
+def ranks() -> range:
+    return range(dist.get_world_size())
+
+
 META = torch.ones(4, device="meta")
 # Calls of two tensors, one read and one to be written, and what is said of them.
 REFUSED: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, str]] = {
@@ -360,8 +364,7 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, str]]
         lambda x, out: dist.all_to_all_single(META, x), 4, "all_to_all: output is on meta",
     ),
     "all_to_all, list": (
-        lambda x, out: dist.all_to_all([out] * dist.get_world_size(), [META] * dist.get_world_size()),
-        4,
+        lambda x, out: dist.all_to_all([out] * len(ranks()), [META] * len(ranks())), 4,
         r"all_to_all: input_tensor_list\[0\] is on meta",
     ),
     "sizes": (

@@ -280,6 +280,40 @@ def refused(call: Callable[[], object], operator: str, sentence: str) -> None:
     assert caught.value.operator == operator
 
 
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_refused_layers_write_nothing(kind: Any) -> None:
+    """Neither main_grad nor another gradient changes in a call that raises, also in backward."""
+    layer = kind.from_linear(nn.Linear(6 * WORLD, 8 * WORLD), accumulate_into_main_grad=True)
+    weight = layer.weight
+    whole = weight.main_grad = torch.full(weight.shape, 7.0)
+    k = weight.shape[1]
+    x = torch.ones(2, k, requires_grad=True)
+    out = layer(x)
+    for bad, sentence in (
+        (torch.ones(2, k + 1), f"x is \\[2, {k + 1}\\]"),
+        (torch.ones(2, k, dtype=torch.float64), "x is torch.float64"),
+        (torch.ones(2, k, device="meta"), "x is on meta"),
+    ):
+        with pytest.raises(plait.Error, match=sentence):
+            layer(bad)
+    turned = torch.full((k, weight.shape[0]), 7.0)
+    for bad, sentence in (
+        (turned.t(), "must be contiguous"),
+        (turned, "as large"),
+        (whole.double(), "main_grad is torch.float64"),
+    ):
+        weight.main_grad = bad
+        with pytest.raises(plait.Error, match=sentence):
+            out.sum().backward(retain_graph=True)
+        assert bool((bad == 7).all())
+    assert x.grad is None
+    assert weight.grad is None
+    assert bool((whole == 7).all())
+    weight.main_grad = whole
+    out.sum().backward()  # the layer is of use after all these
+    assert bool((whole == 9).all())
+
+
 def test_a_group_of_other_ranks() -> None:
     group = dist.new_group([WORLD - 1])
     c10d = pt.Options(engine="c10d")
