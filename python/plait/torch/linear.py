@@ -16,7 +16,7 @@ from plait.torch import c10d, product, tensors, weights
 from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.options import Options
-from plait.torch.report import count_other
+from plait.torch.report import count_other, note_layer
 from plait.torch.rows import as_rows, bias_row, check_matrix, shard_of_rows, view
 
 Kind = Literal["column", "row"]
@@ -218,6 +218,7 @@ class _Call:
         """Return the native layer for a weight, which the context keeps."""
         dtype = tensors.DTYPES[self.dtype]
         kind = _native.WeightKind(dtype, is_packed=self.packs)
+        note_layer(self.name, rows.shape[0], rows.shape[1], self.dtype)
         return self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
 
     def multiplied(self, rows: torch.Tensor, *, turned: bool = False) -> weights.Native:
