@@ -87,11 +87,12 @@ class Bench:
 
 def collectives(bench: Bench) -> None:
     """Compare the backend "plait" with gloo."""
-    cases: list[tuple[str, tuple[int, int], torch.dtype, float]] = [
+    cases: list[tuple[str, tuple[int, int], torch.dtype, float | None]] = [
         ("all_reduce", (1, 4096), torch.float32, 20),
         ("reduce_scatter", (512, 4096), torch.float32, 4),
         ("all_gather", (512, 4096), torch.float32, 4),
         ("all_reduce", (2048, 4096), torch.bfloat16, 3),
+        ("all_reduce", (2048, 4096), torch.float32, None),  # beside bf16, without a bar
     ]
     for name, (rows, columns), dtype, bar in cases:
         # The elements are zeros because sums in place then stay what they are.

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import plait
+
 MEGATRON = importlib.util.find_spec("megatron") is not None
 
 
@@ -126,6 +128,37 @@ def test_init_under_every_launcher(tmp_path: Path, launcher: str) -> None:
     assert done.returncode == 0, done.stderr
     sentence = "the default process group has the backend 'plait', not 'gloo'"
     assert done.stdout.count(f"{world} plait {8 * world} plait.torch.init: {sentence}") == world
+
+
+OVER_MPI = """
+import sys
+import numpy as np
+import plait
+with plait.Communicator.connect() as comm:
+    x, w, y = (np.ones(shape, np.float32) for shape in ((2, 8), (3, 8), (2, 3)))
+    plait.matmul_all_reduce(x, plait.WeightView(w, plait.WeightLayout.out_in), y, comm)
+    plait.all_reduce(x, comm)
+    sys.stdout.write(f"{comm.world} {comm.transport} {y[1, 2]:g} {x[1, 7]:g}" + chr(10))
+"""
+
+
+def test_the_transport_mpi_under_mpirun(tmp_path: Path) -> None:
+    if shutil.which("mpirun") is None:
+        pytest.skip("there is no mpirun here")
+    if not list((Path(plait.__file__).parent / "lib" / "plait").glob("libplait_mpi_*.so")):
+        pytest.skip("the package has no plugin for MPI")
+    script = tmp_path / "program.py"
+    script.write_text(OVER_MPI)
+    done = subprocess.run(
+        [*LAUNCHERS["mpirun"][1], str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PLAIT_TRANSPORT": "mpi"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == 2 * ["2 mpi 16 2"], done.stderr
 
 
 USES_A_DESTROYED_GROUP = """

@@ -43,8 +43,8 @@ Work = dist.Work | None  # None: it is done
 class Ranks:
     """A process group, or this process alone where there are no groups."""
 
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
-        group = group_of(group)
+    def __init__(self, group: dist.ProcessGroup | None, operator: str) -> None:
+        group = group_of(group, operator)
         self.group = group
         self.rank = 0 if group is None else group.rank()
         self.world = 1 if group is None else group.size()

@@ -61,11 +61,13 @@ class _NativeRanks(c10d.Ranks):
         )
 
 
-def ranks_and_parts(group: dist.ProcessGroup | None, options: Options) -> tuple[c10d.Ranks, int]:
+def ranks_and_parts(
+    group: dist.ProcessGroup | None, options: Options, operator: str
+) -> tuple[c10d.Ranks, int]:
     """Return who shares a layer, and in how many parts its products are made."""
     if options.engine == "c10d":
-        return c10d.Ranks(group), options.c10d_parts
-    return _NativeRanks(communicator_of(group)), 1
+        return c10d.Ranks(group, operator), options.c10d_parts
+    return _NativeRanks(communicator_of(group, operator)), 1
 
 
 # By communicator and layer; all ranks of a communicator have the same entries.
@@ -91,7 +93,7 @@ def measured(
     each call are measured a few times. Rank 0 decides. Ranks must have the same sizes, or pass the
     module as `layer`, as modules do.
     """
-    comm = communicator_of(group)
+    comm = communicator_of(group, f"{kind}_parallel_linear")
     trains = torch.is_grad_enabled() and weight.requires_grad
     first = x.shape[0] if rows is None else rows
     about = (first * math.prod(x.shape[1:-1]) - 1).bit_length()

@@ -5,11 +5,14 @@
 One line a shape: calls, time, plan, and the share of the communication during which this rank
 multiplied, or why it is small. The share is measured: the 2nd, 4th, 8th, ... call of a shape is
 traced (see plait.torch.profile, which traces every call). Calls and times are those of all calls.
-Where torch's product was compared with plait's, one more line says which was faster, and by what.
+Where torch's product was compared with plait's, one more line says which was faster, and by what;
+and a last one says of how many layers it is not known, because product="auto" was not asked for.
 """
 
 from collections import Counter
 from dataclasses import dataclass
+
+import torch
 
 from plait.torch.context import Context, contexts
 from plait.torch.options import Options
@@ -69,6 +72,7 @@ class Report:
     rows: tuple[Row, ...] = ()
     others: tuple[tuple[str, int], ...] = ()  # calls that other engines and products made
     comparisons: tuple[Comparison, ...] = ()  # of products, the latest of each kind of call
+    not_compared: int = 0  # layers, each size and dtype once, of which torch's might be faster
 
     def __str__(self) -> str:
         if not self.rows and not self.others and not self.comparisons:
@@ -79,7 +83,10 @@ class Report:
         )
         lines = [head, *map(_line, self.rows)] if self.rows else []
         lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
-        return "\n".join([*lines, *map(str, self.comparisons)])
+        lines += map(str, self.comparisons)
+        if self.not_compared:
+            lines.append(_unknown(self.not_compared))
+        return "\n".join(lines)
 
 
 def counted(count: int, what: str) -> str:
@@ -101,7 +108,16 @@ def _line(row: Row) -> str:
     )
 
 
+def _unknown(layers: int) -> str:
+    return (
+        f"whether torch's product is faster was not measured for {counted(layers, 'size')} of "
+        'layers: plait.torch.Options(product="auto") measures both and takes the faster one'
+    )
+
+
 _others: Counter[str] = Counter()
+# Layers that plait's product was made for: operator, outputs, inputs, dtype.
+_by_plait: set[tuple[str, int, int, torch.dtype]] = set()
 _comparisons: dict[tuple[object, ...], Comparison] = {}
 
 
@@ -109,6 +125,11 @@ def note(found: Comparison) -> None:
     """Keep what was measured, in place of what was measured before of such calls."""
     kind = (found.operator, found.outputs, found.inputs, found.rows, found.dtype, found.trains)
     _comparisons[kind] = found
+
+
+def note_layer(operator: str, outputs: int, inputs: int, dtype: torch.dtype) -> None:
+    """Keep what plait's product is made for, and torch's could be."""
+    _by_plait.add((operator, outputs, inputs, dtype))
 
 
 def count_other(options: Options, function: str) -> None:
@@ -148,7 +169,16 @@ def report() -> Report:
         for key, (calls, spent) in totals.items()
     ]
     rows.sort(key=lambda row: -row.seconds)
-    return Report(tuple(rows), tuple(sorted(_others.items())), tuple(_comparisons.values()))
+    compared = {
+        (one.operator, one.outputs, one.inputs, getattr(torch, one.dtype))
+        for one in _comparisons.values()
+    }
+    return Report(
+        tuple(rows),
+        tuple(sorted(_others.items())),
+        tuple(_comparisons.values()),
+        len(_by_plait - compared) if rows else 0,
+    )
 
 
 def _row(

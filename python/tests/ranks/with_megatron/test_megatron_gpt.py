@@ -94,6 +94,23 @@ def test_losses_in_bf16(example: Any, sequence: bool) -> None:
     check_losses(example, sequence, {}, "bf16", 1e-3)
 
 
+@pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
+def test_unmodified_on_the_backend(example: Any, sequence: bool) -> None:
+    """Megatron's own layers over the backend "plait" have the losses of one process."""
+    assert dist.get_backend(parallel_state.get_tensor_model_parallel_group()) == "plait"
+    found = train(example, sequence, {})
+    parallel_state.destroy_model_parallel()
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=1)
+    try:
+        expected = train(example, False, {})
+    finally:
+        parallel_state.destroy_model_parallel()
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+    off = max(abs(a - b) for a, b in zip(expected, found, strict=True))
+    agree(expected[0] - expected[-1] > 0.1, f"nothing was learned: {expected}")
+    agree(off < 1e-5 * expected[0], f"{expected}, on the backend {found}")
+
+
 def check_losses(
     example: Any, sequence: bool, settings: dict[str, Any], dtype: str, digits: float
 ) -> None:

@@ -109,6 +109,13 @@ def test_generates_the_same_tokens(folder: tuple[str, Path]) -> None:
     assert not [sentence for sentence, _ in report.modules if sentence.startswith("Linear")]
 
 
+def test_unmodified_on_the_backend(folder: tuple[str, Path]) -> None:
+    """Hugging Face's own layers over the backend "plait" generate what one process does."""
+    _, path = folder
+    assert dist.get_backend() == "plait"
+    assert torch.equal(generate(shared(path)), generate(whole(path)))
+
+
 Gradients = dict[str, torch.Tensor]
 
 
