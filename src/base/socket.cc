@@ -168,14 +168,14 @@ Delivery receive_message(const Fd& socket, Message& received) {
     fail_errno("cannot receive a set-up message");
   }
   received.fd = descriptor_in(message, closing);
+  bytes.resize(static_cast<std::size_t>(length));
+  received.bytes = std::move(bytes);
   if (!received.fd && (message.msg_flags & MSG_CTRUNC) != 0) {
     errno = EMFILE;  // the kernel gives no reason, but drops a descriptor for nothing else
     fail_errno("cannot receive a descriptor with a set-up message");
   }
   // A message of plait is never empty, so an empty one is the end of the connection.
   if (length == 0) return Delivery::closed;
-  bytes.resize(static_cast<std::size_t>(length));
-  received.bytes = std::move(bytes);
   return Delivery::done;
 }
 

@@ -58,9 +58,10 @@ class MatmulTest(CommandTest):
             self.assertEqual((file.read_text(), os.listdir(folder)), ("of before", ["file.json"]))
 
     def test_every_way_of_asking(self):
-        ways = itertools.product(["f32", "bf16", "f16"], ["f32,bf16,f16", "plain"], ["out_in", "in_out"],
-                                 [[], ["--columns", 96], ["--accumulate", "--transposed-x"]])
-        for dtype, weight, layout, more in ways:
+        ways = itertools.product(["f32", "bf16", "f16"], ["f32,bf16,f16", "plain"], ["out_in", "in_out"])
+        # In turns: each of them meets every value of the others.
+        more_options = itertools.cycle([[], ["--columns", 96], ["--accumulate", "--transposed-x"]])
+        for (dtype, weight, layout), more in zip(ways, more_options):
             with self.subTest((dtype, weight, layout, more)):
                 found = self.json("-m", "3", *self.SIZE, "--dtype", dtype, "--weight", weight,
                                   "--layout", layout, *more)

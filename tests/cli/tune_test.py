@@ -257,7 +257,7 @@ class TuneTest(TuneCase):
             (["--profile", "--link", "25gbit"],
              "--profile concerns no problem, so it cannot be combined with --link 25gbit"),
             (["--profile", "--plans", 3], "--profile concerns no problem, so it cannot be combined with --plans 3"),
-            (["--show", "--seconds", 5], "--show concerns no problem, so it cannot be combined with --seconds 5"),
+            (["--show", "--seconds", 5], "--show measures nothing, so it cannot be combined with --seconds 5"),
             (["--show", "--missing"], "--show concerns no problem, so it cannot be combined with --missing"),
             (["--profile", "--no-sequence-parallel"],
              "--profile concerns no problem, so it cannot be combined with --no-sequence-parallel"),

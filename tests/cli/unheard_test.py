@@ -35,19 +35,21 @@ class StuckTest(CommandTest):
         return process
 
     def test_signals_end_it(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # Each waits two seconds for its reader, at the same time.
+        floods = [(number, self.flood()) for number in (signal.SIGINT, signal.SIGTERM)]
+        for number, process in floods:
+            process.send_signal(number)
+        for number, process in floods:
             with self.subTest(number.name):
-                process = self.flood()
-                process.send_signal(number)
                 self.assertEqual(process.wait(PATIENCE), 128 + number)
-                self.assert_nothing_left()
+        self.assert_nothing_left()
 
     def test_the_time_limit_ends_it(self):
-        for options in ([], ["-p"]):
+        floods = [(options, self.flood(*options, "--timeout", "1s")) for options in ([], ["-p"])]
+        for options, process in floods:
             with self.subTest(options):
-                process = self.flood(*options, "--timeout", "1s")
                 self.assertEqual(process.wait(PATIENCE), 124)
-                self.assert_nothing_left()
+        self.assert_nothing_left()
 
     def test_a_failed_rank_ends_it(self):
         process = self.start_stuck("--linger", "100ms", "--", "sh", "-c",
