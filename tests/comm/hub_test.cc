@@ -109,6 +109,7 @@ TEST(Hub, GroupsThatShareSocketsMeetAtTheSameTime) {
   constexpr int kRounds = 30;
   meet_in_threads(kWorld, [](int rank, std::unique_ptr<Rendezvous> hub) {
     std::vector<std::unique_ptr<Rendezvous>> groups;
+    groups.reserve(kGroups);
     for (int group = 0; group < kGroups; ++group) groups.push_back(hub->subgroup({2, 0, 1}, {}));
     const int me = (rank + 1) % kWorld;
     const auto meet = [&](int number) {
@@ -122,6 +123,7 @@ TEST(Hub, GroupsThatShareSocketsMeetAtTheSameTime) {
       }
     };
     std::vector<std::jthread> threads;
+    threads.reserve(kGroups);
     for (int turn = 0; turn < kGroups; ++turn) {
       threads.emplace_back(meet, (turn + rank) % kGroups);
     }
@@ -172,6 +174,7 @@ TEST(Hub, ManyGroupsEndAtOnce) {
   constexpr int kMany = 1000;
   meet_in_threads(2, [](int rank, std::unique_ptr<Rendezvous> hub) {
     std::vector<std::unique_ptr<Rendezvous>> groups;
+    groups.reserve(kMany);
     for (int group = 0; group < kMany; ++group) groups.push_back(hub->subgroup({0, 1}, {}));
     auto last = std::move(groups.back());
     groups.clear();
