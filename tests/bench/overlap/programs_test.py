@@ -63,7 +63,7 @@ class ProgramsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             shapes = Path(folder) / "shapes.txt"
             shapes.write_text("3 64 64\n4 64 64\n")
-            result = self.run_bench(folder, "--shapes", shapes, "--seconds", "0.01", "--only", "alone,rival,row",
+            result = self.run_bench(folder, "--shapes", shapes, "--repeat", "1", "--only", "alone,rival,row",
                                     "--operators", "all-gather-matmul", RANKS="1")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             files = sorted(Path(folder).glob("*.json"))
@@ -105,7 +105,7 @@ class ProgramsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             shapes = Path(folder) / "shapes.txt"
             shapes.write_text("8 64 64\n")
-            result = self.run_bench(folder, "--shapes", shapes, "--repeat", "1", "--only", "rival",
+            result = self.run_bench(folder, "--shapes", shapes, "--seconds", "0.01", "--only", "rival",
                                     "--operators", "matmul-all-reduce", RANKS="1", ONEDNN_MAX_CPU_ISA="AVX2")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             (found,) = json.loads((Path(folder) / "overlap_rival_matmul-all-reduce_bf16.json").read_text())
