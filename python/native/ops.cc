@@ -131,8 +131,8 @@ void bind_by_address(nb::module_& m, const char* name, Blocking* call) {
         });
       },
       nb::arg("x"), nb::arg("rows"), nb::arg("k"), nb::arg("x_stride"), nb::arg("weight"),
-      nb::arg("n"), nb::arg("weight_stride"), nb::arg("turned"), nb::arg("bias"),
-      nb::arg("out"), nb::arg("out_rows"), nb::arg("dtype"), nb::arg("comm"), nb::arg("wire"), nb::arg("plans"),
+      nb::arg("n"), nb::arg("weight_stride"), nb::arg("turned"), nb::arg("bias"), nb::arg("out"),
+      nb::arg("out_rows"), nb::arg("dtype"), nb::arg("comm"), nb::arg("wire"), nb::arg("plans"),
       nb::arg("threads"), nb::arg("backend"));
 }
 

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from plait._native import Code
 from plait.errors import Error
-from plait.torch import tensors
+from plait.torch import gradient_operators, tensors  # noqa: F401  # the first registers itself
 from plait.torch.context import Context
 from plait.torch.library import (
     GATHERED,

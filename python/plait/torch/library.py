@@ -7,7 +7,6 @@ plait.torch.gradients.
 """
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from plait.torch.rows import (
     bias_row,
     check_floats,
     check_matrix,
-    float_dtype,
     rows_of,
     view,
 )
@@ -93,7 +91,8 @@ def context_for(how: How, operator: str) -> Context:
     return context_of(group, _options(how.schedule, how.parts, how.wire), operator)
 
 
-def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+def define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Define an operator of torch, its kernel and what compilers call in its place."""
     name = schema.partition("(")[0]
     LIBRARY.define(schema)
     LIBRARY.impl(name, kernel, "CPU")
@@ -110,7 +109,8 @@ def _same_rows(own: int, place: Place, rows: int) -> int:
     return own
 
 
-def _own_rows(m: int, place: Place, rows: int) -> int:
+def own_rows(m: int, place: Place, rows: int) -> int:
+    """Count this rank's rows of m that the ranks share."""
     rank, size = place()
     return (m + size - 1 - rank) // size  # the first (m mod size) ranks own one row more
 
@@ -128,13 +128,13 @@ class Operator:
         self.native_at = getattr(_native, f"_{name}_at")
         self.gathers = rows is _all_rows
         rows_of_all = _ROWS if self.gathers else ""
-        _define(
+        define(
             f"{name}(Tensor x, Tensor weight, Tensor? bias, {_HOW}{_TURNED}{rows_of_all})"
             " -> Tensor",
             self.run,
             self.fake,
         )
-        _define(
+        define(
             f"{name}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
             f"str scheme, Tensor? bias, {_HOW}{rows_of_all}) -> Tensor",
             self.run_quantized,
@@ -288,10 +288,10 @@ OPERATORS = {
     for name, rows in (
         ("matmul", _same_rows),
         ("matmul_all_reduce", _same_rows),
-        ("matmul_reduce_scatter", _own_rows),
+        ("matmul_reduce_scatter", own_rows),
         ("matmul_all_gather", _all_rows),
         ("all_gather_matmul", _all_rows),
-        ("reduce_scatter_matmul", _own_rows),
+        ("reduce_scatter_matmul", own_rows),
         ("all_reduce_matmul", _same_rows),
     )
 }
@@ -340,13 +340,13 @@ def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
     return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
 
 
-_define(
+define(
     f"{GATHERED}(Tensor x, Tensor weight, Tensor? bias, {_HOW}{_TURNED}{_ROWS})"
     " -> (Tensor, Tensor)",
     _gathered_run,
     _gathered_fake,
 )
-_define(
+define(
     f"{GATHERED}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
     f"str scheme, Tensor? bias, {_HOW}{_ROWS}) -> (Tensor, Tensor)",
     _gathered_quantized_run,
@@ -358,100 +358,3 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **{name: operator.multiply for name, operator in OPERATORS.items()},
     GATHERED: _gathered_multiply,
 }
-
-# The weight's gradient: grad_outᵀ·x, of this rank alone.
-_gemms = threading.local()  # a Gemm serves one thread
-
-
-def _weight_gradient_run(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    check_matrix(grad_out, "weight_gradient", "grad_out")
-    check_matrix(x, "weight_gradient", "x")
-    grad_out, x = as_rows(grad_out), as_rows(x)
-    out = x.new_empty(grad_out.shape[1], x.shape[1])
-    kinds = tuple(float_dtype(one, "weight_gradient", "x") for one in (grad_out, x, out))
-    known: dict[tuple[Any, ...], _native.Gemm] = _gemms.__dict__.setdefault("known", {})
-    key = (*out.shape, x.shape[0], *kinds)
-    if key not in known:
-        if len(known) == 64:
-            known.pop(next(iter(known)))
-        known[key] = _native.Gemm(
-            out.shape[0], out.shape[1], x.shape[0], x=kinds[0], weight=kinds[1], out=kinds[2]
-        )
-    by = _native.WeightView(view(x), _native.WeightLayout.in_out)
-    known[key].run(view(grad_out), by, view(out), transposed=True)
-    return out
-
-
-def _weight_gradient_fake(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(grad_out.shape[1], x.shape[1])
-
-
-_define(
-    "weight_gradient(Tensor grad_out, Tensor x) -> Tensor",
-    _weight_gradient_run,
-    _weight_gradient_fake,
-)
-
-# Collectives of rows, which backwards need.
-
-
-def _counts(rows: int, columns: int, world: int) -> list[int]:
-    """Count the elements of each rank's rows."""
-    return [_native.balanced_shard(rows, rank, world).count * columns for rank in range(world)]
-
-
-def _all_gather_rows_fake(x: torch.Tensor, group: str, rows: int) -> torch.Tensor:
-    return x.new_empty(rows, x.shape[1])
-
-
-def _all_gather_rows(x: torch.Tensor, group: str, rows: int) -> torch.Tensor:
-    x, out = x.contiguous(), _all_gather_rows_fake(x, group, rows)
-    comm = context_for(How(group), "all_gather").comm
-    dtype = float_dtype(x, "all_gather", "x")
-    counts = _counts(rows, x.shape[1], comm.world)
-    _native._all_gather_at(
-        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return out
-
-
-def _reduce_scatter_rows_fake(x: torch.Tensor, group: str) -> torch.Tensor:
-    return x.new_empty(
-        _own_rows(x.shape[0], lambda: size_of_group(group, "reduce_scatter"), -1), x.shape[1]
-    )
-
-
-def _reduce_scatter_rows(x: torch.Tensor, group: str) -> torch.Tensor:
-    x, out = x.contiguous(), _reduce_scatter_rows_fake(x, group)
-    comm = context_for(How(group), "reduce_scatter").comm
-    dtype = float_dtype(x, "reduce_scatter", "x")
-    counts = _counts(x.shape[0], x.shape[1], comm.world)
-    _native._reduce_scatter_at(
-        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return out
-
-
-def _all_reduce_rows_fake(x: torch.Tensor, group: str) -> torch.Tensor:
-    return x.new_empty(x.shape)
-
-
-def _all_reduce_rows(x: torch.Tensor, group: str) -> torch.Tensor:
-    x, out = x.contiguous(), _all_reduce_rows_fake(x, group)
-    dtype = float_dtype(x, "all_reduce", "x")
-    comm = context_for(How(group), "all_reduce").comm
-    _native._all_reduce_at(x.data_ptr(), out.data_ptr(), x.numel(), dtype, comm)
-    return out
-
-
-_define(
-    "all_gather_rows(Tensor x, str group, int rows) -> Tensor",
-    _all_gather_rows,
-    _all_gather_rows_fake,
-)
-_define(
-    "reduce_scatter_rows(Tensor x, str group) -> Tensor",
-    _reduce_scatter_rows,
-    _reduce_scatter_rows_fake,
-)
-_define("all_reduce_rows(Tensor x, str group) -> Tensor", _all_reduce_rows, _all_reduce_rows_fake)

@@ -21,9 +21,9 @@ import torch.distributed as dist
 
 from plait import _native
 from plait._native import Communicator, Dtype
-from plait.torch import c10d
 from plait.torch.context import communicator_of
 from plait.torch.options import Options
+from plait.torch.ranks import Ranks
 from plait.torch.report import Comparison, note
 from plait.torch.rows import float_dtype
 from plait.torch.weights import Owner
@@ -32,7 +32,7 @@ _log = logging.getLogger("plait.torch")
 _REPEATS = 3
 
 
-class _NativeRanks(c10d.Ranks):
+class _NativeRanks(Ranks):
     """The ranks of a communicator. Collectives are done when they return."""
 
     def __init__(self, comm: Communicator) -> None:
@@ -63,10 +63,10 @@ class _NativeRanks(c10d.Ranks):
 
 def ranks_and_parts(
     group: dist.ProcessGroup | None, options: Options, operator: str
-) -> tuple[c10d.Ranks, int]:
+) -> tuple[Ranks, int]:
     """Return who shares a layer, and in how many parts its products are made."""
     if options.engine == "c10d":
-        return c10d.Ranks(group, operator), options.c10d_parts
+        return Ranks(group, operator), options.c10d_parts
     return _NativeRanks(communicator_of(group, operator)), 1
 
 
