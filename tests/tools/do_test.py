@@ -1,5 +1,6 @@
 """What ./do prints and counts, without building anything."""
 
+import json
 import os
 import re
 import subprocess
@@ -96,6 +97,24 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(ran.stdout.splitlines()[-5:], [
             "not run on this processor:", "  release: this processor has no AMX (3)",
             "not run, for the reason that each gives:", "  asan: no network (1)", "1 passed, 0 failed"])
+
+    def test_what_does_not_run_again_is_listed_by_its_reason(self):
+        def test(name, label, *command):
+            return {"name": name, "command": command, "properties": [{"name": "LABELS", "value": [label]}] * bool(label)}
+
+        listing = {"tests": [
+            test("Gemm.Works", "unit-kernels", "/b/gemm_test", "--gtest_filter=Gemm.Works"),
+            test("Shm.Works", "unit-elsewhere", "/b/shm_test", "--gtest_filter=Shm.Works"),
+            test("Shm.Ends", "unit-elsewhere", "/b/shm_test", "--gtest_filter=Shm.Ends"),
+            test("verify_mpi_2", "elsewhere", "/usr/bin/mpirun", "-n", "2"),
+            test("tools.do", "", "/usr/bin/python3", "-B", "do_test.py")]}
+        printed = subprocess.run([ROOT / "tools/do/count_tests.py", "--not-again"], input=json.dumps(listing),
+                                 capture_output=True, text=True, timeout=200).stdout
+        self.assertRegex(printed, r"(?s)^their products .*: shm_test \(2\), verify_mpi\n"
+                                  r"their code does not depend on .*instructions: tools\.do\n$")
+        ran = self.run_steps("not_again=('it is small: base_test (2)'); check one true; summary")
+        self.assertEqual(ran.stdout.splitlines()[-3:], [
+            "not run again with fewer instructions:", "  it is small: base_test (2)", "1 passed, 0 failed"])
 
     def run_report(self, script):
         """Counts as if ctest had written REPORT."""
