@@ -100,7 +100,8 @@ class SummaryTest(unittest.TestCase):
 
     def test_what_does_not_run_again_is_listed_by_its_reason(self):
         def test(name, label, *command):
-            return {"name": name, "command": command, "properties": [{"name": "LABELS", "value": [label]}] * bool(label)}
+            properties = [{"name": "LABELS", "value": [label]}] if label else []
+            return {"name": name, "command": command, "properties": properties}
 
         listing = {"tests": [
             test("Gemm.Works", "unit-kernels", "/b/gemm_test", "--gtest_filter=Gemm.Works"),
@@ -130,6 +131,20 @@ class SummaryTest(unittest.TestCase):
             ran = self.run_report(f"CI={ci}; run_tests release; summary")
             self.assertEqual((ran.returncode, ran.stdout.splitlines()[-1]), (status, counts), ran.stdout)
         self.assertIn("lacks: cli.some.test_three: it's late", ran.stdout)
+
+    def test_tests_of_a_user_who_is_not_root_need_not_become_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "id").write_text("#!/bin/sh\necho 1000\n")
+            Path(folder, "id").chmod(0o755)
+            ran = subprocess.run([ROOT / "tests/comm/as_a_user.sh", "/bin/true"], timeout=200, text=True,
+                                 env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True)
+            report = Path(folder, "report.xml")
+            report.write_text('<testsuite><testcase name="as_a_user" status="notrun"><skipped message="77"/><system-out>'
+                              f"{ran.stdout}</system-out></testcase></testsuite>")
+            listed = run(ROOT / "tools/do/count_tests.py", "--skipped", report).stdout
+            unexpected = run(ROOT / "tools/do/count_tests.py", "--unexpected=release", report).stdout
+        self.assertEqual((ran.returncode, listed, unexpected),
+                         (77, "the tests run as a user who is not root already (1)\n", ""))
 
     def test_one_python_is_too_few_for_the_wheel_in_ci(self):
         program = (

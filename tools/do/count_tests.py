@@ -72,7 +72,8 @@ def programs_once(listing: dict) -> dict[str, dict[str, int]]:
     """Of tests that do not run again: how many each program has, by their label."""
     programs: dict[str, dict[str, int]] = {label: collections.Counter() for label in NOT_AGAIN}
     for test in listing["tests"]:
-        labels = " ".join(label for one in test.get("properties", []) if one["name"] == "LABELS" for label in one["value"])
+        properties = test.get("properties", [])
+        labels = " ".join(label for one in properties if one["name"] == "LABELS" for label in one["value"])
         if "kernels" in labels:
             continue
         program, *words = test["command"]

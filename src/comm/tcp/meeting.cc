@@ -402,7 +402,7 @@ void Meeting::tell_of_interruption(int rank, const std::string& why) const {
   }
 }
 
-// A rank that has come says nothing else before it is welcomed. One that has hung up may call again.
+// A rank that has come says nothing else before it is welcomed. One that hung up may call again.
 void Meeting::hear_of_interruptions() {
   if (base::now() - heard_at_ < kTurn) return;
   heard_at_ = base::now();
