@@ -90,6 +90,9 @@ class Meeting {
   void check_build(int rank, std::string_view build, const base::Fd* socket);
   bool must_call_again(int rank) const;
   void welcome_all();
+  void interrupt_if_asked() const;
+  void tell_of_interruption(int rank, const std::string& why) const;
+  void hear_of_interruptions();
 
   void advance(Call& call);
   void hear(Call& call);
@@ -110,6 +113,8 @@ class Meeting {
   Card card_;
   bool is_gathering_;  // as rank 0, until all have come for the first time
   std::vector<base::Fd> sockets_;
+  std::vector<std::string> heard_;  // from each rank, while they gather
+  Nanoseconds heard_at_ = 0;
   std::vector<Card> cards_;  // empty until the rank has been heard of
   std::vector<Caller> callers_;
   std::size_t most_callers_;
@@ -128,6 +133,7 @@ Meeting::Meeting(const Site& site)
       key_(secret_from_environment()),
       is_gathering_(is_host()),
       sockets_(site.place.world),
+      heard_(site.place.world),
       cards_(site.place.world),
       most_callers_(static_cast<std::size_t>(site.place.world) + kMostStrangers) {
   std::replace(job_.begin(), job_.end(), '\n', ' ');
@@ -147,9 +153,10 @@ Met Meeting::run() {
   }
   while (!is_done()) {
     wait();
-    if (site_.policy.interrupted) site_.policy.interrupted();
+    interrupt_if_asked();
     accept_callers();
     hear_callers();
+    if (is_gathering_) hear_of_interruptions();
     // NOLINTNEXTLINE(modernize-loop-convert): a welcome adds calls to others
     for (std::size_t i = 0; i < calls_.size(); ++i) advance(calls_[i]);
     std::erase_if(calls_, [](const Call& call) { return call.is_over; });
@@ -167,7 +174,7 @@ std::vector<Address> Meeting::find(const Rendezvous& rendezvous) const {
     if (!addresses.empty()) return addresses;
     PLAIT_CHECK(base::now() < deadline_, "rank ", me_, " cannot find host \"", rendezvous.host,
                 "\", where rank 0 is to be met: ", why);
-    if (site_.policy.interrupted) site_.policy.interrupted();
+    interrupt_if_asked();
     base::sleep_until(std::min(deadline_, base::now() + kBetweenQuestions));
   }
 }
@@ -359,6 +366,7 @@ void Meeting::judge(Caller& caller, const Hello& hello, const Message& message) 
 void Meeting::admit(Caller& caller, const Hello& hello) {
   check_build(hello.rank, hello.card.build, &caller.socket);
   cards_[hello.rank] = hello.card;
+  heard_[hello.rank].clear();
   if (is_gathering_ || say(caller.socket, Word::welcome, ""))
     sockets_[hello.rank] = std::move(caller.socket);
 }
@@ -370,9 +378,49 @@ bool Meeting::must_call_again(int rank) const {
   return std::find(hosts.begin(), hosts.end(), self_of(sockets_[rank])) == hosts.end();
 }
 
+void Meeting::interrupt_if_asked() const {
+  if (!site_.policy.interrupted) return;
+  try {
+    site_.policy.interrupted();
+  } catch (...) {
+    tell_of_interruption(me_, sentence("rank ", me_, " (pid ", card_.pid,
+                                       ") was interrupted while the group was assembling"));
+    throw;
+  }
+}
+
+// Ranks that gather at rank 0 would wait for this one until their deadlines. Rank 0 tells them, and
+// hears it from any other rank.
+void Meeting::tell_of_interruption(int rank, const std::string& why) const {
+  const std::string text = sentence(rank, ' ', why);
+  for (int other = 0; is_gathering_ && other < world_; ++other) {
+    if (other != rank && sockets_[other]) say(sockets_[other], Word::interrupted, text);
+  }
+  for (const Call& call : calls_) {
+    const bool was_heard = call.is_to_rendezvous && call.socket && !call.hello.empty();
+    if (was_heard && is_trusted(call)) say(call.socket, Word::interrupted, text);
+  }
+}
+
+// A rank that has come says nothing else before it is welcomed. One that hung up may call again.
+void Meeting::hear_of_interruptions() {
+  if (base::now() - heard_at_ < kTurn) return;
+  heard_at_ = base::now();
+  for (int rank = 1; rank < world_; ++rank) {
+    if (!sockets_[rank]) continue;
+    bool is_open = true;
+    const auto message = read_message(sockets_[rank], heard_[rank], kMostHelloBytes, is_open);
+    if (!message || message->word != Word::interrupted) continue;
+    const std::string why = printable(message->text.substr(message->text.find(' ') + 1));
+    tell_of_interruption(rank, why);
+    throw Error(Code::peer_lost, why, rank);
+  }
+}
+
 // Each rank takes its welcome when it can, and the others don't wait for it. Where a rank has gone
 // meanwhile the others see its connection closed, and so does this one.
 void Meeting::welcome_all() {
+  is_gathering_ = false;
   std::string text;
   for (int rank = 0; rank < world_; ++rank) {
     // The address that a rank called from is one that it can be reached by, as far as is known.
@@ -392,14 +440,13 @@ void Meeting::welcome_all() {
       return !send_rest(sockets_[rank], welcome, done[rank]) || done[rank] == welcome.size();
     });
     if (busy.empty() || base::now() >= deadline) break;
-    if (site_.policy.interrupted) site_.policy.interrupted();
+    interrupt_if_asked();
     std::vector<pollfd> asked;
     asked.reserve(busy.size());
     for (const int rank : busy)
       asked.push_back({.fd = sockets_[rank].get(), .events = POLLOUT, .revents = 0});
     ::poll(asked.data(), asked.size(), static_cast<int>(kTurn / base::kMillisecond));
   }
-  is_gathering_ = false;
   for (const int rank : busy) sockets_[rank].reset();  // and is missing, as if it had not come
   for (int rank = 1; rank < world_; ++rank) {
     if (sockets_[rank] && must_call_again(rank)) sockets_[rank].reset();
@@ -468,6 +515,13 @@ void Meeting::hear(Call& call) {
     case Word::mismatch:
       if (!call.is_to_rendezvous && !is_trusted(call)) return distrust(call);
       throw Error(Code::mismatch, printable(message->text), call.rank);
+    case Word::interrupted: {
+      if (!call.is_to_rendezvous || !is_trusted(call)) return call.socket.reset();
+      const std::size_t blank = message->text.find(' ');
+      const auto rank = base::parse_int(message->text.substr(0, blank));
+      throw Error(Code::peer_lost, printable(message->text.substr(blank + 1)),
+                  static_cast<int>(rank.value_or(call.rank)));
+    }
   }
 }
 
