@@ -140,6 +140,8 @@ test_python() {
   run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
   run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py
   run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
+  run_pytest 'python tests, Megatron, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
+    $ranks/with_megatron/test_megatron_layers.py -k 'f32-native or bits or tied'
   if check 'newest Megatron' prepare_newest_megatron; then
     run_pytest 'python tests, newest Megatron' env PYTHONPATH="$PWD/$newest_megatron" \
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
