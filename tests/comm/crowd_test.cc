@@ -75,7 +75,7 @@ TEST(Crowd, NinetySixRanksOfAUserConnectEveryTime) {
   const std::string job = fresh_job();
   const auto be_rank = [&](int rank) {
     be_a_user(1024);
-    for (int turn = 0; turn < 3; ++turn) {
+    for (int turn = 0; turn < 2; ++turn) {
       Communicator comm =
           Communicator::connect({.transport = "shm",
                                  .place = Place{.rank = rank, .world = kWorld, .job = job},
