@@ -61,6 +61,7 @@ TEST(Crowd, SixtyFourRanksHaveTenSubGroups) {
     std::vector<int> all(kWorld);
     for (int peer = 0; peer < kWorld; ++peer) all[peer] = peer;
     std::vector<std::unique_ptr<comm::Rendezvous>> parts;
+    parts.reserve(10);
     for (int part = 0; part < 10; ++part) parts.push_back(hub->subgroup(all, {}));
     for (const auto& part : parts) {
       EXPECT_EQ(part->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
