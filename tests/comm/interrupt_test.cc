@@ -109,6 +109,11 @@ TEST_F(Interruption, EndsTheWaitToConnect) {
   for (const char* transport : {"shm", "tcp"}) expect_that_connecting_ends(transport);
 }
 
+TEST_F(Interruption, EndsTheWaitToConnectWithASecret) {
+  environment_.set("PLAIT_SECRET", "a secret that all ranks of the job know");
+  expect_that_connecting_ends("tcp");
+}
+
 // What has failed for all is forgotten with its communicator: the ranks connect again.
 TEST_F(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
   for (const bool is_through : {true, false}) {

@@ -122,10 +122,10 @@ TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
 // A rank that greets as another build does is refused, and all are told which. One greeting is from
 // before builds had names; tests/comm/launchers_test.py has whole programs of another build.
 TEST(Rendezvous, RanksOfAnotherBuildAreRefused) {
-  const std::pair<std::string, std::string> kOthers[] = {
+  const std::pair<std::string, std::string> others[] = {
       {"plait-2 1 3 77 0.0.9+0123456789ab", "rank 1 (pid 77) runs plait 0.0.9+0123456789ab, "},
       {"plait-1 1 3 77", "rank 1 (pid 77) runs plait of an older build, "}};
-  for (const auto& [greeting, said] : kOthers) {
+  for (const auto& [greeting, said] : others) {
     const std::string job = fresh_job();
     const std::string ending =
         base::sentence(") plait ", comm::build_name(), ": all ranks must run the same build");

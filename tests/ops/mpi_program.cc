@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "comm/state.h"
 #include "ops/problem.h"
 #include "overlap/other_cuts.h"
 #include "plait/collectives.h"
@@ -89,11 +91,12 @@ void other_cuts_summed() { other_cuts(overlap::other_cuts::sum); }
 
 // Rank 0 destroys a communicator and mailboxes in which chunks are under way to rank 1.
 void leave(const std::function<void()>& meanwhile) {
-  std::optional<Communicator> comm = connect(std::chrono::seconds(1));
+  std::optional<Communicator> comm = connect(std::chrono::minutes(1));
   constexpr std::size_t kBytes = 1'000'000;
   std::vector<std::unique_ptr<Mailbox>> mailboxes(4);
   for (auto& mailbox : mailboxes) mailbox = comm->make_mailbox({.slots = 1, .slot_bytes = kBytes});
   barrier(*comm);
+  comm->state().set_timeout(base::kSecond);
   if (comm->rank() == 1) {
     std::this_thread::sleep_for(milliseconds(1000));  // in no call of MPI while rank 0 sends
     meanwhile();

@@ -139,7 +139,7 @@ class SummaryTest(unittest.TestCase):
             ran = subprocess.run([ROOT / "tests/comm/as_a_user.sh", "/bin/true"], timeout=200, text=True,
                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True)
             report = Path(folder, "report.xml")
-            report.write_text('<testsuite><testcase name="as_a_user" status="notrun"><skipped message="77"/><system-out>'
+            report.write_text('<testsuite><testcase name="as_user" status="notrun"><skipped message="77"/><system-out>'
                               f"{ran.stdout}</system-out></testcase></testsuite>")
             listed = run(ROOT / "tools/do/count_tests.py", "--skipped", report).stdout
             unexpected = run(ROOT / "tools/do/count_tests.py", "--unexpected=release", report).stdout
