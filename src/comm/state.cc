@@ -17,6 +17,7 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
     : transport_name_(std::move(transport_name)),
       transport_(std::move(transport)),
       trace_(trace),
+      patience_(transport_->group().policy(), comm::kAtOnce),
       polling_(transport_->group()) {
   group().set_trace(trace);
   comm::Living::here().add(*this, transport_name_);
@@ -271,8 +272,7 @@ void Communicator::State::open_part(State& part, std::optional<comm::LinkView> l
 
 void Communicator::State::begin(Task& task) {
   announce(task.tag());
-  polled_at_ = base::now();
-  polled_for_ = 0;
+  patience_.renew(base::now());
   task.begin();
 }
 
@@ -347,21 +347,16 @@ bool Communicator::State::poll(const Task& task) {
   return done;
 }
 
-// What the wait loop does for a rank that sleeps. Between two looks much may have been computed:
-// only time in which peers were asked for counts as waiting.
+// What the wait loop does for a rank that sleeps.
 void Communicator::State::look_around() {
-  constexpr comm::Nanoseconds kLongestPoll = 100 * base::kMillisecond;
-  constexpr comm::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
   const comm::Nanoseconds now = base::now();
-  polled_for_ += std::min(now - polled_at_, kLongestPoll);
-  polled_at_ = now;
-  if (polled_moves_ != moves_) polled_for_ = 0;  // what moves is no reason to give up
+  patience_.note_poll(now, true);
+  if (polled_moves_ != moves_) patience_.renew(now);
   polled_moves_ = moves_;
-  if (now - looked_at_ < kBetweenLooks) return;
-  looked_at_ = now;
+  if (!patience_.must_look(now)) return;
   Task& front = *queue_.front();
   // A peer whose chunk is known to be on its way is not late.
-  if (!front.step() && mailbox().take_due() != comm::kNever) polled_for_ = 0;
+  if (!front.step() && mailbox().take_due() != comm::kNever) patience_.renew(now);
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
   // Nor has such a peer left anything undone.
@@ -369,7 +364,7 @@ void Communicator::State::look_around() {
     return front.step() || front.awaited().peer != awaited.peer ||
            mailbox().take_due() != comm::kNever;
   });
-  if (polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
+  if (patience_.is_over(now) && !front.step()) group().give_up(awaited);
 }
 
 void Communicator::State::wait(const Task& task) {

@@ -20,6 +20,7 @@
 #include "comm/emulated/link_clock.h"
 #include "comm/interruption.h"
 #include "comm/mailbox_base.h"
+#include "comm/patience.h"
 #include "comm/transport.h"
 #include "plait/collectives.h"
 #include "plait/communicator.h"
@@ -250,7 +251,7 @@ class Communicator::State {
   [[noreturn]] void refuse_two_threads() const;
   void show_end_of_use() {
     if (queue_.empty()) return group().rest();
-    group().show_started(polled_at_);
+    group().show_started(patience_.polled_at());
   }
 
   bool advance(const Task& task);
@@ -300,12 +301,9 @@ class Communicator::State {
   std::atomic<bool> has_left_{false};
   bool in_operator_ = false;
 
-  // Polling for the front of the queue: the time of the last poll, the time polled in all, and when
-  // the peers were last looked at.
-  base::Nanoseconds polled_at_ = 0;
-  base::Nanoseconds polled_for_ = 0;
+  // Polling for the front of the queue.
+  comm::Patience patience_;
   std::uint64_t polled_moves_ = 0;
-  base::Nanoseconds looked_at_ = 0;
   comm::KnownWait polling_;
 };
 

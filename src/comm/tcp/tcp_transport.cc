@@ -33,7 +33,7 @@ Answer read(const std::string& text) {
 TcpTransport::TcpTransport(std::shared_ptr<TcpGroup> group) : group_(std::move(group)) {}
 
 std::vector<std::string> TcpTransport::all_gather(const std::string& mine) {
-  return group_->all_gather(mine, group_->policy().timeout);
+  return group_->all_gather(mine);
 }
 
 // An error that one rank alone meets with ends the group, as it does when a mailbox is made.

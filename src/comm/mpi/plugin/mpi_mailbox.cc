@@ -9,12 +9,12 @@
 #include "base/text.h"
 #include "comm/mpi/plugin/former_mailbox.h"
 #include "comm/mpi/plugin/session.h"
+#include "comm/patience.h"
 
 namespace plait::comm::mpi {
 namespace {
 
 constexpr int kPoison = 0xA5;
-constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 }  // namespace
 
@@ -51,26 +51,22 @@ void MpiMailbox::finish_sends() noexcept try {
 }
 
 void MpiMailbox::wait_until_all_is_taken() {
-  const Nanoseconds timeout = group_->policy().timeout;
-  const Nanoseconds deadline = base::now() + timeout;
-  Nanoseconds look_at = base::now() + base::kMillisecond;
+  Patience patience(group_->policy());
   for (int peer; (peer = first_that_has_not_taken_all()) != Error::kNobody; ::usleep(20)) {
     const auto doing = [&] {
       return base::sentence("rank ", group_->rank(), " ends a mailbox and waits for rank ", peer,
                             " to take the last chunks");
     };
     const Nanoseconds now = base::now();
-    if (now < look_at) {
-      group_->listen();
-    } else {
-      group_->interrupt_if_asked(nullptr);
+    if (patience.must_look(now, *group_)) {
       group_->look_around(doing);
-      look_at = now + kBetweenLooks;
+    } else {
+      group_->listen();
     }
-    if (now >= deadline) {
+    if (patience.is_over(now)) {
       group_->fail({.code = Code::timeout,
                     .culprit = peer,
-                    .sentence = doing() + " for " + base::show_duration(timeout)});
+                    .sentence = doing() + " for " + base::show_duration(group_->policy().timeout)});
     }
     if (group_->failed()) return;
   }
