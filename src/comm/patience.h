@@ -49,8 +49,8 @@ class Patience {
     return true;
   }
 
-  // The same for waits outside of calls, which ask here whether the caller interrupts them. Waits
-  // in a call ask in Group::examine(), which knows what they wait for.
+  // For waits outside of calls, which ask here whether the caller interrupts them. Waits in a call
+  // ask in Group::examine(), which knows what they wait for.
   bool must_look(Nanoseconds now, Group& group) {
     if (!must_look(now)) return false;
     group.interrupt_if_asked(nullptr);

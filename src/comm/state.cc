@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/check.h"
-#include "comm/emulated/emulated_mailbox.h"
+#include "comm/emulated/emulated_slots.h"
 #include "comm/living.h"
 #include "comm/placement.h"
 
@@ -119,12 +119,13 @@ void Communicator::State::abort(std::string_view reason) {
 void Communicator::State::announce(const Tag& tag) { group().announce(tag); }
 
 std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc) {
-  return make_mailbox(desc, {.operation = Operation::make_mailbox,
-                             .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
+  return std::make_unique<Mailbox>(
+      make_mailbox(desc, {.operation = Operation::make_mailbox,
+                          .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}}));
 }
 
-std::unique_ptr<comm::MailboxBase> Communicator::State::make_mailbox(const MailboxDesc& desc,
-                                                                     Tag why) {
+std::unique_ptr<Mailbox::State> Communicator::State::make_mailbox(const MailboxDesc& desc,
+                                                                  Tag why) {
   const Use use(*this);
   comm::check_desc(desc, group().world());
   check_usable();
@@ -136,12 +137,10 @@ std::unique_ptr<comm::MailboxBase> Communicator::State::make_mailbox(const Mailb
 
 // A rank that fails here tells the others, who may be waiting for it elsewhere; where another was
 // first, all say the same.
-std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
-  std::unique_ptr<comm::MailboxBase> mailbox =
-      transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
-  if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
-  mailbox->charge(mailbox_bytes_);
-  return mailbox;
+std::unique_ptr<Mailbox::State> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
+  auto slots = transport_->make_slots(link_ ? comm::widened(desc) : desc);
+  if (link_) slots = comm::make_emulated_slots(std::move(slots), group(), desc, *link_);
+  return std::make_unique<Mailbox::State>(group(), desc, std::move(slots), mailbox_bytes_);
 } catch (const Error& error) {
   if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
@@ -284,9 +283,8 @@ Tag Communicator::State::begin_call(Tag tag) {
   return tag;
 }
 
-comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& least,
-                                                         const MailboxDesc& wanted,
-                                                         const Tag& why) {
+Mailbox::State& Communicator::State::operator_mailbox(const MailboxDesc& least,
+                                                      const MailboxDesc& wanted, const Tag& why) {
   const Use use(*this);
   check_usable();
   for (const auto& made : operator_mailboxes_) {

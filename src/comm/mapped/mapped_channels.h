@@ -19,6 +19,7 @@
 
 #include "base/region.h"
 #include "comm/mapped/rank_page.h"
+#include "comm/slot_transport.h"
 #include "plait/mailbox.h"
 
 namespace plait::comm {
@@ -66,11 +67,18 @@ class MappedChannels {
            number;  // pairs with post()
   }
 
-  // These are for the chunk that has come.
-  const Tag& tag(int source, int slot) const { return next_chunk(source, slot).header->tag; }
-  std::size_t bytes(int source, int slot) const { return next_chunk(source, slot).header->bytes; }
-  std::byte* inbox(int source, int slot) const { return next_chunk(source, slot).payload; }
-  void release(int source, int slot);
+  Arrival arrival(int source, int slot) const {
+    if (!has_come(source, slot)) return {};
+    const Chunk& chunk = next_chunk(source, slot);
+    return {.data = chunk.payload, .bytes = chunk.header->bytes, .tag = &chunk.header->tag};
+  }
+
+  // Where a chunk has come.
+  void release(int source, int slot) {
+    Incoming& in = incoming_[source * desc_.slots + slot];
+    ++in.taken;
+    in.released->number.store(in.taken, std::memory_order_release);  // pairs with has_room()
+  }
 
   // The chunk that was posted last, as its reader has left it; null until it is released.
   //

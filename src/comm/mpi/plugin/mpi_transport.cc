@@ -5,9 +5,10 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/mailbox.h"
 #include "comm/mpi/plugin/exchange.h"
 #include "comm/mpi/plugin/leftovers.h"
-#include "comm/mpi/plugin/mpi_mailbox.h"
+#include "comm/mpi/plugin/mpi_slots.h"
 #include "comm/patience.h"
 
 namespace plait::comm::mpi {
@@ -41,13 +42,13 @@ MpiTransport::MpiTransport(std::shared_ptr<MpiGroup> group) : group_(std::move(g
 
 MpiTransport::~MpiTransport() { leave_behind(std::move(group_)); }
 
-std::unique_ptr<MailboxBase> MpiTransport::make_mailbox(const MailboxDesc& desc) {
+std::unique_ptr<SlotTransport> MpiTransport::make_slots(const MailboxDesc& desc) {
   PLAIT_CHECK(desc.slot_bytes <= INT32_MAX - sizeof(ChunkHeader),
               "make_mailbox: MPI sends at most ", INT32_MAX, " bytes at once, not ",
               desc.slot_bytes, " and a header");
   settle_leftovers();
   const Members members = agree(desc.slots, comm::describe(desc));
-  return std::make_unique<MpiMailbox>(group_, members, desc);
+  return std::make_unique<MpiSlots>(group_, members, desc);
 }
 
 std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& members) {
