@@ -67,17 +67,26 @@ class MappedChannels {
            number;  // pairs with post()
   }
 
+  // The chunk that has come, if one has; see has_come(). What the load of its number does not
+  // change is read before it, and only once.
   Arrival arrival(int source, int slot) const {
-    if (!has_come(source, slot)) return {};
-    const Chunk& chunk = next_chunk(source, slot);
+    const Incoming& in = incoming(source, slot);
+    const std::uint64_t number = in.taken + 1;
+    const Chunk chunk = in.chunks[number % 2];
+    if (chunk.header->number.load(std::memory_order_acquire) != number) return {};  // as has_come()
     return {.data = chunk.payload, .bytes = chunk.header->bytes, .tag = &chunk.header->tag};
   }
 
-  // Where a chunk has come.
-  void release(int source, int slot) {
+  // Gives back the chunk that has come; false: none has.
+  bool release(int source, int slot) {
     Incoming& in = incoming_[source * desc_.slots + slot];
-    ++in.taken;
-    in.released->number.store(in.taken, std::memory_order_release);  // pairs with has_room()
+    const std::uint64_t number = in.taken + 1;
+    Released* const released = in.released;
+    if (in.chunks[number % 2].header->number.load(std::memory_order_acquire) != number)
+      return false;
+    in.taken = number;
+    released->number.store(number, std::memory_order_release);  // pairs with has_room()
+    return true;
   }
 
   // The chunk that was posted last, as its reader has left it; null until it is released.

@@ -28,8 +28,7 @@ bool MappedSlots::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
 Arrival MappedSlots::inbox(int source, int slot) { return channels_.arrival(source, slot); }
 
 bool MappedSlots::release(int source, int slot) {
-  if (!channels_.has_come(source, slot)) return false;
-  channels_.release(source, slot);
+  if (!channels_.release(source, slot)) return false;
   group_->ring(source);
   return true;
 }
