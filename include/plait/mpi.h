@@ -41,24 +41,28 @@ inline Communicator from_mpi(MPI_Comm comm, const CommunicatorOptions& options =
   MPI_Finalized(&yes);
   refuse_if(yes != 0, "from_mpi: the program has called MPI_Finalize");
   refuse_if(comm == MPI_COMM_NULL, "from_mpi: this process is in no communicator: MPI_COMM_NULL");
-  MPI_Comm_test_inter(comm, &yes);
-  refuse_if(yes != 0, "from_mpi: an intercommunicator has two groups; merge them before");
   int level = 0;
   MPI_Query_thread(&level);
   MPI_Is_thread_main(&yes);
   refuse_if(level < MPI_THREAD_SERIALIZED && yes == 0,
             "from_mpi: MPI was started below MPI_THREAD_SERIALIZED: only the thread that has "
             "started it may call MPI");
+  MPI_Comm_test_inter(comm, &yes);
+  refuse_if(yes != 0, "from_mpi: an intercommunicator has two groups; merge them before");
   MpiRanks ranks;
   MPI_Comm_rank(comm, &ranks.rank);
   MPI_Comm_size(comm, &ranks.world);
   ranks.handle = static_cast<int>(MPI_Comm_c2f(comm));
   ranks.begin_all_gather = [comm](const char* mine, char* all, int bytes) -> MpiRanks::Ended {
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm, &request);
-    return [request]() mutable {
+    // Returns only if the program has told MPI to return errors.
+    const auto check = [](int result) {
+      if (result != MPI_SUCCESS) throw Error(Code::system, "from_mpi: MPI can't gather addresses");
+    };
+    check(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm, &request));
+    return [request, check]() mutable {
       int ended = 0;
-      MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
+      check(MPI_Test(&request, &ended, MPI_STATUS_IGNORE));
       return ended != 0;
     };
   };

@@ -115,8 +115,8 @@ class TileKernel {
   // Whether multiply() takes Nodes and leaves; the bits are those of Loops::end_leaf.
   virtual bool adds_nodes() const { return false; }
 
-  // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish, of parts
-  // if there are nodes. A kernel that rounds also adds nodes.
+  // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish. A kernel
+  // that rounds also adds nodes.
   virtual bool rounds() const { return false; }
 
   // For panels that are not the operand; the bits are those that multiply() gives for the expanded

@@ -125,7 +125,7 @@ void finish_row(const Finish& how, const float* sums, std::int64_t n, void* out)
       std::memcpy(&result, to, sizeof(T));
       y += static_cast<float>(result);
     }
-    if (!how.only_rounds() && std::isnan(y)) y = std::bit_cast<float>(tensor::kNan);
+    if (std::isnan(y)) y = std::bit_cast<float>(tensor::kNan);
     result = T(y);
     std::memcpy(to, &result, sizeof(T));
   }

@@ -23,17 +23,12 @@ struct Words {
 };
 
 // What becomes of a finished tile on its way out: y = sums · scales + bias (+ what is there), each
-// operation rounded in f32, then rounded to the output's dtype. What is not a number becomes
-// tensor::kNan, except where the sums are only rounded.
+// operation rounded in f32, then rounded to the output's dtype. Every NaN becomes tensor::kNan: the
+// compiler decides whose bits a product or an addition of two NaNs keeps.
 struct Finish {
   const float* scales;  // of each column; nullptr: 1
   const float* bias;    // nullptr: 0
   bool accumulate;
-  bool of_parts = false;  // groups or leaves of k were added before
-
-  bool only_rounds() const {
-    return scales == nullptr && bias == nullptr && !accumulate && !of_parts;
-  }
 };
 
 // How results are written. Streamed ones go past the caches where the set knows how; their rows

@@ -98,8 +98,7 @@ void run_reference(const Task& task) {
       const float total = task.depth.k == 0 ? 0 : node(task, i, j, {0, task.leaves.count()});
       const Finish how = {.scales = nullptr,
                           .bias = task.bias == nullptr ? nullptr : task.bias + j,
-                          .accumulate = call.accumulate,
-                          .of_parts = call.weight.scheme() || task.leaves.count() > 1};
+                          .accumulate = call.accumulate};
       const std::int64_t row = i - task.rows.begin;
       const std::int64_t column = j - task.columns.begin;
       Places places(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});

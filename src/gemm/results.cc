@@ -34,8 +34,7 @@ TileOut Results::straight(const Tile& tile) const {
 void Results::finish(const Tile& tile, const float* sums) const {
   const Finish how = {.scales = scales_of(tile),
                       .bias = task_.bias == nullptr ? nullptr : task_.bias + tile.columns.begin,
-                      .accumulate = task_.call.accumulate,
-                      .of_parts = task_.depth.group != 0 || task_.leaves.count() > 1};
+                      .accumulate = task_.call.accumulate};
   sums += tile.columns.begin % kPanelColumns;
   Places places = places_of(tile);
   for (std::int64_t done = 0; done < size(tile.rows);) {

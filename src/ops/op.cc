@@ -19,7 +19,7 @@ namespace plait {
 namespace {
 
 // Alone in the world, a rank has only the wire's rounding to do besides the product.
-bool needs_nobody(const OpDesc& desc, Dtype wire, const Communicator& comm) {
+bool needs_no_peer(const OpDesc& desc, Dtype wire, const Communicator& comm) {
   const bool rounds = traits_of(desc.op).shares_k && wire != Dtype::f32;
   return !traits_of(desc.op).communicates() || (comm.world() == 1 && !rounds);
 }
@@ -120,7 +120,7 @@ Ready::Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options)
       state_(comm.state()),
       options_({.wire = options.wire, .threads = options.threads, .backend = options.backend}) {
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);
-  const bool alone = needs_nobody(desc, wire, comm);
+  const bool alone = needs_no_peer(desc, wire, comm);
   // Partial sums leave the product as they travel, or before they are coded for the wire; whatever
   // else leaves it is the result.
   const Dtype product = traits_of(desc.op).shares_k && !alone ? partial_dtype(wire) : desc.out;

@@ -77,7 +77,7 @@ class Exchange {
   comm::Awaited room_at(Way way, int peer) const {
     return {.peer = peer, .tag = tag_of(out(way, peer)), .room = true};
   }
-  comm::Awaited awaits_none() const { return comm::nobody(tag_); }
+  comm::Awaited nothing_awaited() const { return comm::nothing_awaited(tag_); }
 
   // Between tiles: moves what the transport can't move alone, and notices lost ranks. While this
   // rank multiplies, no peer is late.

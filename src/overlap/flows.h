@@ -49,7 +49,7 @@ class Flows {
 
   comm::Awaited awaited() const {
     if (sums && !sums->done()) return sums->awaited();
-    return spread ? spread->awaited() : exchange_.awaits_none();
+    return spread ? spread->awaited() : exchange_.nothing_awaited();
   }
 
  private:

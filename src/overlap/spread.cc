@@ -98,7 +98,7 @@ std::uint32_t Spread::sent() const {
 }
 
 comm::Awaited Spread::awaited() const {
-  comm::Awaited awaited = exchange_.awaits_none();
+  comm::Awaited awaited = exchange_.nothing_awaited();
   bool is_found = false;
   const auto find = [&](bool is_it, const comm::Awaited& one) {
     if (is_it && !is_found) awaited = one;

@@ -134,7 +134,11 @@ bool Sums::send_across(int counterpart) {
                     .cols = own.cols,
                     .row_stride = own.cols});
   } else if (!exchange_.is_played(
-                 {.label = label, .read = read, .written = size, .args = args, .to_peer = true})) {
+                 {.label = label,
+                  .read = read,
+                  .written = size,
+                  .args = args,
+                  .to_peer = wire_ != Dtype::s8})) {  // coding is work for this rank
     write(own, exchange_.box(Way::out, counterpart));
   }
   exchange_.post(Way::out, counterpart, bytes);
@@ -165,10 +169,11 @@ void Sums::sum_chunk() {
   const SpanArgs args = {.bytes = size, .chunk = static_cast<std::int32_t>(summed_)};
   const Span span(exchange_.trace(), Lane::comm, "sum", args);
   const auto written = block.elements() * static_cast<std::int64_t>(size_of(result_.out.dtype));
+  const auto own_bytes =
+      block.elements() * static_cast<std::int64_t>(size_of(partial_dtype(wire_)));
+  const std::int64_t read = size * (exchange_.world() - 1) + own_bytes;
   if (block.elements() == 0) return;
-  if (exchange_.is_played(
-          {.label = "sum", .read = size * exchange_.world(), .written = written, .args = args}))
-    return;
+  if (exchange_.is_played({.label = "sum", .read = read, .written = written, .args = args})) return;
   const ConstTensorView own = source(summed_, rank);
   in_shares(length(block.rows), block.elements(),
             [&](Range rows, const void** at) { sum_rows(block, own, rows, at); });
@@ -316,7 +321,7 @@ comm::Awaited Sums::awaited() const {
   if (summed_ < cut_.chunks()) {
     if (const auto chunk = missing()) return *chunk;
   }
-  return exchange_.awaits_none();
+  return exchange_.nothing_awaited();
 }
 
 // The first peer's part of the next sum that has not come.

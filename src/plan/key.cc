@@ -77,6 +77,14 @@ class Words {
     return *dtype;
   }
 
+  Dtype wire() const {
+    const std::string_view value = (*this)["wire"];
+    if (value.empty()) return Dtype::f32;
+    const auto dtype = parse_dtype(value);
+    PLAIT_CHECK(dtype, "problem: wire=", value, " is none of f32, bf16, f16, s8");
+    return *dtype;
+  }
+
  private:
   static std::ptrdiff_t index_of(std::string_view key) {
     const auto* const found = std::find(kWords.begin(), kWords.end(), key);
@@ -137,7 +145,7 @@ PlanKey parse_plan_key(std::string_view text) {
                  .x = x,
                  .weight = words.weight(x),
                  .out = words.dtype("out", x),
-                 .wire = words.dtype("wire", Dtype::f32),
+                 .wire = words.wire(),
                  .world = static_cast<int>(words.number("ranks", 1, kMostRanks, 2)),
                  .hosts = static_cast<int>(words.number("hosts", 1, kMostRanks, 1)),
                  .threads = static_cast<int>(words.number("threads", 0, base::kMostThreads, 0)),

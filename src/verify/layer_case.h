@@ -56,8 +56,8 @@ struct LayerCase {
 // The tree of the sums over ranks' shares: the output of a row layer, grad_x of a column layer.
 SumTree tree_of(const LayerCase& one);
 
-// Whether one rank that has the whole layer must give the same bits in all results, except for
-// those of NaNs. Results that are not sums over ranks' shares are the same in any case.
+// Whether one rank that has the whole layer must give the same bits in all results. Results that
+// are not sums over ranks' shares are the same in any case.
 bool is_as_on_one_rank(const LayerCase& one);
 
 LayerCase random_layer_case(std::uint64_t seed, std::int64_t number, int world);

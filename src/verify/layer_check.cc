@@ -161,9 +161,11 @@ class Check {
                                   Range rows, Range columns) {
       const ConstTensorView part =
           other.view().row_range(rows.begin, rows.end).column_range(columns.begin, columns.end);
-      const std::string found = difference_in_numbers(mine.view(), part);
-      if (!found.empty())
-        note(failure, base::sentence(what, " differs from that of one rank alone: ", found));
+      const tensor::BitComparison same = tensor::same_bits(mine.view(), part);
+      if (!same) {
+        note(failure,
+             base::sentence(what, " differs from that of one rank alone: ", same.describe()));
+      }
       return part.bytes() > 0;
     };
     for (std::size_t i = 0; i < serial.size(); ++i) {

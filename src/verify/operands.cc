@@ -1,7 +1,6 @@
 #include "verify/operands.h"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -106,19 +105,6 @@ double element(const ConstTensorView& view, std::int64_t row, std::int64_t col) 
       break;
   }
   return read(std::int8_t{0});
-}
-
-std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorView& want) {
-  for (std::int64_t row = 0; row < want.rows; ++row) {
-    for (std::int64_t col = 0; col < want.cols; ++col) {
-      const double one = element(got, row, col);
-      const double other = element(want, row, col);
-      const bool same = std::bit_cast<std::uint64_t>(one) == std::bit_cast<std::uint64_t>(other);
-      if (same || (std::isnan(one) && std::isnan(other))) continue;
-      return base::sentence("[", row, ", ", col, "] is ", one, " and not ", other);
-    }
-  }
-  return {};
 }
 
 QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k) {

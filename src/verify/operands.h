@@ -66,9 +66,6 @@ class VerifyOperands {
   std::optional<PackedWeight> packed_;
 };
 
-// The first difference between the bits of two matrices; empty: none. All NaNs are equal.
-std::string difference_in_numbers(const ConstTensorView& got, const ConstTensorView& want);
-
 double element(const ConstTensorView& view, std::int64_t row, std::int64_t col);
 
 }  // namespace plait::verify

@@ -28,7 +28,7 @@ TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
     const Nanoseconds end = base::now() + 60 * base::kMillisecond;
     wait_until(
         part->state().group(), [&] { return base::now() >= end; }, [] { return kNever; },
-        [] { return nobody({}); });
+        [] { return nothing_awaited({}); });
   });
 }
 
@@ -40,7 +40,7 @@ TEST(Wait, EndsWhereNobodyIsAwaited) {
     const Error error = conformance::expect_error(Code::timeout, [&] {
       wait_until(
           comm.state().group(), [] { return false; }, [] { return kNever; },
-          [] { return nobody({.operation = Operation::matmul_all_reduce}); });
+          [] { return nothing_awaited({.operation = Operation::matmul_all_reduce}); });
     });
     EXPECT_EQ(error.culprit(), 0);
     EXPECT_TRUE(conformance::contains(error.what(), "matmul_all_reduce: rank 0 waits for no chunk"))
@@ -58,7 +58,8 @@ TEST(Awaited, IsDescribedByOperatorAndChunk) {
             "matmul_all_reduce: rank 0 waits for rank 1 to make room for chunk 5");
   EXPECT_EQ(describe({.peer = 0, .tag = tag}, 0),
             "matmul_all_reduce: rank 0 multiplies, and is at chunk 5");
-  EXPECT_EQ(describe(nobody(tag), 0), "matmul_all_reduce: rank 0 waits for no chunk any more");
+  EXPECT_EQ(describe(nothing_awaited(tag), 0),
+            "matmul_all_reduce: rank 0 waits for no chunk any more");
 }
 
 }  // namespace

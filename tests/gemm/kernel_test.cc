@@ -143,20 +143,26 @@ TEST_P(Kernel, KeepsNotANumberInItsRow) {
   }
 }
 
-// When two of them meet, the same one is kept whatever code adds them.
-TEST_P(Kernel, GivesNotANumberTheSameBitsInAnyCompany) {
+// Which elements are not numbers depends on no other row. Their bits may: Loops::finish makes them
+// alike.
+TEST_P(Kernel, GivesNotANumberWhateverTheCompany) {
   std::mt19937 random(7);
   const auto spoil = [&](float& value) {
     constexpr std::uint32_t kSpecial[] = {0x7f800000U, 0x7fc00000U, 0x7fc20000U, 0x7fff0000U};
     if (random() % 97 == 0)
       value = std::bit_cast<float>(kSpecial[random() % 4] | (random() % 2 == 0 ? 0x80000000U : 0U));
   };
+  const auto with_one_nan = [](Sums sums) {
+    for (float& sum : sums) sum = std::isnan(sum) ? std::numeric_limits<float>::quiet_NaN() : sum;
+    return sums;
+  };
   std::for_each(x_.begin(), x_.end(), spoil);
   std::for_each(w_.begin(), w_.end(), spoil);
-  const Sums alone = one_by_one();
+  const Sums alone = with_one_nan(one_by_one());
   for (std::int64_t count = 1; count <= max_rows(); ++count) {
-    ASSERT_TRUE(same_bits(product({0, count}), alone.data())) << count << " rows";
-    const Sums cut = product({0, count}, {{0, kKStep}, {kKStep, kDepth}});
+    const Sums whole = with_one_nan(product({0, count}));
+    ASSERT_TRUE(same_bits(whole, alone.data())) << count << " rows";
+    const Sums cut = with_one_nan(product({0, count}, {{0, kKStep}, {kKStep, kDepth}}));
     ASSERT_TRUE(same_bits(cut, alone.data())) << count << " rows in two parts";
   }
 }

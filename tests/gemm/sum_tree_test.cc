@@ -201,15 +201,16 @@ std::vector<std::uint32_t> nans_of(const ConstTensorView& view) {
   return all;
 }
 
-// Leaves are added by other loops for one row than for several, and for whole panels.
+// Other loops multiply and add up one row than several, and whole panels. k: one leaf, and several.
 TEST_P(SumTree, HasOneNotANumber) {
   int done = 0;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
-    for (const Dtype out : {Dtype::f32, Dtype::bf16}) {
+    for (const auto& [k, out] : {std::pair{512, Dtype::f32}, std::pair{512, Dtype::f16},
+                                 std::pair{2048, Dtype::f32}, std::pair{2048, Dtype::bf16}}) {
       const bool is_slow = GetParam() == "reference";
       const GemmDesc desc = {.m = is_slow ? 3 : 40,
                              .n = is_slow ? 9 : 130,
-                             .k = 2048,
+                             .k = k,
                              .x = dtype,
                              .weight = dtype,
                              .out = out};

@@ -29,9 +29,9 @@ bool ends(const base::Fd& process) {
   return ::poll(&end, 1, kPatience) == 1;
 }
 
-// What a test forgets ends by itself.
+// What a test forgets ends by itself, long after the test has given up.
 [[noreturn]] void sleep_for_long() {
-  ::sleep(kPatience / 1000);
+  ::sleep(kPatience / 100);
   ::_exit(0);
 }
 
@@ -64,17 +64,19 @@ class GuardTest : public testing::Test {
 
 TEST_F(GuardTest, EndsTheGroupsOfARunThatIsKilled) {
   const Pipe pipe;
+  const Pipe watched;
   const pid_t run = ::fork();
   if (run == 0) {
     Guard guard("guard-test-groups");
-    const pid_t leader = start([] { ::setpgid(0, 0); }, pipe, "sleep 30 & echo $$; echo $!; wait");
+    const pid_t leader = start([] { ::setpgid(0, 0); }, pipe, "sleep 300 & echo $$; echo $!; wait");
     ::setpgid(leader, leader);
     guard.watch(leader);
+    EXPECT_EQ(::write(watched.writer.get(), "\n", 1), 1);
     sleep_for_long();
   }
   const base::Fd leader = watch_end(read_pid(pipe));
   const base::Fd below = watch_end(read_pid(pipe));
-  ::usleep(50'000);  // until the guard knows of the group
+  read_pid(watched);  // the guard knows of the group
   ::kill(run, SIGKILL);
   EXPECT_TRUE(ends(leader));
   EXPECT_TRUE(ends(below));
@@ -89,7 +91,7 @@ TEST_F(GuardTest, EndsWhatHasTheJobInItsEnvironment) {
       ::setsid();
       ::setenv("PLAIT_JOB", "guard-test-job", 1);
     };
-    start(leave, pipe, "echo $$; exec sleep 30");
+    start(leave, pipe, "echo $$; exec sleep 300");
     sleep_for_long();
   }
   const base::Fd process = watch_end(read_pid(pipe));

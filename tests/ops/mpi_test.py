@@ -11,7 +11,7 @@ MPIEXEC = os.environ["PLAIT_MPIEXEC"]
 HYDRA = os.environ.get("PLAIT_HYDRA")  # MPICH's mpiexec, if there is a plugin for MPICH
 PROGRAM = os.environ["PLAIT_MPI_PROGRAM"]
 PATIENCE = 180  # seconds after which a rank is taken to hang
-NOTICED = 20_000  # milliseconds within which a death must be, on a busy machine: a third of the deadline
+NOTICED = 2000  # milliseconds within which a death must be, with nothing else at work
 
 BTLS = {"vader": ["--mca", "btl", "vader,self"],
         "tcp": ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]}

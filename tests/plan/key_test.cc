@@ -26,6 +26,7 @@ TEST(PlanKeys, AreWrittenAsTheyAreRead) {
         "op=matmul_reduce_scatter m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=bf16 ranks=8 transport=shm "
         "link=25gbit,5us",
         "op=matmul_all_reduce m=5 n=6 k=7 x=bf16 w=f32:plain out=bf16 wire=f32 ranks=2",
+        "op=matmul_reduce_scatter m=5 n=6 k=7 x=f32 w=f32 out=f32 wire=s8 ranks=2",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=f32 ranks=2 threads=2 "
         "backend=onednn transport=shm",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=bf16 out=f32 wire=f32 ranks=8 link=1.21gbit,0us",

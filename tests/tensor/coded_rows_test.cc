@@ -17,11 +17,11 @@
 namespace plait::tensor {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kSmallestNormal = std::numeric_limits<float>::min();
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
-constexpr std::byte kUntouched{0x5a};
+constexpr std::byte kUnwritten{0x5a};
 
 using Row = std::vector<float>;
 using Bytes = std::vector<std::byte>;
@@ -82,7 +82,7 @@ class CodedRows : public testing::TestWithParam<const Kernels*> {
   static Bytes encoded(const Row& row, std::size_t shift = 0) {
     const auto n = static_cast<std::int64_t>(row.size());
     const auto scales = static_cast<std::size_t>(2 * scales_of(n));
-    Bytes block(shift + static_cast<std::size_t>(coded_bytes(1, n)) + 64, kUntouched);
+    Bytes block(shift + static_cast<std::size_t>(coded_bytes(1, n)) + 64, kUnwritten);
     std::byte* const to = block.data() + shift;
     GetParam()->encode({.codes = to + scales, .scales = to}, row.data(), row.size());
     return block;
@@ -100,10 +100,10 @@ class CodedRows : public testing::TestWithParam<const Kernels*> {
   }
 
   static void expect_coded(const Row& row, std::size_t shift = 0) {
-    Bytes expected(shift, kUntouched);
+    Bytes expected(shift, kUnwritten);
     const Bytes middle = want(row);
     expected.insert(expected.end(), middle.begin(), middle.end());
-    expected.resize(expected.size() + 64, kUntouched);
+    expected.resize(expected.size() + 64, kUnwritten);
     ASSERT_EQ(encoded(row, shift), expected) << row.size() << " elements, " << row[0] << "...";
   }
 
@@ -183,7 +183,7 @@ TEST_P(CodedRows, TiesGoToEven) {
 }
 
 TEST_P(CodedRows, ShowAnInfinityOrANanInItsGroupOnly) {
-  for (const float broken : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(),
+  for (const float broken : {kInfinite, -kInfinite, std::numeric_limits<float>::quiet_NaN(),
                              std::bit_cast<float>(0xff800001U)}) {
     for (const std::size_t n : {3U, 64U, 65U, 200U}) {
       for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
@@ -223,10 +223,10 @@ TEST(CodedBlock, IsReadInPieces) {
   const ConstTensorView view = {
       .data = all.data(), .dtype = Dtype::f32, .rows = kRows, .cols = kColumns, .row_stride = 400};
   const CodedShape shape = {.rows = kRows, .columns = kColumns};
-  Bytes block(static_cast<std::size_t>(coded_bytes(kRows, kColumns)) + 1, kUntouched);
+  Bytes block(static_cast<std::size_t>(coded_bytes(kRows, kColumns)) + 1, kUnwritten);
   encode_rows(view, block.data());
-  EXPECT_EQ(block.back(), kUntouched);
-  Bytes in_shares(block.size(), kUntouched);
+  EXPECT_EQ(block.back(), kUnwritten);
+  Bytes in_shares(block.size(), kUnwritten);
   encode_rows(view.row_range(2, kRows), shape, 2, in_shares.data());
   encode_rows(view.row_range(0, 2), shape, 0, in_shares.data());
   EXPECT_EQ(in_shares, block);

@@ -139,7 +139,8 @@ Findings found_beside_one_rank(const VerifyCase& one) {
 TEST(VerifyCheck, FindsABitThatOneRankHasNot) {
   const Findings found = found_beside_one_rank(some_sum());
   EXPECT_TRUE(
-      contains(found.failure, "out differs from what one rank makes that has all k: [3, 5]"))
+      contains(found.failure,
+               "out differs from what one rank makes that has all k: first difference at [3, 5]"))
       << found.failure;
   EXPECT_TRUE(found.as_one);
 }

@@ -162,7 +162,7 @@ class Answered final : public Task {
     for (const Asker& asker : askers_) {
       if (!asker.done()) return asker.awaited(tag());
     }
-    return nobody(tag());
+    return nothing_awaited(tag());
   }
 
  private:

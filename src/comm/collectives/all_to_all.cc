@@ -54,7 +54,7 @@ class AllToAll final : public Task {
     for (std::size_t i = 0; i < senders_.size(); ++i) {
       if (!senders_[i].done()) return senders_[i].awaited(tag_of(sent_[i]));
     }
-    return nobody(tag());
+    return nothing_awaited(tag());
   }
 
  private:

@@ -38,7 +38,7 @@ inline Awaited first_awaited(const Tag& tag, const Receivers& receivers, const S
   for (const Sender& sender : senders) {
     if (!sender.done()) return sender.awaited(tag);
   }
-  return nobody(tag);
+  return nothing_awaited(tag);
 }
 
 }  // namespace plait::comm

@@ -90,7 +90,7 @@ bool Seat::plays(const Chore& chore) {
 
 void Seat::wait(const Question& question) {
   const Nanoseconds start = now_;
-  const Awaited first = stage_.options().records ? question.awaited() : nobody({});
+  const Awaited first = stage_.options().records ? question.awaited() : nothing_awaited({});
   for (;;) {
     const Nanoseconds before = now_;
     if (question.ready()) break;

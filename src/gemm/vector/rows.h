@@ -1,11 +1,11 @@
 // The loops of the vector kernel, made by one file for each instruction set.
 //
 // A Set says what its registers hold (Vector, kLanes, broadcast, multiply_add) and how many rows
-// and vectors of a row it works on at once (kRows; vectors(rows)). One whose compiler may exchange
-// the operands of an addition has settle(sum), which makes all that is not a number alike. One
-// whose registers hold whole rows of a panel may have store(to, dtype, sums), which rounds. A word
-// is what a lane multiplies at once: an f32, or kWordK bf16. Sets are types of unnamed namespaces,
-// so that no code compiled for one processor is linked into what runs on another.
+// and vectors of a row it works on at once (kRows; vectors(rows)). One whose registers hold whole
+// rows of a panel may have store(to, dtype, sums), which does what Loops::finish does with sums
+// alone. A word is what a lane multiplies at once: an f32, or kWordK bf16. Sets are types of
+// unnamed namespaces, so that no code compiled for one processor is linked into what runs on
+// another.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,6 @@ inline constexpr int kMaxRows = 96;
 template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
-
-template <class Set>
-concept Settles = requires(typename Set::Vector sum) { Set::settle(sum); };
 
 // What a pass asks memory for while it computes: with each word what lies `step` bytes further.
 struct Asked {
@@ -111,20 +108,14 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
   if constexpr (Rounds<Set>) {
     static_assert(Vectors * Set::kLanes == kPanelColumns, "it stores whole rows");
     if (call.out.data != nullptr) {
-      // The compiler chooses which operand's NaN an addition of nodes keeps.
-      for (std::int64_t r = 0; r < Rows && call.nodes.count > 0; ++r) {
-        for (Vector& one : sum[r]) one = Set::with_one_nan(one);
-      }
       for (std::int64_t r = 0; r < Rows; ++r)
         Set::store(call.out.data + (row + r) * call.out.row_stride, call.out.dtype, sum[r]);
       return;
     }
   }
   for (std::int64_t r = 0; r < Rows; ++r) {
-    for (int v = 0; v < Vectors; ++v) {
-      if constexpr (Settles<Set>) sum[r][v] = Set::settle(sum[r][v]);
+    for (int v = 0; v < Vectors; ++v)
       reinterpret_cast<Vector*>(sums + r * kPanelColumns)[v] = sum[r][v];
-    }
   }
 }
 

@@ -125,8 +125,8 @@ template <Storage stored, int Rows, bool Inside>
           last ? pair_of<stored, false>(panel, j, values) : pair_of<stored, true>(panel, j, values);
       for (int r = 0; r < Rows; ++r) {
         const std::byte* at = x + r * call.row_stride + k * 4;
-        sums[r][j] = _mm512_fmadd_ps(pair.even, broadcast(at), sums[r][j]);
-        sums[r][j] = _mm512_fmadd_ps(pair.odd, broadcast(at + 4), sums[r][j]);
+        sums[r][j] = _mm512_fmadd_ps(broadcast(at), pair.even, sums[r][j]);
+        sums[r][j] = _mm512_fmadd_ps(broadcast(at + 4), pair.odd, sums[r][j]);
       }
     }
   }
@@ -159,14 +159,6 @@ struct InSequence {
 template <Storage stored>
 void in_sequence(const StoredTileCall& call) {
   for_each_group<stored>(call, two_halves<InSequence<stored>>);
-}
-
-// Compilers may change the operands' places, but where both are not numbers the first one is the
-// sum.
-[[PLAIT_AVX512, gnu::always_inline]] inline __m512 add_second(__m512 first, __m512 second) {
-  __m512 sum;
-  asm("vaddps %2, %1, %0" : "=v"(sum) : "v"(first), "v"(second));
-  return sum;
 }
 
 // A row's kKStep bf16 as f32.
@@ -207,7 +199,7 @@ struct Step {
   for (std::int64_t j = 0; j < kVectors; ++j) {
     const __m512 evens = _mm512_permutex2var_ps(chain[2 * j], even, chain[2 * j + 1]);
     const __m512 odds = _mm512_permutex2var_ps(chain[2 * j], odd, chain[2 * j + 1]);
-    sums[j] = add_second(sums[j], add_second(evens, odds));
+    sums[j] = _mm512_add_ps(sums[j], _mm512_add_ps(evens, odds));
   }
 }
 
@@ -229,7 +221,8 @@ template <bool Inside>
       odd[j] = _mm512_fmadd_ps(pair.odd, _mm512_set1_ps(step.x[k + 1]), odd[j]);
     }
   }
-  for (int j = 0; j < kVectors; ++j) sums[j] = add_second(sums[j], add_second(even[j], odd[j]));
+  for (int j = 0; j < kVectors; ++j)
+    sums[j] = _mm512_add_ps(sums[j], _mm512_add_ps(even[j], odd[j]));
 }
 
 template <Storage stored>

@@ -277,7 +277,7 @@ template <Dtype dtype>
   if (how.scales != nullptr) y = _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, how.scales + j));
   if (how.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, how.bias + j));
   if (how.accumulate) y = _mm512_add_ps(y, load<dtype>(out, mask));
-  return how.only_rounds() ? y : with_one_nan(y);
+  return with_one_nan(y);
 }
 
 template <Dtype dtype>
@@ -311,10 +311,9 @@ template <Dtype dtype>
 [[PLAIT_AVX512]] void finish_as(const Finish& how, const float* sums, const TensorView& out) {
   const bool is_sum = how.scales == nullptr && how.bias == nullptr && !how.accumulate;
   if (!is_sum || out.cols != kPanelColumns) return finish_rows<dtype>(how, sums, out);
-  const Finish plain = {
-      .scales = nullptr, .bias = nullptr, .accumulate = false, .of_parts = how.of_parts};
+  constexpr Finish kPlain = {.scales = nullptr, .bias = nullptr, .accumulate = false};
   for (std::int64_t i = 0; i < out.rows; ++i, sums += kPanelColumns)
-    finish_row<dtype>(plain, sums, kPanelColumns, out.row(i));
+    finish_row<dtype>(kPlain, sums, kPanelColumns, out.row(i));
 }
 
 [[PLAIT_AVX512]] void finish(const Finish& how, const float* sums, const TensorView& out) {

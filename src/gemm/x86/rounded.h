@@ -39,23 +39,24 @@ namespace plait::gemm {
       to, _mm512_permutex2var_epi16(rounded_to_bf16(low), upper, rounded_to_bf16(high)));
 }
 
-// A row of 64 sums.
+// A row of 64 sums, as Loops::finish stores them.
 [[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void store_row(void* to, Dtype dtype,
                                                                               const __m512* sums) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   auto* bytes = static_cast<std::byte*>(to);
   switch (dtype) {
     case Dtype::f32:
-      for (std::ptrdiff_t v = 0; v < 4; ++v) _mm512_storeu_ps(bytes + 64 * v, sums[v]);
+      for (std::ptrdiff_t v = 0; v < 4; ++v)
+        _mm512_storeu_ps(bytes + 64 * v, with_one_nan(sums[v]));
       break;
     case Dtype::bf16:
-      store_as_bf16(bytes, sums[0], sums[1]);
-      store_as_bf16(bytes + 64, sums[2], sums[3]);
+      store_as_bf16(bytes, with_one_nan(sums[0]), with_one_nan(sums[1]));
+      store_as_bf16(bytes + 64, with_one_nan(sums[2]), with_one_nan(sums[3]));
       break;
     case Dtype::f16:
       for (std::ptrdiff_t v = 0; v < 4; ++v) {
         // All of them: gcc 12 takes the intrinsic without a mask for a mistake.
-        const __m256i halves = _mm512_maskz_cvtps_ph(0xffff, sums[v], kNearest);
+        const __m256i halves = _mm512_maskz_cvtps_ph(0xffff, with_one_nan(sums[v]), kNearest);
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + 32 * v), halves);
       }
       break;

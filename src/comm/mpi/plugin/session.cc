@@ -72,7 +72,7 @@ bool meet_for_the_last_time(Nanoseconds deadline) {
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
-    const MPI_Comm all = library().world->processes.carriers.front();
+    MPI_Comm all = library().world->processes.carriers.front();
     if (MPI_Ibarrier(all, &meeting) != MPI_SUCCESS) return false;
   }
   for (;;) {
@@ -254,7 +254,7 @@ const Processes& meet_processes(std::optional<int> handle, const Meeting& meetin
                 "plugin");
     if (library().pid == 0) initialise(meeting);
   }
-  const MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
+  MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
   Duplicates& duplicates = duplicates_of(of);
   Nanoseconds ask_at = 0;
   while (duplicates.made < kCarriers && !has_all(duplicates, of)) {

@@ -21,9 +21,10 @@ constexpr unsigned kEager = UCP_AM_SEND_FLAG_EAGER;
 // One call of UCX's progress handles a few events.
 constexpr int kMostTurns = 64;
 
-// The difference of two counts is right also where one of them has gone on at 0.
-bool is_at_least(std::uint32_t count, std::uint32_t wanted) {
-  return static_cast<std::int32_t>(count - wanted) >= 0;
+// Whether `count` is at least `wanted`, where neither is above `now`. Counts go on at 0 after the
+// largest number, so this is right for counts of the last 2^32 chunks.
+bool is_at_least(std::uint32_t count, std::uint32_t wanted, std::uint32_t now) {
+  return now - count <= now - wanted;
 }
 
 // Endpoints are closed without asking the peers, so this is for hangs.
@@ -242,7 +243,10 @@ ucs_status_t UcxCarrier::receive(void* self, const void* header, std::size_t hea
       peer.questions.push_back(static_cast<std::uint32_t>(known.number));
       break;
     case What::answer:
-      peer.received = static_cast<std::uint32_t>(known.number);
+      for (auto& [count, is_answered] : peer.asked) {
+        is_answered =
+            is_answered || is_at_least(static_cast<std::uint32_t>(known.number), count, peer.sent);
+      }
       break;
   }
   return UCS_OK;
@@ -325,8 +329,11 @@ bool UcxCarrier::move(const tcp::Connection::Find& find) {
   for (int process = 0; process < static_cast<int>(peers_.size()); ++process) {
     is_news |= hand_on(process);
     Peer& peer = peers_[process];
-    if (std::erase_if(peer.questions, [&](auto n) { return is_at_least(peer.come, n); }) == 0)
-      continue;
+    // A question is about chunks that were sent shortly before it, so the difference is small.
+    const auto has_come = [&](std::uint32_t n) {
+      return static_cast<std::int32_t>(peer.come - n) >= 0;
+    };
+    if (std::erase_if(peer.questions, has_come) == 0) continue;
     send_message(peer,
                  {.token = peer.token,
                   .process = static_cast<std::uint32_t>(me_),
@@ -343,10 +350,15 @@ bool UcxCarrier::move(const tcp::Connection::Find& find) {
 // While other threads go on sending, UCX always has something to do, and their groups wait for it.
 bool UcxCarrier::is_received(int process, std::uint32_t count) {
   Peer& peer = peers_[process];
-  if (is_at_least(peer.credits, count) || is_at_least(peer.received, count))
+  const auto question = peer.asked.find(count);
+  const bool is_answered = question != peer.asked.end() && question->second;
+  if (is_answered || is_at_least(peer.credits, count, peer.sent))
     return peer.sent != count || is_sent(process);
-  if (is_at_least(peer.asked, count)) return false;
-  peer.asked = count;
+  if (question != peer.asked.end()) return false;
+  constexpr std::size_t kMostAnswers = 64;  // of groups that have ended
+  if (peer.asked.size() > kMostAnswers)
+    std::erase_if(peer.asked, [](const auto& one) { return one.second; });
+  peer.asked.emplace(count, false);
   send_message(peer,
                {.token = peer.token,
                 .process = static_cast<std::uint32_t>(me_),

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -81,8 +82,7 @@ class UcxCarrier final : public tcp::Carrier {
     std::uint32_t under_way =
         0;  // of these, and of questions and answers: UCX has not done its part
     std::uint32_t credits = 0;
-    std::uint32_t received = 0;  // as the peer has answered
-    std::uint32_t asked = 0;     // about so many, in the last question
+    std::map<std::uint32_t, bool> asked = {};  // questions, and whether they have been answered
 
     std::uint32_t begun = 0;  // from the peer
     std::uint32_t come = 0;

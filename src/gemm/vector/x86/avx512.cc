@@ -17,7 +17,6 @@ struct Avx512 {
 
   static Vector broadcast(float value) { return _mm512_set1_ps(value); }
   static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
-  static Vector with_one_nan(Vector sum) { return gemm::with_one_nan(sum); }
   static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
 };
 

@@ -20,7 +20,6 @@ struct Avx512Bf16 {
   static Vector multiply_add(Vector a, Vector b, Vector c) {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
-  static Vector with_one_nan(Vector sum) { return gemm::with_one_nan(sum); }
   static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
 };
 
