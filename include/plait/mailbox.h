@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "plait/export.h"
 #include "plait/tag.h"
@@ -42,47 +43,51 @@ struct MailboxDesc {
   bool operator==(const MailboxDesc&) const = default;
 };
 
-class PLAIT_EXPORT Mailbox {
+class PLAIT_EXPORT Mailbox final {
  public:
-  virtual ~Mailbox();
+  ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  virtual const MailboxDesc& desc() const = 0;
+  const MailboxDesc& desc() const;
 
   // Whether a chunk can be written to this channel now. If not, outbox() waits until it can.
-  virtual bool vacant(int peer, int slot) = 0;
+  bool vacant(int peer, int slot);
 
   // Where the next chunk for this channel is to be written: desc().slot_bytes, 64-byte aligned.
-  virtual std::byte* outbox(int peer, int slot) = 0;
+  std::byte* outbox(int peer, int slot);
 
   // Hands over the first `bytes` bytes of the memory that outbox() returned. This rank may still
   // read them until outbox() returns the same memory again, or, with `poison`, until the peer
   // releases the chunk.
-  virtual void post(int peer, int slot, const Tag& tag, std::size_t bytes) = 0;
+  void post(int peer, int slot, const Tag& tag, std::size_t bytes);
 
   // Whether the channel's next chunk has arrived. A chunk with another tag is an Error{mismatch}.
-  virtual bool arrived(int source, int slot, const Tag& tag) = 0;
+  bool arrived(int source, int slot, const Tag& tag);
 
   // The chunk that has arrived; `bytes` as posted. Refused until arrived() has returned true or
   // wait_arrived() has returned.
-  virtual const std::byte* inbox(int source, int slot) = 0;
-  virtual std::size_t inbox_bytes(int source, int slot) = 0;
+  const std::byte* inbox(int source, int slot);
+  std::size_t inbox_bytes(int source, int slot);
 
-  virtual void release(int source, int slot) = 0;
+  void release(int source, int slot);
 
   // Moves bytes if the transport needs the caller's help, and checks the peers. Call it between
   // tiles, about every 100 µs, while there is something to wait for. It has a deadline as waits do.
   // The time between two calls counts if arrived() or vacant() has returned false in it, but at
   // most 100 ms, since computing is not waiting. If these times add up to the communicator's
   // deadline, and this rank has not posted or released in this mailbox meanwhile, it throws.
-  virtual void progress() = 0;
+  void progress();
 
   // Returns when arrived() would return true; throws at the communicator's deadline.
-  virtual void wait_arrived(int source, int slot, const Tag& tag) = 0;
+  void wait_arrived(int source, int slot, const Tag& tag);
 
- protected:
-  Mailbox() = default;
+  class State;  // plait's own side of it
+  explicit Mailbox(std::unique_ptr<State> state);
+  State& state() const { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace plait

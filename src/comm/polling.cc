@@ -1,14 +1,11 @@
 #include "comm/polling.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace plait::comm {
 namespace {
 
-// Between two polls much may have been computed: no more than this of it counts as waiting.
-constexpr Nanoseconds kLongestPoll = 100 * base::kMillisecond;
-
-constexpr Nanoseconds kBetweenLooks = 50 * base::kMillisecond;
+constexpr Looks kLooks = {.first = 0, .between = 50 * base::kMillisecond};
 
 }  // namespace
 
@@ -28,22 +25,22 @@ Awaited Polling::unpacked(std::uint64_t refused) const {
 }
 
 void Polling::look() {
-  const Nanoseconds now = base::now();
-  const Nanoseconds last = polled_at_.exchange(now, std::memory_order_relaxed);
-  if (const auto refused = refused_.exchange(0, std::memory_order_relaxed); refused != 0) {
-    missing_.store(refused, std::memory_order_relaxed);
-    const Nanoseconds passed = last == 0 ? 0 : std::clamp<Nanoseconds>(now - last, 0, kLongestPoll);
-    waited_.fetch_add(passed, std::memory_order_relaxed);
-  }
-  if (now - looked_at_.load(std::memory_order_relaxed) < kBetweenLooks) return;
-  looked_at_.store(now, std::memory_order_relaxed);
-  look_carefully();
-}
-
-void Polling::look_carefully() {
   const std::unique_lock alone(looking_, std::try_to_lock);
   if (!alone.owns_lock()) return;
-  const auto missing = missing_.exchange(0, std::memory_order_relaxed);
+  const Nanoseconds now = base::now();
+  if (!patience_) patience_.emplace(group_.policy(), kLooks, now);
+  const auto refused = refused_.exchange(0, std::memory_order_relaxed);
+  if (refused != 0) missing_ = refused;
+  patience_->note_poll(now, refused != 0);
+  if (moved_.load(std::memory_order_relaxed)) {
+    moved_.store(false, std::memory_order_relaxed);
+    patience_->renew(now);
+  }
+  if (patience_->must_look(now)) look_carefully(now);
+}
+
+void Polling::look_carefully(Nanoseconds now) {
+  const std::uint64_t missing = std::exchange(missing_, 0);
   if (missing == 0) {
     known_.end();
     group_.examine(nullptr, [] { return false; });
@@ -59,7 +56,7 @@ void Polling::look_carefully() {
     return missing != given_up_;
   });
   given_up_ = has_left ? missing : 0;
-  if (waited_.load(std::memory_order_relaxed) >= group_.policy().timeout) group_.give_up(awaited);
+  if (patience_ && patience_->is_over(now)) group_.give_up(awaited);
 }
 
 }  // namespace plait::comm

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "comm/group.h"
+#include "comm/patience.h"
 
 namespace plait::comm {
 
@@ -24,11 +26,12 @@ class Polling {
 
   // A chunk was posted or released: what moves is no reason to give up.
   void note_move() {
-    if (waited_.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      waited_.store(0, std::memory_order_relaxed);
+    if (!moved_.load(std::memory_order_relaxed)) [[unlikely]]
+      moved_.store(true, std::memory_order_relaxed);
   }
 
-  // Cheap: for every progress(). Looks at the peers with care now and then.
+  // Cheap: for every progress(). Looks at the peers with care now and then. While one thread looks,
+  // the others do nothing here.
   void look();
 
   // Tells the peers that this rank waits for none of them; called before the group may go.
@@ -37,20 +40,20 @@ class Polling {
  private:
   std::uint64_t packed(int peer, int slot, const Tag& tag, bool room) const;
   Awaited unpacked(std::uint64_t refused) const;
-  void look_carefully();
+  void look_carefully(Nanoseconds now);
 
   Group& group_;
   int slots_;
 
-  // Memory ordering of all: relaxed. They say for how long and for which rank; no other memory is
-  // read because of them, and what one thread overwrites for another is asked and counted again.
+  // Memory ordering of both: relaxed. They say which rank is waited for and that something has
+  // moved; no other memory is read because of them, and what one thread overwrites for another is
+  // asked for again.
   std::atomic<std::uint64_t> refused_{0};  // what was asked for in vain since the last look
-  std::atomic<std::uint64_t> missing_{0};  // the same, since the last careful one
-  std::atomic<Nanoseconds> waited_{0};     // in vain, since the last move
-  std::atomic<Nanoseconds> polled_at_{0};
-  std::atomic<Nanoseconds> looked_at_{0};
+  std::atomic<bool> moved_{false};         // since the last look
 
   std::mutex looking_;  // for what follows
+  std::optional<Patience> patience_;
+  std::uint64_t missing_ = 0;  // what was asked for in vain since the last careful look
   KnownWait known_;
   std::uint64_t given_up_ = 0;  // what was missing when its peer was seen to have left
 };

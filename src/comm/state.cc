@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/check.h"
-#include "comm/emulated/emulated_mailbox.h"
+#include "comm/emulated/emulated_slots.h"
 #include "comm/living.h"
 #include "comm/placement.h"
 
@@ -17,6 +17,7 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
     : transport_name_(std::move(transport_name)),
       transport_(std::move(transport)),
       trace_(trace),
+      patience_(transport_->group().policy(), comm::kAtOnce),
       polling_(transport_->group()) {
   group().set_trace(trace);
   comm::Living::here().add(*this, transport_name_);
@@ -118,12 +119,13 @@ void Communicator::State::abort(std::string_view reason) {
 void Communicator::State::announce(const Tag& tag) { group().announce(tag); }
 
 std::unique_ptr<Mailbox> Communicator::State::make_mailbox(const MailboxDesc& desc) {
-  return make_mailbox(desc, {.operation = Operation::make_mailbox,
-                             .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}});
+  return std::make_unique<Mailbox>(
+      make_mailbox(desc, {.operation = Operation::make_mailbox,
+                          .sizes = {desc.slots, static_cast<std::int64_t>(desc.slot_bytes)}}));
 }
 
-std::unique_ptr<comm::MailboxBase> Communicator::State::make_mailbox(const MailboxDesc& desc,
-                                                                     Tag why) {
+std::unique_ptr<Mailbox::State> Communicator::State::make_mailbox(const MailboxDesc& desc,
+                                                                  Tag why) {
   const Use use(*this);
   comm::check_desc(desc, group().world());
   check_usable();
@@ -135,12 +137,10 @@ std::unique_ptr<comm::MailboxBase> Communicator::State::make_mailbox(const Mailb
 
 // A rank that fails here tells the others, who may be waiting for it elsewhere; where another was
 // first, all say the same.
-std::unique_ptr<comm::MailboxBase> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
-  std::unique_ptr<comm::MailboxBase> mailbox =
-      transport_->make_mailbox(link_ ? comm::widened(desc) : desc);
-  if (link_) mailbox = comm::make_emulated_mailbox(std::move(mailbox), desc, *link_);
-  mailbox->charge(mailbox_bytes_);
-  return mailbox;
+std::unique_ptr<Mailbox::State> Communicator::State::build_mailbox(const MailboxDesc& desc) try {
+  auto slots = transport_->make_slots(link_ ? comm::widened(desc) : desc);
+  if (link_) slots = comm::make_emulated_slots(std::move(slots), group(), desc, *link_);
+  return std::make_unique<Mailbox::State>(group(), desc, std::move(slots), mailbox_bytes_);
 } catch (const Error& error) {
   if (group().was_interrupted()) throw;
   group().fail_and_raise(comm::failure_of(error));
@@ -271,8 +271,7 @@ void Communicator::State::open_part(State& part, std::optional<comm::LinkView> l
 
 void Communicator::State::begin(Task& task) {
   announce(task.tag());
-  polled_at_ = base::now();
-  polled_for_ = 0;
+  patience_.renew(base::now());
   task.begin();
 }
 
@@ -284,9 +283,8 @@ Tag Communicator::State::begin_call(Tag tag) {
   return tag;
 }
 
-comm::MailboxBase& Communicator::State::operator_mailbox(const MailboxDesc& least,
-                                                         const MailboxDesc& wanted,
-                                                         const Tag& why) {
+Mailbox::State& Communicator::State::operator_mailbox(const MailboxDesc& least,
+                                                      const MailboxDesc& wanted, const Tag& why) {
   const Use use(*this);
   check_usable();
   for (const auto& made : operator_mailboxes_) {
@@ -347,21 +345,16 @@ bool Communicator::State::poll(const Task& task) {
   return done;
 }
 
-// What the wait loop does for a rank that sleeps. Between two looks much may have been computed:
-// only time in which peers were asked for counts as waiting.
+// What the wait loop does for a rank that sleeps.
 void Communicator::State::look_around() {
-  constexpr comm::Nanoseconds kLongestPoll = 100 * base::kMillisecond;
-  constexpr comm::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
   const comm::Nanoseconds now = base::now();
-  polled_for_ += std::min(now - polled_at_, kLongestPoll);
-  polled_at_ = now;
-  if (polled_moves_ != moves_) polled_for_ = 0;  // what moves is no reason to give up
+  patience_.note_poll(now, true);
+  if (polled_moves_ != moves_) patience_.renew(now);
   polled_moves_ = moves_;
-  if (now - looked_at_ < kBetweenLooks) return;
-  looked_at_ = now;
+  if (!patience_.must_look(now)) return;
   Task& front = *queue_.front();
   // A peer whose chunk is known to be on its way is not late.
-  if (!front.step() && mailbox().take_due() != comm::kNever) polled_for_ = 0;
+  if (!front.step() && mailbox().take_due() != comm::kNever) patience_.renew(now);
   const comm::Awaited awaited = front.awaited();
   polling_.say(awaited);
   // Nor has such a peer left anything undone.
@@ -369,7 +362,7 @@ void Communicator::State::look_around() {
     return front.step() || front.awaited().peer != awaited.peer ||
            mailbox().take_due() != comm::kNever;
   });
-  if (polled_for_ >= group().policy().timeout && !front.step()) group().give_up(awaited);
+  if (patience_.is_over(now) && !front.step()) group().give_up(awaited);
 }
 
 void Communicator::State::wait(const Task& task) {

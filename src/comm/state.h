@@ -19,7 +19,8 @@
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/interruption.h"
-#include "comm/mailbox_base.h"
+#include "comm/mailbox.h"
+#include "comm/patience.h"
 #include "comm/transport.h"
 #include "plait/collectives.h"
 #include "plait/communicator.h"
@@ -145,7 +146,7 @@ class Communicator::State {
   std::size_t mailbox_bytes() const { return mailbox_bytes_->load(std::memory_order_relaxed); }
 
   // What the collectives send through.
-  comm::MailboxBase& mailbox() { return *collective_mailbox_; }
+  Mailbox::State& mailbox() { return *collective_mailbox_; }
   comm::Channels channels() {
     return {.mailbox = *collective_mailbox_,
             .cursors = cursors_,
@@ -190,8 +191,8 @@ class Communicator::State {
   // is at least as large as `least`; where none is, one as `wanted` says is made, which is
   // collective. Which one it is follows from what all ranks have made together, and stays the same.
   // Ranks that disagree are told how their operators differ (`why`), and not their mailboxes.
-  comm::MailboxBase& operator_mailbox(const MailboxDesc& least, const MailboxDesc& wanted,
-                                      const Tag& why);
+  Mailbox::State& operator_mailbox(const MailboxDesc& least, const MailboxDesc& wanted,
+                                   const Tag& why);
 
   // Runs a task to its end, after those that were started before.
   void run(Task& task);
@@ -254,7 +255,7 @@ class Communicator::State {
   [[noreturn]] void refuse_two_threads() const;
   void show_end_of_use() {
     if (queue_.empty()) return group().rest();
-    group().show_started(polled_at_);
+    group().show_started(patience_.polled_at());
   }
 
   bool advance(const Task& task);
@@ -264,8 +265,8 @@ class Communicator::State {
   void begin(Task& task);
   void drain();
   bool is_queued(const Task& task) const;
-  std::unique_ptr<comm::MailboxBase> build_mailbox(const MailboxDesc& desc);
-  std::unique_ptr<comm::MailboxBase> make_mailbox(const MailboxDesc& desc, Tag why);
+  std::unique_ptr<Mailbox::State> build_mailbox(const MailboxDesc& desc);
+  std::unique_ptr<Mailbox::State> make_mailbox(const MailboxDesc& desc, Tag why);
   Mailbox* find_mailbox(const MailboxDesc& desc);  // null: there is none of this description
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   comm::Regrouping& usable_regrouping();
@@ -289,11 +290,11 @@ class Communicator::State {
   std::optional<comm::LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
-  std::unique_ptr<comm::MailboxBase> collective_mailbox_;
+  std::unique_ptr<Mailbox::State> collective_mailbox_;
   std::vector<comm::Cursor> cursors_;
   std::uint64_t moves_ = 0;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
-  std::vector<std::unique_ptr<comm::MailboxBase>> operator_mailboxes_;
+  std::vector<std::unique_ptr<Mailbox::State>> operator_mailboxes_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::uint32_t calls_ = 0;
@@ -304,12 +305,9 @@ class Communicator::State {
   std::atomic<bool> has_left_{false};
   bool in_operator_ = false;
 
-  // Polling for the front of the queue: the time of the last poll, the time polled in all, and when
-  // the peers were last looked at.
-  base::Nanoseconds polled_at_ = 0;
-  base::Nanoseconds polled_for_ = 0;
+  // Polling for the front of the queue.
+  comm::Patience patience_;
   std::uint64_t polled_moves_ = 0;
-  base::Nanoseconds looked_at_ = 0;
   comm::KnownWait polling_;
 };
 

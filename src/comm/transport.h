@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "comm/group.h"
-#include "comm/mailbox_base.h"
 #include "comm/regrouping.h"
+#include "comm/slot_transport.h"
 #include "comm/wait_policy.h"
 #include "plait/communicator.h"
 #include "plait/link.h"
@@ -44,7 +44,7 @@ class Transport {
 
   // For set-up only, a few thousand bytes; collective, as all below.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-  virtual std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) = 0;
+  virtual std::unique_ptr<SlotTransport> make_slots(const MailboxDesc& desc) = 0;  // of a mailbox
 
   // A transport for `members` (ranks here, in their new order). Every rank of this group calls it
   // with the members of its own new group; a rank that joins none passes none and gets null. Errors

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/futex.h"
+#include "comm/patience.h"
 #include "comm/virtual_clock.h"
 
 namespace plait::comm {
@@ -12,7 +13,6 @@ namespace {
 
 // Sleeping wakes up late by the timer's slack and a scheduler's turn: the rest is spun away.
 constexpr Nanoseconds kWakeUpSlack = 150 * base::kMicrosecond;
-constexpr Nanoseconds kBetweenExaminations = 10 * base::kMillisecond;
 
 bool spin(const Group& group, base::FunctionRef<bool()> ready) {
   if (group.policy().crowded) return false;
@@ -27,9 +27,10 @@ bool spin(const Group& group, base::FunctionRef<bool()> ready) {
 }
 
 // The chunk's arrival time is known: sleep until shortly before, then look at it without pause.
-void sit_out(Group& group, Nanoseconds due, base::FunctionRef<bool()> ready) {
+void sit_out(Group& group, Nanoseconds due, const Patience& patience,
+             base::FunctionRef<bool()> ready) {
   if (due - base::now() > kWakeUpSlack) {
-    group.doze(std::min(due - kWakeUpSlack, base::now() + kBetweenExaminations), ready);
+    group.doze(std::min(due - kWakeUpSlack, patience.wake_at()), ready);
   } else if (group.policy().crowded) {
     ::sched_yield();
   } else {
@@ -46,23 +47,21 @@ void wait_slowly(Group& group, const Question& question) {
                   {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk)});
   if (spin(group, question.ready)) return;
   const Nanoseconds start = base::now();
-  Nanoseconds deadline = start + group.policy().timeout;
+  Patience patience(group.policy(), {}, start);
   std::uint64_t moved = question.moves == nullptr ? 0 : *question.moves;
   const Nanoseconds nap_from = start + group.policy().yield;
-  Nanoseconds examine_at = start + base::kMillisecond;
   KnownWait known(group);
   known.say(first);
   while (!question.ready()) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
     const Nanoseconds due = question.due();
-    // No peer is late before that.
-    if (due != kNever) deadline = std::max(deadline, due + group.policy().timeout);
+    if (due != kNever) patience.bear_until(due);
     if (question.moves != nullptr && *question.moves != moved) {
       moved = *question.moves;
-      deadline = now + group.policy().timeout;
+      patience.renew(now);
     }
-    if (now >= examine_at) {
+    if (patience.must_look(now)) {
       const Awaited awaited = question.awaited();
       known.say(awaited);
       // A peer that has left is not to blame where this rank now waits for another one, or where
@@ -72,15 +71,14 @@ void wait_slowly(Group& group, const Question& question) {
                question.due() != kNever;
       };
       group.examine(&awaited, ready);
-      if (now >= deadline && !question.ready()) group.give_up(awaited);
-      examine_at = now + kBetweenExaminations;
+      if (patience.is_over(now) && !question.ready()) group.give_up(awaited);
     }
     if (due != kNever) {
-      sit_out(group, due, question.ready);
+      sit_out(group, due, patience, question.ready);
     } else if (now < nap_from) {
       ::sched_yield();
     } else {
-      group.doze(std::min(deadline, examine_at), question.ready);
+      group.doze(patience.wake_at(), question.ready);
     }
   }
 }

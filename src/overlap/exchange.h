@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/mailbox_base.h"
+#include "comm/mailbox.h"
 #include "comm/virtual_clock.h"
 #include "comm/wait.h"
 #include "plait/mailbox.h"
@@ -32,7 +32,7 @@ class Exchange {
   static MailboxDesc mailbox_for(int ways, std::size_t chunk_bytes);
 
   // Between calls. The mailbox has been made for as many ways as the next call has, or more.
-  void use(comm::MailboxBase& mailbox) { mailbox_ = &mailbox; }
+  void use(Mailbox::State& mailbox) { mailbox_ = &mailbox; }
 
   int rank() const { return group_.rank(); }
   int world() const { return group_.world(); }
@@ -114,7 +114,7 @@ class Exchange {
   std::uint32_t in(Way way, int peer) const { return taken_[index(way, peer)]; }
 
   comm::Group& group_;
-  comm::MailboxBase* mailbox_ = nullptr;
+  Mailbox::State* mailbox_ = nullptr;
   std::vector<int> peers_;
   std::vector<std::uint32_t> posted_;  // by way and peer
   std::vector<std::uint32_t> taken_;

@@ -59,7 +59,7 @@ TEST(Streams, GoThroughOneSlotOfALane) {
   run_in_threads(2, [](Communicator& comm) {
     const Room room = {.chunk_bytes = kLeastChunkBytes, .per_lane = 1};
     const auto made = comm.make_mailbox(room.mailbox());
-    auto& mailbox = dynamic_cast<MailboxBase&>(*made);
+    Mailbox::State& mailbox = made->state();
     std::vector<Cursor> cursors(2);
     std::uint64_t moves = 0;
     const Channels channels = {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/mailbox_base.h"
+#include "comm/mailbox.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {
@@ -82,7 +82,7 @@ TEST_P(MailboxConformance, LeavesThePosterWhatItHasPosted) {
 TEST_P(MailboxConformance, BringsAnswersBackInTheirChunks) {
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-    auto& answering = dynamic_cast<comm::MailboxBase&>(*mailbox);
+    Mailbox::State& answering = mailbox->state();
     // Ranks that see each other's calls share memory, unless they communicate over a link.
     ASSERT_EQ(answering.takes_answers(),
               GetParam().maker.sees_calls && GetParam().maker.link.empty());
@@ -113,7 +113,7 @@ TEST_P(MailboxConformance, BringsAnswersBackInTheirChunks) {
 TEST_P(MailboxConformance, PoisonLeavesNoAnswers) {
   run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64, .poison = true});
-    EXPECT_FALSE(dynamic_cast<comm::MailboxBase&>(*mailbox).takes_answers());
+    EXPECT_FALSE(mailbox->state().takes_answers());
   });
 }
 
@@ -181,7 +181,7 @@ TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
         // The condition is checked after the rank counts as asleep, so a release that comes now
         // must wake it. The first release is that of the chunk sent here; the other one may come
         // before the next sleep.
-        dynamic_cast<comm::MailboxBase&>(*mailbox).group().doze(until, [&] {
+        mailbox->state().group().doze(until, [&] {
           if (said) return mailbox->vacant(1, kFull);
           send(*mailbox, 0, 1, kAsleep, 1, 0);
           said = true;

@@ -37,7 +37,7 @@ class Barrier final : public Task {
     return (mailbox_.group().rank() - distance_ % world + world) % world;
   }
 
-  MailboxBase& mailbox_;
+  Mailbox::State& mailbox_;
   int distance_ = 1;
   bool told_ = false;
 };

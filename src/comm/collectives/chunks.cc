@@ -14,7 +14,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
-bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore) {
+bool is_played(Mailbox::State& mailbox, const Pieces& pieces, const Chore& chore) {
   VirtualClock* clock = mailbox.group().clock();
   return clock != nullptr && pieces.playable() && clock->plays(chore);
 }

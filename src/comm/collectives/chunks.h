@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/mailbox_base.h"
+#include "comm/mailbox.h"
 #include "comm/virtual_clock.h"
 #include "plait/collectives.h"
 
@@ -91,7 +91,7 @@ class Pieces {
 
 // Whether work with a chunk is done in name only: not of the smallest streams, because what ranks
 // tell one another in those they are to hear.
-bool is_played(MailboxBase& mailbox, const Pieces& pieces, const Chore& chore);
+bool is_played(Mailbox::State& mailbox, const Pieces& pieces, const Chore& chore);
 
 // How many chunks went each way between this rank and a peer, over all calls.
 struct Cursor {
@@ -101,7 +101,7 @@ struct Cursor {
 
 // What the streams of a communicator go through.
 struct Channels {
-  MailboxBase& mailbox;
+  Mailbox::State& mailbox;
   std::vector<Cursor>& cursors;  // by peer
   std::uint64_t& moves;          // chunks sent and received in all
   Room room;
@@ -142,7 +142,7 @@ class Stream {
     return tag;
   }
 
-  MailboxBase* mailbox_;
+  Mailbox::State* mailbox_;
   std::uint64_t* moves_;
   int peer_;
   std::uint32_t slots_;

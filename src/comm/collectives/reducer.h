@@ -98,7 +98,7 @@ class Reducer {
     std::memcpy(out, kept, pieces_.bytes(next_));
   }
 
-  MailboxBase* mailbox_;
+  Mailbox::State* mailbox_;
   int rank_;
   const std::byte* mine_;
   std::byte* out_;

@@ -73,7 +73,7 @@ class AllGather final : public Task {
   Senders senders_;
   Receivers receivers_;
   std::vector<std::byte*> places_;
-  MailboxBase& mailbox_;
+  Mailbox::State& mailbox_;
   Pieces pieces_;
   std::byte* own_;
   const void* mine_;

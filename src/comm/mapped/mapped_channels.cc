@@ -1,14 +1,11 @@
 #include "comm/mapped/mapped_channels.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/round_up.h"
 
 namespace plait::comm {
 namespace {
-
-constexpr std::byte kPoison{0xA5};
 
 std::size_t padded(std::size_t bytes) { return base::round_up(bytes, kLine); }
 
@@ -62,16 +59,6 @@ MappedChannels::Chunk MappedChannels::chunk_in(int owner, int source, int slot, 
   std::byte* region = regions_[owner].data();
   return {.header = reinterpret_cast<Header*>(region + areas.headers + index * kPair),
           .payload = region + areas.payloads + index * padded(desc_.slot_bytes)};
-}
-
-void MappedChannels::release(int source, int slot) {
-  Incoming& in = incoming_[source * desc_.slots + slot];
-  const std::uint64_t number = in.taken + 1;
-  if (desc_.poison) {
-    std::memset(in.chunks[number % 2].payload, static_cast<int>(kPoison), desc_.slot_bytes);
-  }
-  in.taken = number;
-  in.released->number.store(number, std::memory_order_release);  // pairs with has_room()
 }
 
 const std::byte* MappedChannels::answer(int peer, int slot) {

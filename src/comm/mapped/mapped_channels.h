@@ -19,6 +19,7 @@
 
 #include "base/region.h"
 #include "comm/mapped/rank_page.h"
+#include "comm/slot_transport.h"
 #include "plait/mailbox.h"
 
 namespace plait::comm {
@@ -66,11 +67,27 @@ class MappedChannels {
            number;  // pairs with post()
   }
 
-  // These are for the chunk that has come.
-  const Tag& tag(int source, int slot) const { return next_chunk(source, slot).header->tag; }
-  std::size_t bytes(int source, int slot) const { return next_chunk(source, slot).header->bytes; }
-  std::byte* inbox(int source, int slot) const { return next_chunk(source, slot).payload; }
-  void release(int source, int slot);
+  // The chunk that has come, if one has; see has_come(). What the load of its number does not
+  // change is read before it, and only once.
+  Arrival arrival(int source, int slot) const {
+    const Incoming& in = incoming(source, slot);
+    const std::uint64_t number = in.taken + 1;
+    const Chunk chunk = in.chunks[number % 2];
+    if (chunk.header->number.load(std::memory_order_acquire) != number) return {};  // as has_come()
+    return {.data = chunk.payload, .bytes = chunk.header->bytes, .tag = &chunk.header->tag};
+  }
+
+  // Gives back the chunk that has come; false: none has.
+  bool release(int source, int slot) {
+    Incoming& in = incoming_[source * desc_.slots + slot];
+    const std::uint64_t number = in.taken + 1;
+    Released* const released = in.released;
+    if (in.chunks[number % 2].header->number.load(std::memory_order_acquire) != number)
+      return false;
+    in.taken = number;
+    released->number.store(number, std::memory_order_release);  // pairs with has_room()
+    return true;
+  }
 
   // The chunk that was posted last, as its reader has left it; null until it is released.
   //

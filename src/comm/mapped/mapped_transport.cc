@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/cpus.h"
-#include "comm/mapped/mapped_mailbox.h"
+#include "comm/mapped/mapped_slots.h"
 
 namespace plait::comm {
 namespace {
@@ -77,9 +77,9 @@ class MappedTransport final : public Transport, public Regrouping {
     return rendezvous_->all_gather(mine, vigil.watch());
   }
 
-  std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override {
+  std::unique_ptr<SlotTransport> make_slots(const MailboxDesc& desc) override {
     Vigil vigil(*group_, Operation::make_mailbox);
-    return std::make_unique<MappedMailbox>(group_, desc, *rendezvous_, vigil.watch());
+    return std::make_unique<MappedSlots>(group_, desc, *rendezvous_, vigil.watch());
   }
 
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override {

@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "base/check.h"
-#include "comm/modelled/modelled_mailbox.h"
+#include "comm/modelled/modelled_slots.h"
 #include "comm/modelled/stage.h"
 #include "comm/state.h"
 #include "comm/transport.h"
@@ -55,13 +55,13 @@ class ModelledTransport final : public Transport {
     return *stage_->meet(seat(), mine, {.operation = Operation::split});
   }
 
-  std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override {
+  std::unique_ptr<SlotTransport> make_slots(const MailboxDesc& desc) override {
     const std::string mine = describe(desc);
     const auto purposes = stage_->meet(seat(), mine, {.operation = Operation::make_mailbox});
     for (int peer = 0; peer < group_.world(); ++peer)
       check_same_purpose(group_.rank(), mine, peer, (*purposes)[static_cast<std::size_t>(peer)]);
-    return std::make_unique<ModelledMailbox>(
-        stage_, group_, stage_->slots({.group = number_, .number = mailboxes_++}, desc));
+    return std::make_unique<ModelledSlots>(
+        stage_, group_.rank(), stage_->slots({.group = number_, .number = mailboxes_++}, desc));
   }
 
   // A sub-group has all ranks in the same order; nothing else can be modelled.

@@ -205,16 +205,15 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   int follows = -1;
   Nanoseconds since = 0;
   std::optional<Answer> answer;
-  for (Nanoseconds look_at = 0;;) {
+  Patience looks(group_.policy(), kAtOnce);  // how long it is, each peer's beats decide
+  for (;;) {
     const std::uint64_t seen = mesh.news();
     mesh.move();
     answer = taken();
     if (answer) break;
     const Nanoseconds now = base::now();
-    if (now >= look_at) {
-      group_.interrupt_if_asked(nullptr);
+    if (looks.must_look(now, group_)) {
       look_for_losses();
-      look_at = now + kBetweenLooks;
       if (now >= beat_at) {
         tell_all(sentence(kJoined, ' ', number_));
         beat_at = now + kBetweenBeats;
@@ -234,7 +233,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
       const std::lock_guard lock(mutex_);
       peers_[follows].is_lost = is_late(follows, since, patience);
     }
-    mesh.sleep(look_at, seen);
+    mesh.sleep(looks.look_at(), seen);
   }
   tell_all(write(number_, *answer));
   if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);

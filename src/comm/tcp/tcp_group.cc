@@ -25,6 +25,9 @@ constexpr Nanoseconds kBetweenInquiries = 500 * base::kMillisecond;
 constexpr Nanoseconds kForAnswers = 100 * base::kMillisecond;
 constexpr int kMostInquiries = 3;
 
+// A rank that waits for answers says as often as in any wait that it does.
+constexpr Nanoseconds kBetweenBeats = Looks{}.between;
+
 constexpr std::size_t kMostSentence = std::size_t{64} << 10;
 
 // A failure as text: "1 3 all_reduce: rank 0 waits ...", with its code and its culprit.
@@ -146,8 +149,7 @@ void TcpGroup::leave() noexcept {
 
 void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
                               base::FunctionRef<std::string(int peer)> doing) noexcept try {
-  const Nanoseconds deadline = base::now() + policy().timeout;
-  Nanoseconds look_at = base::now() + base::kMillisecond;
+  Patience patience(policy());
   int peer = 0;
   while (!members_.numbers.empty() && !failed() && peer < world()) {
     const std::uint64_t seen = mesh_->news();
@@ -156,12 +158,8 @@ void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
       continue;
     }
     const Nanoseconds now = base::now();
-    if (now >= look_at) {
-      interrupt_if_asked(nullptr);
-      look_for_losses([&] { return doing(peer); });
-      look_at = now + kBetweenLooks;
-    }
-    if (now >= deadline) {
+    if (patience.must_look(now, *this)) look_for_losses([&] { return doing(peer); });
+    if (patience.is_over(now)) {
       mesh_->give_up_on(members_.processes[peer]);
       fail({.code = Code::timeout,
             .culprit = peer,
@@ -170,7 +168,7 @@ void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
     // The program may never make another call that could throw it.
     if (failed()) std::fprintf(stderr, "plait: %s\n", failure().sentence.c_str());
     mesh_->move();
-    mesh_->sleep(std::min(look_at, base::now() + base::kMillisecond), seen);
+    mesh_->sleep(std::min(patience.wake_at(), base::now() + base::kMillisecond), seen);
   }
 } catch (const std::exception& error) {
   std::fprintf(stderr, "plait: while waiting for peers: %s\n", error.what());
@@ -201,10 +199,9 @@ std::vector<int> TcpGroup::find_missing() {
   return missing;
 }
 
-std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanoseconds timeout) {
-  const Nanoseconds deadline = base::now() + timeout;
+std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
+  Patience patience(policy(), kAtOnce);
   tell_all(Kind::gather, mine);
-  Nanoseconds look_at = 0;
   Nanoseconds failed_at = 0;
   for (;;) {
     const std::uint64_t seen = mesh_->news();
@@ -212,8 +209,7 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
     const std::vector<int> missing = find_missing();
     if (missing.empty()) break;
     const Nanoseconds now = base::now();
-    if (now >= look_at) {
-      interrupt_if_asked(nullptr);
+    if (patience.must_look(now, *this)) {
       look_for_losses(
           [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
       if (failed() && failed_at == 0) failed_at = now;
@@ -226,10 +222,9 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
             sentence("rank ", rank(), " waits to meet rank ", peer, ", which has left the group"),
             peer);
       }
-      look_at = now + kBetweenLooks;
     }
-    if (now >= deadline) refuse_for_missing(missing, timeout);
-    mesh_->sleep(std::min(deadline, look_at), seen);
+    if (patience.is_over(now)) refuse_for_missing(missing);
+    mesh_->sleep(patience.wake_at(), seen);
   }
   const std::lock_guard lock(mutex_);
   std::vector<std::string> all(world());
@@ -244,11 +239,12 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine, Nanosecon
   return all;
 }
 
-void TcpGroup::refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout) {
-  throw Error(Code::timeout,
-              sentence("rank ", rank(), " has waited ", base::show_duration(timeout), " for rank",
-                       missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world()),
-              missing.front());
+void TcpGroup::refuse_for_missing(const std::vector<int>& missing) {
+  throw Error(
+      Code::timeout,
+      sentence("rank ", rank(), " has waited ", base::show_duration(policy().timeout), " for rank",
+               missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world()),
+      missing.front());
 }
 
 void TcpGroup::look_for_losses(base::FunctionRef<std::string()> doing) {
@@ -347,7 +343,7 @@ std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, KnownWait& kn
   const Nanoseconds until = start + kForAnswers;
   while (base::now() < until && !failed()) {
     known.say(awaited);
-    doze(std::min(until, base::now() + kBetweenLooks), [] { return false; });
+    doze(std::min(until, base::now() + kBetweenBeats), [] { return false; });
   }
   std::vector<Whereabouts> all;
   for (const Answer& answer : answers())

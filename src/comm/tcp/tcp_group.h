@@ -12,14 +12,12 @@
 
 #include "comm/end_records.h"
 #include "comm/group.h"
+#include "comm/patience.h"
 #include "comm/tcp/agreements.h"
 #include "comm/tcp/mesh.h"
 #include "comm/whereabouts.h"
 
 namespace plait::comm::tcp {
-
-// How often a rank that waits looks after its peers.
-inline constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 // The ranks of a group or mailbox: which process each is, and the number by which it receives.
 struct Members {
@@ -49,7 +47,7 @@ class TcpGroup final : public Group, public Receiver {
 
   // For set-up: each rank's text to all others. Throws Error{timeout} naming those that are missing
   // at the deadline.
-  std::vector<std::string> all_gather(const std::string& mine, Nanoseconds timeout);
+  std::vector<std::string> all_gather(const std::string& mine);
 
   void leave() noexcept;
 
@@ -98,7 +96,7 @@ class TcpGroup final : public Group, public Receiver {
   bool has_brought(int peer) const;  // its part of the next set-up agreement
   std::vector<int> find_missing();
   bool can_never_bring(const std::vector<int>& missing);
-  [[noreturn]] void refuse_for_missing(const std::vector<int>& missing, Nanoseconds timeout);
+  [[noreturn]] void refuse_for_missing(const std::vector<int>& missing);
 
   // A peer's last answer, and when it came; 0: none has.
   struct Answer {

@@ -5,7 +5,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/tcp/tcp_mailbox.h"
+#include "comm/mailbox.h"
+#include "comm/tcp/tcp_slots.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -33,7 +34,7 @@ Answer read(const std::string& text) {
 TcpTransport::TcpTransport(std::shared_ptr<TcpGroup> group) : group_(std::move(group)) {}
 
 std::vector<std::string> TcpTransport::all_gather(const std::string& mine) {
-  return group_->all_gather(mine, group_->policy().timeout);
+  return group_->all_gather(mine);
 }
 
 // An error that one rank alone meets with ends the group, as it does when a mailbox is made.
@@ -45,22 +46,22 @@ void TcpTransport::meet_near(const std::string& host) try {
 }
 
 // Chunks may come as soon as the other ranks know the number, so the memory for them is made first.
-std::unique_ptr<MailboxBase> TcpTransport::make_mailbox(const MailboxDesc& desc) {
-  auto mailbox = std::make_unique<TcpMailbox>(group_, desc);
-  const std::size_t bytes = MappedChannels::bytes_for(desc, mailbox->near_ranks());
-  const bool shares = mailbox->near_ranks() > 1;
+std::unique_ptr<SlotTransport> TcpTransport::make_slots(const MailboxDesc& desc) {
+  auto slots = std::make_unique<TcpSlots>(group_, desc);
+  const std::size_t bytes = MappedChannels::bytes_for(desc, slots->near_ranks());
+  const bool shares = slots->near_ranks() > 1;
   const Lent lent = shares ? Lent(bytes) : Lent();
   const auto parts =
-      agree({.number = mailbox->number(), .memory = lent.offer()}, comm::describe(desc));
+      agree({.number = slots->number(), .memory = lent.offer()}, comm::describe(desc));
   std::vector<std::uint32_t> numbers;
   numbers.reserve(parts.size());
   for (const Part& part : parts) numbers.push_back(part.number);
-  mailbox->set_peers(std::move(numbers),
-                     shares ? map_memory(parts, lent, bytes)
-                            : std::vector<base::Region>{base::Region::allocate(bytes)});
+  slots->set_peers(std::move(numbers),
+                   shares ? map_memory(parts, lent, bytes)
+                          : std::vector<base::Region>{base::Region::allocate(bytes)});
   // No rank takes back what it lends before the others have mapped it.
   if (group_->mesh()->near().has_two_of(group_->members().processes)) all_gather("mapped");
-  return mailbox;
+  return slots;
 }
 
 // Where it fails, the others hear of it before this rank takes back what it lends, which would look

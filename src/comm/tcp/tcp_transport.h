@@ -23,7 +23,7 @@ class TcpTransport final : public Transport, public Regrouping {
 
   Group& group() override { return *group_; }
   std::vector<std::string> all_gather(const std::string& mine) override;
-  std::unique_ptr<MailboxBase> make_mailbox(const MailboxDesc& desc) override;
+  std::unique_ptr<SlotTransport> make_slots(const MailboxDesc& desc) override;
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override;
   bool shares_clock() const override { return false; }
   std::string route_to(int peer) const override;

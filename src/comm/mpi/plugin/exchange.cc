@@ -127,14 +127,12 @@ class Exchange final : public Leftover {
   std::vector<Dialogue> dialogues_;
 };
 
-void run(Exchange& exchange, const Members& members, Nanoseconds timeout, Watch watch) {
-  const Nanoseconds deadline = base::now() + timeout;
+void run(Exchange& exchange, Watch watch) {
   exchange.start();
   for (int turn = 0;; ++turn) {
     const std::vector<int> missing = exchange.advance();
     if (missing.empty()) return;
     watch(missing);
-    if (base::now() >= deadline) refuse_for_missing(members.me, members.size(), missing, timeout);
     if (turn > 100) ::usleep(100);
   }
 }
@@ -149,11 +147,10 @@ void refuse_for_missing(int me, int world, const std::vector<int>& missing, Nano
       missing.front());
 }
 
-std::vector<std::string> all_gather(const Members& members, const std::string& mine,
-                                    Nanoseconds timeout, Watch watch) {
+std::vector<std::string> all_gather(const Members& members, const std::string& mine, Watch watch) {
   auto exchange = std::make_unique<Exchange>(members, mine);
   try {
-    run(*exchange, members, timeout, watch);
+    run(*exchange, watch);
   } catch (...) {
     exchange->give_up();
     leave_behind(std::move(exchange));

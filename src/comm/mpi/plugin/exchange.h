@@ -14,11 +14,10 @@ namespace plait::comm::mpi {
 // end it.
 using Watch = base::FunctionRef<void(const std::vector<int>& missing)>;
 
-// Collective over the members of a group. Throws Error{timeout} that names the missing ones.
-std::vector<std::string> all_gather(const Members& members, const std::string& mine,
-                                    base::Nanoseconds timeout, Watch watch);
+// Collective over the members of a group. It has no deadline but the one that `watch` keeps.
+std::vector<std::string> all_gather(const Members& members, const std::string& mine, Watch watch);
 
-// Throws that error: `missing` of `world` ranks.
+// Throws Error{timeout} that names them: `missing` of `world` ranks.
 [[noreturn]] void refuse_for_missing(int me, int world, const std::vector<int>& missing,
                                      base::Nanoseconds timeout);
 

@@ -5,14 +5,14 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/mailbox.h"
 #include "comm/mpi/plugin/exchange.h"
 #include "comm/mpi/plugin/leftovers.h"
-#include "comm/mpi/plugin/mpi_mailbox.h"
+#include "comm/mpi/plugin/mpi_slots.h"
+#include "comm/patience.h"
 
 namespace plait::comm::mpi {
 namespace {
-
-constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
 
 // What a member brings to an agreement, as "14 3 mailbox of 2 slots".
 struct Offer {
@@ -42,13 +42,13 @@ MpiTransport::MpiTransport(std::shared_ptr<MpiGroup> group) : group_(std::move(g
 
 MpiTransport::~MpiTransport() { leave_behind(std::move(group_)); }
 
-std::unique_ptr<MailboxBase> MpiTransport::make_mailbox(const MailboxDesc& desc) {
+std::unique_ptr<SlotTransport> MpiTransport::make_slots(const MailboxDesc& desc) {
   PLAIT_CHECK(desc.slot_bytes <= INT32_MAX - sizeof(ChunkHeader),
               "make_mailbox: MPI sends at most ", INT32_MAX, " bytes at once, not ",
               desc.slot_bytes, " and a header");
   settle_leftovers();
   const Members members = agree(desc.slots, comm::describe(desc));
-  return std::make_unique<MpiMailbox>(group_, members, desc);
+  return std::make_unique<MpiSlots>(group_, members, desc);
 }
 
 std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& members) {
@@ -83,21 +83,24 @@ Members MpiTransport::agree(int count, const std::string& purpose) {
 // A group may fail while its set-up is under way here and done elsewhere. A set-up that all have
 // done their part for is brought to its end, so that it fails for all or none.
 std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
-  Nanoseconds look_at = 0;
+  const Members& members = group_->members();
+  Patience patience(group_->policy(), kAtOnce);
   Nanoseconds failed_at = 0;
-  const auto watch = [&](const std::vector<int>& missing) {
-    group_->listen();
-    const Nanoseconds now = base::now();
-    if (now < look_at) return;
-    look_at = now + kBetweenLooks;
-    group_->interrupt_if_asked(nullptr);
+  const auto look_after = [&](Nanoseconds now, const std::vector<int>& missing) {
     group_->look_around();
     refuse_for_leavers(missing);
     if (!group_->failed()) return;
     if (failed_at == 0) failed_at = now;
     if (now - failed_at > MpiGroup::kUnderWay) group_->raise();
   };
-  return mpi::all_gather(group_->members(), mine, group_->policy().timeout, watch);
+  const auto watch = [&](const std::vector<int>& missing) {
+    group_->listen();
+    const Nanoseconds now = base::now();
+    if (patience.must_look(now, *group_)) look_after(now, missing);
+    if (patience.is_over(now))
+      refuse_for_missing(members.me, members.size(), missing, group_->policy().timeout);
+  };
+  return mpi::all_gather(members, mine, watch);
 }
 
 void MpiTransport::refuse_for_leavers(const std::vector<int>& missing) const {

@@ -16,8 +16,7 @@ constexpr std::string_view kWord = "ucx ";
 
 std::unique_ptr<tcp::Carrier> make_carrier(tcp::TcpGroup& all) {
   auto carrier = std::make_unique<UcxCarrier>(all.rank(), all.world());
-  const auto addresses =
-      all.all_gather(std::string(kWord) + carrier->address(), all.policy().timeout);
+  const auto addresses = all.all_gather(std::string(kWord) + carrier->address());
   for (int peer = 0; peer < all.world(); ++peer) {
     const std::string_view address = addresses[peer];
     if (!address.starts_with(kWord)) {

@@ -1,12 +1,13 @@
-// A mailbox between processes of several hosts. Those of one host have mapped each other's memory,
-// if they can (see near.h): a chunk is written where it is read. To other hosts the sender writes a
-// chunk into memory of its own, from where the kernel takes it; the receiver's kernel puts it where
-// it is read.
+// The slots of a mailbox between processes of several hosts. Those of one host have mapped each
+// other's memory, if they can (see near.h): a chunk is written where it is read. To other hosts the
+// sender writes a chunk into memory of its own, from where the kernel takes it; the receiver's
+// kernel puts it where it is read.
 //
 // Each channel to another host has room for two chunks at both ends, which is the sender's credit:
 // a chunk goes out without asking, and its release gives the credit back.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -14,17 +15,17 @@
 
 #include "base/region.h"
 #include "base/round_up.h"
-#include "comm/mailbox_base.h"
 #include "comm/mapped/mapped_channels.h"
+#include "comm/slot_transport.h"
 #include "comm/tcp/tcp_group.h"
 
 namespace plait::comm::tcp {
 
-class TcpMailbox final : public MailboxBase, public Receiver {
+class TcpSlots final : public SlotTransport, public Receiver {
  public:
   // Its number is to be told to the other ranks; then set_peers() says theirs.
-  TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc);
-  ~TcpMailbox() override;
+  TcpSlots(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc);
+  ~TcpSlots() override;
 
   std::uint32_t number() const { return number_; }
 
@@ -34,15 +35,12 @@ class TcpMailbox final : public MailboxBase, public Receiver {
   // Before any chunk is posted. `near`: the memory of the ranks that share it, in rank order.
   void set_peers(std::vector<std::uint32_t> numbers, std::vector<base::Region> near);
 
-  bool vacant(int peer, int slot) override;
-  std::byte* outbox(int peer, int slot) override;
-  void post(int peer, int slot, const Tag& tag, std::size_t bytes) override;
-  bool arrived(int source, int slot, const Tag& tag) override;
-  const std::byte* inbox(int source, int slot) override;
-  std::size_t inbox_bytes(int source, int slot) override;
-  void release(int source, int slot) override;
-  void check_next(int source, int slot, const Tag& tag) override;
-  void help() override { mesh().move_now_and_then(); }
+  Vacancy outbox(int peer, int slot) override;
+  bool post(int peer, int slot, const Tag& tag, std::size_t bytes) override;
+  Arrival inbox(int source, int slot) override;
+  bool release(int source, int slot) override;
+  void move() override { mesh().move_now_and_then(); }
+  void move_surely() override { mesh().move_surely(); }
   std::size_t held_bytes() const override { return memory_.bytes() + near_.held_bytes(); }
 
   std::byte* place_for(int process, const Frame& frame) override;
@@ -72,25 +70,29 @@ class TcpMailbox final : public MailboxBase, public Receiver {
   bool is_near(int peer) const { return peers_[peer].is_near; }
   int place_of(int peer) const { return peers_[peer].place; }
   std::size_t channel_of(int peer, int slot) const {
-    return static_cast<std::size_t>(place_of(peer)) * desc().slots + slot;
+    return static_cast<std::size_t>(place_of(peer)) * desc_.slots + slot;
   }
   Outgoing& outgoing(int peer, int slot) { return outgoing_[channel_of(peer, slot)]; }
   Incoming& incoming(int peer, int slot) { return incoming_[channel_of(peer, slot)]; }
-  std::size_t stride() const { return base::round_up(desc().slot_bytes, 64); }
+  std::size_t stride() const {
+    return base::round_up(std::max(desc_.slot_bytes, std::size_t{1}),
+                          64);  // every slot has a place
+  }
 
   std::byte* place_in(int source, int slot, std::uint64_t chunk) const;
   std::byte* place_out(int peer, int slot, std::uint64_t chunk) const;
 
   bool has_room(int peer, int slot);
   bool has_come(int source, int slot);
-  const Frame& next_frame(int source, int slot);
-  const Tag& next_tag(int source, int slot);
+  bool has_room_by_now(int peer, int slot);  // after a look at the connections where there is none
+  Arrival next(int source, int slot);
   void send(int peer, int slot, const Tag& tag, std::size_t bytes);
   void give_credit(int source, int slot);
   void wake(int near_peer);
   void send_rest() noexcept;
 
   std::shared_ptr<TcpGroup> group_;
+  MailboxDesc desc_;
   std::vector<Peer> peers_;
   int near_ranks_ = 0;
   MappedChannels near_;

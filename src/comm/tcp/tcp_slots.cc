@@ -1,7 +1,5 @@
-#include "comm/tcp/tcp_mailbox.h"
+#include "comm/tcp/tcp_slots.h"
 
-#include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -10,13 +8,12 @@
 namespace plait::comm::tcp {
 namespace {
 
-constexpr std::byte kPoison{0xA5};
 constexpr std::uint64_t kCredit = 2;
 
 }  // namespace
 
-TcpMailbox::TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
-    : MailboxBase(*group, desc), group_(std::move(group)) {
+TcpSlots::TcpSlots(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
+    : group_(std::move(group)), desc_(desc) {
   int far_ranks = 0;
   for (const int process : group_->members().processes) {
     const bool is_near = mesh().near().has(process);
@@ -29,14 +26,14 @@ TcpMailbox::TcpMailbox(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
   number_ = mesh().add(*this);
 }
 
-void TcpMailbox::set_peers(std::vector<std::uint32_t> numbers, std::vector<base::Region> near) {
+void TcpSlots::set_peers(std::vector<std::uint32_t> numbers, std::vector<base::Region> near) {
   numbers_ = std::move(numbers);
-  near_ = MappedChannels(desc(), place_of(group_->rank()), std::move(near));
+  near_ = MappedChannels(desc_, place_of(group_->rank()), std::move(near));
 }
 
 // The kernel reads what was posted from this mailbox's memory, which the frames under way keep; but
 // frames move only while a rank calls plait, so they are sent before this rank may leave.
-TcpMailbox::~TcpMailbox() {
+TcpSlots::~TcpSlots() {
   if (group_->in_child()) {
     // The mesh is the parent's, and its mutex may be held by a thread that this process lacks.
     [[maybe_unused]] const auto* forgotten =
@@ -44,11 +41,10 @@ TcpMailbox::~TcpMailbox() {
     return;
   }
   send_rest();
-  end_polling();
   mesh().remove(number_);
 }
 
-void TcpMailbox::send_rest() noexcept {
+void TcpSlots::send_rest() noexcept {
   if (numbers_.empty()) return;
   group_->wait_for_peers([&](int process) { return mesh().is_sent(process); },
                          [&](int peer) {
@@ -58,17 +54,17 @@ void TcpMailbox::send_rest() noexcept {
                          });
 }
 
-std::byte* TcpMailbox::place_in(int source, int slot, std::uint64_t chunk) const {
+std::byte* TcpSlots::place_in(int source, int slot, std::uint64_t chunk) const {
   return memory_.data() + (channel_of(source, slot) * 4 + chunk % 2) * stride();
 }
 
-std::byte* TcpMailbox::place_out(int peer, int slot, std::uint64_t chunk) const {
+std::byte* TcpSlots::place_out(int peer, int slot, std::uint64_t chunk) const {
   return memory_.data() + (channel_of(peer, slot) * 4 + 2 + chunk % 2) * stride();
 }
 
 // Memory ordering: the receiver has read chunk n - 2 before it gave its credit back, so its place
 // may be written again by the thread that sees it released (acquire; pairs with receive()).
-bool TcpMailbox::has_room(int peer, int slot) {
+bool TcpSlots::has_room(int peer, int slot) {
   if (is_near(peer)) return near_.has_room(place_of(peer), slot);
   const Outgoing& channel = outgoing(peer, slot);
   return channel.posted.load(std::memory_order_relaxed) -
@@ -76,40 +72,37 @@ bool TcpMailbox::has_room(int peer, int slot) {
          kCredit;
 }
 
-bool TcpMailbox::vacant(int peer, int slot) {
-  check_channel("vacant", peer, slot);
+bool TcpSlots::has_room_by_now(int peer, int slot) {
   if (has_room(peer, slot)) return true;
   mesh().move_now_and_then();
-  return has_room(peer, slot) || no_room(peer, slot);
+  return has_room(peer, slot);
 }
 
-std::byte* TcpMailbox::outbox(int peer, int slot) {
-  check_channel("outbox", peer, slot);
-  if (!has_room(peer, slot)) wait_vacant(peer, slot);
-  if (is_near(peer)) return near_.outbox(place_of(peer), slot);
-  return place_out(peer, slot, outgoing(peer, slot).posted.load(std::memory_order_relaxed) + 1);
+Vacancy TcpSlots::outbox(int peer, int slot) {
+  if (!has_room_by_now(peer, slot)) return {};
+  if (is_near(peer)) return {.place = near_.outbox(place_of(peer), slot)};
+  const std::uint64_t posted = outgoing(peer, slot).posted.load(std::memory_order_relaxed);
+  return {.place = place_out(peer, slot, posted + 1)};
 }
 
-void TcpMailbox::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
-  check_channel("post", peer, slot);
-  check_bytes(slot, bytes);
-  if (!has_room(peer, slot)) wait_vacant(peer, slot);
+bool TcpSlots::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
+  if (!has_room_by_now(peer, slot)) return false;
   if (is_near(peer)) {
     near_.post(place_of(peer), slot, tag, bytes);
     wake(peer);
   } else {
     send(peer, slot, tag, bytes);
   }
-  note_move();
+  return true;
 }
 
 // Another thread of this rank may wait for what it posts to itself, or releases.
-void TcpMailbox::wake(int near_peer) {
+void TcpSlots::wake(int near_peer) {
   if (near_peer == group_->rank()) return mesh().wake();
   mesh().wake(group_->members().processes[near_peer]);
 }
 
-void TcpMailbox::send(int peer, int slot, const Tag& tag, std::size_t bytes) {
+void TcpSlots::send(int peer, int slot, const Tag& tag, std::size_t bytes) {
   const std::uint64_t chunk =
       outgoing(peer, slot).posted.fetch_add(1, std::memory_order_relaxed) + 1;
   // The memory lives until the frame has gone.
@@ -123,10 +116,10 @@ void TcpMailbox::send(int peer, int slot, const Tag& tag, std::size_t bytes) {
 }
 
 // Called under the mesh's mutex. A sender that goes beyond its credit is not believed.
-std::byte* TcpMailbox::place_for(int process, const Frame& frame) {
+std::byte* TcpSlots::place_for(int process, const Frame& frame) {
   const int source = group_->members().rank_of(process);
-  if (source < 0 || is_near(source) || frame.slot >= static_cast<std::uint32_t>(desc().slots) ||
-      frame.bytes > desc().slot_bytes) {
+  if (source < 0 || is_near(source) || frame.slot >= static_cast<std::uint32_t>(desc_.slots) ||
+      frame.bytes > desc_.slot_bytes) {
     return nullptr;
   }
   Incoming& channel = incoming(source, static_cast<int>(frame.slot));
@@ -134,15 +127,15 @@ std::byte* TcpMailbox::place_for(int process, const Frame& frame) {
   return place_in(source, static_cast<int>(frame.slot), ++channel.begun);
 }
 
-std::shared_ptr<const void> TcpMailbox::memory() {
+std::shared_ptr<const void> TcpSlots::memory() {
   return std::make_shared<const base::Region>(memory_);
 }
 
 // Memory ordering: a chunk's bytes and its frame are written before it counts as arrived (release;
 // pairs with has_come()). A credit likewise, see has_room().
-bool TcpMailbox::receive(int process, const Frame& frame, std::string /*text*/) {
+bool TcpSlots::receive(int process, const Frame& frame, std::string /*text*/) {
   const int peer = group_->members().rank_of(process);
-  if (peer < 0 || is_near(peer) || frame.slot >= static_cast<std::uint32_t>(desc().slots))
+  if (peer < 0 || is_near(peer) || frame.slot >= static_cast<std::uint32_t>(desc_.slots))
     return false;
   const int slot = static_cast<int>(frame.slot);
   if (frame.kind == Kind::credit) {
@@ -161,84 +154,52 @@ bool TcpMailbox::receive(int process, const Frame& frame, std::string /*text*/) 
   return true;
 }
 
-bool TcpMailbox::has_come(int source, int slot) {
+bool TcpSlots::has_come(int source, int slot) {
   if (is_near(source)) return near_.has_come(place_of(source), slot);
   const Incoming& channel = incoming(source, slot);
   return channel.arrived.load(std::memory_order_acquire) !=
          channel.taken.load(std::memory_order_relaxed);  // written by the thread that asks
 }
 
-const Frame& TcpMailbox::next_frame(int source, int slot) {
+Arrival TcpSlots::next(int source, int slot) {
+  if (is_near(source)) return near_.arrival(place_of(source), slot);
+  if (!has_come(source, slot)) return {};
   const Incoming& channel = incoming(source, slot);
-  return channel.frames[(channel.taken.load(std::memory_order_relaxed) + 1) % 2];
-}
-
-const Tag& TcpMailbox::next_tag(int source, int slot) {
-  return is_near(source) ? near_.tag(place_of(source), slot) : next_frame(source, slot).tag;
+  const std::uint64_t chunk = channel.taken.load(std::memory_order_relaxed) + 1;
+  const Frame& frame = channel.frames[chunk % 2];
+  return {.data = place_in(source, slot, chunk),
+          .bytes = static_cast<std::size_t>(frame.bytes),
+          .tag = &frame.tag};
 }
 
 // What is not here of a near rank may wait for frames of this rank's to others: they move too.
-bool TcpMailbox::arrived(int source, int slot, const Tag& tag) {
-  check_channel("arrived", source, slot);
-  if (!has_come(source, slot)) {
-    mesh().move_now_and_then();
-    if (!has_come(source, slot)) return not_yet(source, slot, tag);
-  }
-  if (next_tag(source, slot) != tag) [[unlikely]]
-    refuse_tag(source, next_tag(source, slot), tag);
-  return true;
+Arrival TcpSlots::inbox(int source, int slot) {
+  const Arrival here = next(source, slot);
+  if (here.data != nullptr) return here;
+  mesh().move_now_and_then();
+  return next(source, slot);
 }
 
-void TcpMailbox::check_next(int source, int slot, const Tag& tag) {
-  mesh().move_surely();
-  if (!has_come(source, slot)) return;
-  const Tag& came = next_tag(source, slot);
-  if (came.call != tag.call) return;
-  Tag expected = tag;
-  expected.chunk = came.chunk;
-  if (came != expected) refuse_tag(source, came, expected);
-}
-
-const std::byte* TcpMailbox::inbox(int source, int slot) {
-  check_channel("inbox", source, slot);
-  check_arrived("inbox", has_come(source, slot), source, slot);
-  if (is_near(source)) return near_.inbox(place_of(source), slot);
-  const Incoming& channel = incoming(source, slot);
-  return place_in(source, slot, channel.taken.load(std::memory_order_relaxed) + 1);
-}
-
-std::size_t TcpMailbox::inbox_bytes(int source, int slot) {
-  check_channel("inbox_bytes", source, slot);
-  check_arrived("inbox_bytes", has_come(source, slot), source, slot);
-  if (is_near(source)) return near_.bytes(place_of(source), slot);
-  return next_frame(source, slot).bytes;
-}
-
-void TcpMailbox::release(int source, int slot) {
-  check_channel("release", source, slot);
-  check_arrived("release", has_come(source, slot), source, slot);
+bool TcpSlots::release(int source, int slot) {
+  if (!has_come(source, slot)) return false;
   if (is_near(source)) {
     near_.release(place_of(source), slot);
     wake(source);
   } else {
     give_credit(source, slot);
   }
-  note_move();
+  return true;
 }
 
 // Memory ordering: the place may be written again as soon as the chunk counts as taken (release;
 // pairs with place_for()).
-void TcpMailbox::give_credit(int source, int slot) {
+void TcpSlots::give_credit(int source, int slot) {
   Incoming& channel = incoming(source, slot);
   const std::uint64_t chunk = channel.taken.load(std::memory_order_relaxed) + 1;
   // A call of plait's goes on moving frames; a program may compute for long after this.
-  const auto urgency = next_frame(source, slot).tag.operation == Operation::custom
+  const auto urgency = channel.frames[chunk % 2].tag.operation == Operation::custom
                            ? Mesh::Urgency::now
                            : Mesh::Urgency::soon;
-  if (desc().poison) {
-    std::byte* place = place_in(source, slot, chunk);
-    std::fill(place, place + desc().slot_bytes, kPoison);
-  }
   channel.taken.store(chunk, std::memory_order_release);
   mesh().send(group_->members().processes[source],
               {.kind = Kind::credit,

@@ -1,0 +1,91 @@
+// How long a rank still waits for others, when it looks after them next, and until when it may
+// sleep meanwhile. All loops that wait for a rank in a call, in set-up and in leaving have one:
+//
+//   Patience patience(group.policy());
+//   while (!ready()) {
+//     const Nanoseconds now = base::now();
+//     if (patience.must_look(now)) ...  // dead peers, the caller's interruption
+//     if (patience.is_over(now)) ...    // give up, and blame a rank
+//     sleep(patience.wake_at());
+//   }
+//
+// Deadlines follow the policy's timeout, also where that changes after the patience was made. One
+// thread at a time uses it.
+#pragma once
+
+#include <algorithm>
+
+#include "comm/group.h"
+#include "comm/wait_policy.h"
+
+namespace plait::comm {
+
+// When the first look is due, and how long after a look the next one is.
+struct Looks {
+  Nanoseconds first = base::kMillisecond;
+  Nanoseconds between = 10 * base::kMillisecond;
+};
+
+// For loops whose first turn looks: what they wait for takes long, or needs the look to come.
+inline constexpr Looks kAtOnce = {.first = 0};
+
+class Patience {
+ public:
+  // Much may be computed between two polls: no more than this of it counts as waiting.
+  static constexpr Nanoseconds kLongestPoll = 100 * base::kMillisecond;
+
+  explicit Patience(const WaitPolicy& policy, const Looks& looks = Looks(),
+                    Nanoseconds now = base::now())
+      : policy_(&policy),
+        between_(looks.between),
+        look_at_(now + looks.first),
+        deadline_(now + policy.timeout),
+        polled_at_(now) {}
+
+  // Whether it is time to look after the peers. True at most once in an interval.
+  bool must_look(Nanoseconds now) {
+    if (now < look_at_) return false;
+    look_at_ = now + between_;
+    return true;
+  }
+
+  // For waits outside of calls, which ask here whether the caller interrupts them. Waits in a call
+  // ask in Group::examine(), which knows what they wait for.
+  bool must_look(Nanoseconds now, Group& group) {
+    if (!must_look(now)) return false;
+    group.interrupt_if_asked(nullptr);
+    return true;
+  }
+
+  bool is_over(Nanoseconds now) const { return now >= deadline_; }
+  Nanoseconds look_at() const { return look_at_; }
+  Nanoseconds wake_at() const { return std::min(deadline_, look_at_); }
+
+  // Something has moved, so the patience begins anew.
+  void renew(Nanoseconds now) {
+    deadline_ = now + policy_->timeout;
+    polled_at_ = now;
+  }
+
+  // What is waited for is known to come at that time: no peer is late before.
+  void bear_until(Nanoseconds due) { deadline_ = std::max(deadline_, due + policy_->timeout); }
+
+  // For a rank that polls instead of waiting: time since the last poll counts as waiting only if
+  // this poll asked in vain, and at most kLongestPoll of it.
+  void note_poll(Nanoseconds now, bool in_vain) {
+    const Nanoseconds passed = std::max<Nanoseconds>(now - polled_at_, 0);
+    deadline_ += in_vain ? std::max<Nanoseconds>(passed - kLongestPoll, 0) : passed;
+    polled_at_ = now;
+  }
+
+  Nanoseconds polled_at() const { return polled_at_; }
+
+ private:
+  const WaitPolicy* policy_;
+  Nanoseconds between_;
+  Nanoseconds look_at_;
+  Nanoseconds deadline_;
+  Nanoseconds polled_at_;
+};
+
+}  // namespace plait::comm

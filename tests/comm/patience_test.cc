@@ -1,0 +1,99 @@
+#include "comm/patience.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "comm/state.h"
+#include "conformance/ranks.h"
+
+namespace plait::comm {
+namespace {
+
+constexpr Nanoseconds kMs = base::kMillisecond;
+const WaitPolicy kPolicy = {.timeout = 1000 * kMs};
+
+TEST(Patience, EndsAtTheDeadline) {
+  const Patience patience(kPolicy, {}, 0);
+  EXPECT_FALSE(patience.is_over(1000 * kMs - 1));
+  EXPECT_TRUE(patience.is_over(1000 * kMs));
+}
+
+TEST(Patience, LooksFirstSoonAndThenAtIntervals) {
+  Patience patience(kPolicy, {.first = 1 * kMs, .between = 10 * kMs}, 0);
+  EXPECT_FALSE(patience.must_look(1 * kMs - 1));
+  EXPECT_TRUE(patience.must_look(1 * kMs));
+  EXPECT_FALSE(patience.must_look(1 * kMs));
+  EXPECT_FALSE(patience.must_look(11 * kMs - 1));
+  EXPECT_TRUE(patience.must_look(50 * kMs)) << "a late look";
+  EXPECT_FALSE(patience.must_look(60 * kMs - 1)) << "the interval counts from the late look";
+  Patience hasty(kPolicy, kAtOnce, 0);
+  EXPECT_TRUE(hasty.must_look(0));
+}
+
+TEST(Patience, WakesForTheNextLookOrTheEnd) {
+  Patience patience(kPolicy, {.first = 1 * kMs, .between = 10 * kMs}, 0);
+  EXPECT_EQ(patience.wake_at(), 1 * kMs);
+  EXPECT_TRUE(patience.must_look(995 * kMs));
+  EXPECT_EQ(patience.wake_at(), 1000 * kMs);
+  EXPECT_EQ(patience.look_at(), 1005 * kMs);
+}
+
+TEST(Patience, BeginsAnewWhereSomethingMoves) {
+  Patience patience(kPolicy, {}, 0);
+  patience.renew(600 * kMs);
+  EXPECT_FALSE(patience.is_over(1599 * kMs));
+  EXPECT_TRUE(patience.is_over(1600 * kMs));
+}
+
+TEST(Patience, BearsUntilWhatIsKnownToCome) {
+  Patience patience(kPolicy, {}, 0);
+  patience.bear_until(5000 * kMs);
+  EXPECT_FALSE(patience.is_over(5999 * kMs));
+  patience.bear_until(10 * kMs);  // an earlier time does not shorten it
+  EXPECT_FALSE(patience.is_over(5999 * kMs));
+  EXPECT_TRUE(patience.is_over(6000 * kMs));
+}
+
+TEST(Patience, CountsOnlyPollsInVainAndNoLongComputation) {
+  Patience patience(kPolicy, {}, 0);
+  patience.note_poll(50 * kMs, true);     // 50 ms count
+  patience.note_poll(800 * kMs, true);    // 100 ms of 750 do
+  patience.note_poll(5800 * kMs, false);  // none do
+  const Nanoseconds counted = 150 * kMs;
+  EXPECT_EQ(patience.polled_at(), 5800 * kMs);
+  EXPECT_FALSE(patience.is_over(5800 * kMs + 1000 * kMs - counted - 1));
+  EXPECT_TRUE(patience.is_over(5800 * kMs + 1000 * kMs - counted));
+}
+
+// A group is made with the deadline for connecting, and waits with another one afterwards.
+TEST(Patience, FollowsThePolicy) {
+  WaitPolicy policy = kPolicy;
+  Patience patience(policy, {}, 0);
+  policy.timeout = 2000 * kMs;
+  patience.renew(0);
+  EXPECT_FALSE(patience.is_over(1999 * kMs));
+  EXPECT_TRUE(patience.is_over(2000 * kMs));
+}
+
+TEST(Patience, AsksAtItsLooksWhetherTheCallerInterrupts) {
+  int asked = 0;
+  const auto hook = [&] {
+    if (++asked > 1) throw std::runtime_error("enough");
+  };
+  const auto body = [&](Communicator& comm) {
+    Group& group = comm.state().group();
+    asked = 0;
+    Patience patience(group.policy(), {.first = 0, .between = 10 * kMs}, 0);
+    EXPECT_TRUE(patience.must_look(0, group));
+    EXPECT_FALSE(patience.must_look(5 * kMs, group));
+    EXPECT_EQ(asked, 1);
+    EXPECT_THROW(patience.must_look(10 * kMs, group), std::runtime_error);
+    EXPECT_TRUE(group.was_interrupted());
+    EXPECT_TRUE(group.failed());
+  };
+  conformance::run_as_threads(1, body, {.interrupted = hook});
+}
+
+}  // namespace
+}  // namespace plait::comm
