@@ -1,32 +1,14 @@
-// Behaviour of mailboxes is defined in conformance/; what else is true of modelled ranks is here.
+// What is true of modelled ranks beyond their mailboxes (modelled_mailbox_test.cc).
+#include "comm/modelled/world.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "comm/modelled/world.h"
 #include "comm/state.h"
 #include "comm/virtual_clock.h"
-#include "conformance/mailbox.h"
 #include "plait/collectives.h"
-
-namespace plait::conformance {
-namespace {
-
-void run_modelled(int world, const Body& body, const CommunicatorOptions& options) {
-  comm::modelled::World ranks({.ranks = world, .network = {.link = options.link.value()}});
-  EXPECT_NO_THROW(ranks.run(body));
-}
-
-const RankMaker kModelled = {
-    .name = "modelled", .run = run_modelled, .link = "10gbit,20us", .one_thread = true};
-
-}  // namespace
-
-INSTANTIATE_TEST_SUITE_P(Modelled, MailboxConformance, worlds_of(kModelled, {1, 2, 3, 5, 8}),
-                         case_name);
-
-}  // namespace plait::conformance
 
 namespace plait::comm::modelled {
 namespace {
