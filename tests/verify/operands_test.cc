@@ -41,7 +41,7 @@ VerifyCase example() {
   return one;
 }
 
-TEST(Operands, OfARankAreTheSameWhoeverMakesThem) {
+TEST(Operands, AreTheSameEachTimeTheyAreMade) {
   const VerifyCase one = example();
   const VerifyOperands first(one, 1, 2);
   const VerifyOperands again(one, 1, 2);
