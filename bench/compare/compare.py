@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
+import report  # noqa: E402, likewise
 
 OPERATORS = ["all-gather-matmul", "matmul-reduce-scatter", "matmul-all-reduce"]
 SHAPES = [(64, 1024, 1024), (128, 2048, 2048), (256, 2048, 2048), (100, 1000, 3000), (384, 4096, 1024),
@@ -53,8 +53,10 @@ def collective_times(build: Path) -> dict[str, float]:
         command = [build / "bench/comm/plait_bench_comm", "--only", "all_reduce", "--sizes", "64KiB",
                    "--repetitions", 41, "--json", file.name]
         subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
-        races = json.loads(Path(file.name).read_text(encoding="utf-8"))["races"]
-    return {f"{race['what']} 64 KiB": race["contenders"]["plait"]["median_ns"] / 1e6 for race in races}
+        found = json.loads(Path(file.name).read_text(encoding="utf-8"))
+    if "races" in found:  # older builds
+        return {f"{race['what']} 64 KiB": race["contenders"]["plait"]["median_ns"] / 1e6 for race in found["races"]}
+    return {f"{row['what']['operation']} 64 KiB": row["values"]["plait"] / 1e3 for row in found["rows"]}
 
 
 def band_of(operator: str, shape: tuple[int, int, int], weight: str) -> str:
@@ -89,10 +91,6 @@ def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
-def mean(ratios: list[float]) -> float:
-    return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./do bench compare", description=__doc__)
     parser.add_argument("old", type=Path, help="build folder of the old programs")
@@ -118,6 +116,7 @@ def main() -> int:
                     bands[name] = band
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
 
+    rows = []
     print(f"{builds[1]} beside {builds[0]}: median of {options.rounds} paired runs, milliseconds\n")
     ratios, noises = [], []
     of_band = defaultdict(list)
@@ -126,16 +125,18 @@ def main() -> int:
         of_band[bands[name]].append(ratios[-1])
         noises.append(statistics.median(old[::2]) / statistics.median(old[1::2]))
         print(f"{name:52} {statistics.median(old):10.4f} {statistics.median(new):10.4f} {percent(ratios[-1]):>9}")
+        rows.append({"table": "The new build beside the old", "what": {"case": name},
+                     "values": {"old": old, "new": new, "new / old": ratios[-1]}, "unit": {"old": "ms", "new": "ms"}})
     print()
     for band, some in of_band.items():
-        print(f"{f'{band}, mean of {len(some)}':52} {percent(mean(some)):>31}   most {percent(max(some))}")
-    noise = max(mean(noises), 1 / mean(noises))
-    print(f"\ngeometric mean {percent(mean(ratios))}; two halves of the old build's runs differ by "
+        print(f"{f'{band}, mean of {len(some)}':52} {percent(report.mean(some)):>31}   most {percent(max(some))}")
+    noise = max(report.mean(noises), 1 / report.mean(noises))
+    print(f"\ngeometric mean {percent(report.mean(ratios))}; two halves of the old build's runs differ by "
           f"{percent(noise)} in the mean, by {percent(max(max(n, 1 / n) for n in noises))} at most")
     if options.json:
-        found = {"conditions": conditions.now(), "builds": list(map(str, builds)), "times": times}
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    return int(mean(ratios) > 1.01 * noise)
+        found = {**conditions.now(), "old": str(builds[0]), "new": str(builds[1]), "command": "./do bench compare"}
+        report.write(options.json, {"conditions": found, "rows": rows})
+    return int(report.mean(ratios) > 1.01 * noise)
 
 
 if __name__ == "__main__":
