@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/hmac.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "comm/tcp/callers.h"
 #include "comm/tcp/rendezvous.h"
 
