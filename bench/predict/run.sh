@@ -7,7 +7,8 @@
 #
 # --only: one of the three operators, or one of the two models; older measurements of the others are shown too.
 # --seconds: time for each row.
-# Results: build/predict/errors.json. BUILD: a build folder other than build/release; RESULTS: another folder for results.
+# Results: build/predict/errors.json. BUILD: a build folder other than build/release; RESULTS: another folder for
+# results.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 

@@ -32,8 +32,8 @@ import conditions
 import report
 
 file, begin, end, cores = sys.argv[1:]
-row = {"table": "The wheel", "what": {"what": "wheel from a clean clone"}, "values": {"plait": float(end) - float(begin)},
-       "unit": "s", "bar": {"at most": 360.0}}
+row = {"table": "The wheel", "what": {"what": "wheel from a clean clone"},
+       "values": {"plait": float(end) - float(begin)}, "unit": "s", "bar": {"at most": 360.0}}
 report.write(Path(file), {"conditions": {**conditions.now(), "cores": len(cores.split(","))}, "rows": [row]})
 print(report.Results([Path(file)]).text())
 PROGRAM

@@ -275,8 +275,8 @@ std::unique_ptr<Rendezvous> Hub::meet_members(const std::vector<int>& members,
   }
 }
 
-// What the system refuses to one rank all are told, by the centre, which hears of it: they would take
-// that rank for lost. An error that blames a rank has come from another, or is known to all.
+// What the system refuses to one rank all are told, by the centre, which hears of it: they would
+// take that rank for lost. An error that blames a rank has come from another, or is known to all.
 void Hub::tell_and_raise(const Error& error) {
   if (error.culprit() != Error::kNobody) {
     if (is_centre()) tell(error);

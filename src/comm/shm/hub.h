@@ -30,9 +30,9 @@ struct Lives {
   std::vector<Process> processes;
 };
 
-// A hub has one socket to each peer on its centre, which is one of the ranks, and one on the others.
-// Besides, it has one descriptor for all lives. A sub-group that the centre is in shares all of
-// them; another one shares the latter, and makes connections of its own.
+// On its centre, which is one of the ranks, a hub has one socket to each peer, and on the others it
+// has one. Besides, it has one descriptor for all lives. A sub-group that the centre is in shares
+// all of them; another one shares the latter, and makes connections of its own.
 class Hub final : public Rendezvous {
  public:
   // What ranks meet through. The centre is the rank that has line 0.
