@@ -3,8 +3,8 @@
 
 try_wheel.py MODULE...   imports these in their order (plait among them), and makes one product
 
-The operands are NumPy's or torch's if one of them is named, or else plain memory. What is not named
-must not be there, so that plait is tried without it.
+The operands are NumPy's or torch's if one of them is named, or else plain memory. Without torch,
+NumPy must not be there either unless it is named, so that plait is tried without it.
 """
 
 import ctypes

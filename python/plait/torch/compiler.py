@@ -184,7 +184,8 @@ class Pass(CustomGraphPass):
         if refusal is None:
             weight, turned = _weight(by)
             # The product moves before all that reads what it gathers.
-            if any(order[one] > order[first] for one in (weight, bias) if one is not None):
+            others = [one for one in (weight, bias) if one is not None]
+            if any(one in rows.sources or order[one] >= order[first] for one in others):
                 refusal = (
                     "something else reads the rows of all ranks before the product can be made"
                 )
@@ -250,7 +251,8 @@ def _pair_refusal(collective: Node, added: Added) -> str | None:
 
 def _gathered_refusal(own: Any, product: Node, bias: Any, by: Any) -> str | None:
     """Say why rows of all ranks and their product are not rewritten."""
-    return _product_refusal(product, {"left factor": (own, None)}, bias, by)
+    refusal = _product_refusal(product, {"left factor": (own, None)}, bias, by)
+    return refusal or ("its left factor has 1 dimension" if own.meta["val"].dim() < 2 else None)
 
 
 def _product_refusal(

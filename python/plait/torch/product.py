@@ -64,7 +64,7 @@ class _NativeRanks(Ranks):
 def ranks_and_parts(
     group: dist.ProcessGroup | None, options: Options, operator: str
 ) -> tuple[Ranks, int]:
-    """Return who shares a layer, and in how many parts its products are made."""
+    """Return the ranks that share a layer, and in how many parts its products are made."""
     if options.engine == "c10d":
         return Ranks(group, operator), options.c10d_parts
     return _NativeRanks(communicator_of(group, operator)), 1
@@ -104,12 +104,14 @@ def measured(
     if key not in known:
         call = _call(kind, x, weight, group, sequence_parallel, rows, trains)
         by_plait, by_torch = _times(call, options, comm)
+        autocast = torch.is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         found = Comparison(
             operator=f"{kind}_parallel_linear",
             outputs=weight.shape[0],
             inputs=weight.shape[1],
             rows=1 << about,
-            dtype=str(x.dtype).removeprefix("torch."),
+            dtype=str(dtype).removeprefix("torch."),
             trains=trains,
             plait_seconds=by_plait,
             torch_seconds=by_torch,

@@ -1,4 +1,4 @@
-"""Who shares a layer that torch's product makes, and the collectives among them."""
+"""The ranks that share a layer whose product is torch's, and the collectives among them."""
 
 import torch
 import torch.distributed as dist

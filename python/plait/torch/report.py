@@ -222,6 +222,7 @@ def _most(share: Share) -> str:
 def forget_report() -> None:
     """Start counting anew. What was compared stays: it still decides which product is taken."""
     _others.clear()
+    _by_plait.clear()
     for context in contexts():
         context.plans.forget()
         context.samples.forget()

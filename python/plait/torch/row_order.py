@@ -198,10 +198,11 @@ def _put_together(wait: Node, ranks: int) -> tuple[Node, Order] | None:
         return None
     if any(only_user(part) is not cat for part in split.users) or _argument(split, 2, 0) != 0:
         return None
-    if split.args[1] * ranks != wait.meta["val"].shape[0]:  # type: ignore[operator]
-        return None
     order = _order_of(cat.meta["val"].shape, _argument(cat, 1, 0), ranks)
-    return None if order is None else (cat, order)
+    rows: Any = split.args[1]
+    if order is None or not isinstance(rows, int) or rows * ranks != wait.meta["val"].shape[0]:
+        return None
+    return cat, order
 
 
 def _cut(cat: Node, ranks: int) -> _Cut | None:

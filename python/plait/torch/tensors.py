@@ -58,6 +58,8 @@ def are_for_kernels(x: object, weight: object, bias: object) -> bool:
         and is_plain(weight)
         and (bias is None or is_plain(bias))
         and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._len_torch_function_stack() == 0
+        and torch._C._get_tracing_state() is None
         and torch._C._functorch.peek_interpreter_stack() is None
     )
 

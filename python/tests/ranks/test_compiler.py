@@ -163,6 +163,20 @@ def read_before(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> A
     return rows @ (rows.relu().mean() * w.t())
 
 
+def by_itself(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    rows = functional.all_gather_tensor(x, 0, group)
+    return rows @ rows.t()
+
+
+def sequence_gathered(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    rows = functional.all_gather_tensor(x[:, None], 1, group)
+    return rows @ w.t()
+
+
+def vector_gathered(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return functional.all_gather_tensor(x[0, :1].clone(), 0, group).view(1, -1) @ w[:, :2].t()
+
+
 def in_f64(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
     return reduced(x.double(), w.double(), group)
 
@@ -227,6 +241,18 @@ LEFT: list[tuple[Program, bool, str]] = [
     (scattered, True, f"reduce_scatter_tensor: {VARIES}"),
     (gathered, True, f"all_gather_into_tensor: {VARIES}"),
     (gathered_in_f64, False, "all_gather_into_tensor: its left factor is torch.float64"),
+    (
+        by_itself,
+        False,
+        "all_gather_into_tensor: something else reads the rows of all ranks before the product "
+        "can be made",
+    ),
+    (
+        sequence_gathered,
+        True,
+        "all_gather_into_tensor: it gathers no rows of its product's left factor",
+    ),
+    (vector_gathered, False, "all_gather_into_tensor: its left factor has 1 dimension"),
     (
         read_before,
         False,

@@ -64,11 +64,11 @@ void Connections::close(Channel channel, const std::vector<int>& lines) noexcept
   if (fork_guard_.in_child()) return;
   try {
     const std::lock_guard alone(mutex_);
-    over_.insert(channel);
     for (const int line : lines) {
-      kept_.erase({line, channel});
-      left_.erase({line, channel});
-      notices_.push_back({.line = line, .channel = channel});
+      const End end = {.line = line, .channel = channel};
+      kept_.erase(end);
+      if (left_.erase(end) == 0) over_.insert(end);
+      notices_.push_back(end);
     }
     send_notices();
     if (notices_.empty()) return;
@@ -106,11 +106,11 @@ void Connections::keep(int line, Kept kept) {
   std::string& bytes = kept.message.bytes;
   if (bytes.size() < kHeader) return;
   const End end = {.line = line, .channel = channel_of(bytes)};
-  if (over_.contains(end.channel)) return;
-  if (bytes[kHeader - 1] == kLeft) {
-    left_.insert(end);
+  if (bytes[kHeader - 1] == kLeft) {  // the channel's last message
+    if (over_.erase(end) == 0) left_.insert(end);
     return;
   }
+  if (over_.contains(end)) return;
   bytes.erase(0, kHeader);
   kept_[end].push_back(std::move(kept));
 }

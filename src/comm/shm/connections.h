@@ -1,5 +1,5 @@
 // The sockets between rank 0 of a group and its other ranks. The groups that are split off it and
-// have this rank among them use the same sockets, each through a channel of its own.
+// have rank 0 among them use the same sockets, each through a channel of its own.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,9 @@ class Connections {
   // For rank 0 alone, which tells the number to the ranks that share the new channel.
   Channel make_channel();
 
-  // These have the contracts of base::send_message() and base::receive_message(). A channel that
-  // the other side has closed is received as `closed` after its last message.
+  // These have the contracts of base::send_message() and base::receive_message(), for messages that
+  // are shorter by a header of 9 bytes. A channel that the other side has closed is received as
+  // `closed` after its last message.
   base::Delivery send(Channel channel, int line, const std::string& bytes, const base::Fd& fd);
   base::Delivery receive(Channel channel, int line, base::Message& message);
 
@@ -70,8 +71,8 @@ class Connections {
   Channel made_ = kFirst;
   std::map<End, std::deque<Kept>> kept_;
   std::set<int> broken_;     // lines whose other end is closed
-  std::set<End> left_;       // closed by the other side
-  std::set<Channel> over_;   // closed by this side
+  std::set<End> left_;       // closed by the other side, and not yet by this one
+  std::set<End> over_;       // closed by this side, and not yet by the other one
   std::deque<End> notices_;  // still to be sent
 };
 
