@@ -35,7 +35,7 @@ Address address_of(const std::string& name) {
   PLAIT_CHECK(name.size() <= kLongestSocketName, "the socket name \"", name, "\" is too long");
   address.name.sun_family = AF_UNIX;
   char* const begin = address.name.sun_path + (is_path(name) ? 0 : 1);
-  std::memcpy(begin, name.data(), name.size());
+  std::copy(name.begin(), name.end(), begin);
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
