@@ -56,7 +56,7 @@ void Polling::look_carefully(Nanoseconds now) {
     return missing != given_up_;
   });
   given_up_ = has_left ? missing : 0;
-  if (patience_->is_over(now)) group_.give_up(awaited);
+  if (patience_ && patience_->is_over(now)) group_.give_up(awaited);
 }
 
 }  // namespace plait::comm

@@ -121,6 +121,7 @@ def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
         if found is None:
             for gone in [one for one in _kept if not groups.is_alive(one)]:
                 del _kept[gone]  # a module may still hold the group itself
+                _found.clear()
             found = _kept[member] = _Kept(comm)
         return found
 
@@ -175,9 +176,14 @@ def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) 
 
 
 def contexts() -> list[Context]:
-    """Return all that are in use, in the order in which they were made."""
+    """Return all, in the order in which they were made."""
     with _lock:
         return sorted(_contexts, key=lambda context: context.number)
+
+
+def contexts_in_use() -> list[Context]:
+    """Return those whose groups have not been destroyed."""
+    return [context for context in contexts() if not context.comm.has_left]
 
 
 def group_place(group: dist.ProcessGroup | None, operator: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from plait.torch.context import Context, contexts
+from plait.torch.context import Context, contexts_in_use
 from plait.torch.options import Options
 from plait.torch.sampling import BESIDE, Key, Share, key_of
 
@@ -153,7 +153,7 @@ def report() -> Report:
     totals: dict[Key, tuple[int, int]] = {}
     shares: dict[Key, Share] = {}
     choosers: dict[Key, str] = {}
-    for context in contexts():
+    for context in contexts_in_use():
         for row in context.plans.rows():
             key = key_of(row)
             calls, nanoseconds = totals.get(key, (0, 0))
@@ -223,6 +223,6 @@ def forget_report() -> None:
     """Start counting anew. What was compared stays: it still decides which product is taken."""
     _others.clear()
     _by_plait.clear()
-    for context in contexts():
+    for context in contexts_in_use():
         context.plans.forget()
         context.samples.forget()
