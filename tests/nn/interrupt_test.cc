@@ -94,7 +94,9 @@ TEST_P(EveryInterruptedStep, EndsByWhatTheHookThrows) {
         });
       });
       const auto hook = [&] {
-        if (left > 0 && --left == 0) throw Stopped{};
+        if (left == 0) return;
+        --left;
+        if (left == 0) throw Stopped{};
       };
       Communicator comm = group.join(0, {.interrupted = hook});
       run(comm, [&](Communicator& /*comm*/, const Call& call) {

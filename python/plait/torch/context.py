@@ -183,7 +183,10 @@ def contexts() -> list[Context]:
 
 def contexts_in_use() -> list[Context]:
     """Return those whose groups have not been destroyed."""
-    return [context for context in contexts() if not context.comm.has_left]
+    with _lock:
+        used = [kept for group, kept in _kept.items() if is_alive(group)]
+        used += [] if _alone is None else [_alone]
+        return sorted((one for kept in used for one in kept.contexts), key=lambda one: one.number)
 
 
 def group_place(group: dist.ProcessGroup | None, operator: str) -> tuple[int, int]:
