@@ -174,7 +174,8 @@ def sequence_gathered(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup
 
 
 def vector_gathered(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
-    return functional.all_gather_tensor(x[0, :1].clone(), 0, group).view(1, -1) @ w[:, :2].t()
+    values = functional.all_gather_tensor(x[0, :1].clone(), 0, group)
+    return values.view(1, -1) @ w[:, : group.size()].t()
 
 
 def in_f64(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
