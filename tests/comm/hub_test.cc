@@ -2,8 +2,6 @@
 #include "comm/shm/hub.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <functional>
 #include <future>
@@ -185,40 +183,6 @@ TEST(Hub, ManyGroupsEndAtOnce) {
       conformance::expect_error(Code::peer_lost, [&] { last->all_gather("bytes", {}); });
     }
     EXPECT_EQ(hub->all_gather("still here", {}).size(), 2U);
-  });
-}
-
-// It is not the group that the descriptor was sent to that happens to receive it.
-TEST(Hub, ADescriptorThatHasNoRoomIsMissingInItsOwnGroup) {
-  conformance::fork_ranks(1, [](int /*rank*/) {
-    int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
-    const auto connections_over = [](int end) {
-      std::vector<base::Fd> sockets;
-      sockets.emplace_back(end);
-      return std::make_unique<Connections>(std::move(sockets));
-    };
-    const auto here = connections_over(ends[0]);
-    const auto there = connections_over(ends[1]);
-    const auto other = there->make_channel();
-    const base::Fd file = base::make_anonymous_file("test", 64);
-    there->send(other, 0, "with a file", file);
-    there->send(other, 0, "without", base::Fd());
-    there->send(Connections::kFirst, 0, "first", base::Fd());
-
-    rlimit limit = {};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    base::Message message;
-    EXPECT_EQ(here->receive(Connections::kFirst, 0, message), base::Delivery::done);
-    EXPECT_EQ(message.bytes, "first");
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-    const Error error =
-        conformance::expect_error(Code::system, [&] { here->receive(other, 0, message); });
-    EXPECT_TRUE(conformance::contains(error.what(), "Too many open files")) << error.what();
-    EXPECT_EQ(here->receive(other, 0, message), base::Delivery::done);
-    EXPECT_EQ(message.bytes, "without");
   });
 }
 
