@@ -3,17 +3,10 @@
 import json
 import unittest
 
-from command import plait
+from command import CommandTest, plait
 
 
-class BenchTest(unittest.TestCase):
-    def refuses(self, *words):
-        result = plait(*words)
-        self.assertEqual(result.returncode, 2, words)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-        return result.stderr.strip()
-
+class BenchTest(CommandTest):
     def test_help_of_one_measurement(self):
         page = plait("help", "bench", "matmul")
         self.assertEqual((page.returncode, page.stderr), (0, ""))

@@ -7,13 +7,6 @@ from command import CommandTest, plait
 
 
 class UsageTest(CommandTest):
-    def refuses(self, *words):
-        result = plait(*words)
-        self.assertEqual(result.returncode, 2, words)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-        return result.stderr.strip()
-
     def test_version(self):
         result = plait("--version")
         self.assertEqual(result.returncode, 0)

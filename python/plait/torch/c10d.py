@@ -25,14 +25,14 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
 
-import plait
 from plait import _native
+from plait.errors import refuse
 from plait.torch.main_grad import placeholder
 from plait.torch.ranks import Ranks, Work
 
@@ -273,9 +273,8 @@ def _operands(
     return x, weight, None if bias is None else bias.to(x.dtype)
 
 
-def _refuse(kind: str, sentence: str) -> None:
-    name = f"{kind}_parallel_linear"
-    raise plait.Error(plait.Code.invalid_argument, f"{name}: {sentence}", operator=name)
+def _refuse(kind: str, sentence: str) -> NoReturn:
+    refuse(f"{kind}_parallel_linear", sentence)
 
 
 _Gradients = tuple[torch.Tensor | None, ...]

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 import torch.distributed as dist
 
 from plait import _native
+from plait.errors import refuse
 from plait.torch import groups
 from plait.torch.groups import is_alive
 from plait.torch.options import Options
@@ -95,7 +96,7 @@ def group_of(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGrou
     if group is not None or dist.is_initialized():
         return groups.member(group, operator)
     if groups.were_used():
-        groups.refuse(
+        refuse(
             operator,
             "the default process group was destroyed; call "
             "torch.distributed.init_process_group() again",

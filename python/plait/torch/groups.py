@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from plait._native import Code, Communicator, Place
-from plait.errors import Error
+from plait.errors import Error, refuse
 from plait.torch.recording import recorded
 
 _communicators: WeakKeyDictionary[dist.ProcessGroup, Communicator] = WeakKeyDictionary()
@@ -106,11 +106,6 @@ def member(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup:
             f"{group.rank()}, was destroyed",
         )
     return group
-
-
-def refuse(operator: str, sentence: str) -> NoReturn:
-    """Raise Error: a call was given a group that is of no use to it."""
-    raise Error(Code.invalid_argument, f"{operator}: {sentence}", operator=operator)
 
 
 def is_alive(group: dist.ProcessGroup) -> bool:

@@ -4,14 +4,14 @@ import functools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-import plait
 from plait import _native
+from plait.errors import refuse
 from plait.torch import c10d, product, tensors, weights
 from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import main_grad_of, placeholder
@@ -155,17 +155,13 @@ def _check(x: torch.Tensor, weight: torch.Tensor, name: str, sequence_parallel: 
     tensors.check(x, name, "x")
     check_matrix(weight, name, "weight")
     if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
-        _refuse(
+        refuse(
             name,
             f"x is {list(x.shape)} and weight {list(weight.shape)}; "
             "the last dimensions must be equal",
         )
     if sequence_parallel and x.dim() == 1:
-        _refuse(name, "x has one dimension, and sequence_parallel needs another one to share")
-
-
-def _refuse(name: str, sentence: str) -> NoReturn:
-    raise plait.Error(plait.Code.invalid_argument, f"{name}: {sentence}", operator=name)
+        refuse(name, "x has one dimension, and sequence_parallel needs another one to share")
 
 
 @dataclass
@@ -288,11 +284,11 @@ def quantized_linear(
     bias = None if bias is None else tensors.resolved(bias)
     tensors.check(x, name, "x")
     if x.dim() == 0 or x.shape[-1] != weight.k:
-        _refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
+        refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
     if options.engine == "c10d":
-        _refuse(name, "engine='c10d' has no products of quantised weights")
+        refuse(name, "engine='c10d' has no products of quantised weights")
     if torch.is_grad_enabled() and x.requires_grad:
-        _refuse(
+        refuse(
             name,
             "x requires a gradient, and a quantised weight has none to give; "
             "call it under torch.no_grad()",

@@ -1,11 +1,10 @@
 """Gradients that are added to a parameter's `main_grad`, for trainers with their own buffers."""
 
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
-from plait._native import Code
-from plait.errors import Error
+from plait.errors import refuse
 from plait.torch.rows import check_matrix
 
 
@@ -13,19 +12,15 @@ def main_grad_of(parameter: Any, operator: str) -> torch.Tensor:
     """Return a parameter's main_grad, or raise Error where a gradient can't be added to it."""
     main_grad: torch.Tensor | None = getattr(parameter, "main_grad", None)
     if main_grad is None:
-        _refuse(operator, "accumulate_into_main_grad is set, and the weight has no main_grad")
+        refuse(operator, "accumulate_into_main_grad is set, and the weight has no main_grad")
     check_matrix(main_grad, operator, "main_grad")
     if main_grad.shape != parameter.shape or not main_grad.is_contiguous():
-        _refuse(
+        refuse(
             operator,
             f"main_grad is {list(main_grad.shape)} with strides {list(main_grad.stride())}, and "
             f"the weight is {list(parameter.shape)}; it must be contiguous and as large",
         )
     return main_grad
-
-
-def _refuse(operator: str, sentence: str) -> NoReturn:
-    raise Error(Code.invalid_argument, f"{operator}: {sentence}", operator=operator)
 
 
 def placeholder(parameter: Any, weight: torch.Tensor) -> torch.Tensor | None:

@@ -24,7 +24,8 @@ namespace plait::comm::shm {
 // Synchronization: the sockets never change, and one mutex guards everything else. A thread that
 // takes a message of another channel from a socket keeps it for that channel under the mutex, so
 // the messages of a channel are returned in the order in which its peer sent them. The thread that
-// they are for may meanwhile sleep in a poll of the socket, so it must not sleep for long.
+// they are for may sleep in a poll of the socket meanwhile, and nothing wakes it. So it polls for
+// a short time only, and then asks again.
 class Connections {
  public:
   using Channel = std::uint64_t;

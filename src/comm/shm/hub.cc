@@ -275,8 +275,9 @@ std::unique_ptr<Rendezvous> Hub::meet_members(const std::vector<int>& members,
   }
 }
 
-// What the system refuses to one rank all are told, by the centre, which hears of it: they would
-// take that rank for lost. An error that blames a rank has come from another, or is known to all.
+// If the system refuses something to one rank, the centre hears of it and tells all ranks, which
+// would otherwise take that rank for lost. An error that blames a rank has come from another rank,
+// or is known to all.
 void Hub::tell_and_raise(const Error& error) {
   if (error.culprit() != Error::kNobody) {
     if (is_centre()) tell(error);
