@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 import torch.distributed as dist
 
 from plait import _native
 from plait.errors import refuse
 from plait.torch import groups
+from plait.torch.counts import Counts
 from plait.torch.groups import is_alive
 from plait.torch.options import Options
 from plait.torch.recording import recorded
@@ -48,6 +49,14 @@ class Context:
     def place(self) -> tuple[int, int]:
         """Return this rank and the number of ranks."""
         return self.comm.rank, self.comm.world
+
+    def why_serial(self) -> str:
+        """Say why the plan of a call is serial, where it is."""
+        if self.settings.plan is not None or self.settings.customized:
+            return "as options or settings say"
+        if self.comm.world == 1:
+            return "one rank has nothing to hide"
+        return "no gain is expected here"
 
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
@@ -88,7 +97,8 @@ class _Kept:
 _kept: WeakKeyDictionary[dist.ProcessGroup, _Kept] = WeakKeyDictionary()
 _alone: _Kept | None = None  # of a program without process groups: one rank
 _contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose groups are gone
-_lock = threading.RLock()  # of the three above; never held while a rank waits for others
+_past = Counts()  # of groups that have gone
+_lock = threading.RLock()  # of the four above; never held while a rank waits for others
 
 
 def group_of(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup | None:
@@ -121,10 +131,19 @@ def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
         found = _kept.get(member)
         if found is None:
             for gone in [one for one in _kept if not groups.is_alive(one)]:
-                del _kept[gone]  # a module may still hold the group itself
+                _remember(_kept.pop(gone).contexts)  # a module may still hold the group itself
                 _found.clear()
             found = _kept[member] = _Kept(comm)
+            # What is kept goes with the group, and its contexts' counts stay.
+            finalize(member, _remember, found.contexts).atexit = False
         return found
+
+
+def _remember(gone: list[Context]) -> None:
+    with _lock:
+        for context in gone:
+            _past.add(context.plans, context.samples, context.why_serial())
+        gone.clear()
 
 
 def communicator_of(group: dist.ProcessGroup | None, operator: str) -> _native.Communicator:
@@ -176,18 +195,28 @@ def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) 
         return made
 
 
-def contexts() -> list[Context]:
-    """Return all, in the order in which they were made."""
+def counted() -> Counts:
+    """Add up all calls, those of groups that have gone too."""
+    found = Counts()
     with _lock:
-        return sorted(_contexts, key=lambda context: context.number)
+        found.add_all(_past)
+        for context in _listed():
+            found.add(context.plans, context.samples, context.why_serial())
+    return found
 
 
-def contexts_in_use() -> list[Context]:
-    """Return those whose groups have not been destroyed."""
+def forget_counts() -> None:
+    """Start counting anew."""
     with _lock:
-        used = [kept for group, kept in _kept.items() if is_alive(group)]
-        used += [] if _alone is None else [_alone]
-        return sorted((one for kept in used for one in kept.contexts), key=lambda one: one.number)
+        _past.clear()
+        for context in _listed():
+            context.plans.forget()
+            context.samples.forget()
+
+
+def _listed() -> list[Context]:
+    kept = [*_kept.values(), *([] if _alone is None else [_alone])]
+    return sorted((one for each in kept for one in each.contexts), key=lambda one: one.number)
 
 
 def group_place(group: dist.ProcessGroup | None, operator: str) -> tuple[int, int]:
@@ -199,9 +228,11 @@ def group_place(group: dist.ProcessGroup | None, operator: str) -> tuple[int, in
 def _forget_all() -> None:
     """Drop layers and plans before plait leaves its communicators at the program's end."""
     global _alone
-    for context in contexts():
-        context.close()
     with _lock:
+        for kept in _kept.values():
+            kept.contexts.clear()  # or their counts would be read when the group goes
+        for context in list(_contexts):
+            context.close()
         _kept.clear()
         _found.clear()
         _alone = None

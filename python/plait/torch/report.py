@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import torch
 
-from plait.torch.context import Context, contexts_in_use
+from plait.torch.context import counted as count_calls
+from plait.torch.context import forget_counts
 from plait.torch.options import Options
-from plait.torch.sampling import BESIDE, Key, Share, key_of
+from plait.torch.sampling import Key, Share
 
 _MUCH = 0.9  # a share of the communication that needs no reason
 
@@ -149,24 +150,10 @@ def report() -> Report:
     m, n and k are those of all ranks together. Products without communication are not listed. A
     collective beside the product of a weight's gradient has no plan: its row counts traced calls.
     """
-    # Problems that differ in what is not listed, such as packed and plain weights, are one row.
-    totals: dict[Key, tuple[int, int]] = {}
-    shares: dict[Key, Share] = {}
-    choosers: dict[Key, str] = {}
-    for context in contexts_in_use():
-        for row in context.plans.rows():
-            key = key_of(row)
-            calls, nanoseconds = totals.get(key, (0, 0))
-            totals[key] = calls + row.calls, nanoseconds + row.nanoseconds
-            choosers[key] = _who_chose(context)
-        for key, share in context.samples.shares.items():
-            shares[key] = shares.get(key, Share()) + share
-    for key, share in shares.items():
-        if key[-1] == BESIDE:
-            totals[key] = share.calls, share.time
+    found = count_calls()
     rows = [
-        _row(key, calls, spent, shares.get(key), choosers.get(key, ""))
-        for key, (calls, spent) in totals.items()
+        _row(key, calls, spent, found.shares.get(key), found.reasons.get(key, ""))
+        for key, (calls, spent) in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)
     compared = {
@@ -186,28 +173,19 @@ def _row(
     calls: int,
     nanoseconds: int,
     share: Share | None,
-    who: str,
+    why_serial: str,
 ) -> Row:
     is_serial = key[-1] == "serial"
     if share is None or share.communication == 0:
-        reason = who if is_serial else "no call was traced yet"
+        reason = why_serial if is_serial else "no call was traced yet"
         return Row(*key, calls, nanoseconds * 1e-9, 0.0 if is_serial else None, 0, reason)
     hidden = share.hidden / share.communication
     reason = ""
     if is_serial:
-        reason = who
+        reason = why_serial
     elif hidden < _MUCH:
         reason = _most(share)
     return Row(*key, calls, nanoseconds * 1e-9, hidden, share.calls, reason)
-
-
-def _who_chose(context: Context) -> str:
-    """Say why a plan is serial."""
-    if context.settings.plan is not None or context.settings.customized:
-        return "as options or settings say"
-    if context.comm.world == 1:
-        return "one rank has nothing to hide"
-    return "no gain is expected here"
 
 
 def _most(share: Share) -> str:
@@ -223,6 +201,4 @@ def forget_report() -> None:
     """Start counting anew. What was compared stays: it still decides which product is taken."""
     _others.clear()
     _by_plait.clear()
-    for context in contexts_in_use():
-        context.plans.forget()
-        context.samples.forget()
+    forget_counts()

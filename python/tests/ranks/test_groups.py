@@ -79,15 +79,25 @@ def in_a_fork(comm: plait.Communicator, answers: "multiprocessing.SimpleQueue[st
         answers.put(f"{error.code.name}: {error}")
 
 
-def test_reports_leave_destroyed_groups_out(world: int) -> None:
-    """A module may still hold the group, and with it what plait keeps for it."""
+@pytest.mark.parametrize("held", [True, False])
+def test_reports_have_calls_of_destroyed_groups(world: int, held: bool) -> None:
+    """A script destroys its groups last, and asks what was called after that."""
+    plait.torch.forget_report()
     group = dist.new_group(list(range(world)), backend="gloo")
-    plait.torch.matmul_all_reduce(torch.ones(3, 8), torch.ones(5, 8), group=group)
-    mine = [row for row in plait.torch.report().rows if (row.m, row.n, row.k) == (3, 5, 8 * world)]
-    assert len(mine) == 1
-    dist.destroy_process_group(group)
-    assert mine[0] not in plait.torch.report().rows
     assert isinstance(group, dist.ProcessGroup)
+    plait.torch.matmul_all_reduce(torch.ones(3, 8), torch.ones(5, 8), group=group)
+    before = plait.torch.report().rows
+    assert [(row.m, row.n, row.k) for row in before] == [(3, 5, 8 * world)]
+    dist.destroy_process_group(group)
+    holder = [group] if held else []  # as a module may
+    del group
+    gc.collect()
+    assert plait.torch.report().rows == before
+    holder.clear()
+    gc.collect()
+    assert plait.torch.report().rows == before
+    plait.torch.forget_report()
+    assert plait.torch.report().rows == ()
 
 
 def test_a_forked_worker_is_refused() -> None:
