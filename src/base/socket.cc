@@ -66,6 +66,12 @@ Fd descriptor_in(msghdr& message, const CloseOnFork& closing) {
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
+Delivery why_nothing_came() {
+  if (would_block()) return Delivery::not_yet;
+  if (errno == ECONNRESET) return Delivery::closed;
+  fail_errno("cannot receive a set-up message");
+}
+
 void poll_all(std::vector<pollfd>& watched, Nanoseconds longest) {
   const auto rounded_up = (std::max<Nanoseconds>(longest, 0) + kMillisecond - 1) / kMillisecond;
   ::poll(watched.data(), watched.size(), static_cast<int>(std::min<Nanoseconds>(rounded_up, 1000)));
@@ -145,7 +151,17 @@ Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd) 
 }
 
 Delivery receive_message(const Fd& socket, Message& received) {
-  std::string bytes(kLongestMessage, '\0');
+  // Its length comes first, because most calls find no message, and memory for the longest one takes
+  // far longer to make than it takes to find that out.
+  const auto look = [&] {
+    return ::recv(socket.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+  };
+  ssize_t length = look();
+  // The other side closed with unread data from this one. The kernel reports it once, before it
+  // delivers what the other side had sent.
+  if (length < 0 && errno == ECONNRESET) length = look();
+  if (length < 0) return why_nothing_came();
+  std::string bytes(std::min(static_cast<std::size_t>(length), kLongestMessage), '\0');
   iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};
   msghdr message = {};
   message.msg_iov = &part;
@@ -155,20 +171,9 @@ Delivery receive_message(const Fd& socket, Message& received) {
   // The length excludes padding, in which a second descriptor would fit and be lost.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   const CloseOnFork closing;
-  const auto receive = [&] {
-    return ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  };
-  ssize_t length = receive();
-  // The other side closed with unread data from this one. The kernel reports it once, before it
-  // delivers what the other side had sent.
-  if (length < 0 && errno == ECONNRESET) length = receive();
-  if (length < 0) {
-    if (would_block()) return Delivery::not_yet;
-    if (errno == ECONNRESET) return Delivery::closed;
-    fail_errno("cannot receive a set-up message");
-  }
+  length = ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (length < 0) return why_nothing_came();
   received.fd = descriptor_in(message, closing);
-  bytes.resize(static_cast<std::size_t>(length));
   received.bytes = std::move(bytes);
   if (!received.fd && (message.msg_flags & MSG_CTRUNC) != 0) {
     errno = EMFILE;  // the kernel gives no reason, but drops a descriptor for nothing else

@@ -25,6 +25,7 @@ HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
 CLOCK_PROGRAM = os.environ["PLAIT_CLOCK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
 HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
+CASES = int(os.environ["PLAIT_CASES"])  # random problems for each placement of ranks
 PATIENCE = 60
 BARE = netlab.bare_environment()
 
@@ -393,18 +394,18 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
         self.verify("ucx")
 
     def verify(self, transport):
-        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", "40")
+        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", str(CASES))
         said = self.output_of(first)
         self.output_of(second)
         self.assertEqual((first.returncode, second.returncode), (0, 0), said)
-        self.assertIn("40 passed", said)
+        self.assertIn(f"{CASES} passed", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits_on_two_hosts_of_two_ranks(self):
-        ranks = self.start(4, PLAIT, "verify", "--transport", "tcp", "--cases", "40")
+        ranks = self.start(4, PLAIT, "verify", "--transport", "tcp", "--cases", str(CASES))
         said = [self.output_of(rank) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0] * 4, said)
-        self.assertIn("40 passed", said[0])
+        self.assertIn(f"{CASES} passed", said[0])
 
     def shared_regions(self, rank):
         maps = Path(f"/proc/{rank.pid}/maps").read_text()
@@ -437,17 +438,18 @@ class SimulatedHostsTest(unittest.TestCase):
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):
+        cases = CASES * 3 // 2
         for share in (2, 1, 3):
             with socket.socket() as kept:
                 kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 kept.bind(("127.0.0.1", 0))
                 line = (f"export PLAIT_HOST=host$((PLAIT_RANK / {share})) "
                         f"PLAIT_RENDEZVOUS=127.0.0.1:{kept.getsockname()[1]}; "
-                        f'exec "{PLAIT}" verify --transport tcp --cases 60')
+                        f'exec "{PLAIT}" verify --transport tcp --cases {cases}')
                 run = subprocess.run([PLAIT, "run", "-n", "4", "--", "sh", "-c", line], env=BARE, check=False,
                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * PATIENCE)
             self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-            self.assertIn("60 passed", run.stdout)
+            self.assertIn(f"{cases} passed", run.stdout)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@
 
 namespace plait {
 
-// A matrix of its own, random, with something between its rows.
+// A matrix of its own, random, with other numbers between its rows.
 struct Matrix {
   Matrix(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed = 0)
       : memory(Buffer::for_tensor(dtype, rows, cols + kGap)),
         view(memory.view(dtype, rows, cols + kGap)) {
-    tensor::fill_random(view, seed + 99);
-    view.cols = cols;
+    // An element depends on its row and column only, so one call fills the gaps as well.
     tensor::fill_random(view, seed);
+    view.cols = cols;
   }
 
   static constexpr std::int64_t kGap = 3;

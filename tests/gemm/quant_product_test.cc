@@ -129,10 +129,11 @@ class QuantProducts : public BackendTest {
   // Sums of the same backend's own products, one for each group, put together as the header says.
   Matrix composed(const Problem& p) const {
     const gemm::Leaves leaves(p.depth);
+    const Matrix numbers = p.whole_numbers();
     std::vector<Matrix> nodes;
     nodes.reserve(static_cast<std::size_t>(leaves.count()));
     for (std::int64_t leaf = 0; leaf < leaves.count(); ++leaf)
-      nodes.push_back(composed_leaf(p, {leaves.begin(leaf), leaves.begin(leaf + 1)}));
+      nodes.push_back(composed_leaf(p, numbers, {leaves.begin(leaf), leaves.begin(leaf + 1)}));
     for (std::size_t step = 1; step < nodes.size(); step *= 2) {
       for (std::size_t node = 0; node < nodes.size(); node += 2 * step)
         add(nodes[node + step].view, nodes[node].view);
@@ -155,8 +156,7 @@ class QuantProducts : public BackendTest {
     }
   }
 
-  Matrix composed_leaf(const Problem& p, Range ks) const {
-    const Matrix numbers = p.whole_numbers();
+  Matrix composed_leaf(const Problem& p, const Matrix& numbers, Range ks) const {
     const std::int64_t padded = gemm::round_up(p.desc.n, gemm::kPanelColumns);
     Matrix sums(Dtype::f32, p.desc.m, padded);
     for (std::int64_t i = 0; i < p.desc.m; ++i)

@@ -70,7 +70,8 @@ TEST(Spawn, ClosesThePipesOfOtherRanks) {
 
 TEST(Spawn, GivesItAProcessGroupOfItsOwnIfThatIsWanted) {
   for (const bool own : {true, false}) {
-    Child child = shell("sleep 60");
+    // exec: a process of the shell's would outlive it, with the output of this test.
+    Child child = shell("exec sleep 60");
     child.own_group = own;
     const pid_t pid = spawn(child, nothing_special());
     EXPECT_EQ(::getpgid(pid), own ? pid : ::getpgrp());

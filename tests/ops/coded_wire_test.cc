@@ -47,8 +47,9 @@ struct Size {
 
 // The share of k of one rank. Every rank can make those of all.
 struct Share {
-  Share(Size size, int rank)
-      : x(Dtype::bf16, size.m, kDepth, static_cast<std::uint64_t>(rank) + 1),
+  Share(Size its_size, int rank)
+      : size(its_size),
+        x(Dtype::bf16, size.m, kDepth, static_cast<std::uint64_t>(rank) + 1),
         w(Dtype::bf16, size.n, kDepth, static_cast<std::uint64_t>(rank) + 50) {}
 
   WeightView weight() const { return {.view = w.view, .layout = WeightLayout::out_in}; }
@@ -62,6 +63,7 @@ struct Share {
     return sums;
   }
 
+  Size size;
   Matrix x;
   Matrix w;
 };
@@ -95,12 +97,11 @@ struct Called {
   Dtype out = Dtype::bf16;
 };
 
-Matrix run(const Called& what, Size size, Communicator& comm, const OpOptions& how) {
-  const Share share(size, comm.rank());
-  const Matrix bias = bias_of(size);
+Matrix run(const Called& what, const Share& share, Communicator& comm, const OpOptions& how) {
+  const Matrix bias = bias_of(share.size);
   const std::int64_t rows =
-      ops::count(ops::shapes_of(what.op).out, size.m, comm.rank(), comm.world());
-  Matrix out(what.out, rows, size.n);
+      ops::count(ops::shapes_of(what.op).out, share.size.m, comm.rank(), comm.world());
+  Matrix out(what.out, rows, share.size.n);
   OpOptions options = how;
   options.wire = Dtype::s8;
   options.bias = bias.view;
@@ -110,15 +111,20 @@ Matrix run(const Called& what, Size size, Communicator& comm, const OpOptions& h
   return out;
 }
 
+Matrix run(const Called& what, Size size, Communicator& comm, const OpOptions& how) {
+  return run(what, Share(size, comm.rank()), comm, how);
+}
+
 // Every plan, number of threads and operator has the bits of those steps.
 void expect_bits(Size size, Dtype out, Communicator& comm) {
   const Matrix want = in_steps(size, comm.world(), out);
+  const Share share(size, comm.rank());
   for (const Operator op : {Operator::matmul_all_reduce, Operator::matmul_reduce_scatter}) {
     const Range rows = ops::range_of(ops::shapes_of(op).out, size.m, comm.rank(), comm.world());
     for (const char* plan : kPlans) {
       for (const int threads : {1, 3}) {
-        const Matrix got =
-            run({.op = op, .out = out}, size, comm, {.plan = parse_plan(plan), .threads = threads});
+        const Matrix got = run({.op = op, .out = out}, share, comm,
+                               {.plan = parse_plan(plan), .threads = threads});
         const auto same = tensor::same_bits(got.view, want.view.row_range(rows.begin, rows.end));
         ASSERT_TRUE(same) << same.describe() << ", " << name(op) << " of " << size.m << " x "
                           << size.n << ", " << plan << ", threads " << threads << ", rank "

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Reads the output of `ctest --output-junit` or `pytest --junit-xml`.
 
-count_tests.py REPORT              prints "PASSED FAILED", without the tests that skipped themselves
-count_tests.py --skipped REPORT    prints why tests skipped themselves, and how many for each reason, one a line
-count_tests.py --failed REPORT     prints what each test that failed wrote last
-count_tests.py --unexpected=PRESET REPORT
-                                   prints the tests whose reason tools/do/expected_skips.txt does not have
-count_tests.py --not-again         reads `ctest --show-only=json-v1`, and prints which tests do not run again with fewer
-                                   instructions, in a line for each reason
+count_tests.py REPORT...              prints "PASSED FAILED", without the tests that skipped themselves
+count_tests.py --skipped REPORT...    prints why tests skipped themselves, and how many for each reason, one a line
+count_tests.py --failed REPORT...     prints what each test that failed wrote last
+count_tests.py --unexpected=PRESET REPORT...
+                                      prints the tests whose reason tools/do/expected_skips.txt does not have
+count_tests.py --not-again            reads `ctest --show-only=json-v1`, and prints which tests do not run again with
+                                      fewer instructions, in a line for each reason
 """
 
 import collections
@@ -90,8 +90,9 @@ def main() -> int:
             names = (f"{name} ({count})" if count > 1 else name for name, count in sorted(programs.items()))
             print(f"{NOT_AGAIN[label]}: {', '.join(names)}")
         return 0
-    *flags, report = sys.argv[1:]
-    cases = list(ElementTree.parse(report).iter("testcase")) if Path(report).exists() else []
+    flags = [word for word in sys.argv[1:] if word.startswith("--")]
+    reports = [Path(word) for word in sys.argv[1:] if not word.startswith("--")]
+    cases = [case for report in reports if report.exists() for case in ElementTree.parse(report).iter("testcase")]
     skips = [skip for case in cases for skip in skips_of(case)]
     failed = [case for case in cases if state(case) == "fail"]
     if "--skipped" in flags:

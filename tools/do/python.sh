@@ -136,11 +136,13 @@ test_python() {
   check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
-  run_pytest 'python tests' python -m pytest python/tests/test_*.py
+  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')"
   # Some programs among the first start their own ranks: the examples and Megatron scripts.
   local ranks=python/tests/ranks
   run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
-  run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py
+  # Each rank compiles alone: what it leaves to torch, and where it is enabled, two ranks have shown.
+  run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py \
+    -k 'not (what_is_left_is_said_once or enabled_for_a_process)'
   run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   run_pytest 'python tests, Megatron, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
     $ranks/with_megatron/test_megatron_layers.py -k 'f32-native or bits or tied'
@@ -181,24 +183,47 @@ test_vllm() {
 }
 
 # run_pytest NAME COMMAND...: adds its tests to the counts.
-run_pytest() {
-  local name=$1 result=PASS good bad report
-  report=$PWD/build/log/${name//[ ,]/-}.xml
-  rm -f "$report"
-  run_logged "$name" in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-900}" "${@:2}" -q -p no:cacheprovider \
-    --junit-xml="$report" || result=FAIL
-  read -r good bad <<<"$(tools/do/count_tests.py "$report")"
-  tools/do/count_tests.py --failed "$report"
+run_pytest() { count_pytest "$1" pytest_to "$(pytest_report "$1")" "${@:2}"; }
+
+pytest_report() { printf '%s/build/log/%s.xml' "$PWD" "${1//[ ,]/-}"; }
+
+pytest_to() {
+  in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-900}" "${@:2}" -q -p no:cacheprovider --junit-xml="$1"
+}
+
+# pytest_halves REPORT: the tests in one process. Many start programs, one after another, and most of such a program's
+# time one core is idle. So two programs run at a time.
+pytest_halves() {
+  local file first status=0 examples=(python/tests/test_{benchmark,examples}.py) others=()
+  for file in python/tests/test_*.py; do
+    [[ " ${examples[*]} " == *" $file "* ]] || others+=("$file")
+  done
+  pytest_to "${1%.xml}.examples.xml" python -m pytest "${examples[@]}" &
+  first=$!
+  pytest_to "$1" python -m pytest "${others[@]}" || status=$?
+  wait "$first" || status=$?
+  return "$status"
+}
+
+# count_pytest NAME FUNCTION...: runs it, and adds the tests of its reports to the counts.
+count_pytest() {
+  local name=$1 result=PASS good bad report reports
+  report=$(pytest_report "$name")
+  reports=("$report" "${report%.xml}.examples.xml")
+  rm -f "${reports[@]}"
+  run_logged "$name" "${@:2}" || result=FAIL
+  read -r good bad <<<"$(tools/do/count_tests.py "${reports[@]}")"
+  tools/do/count_tests.py --failed "${reports[@]}"
   # An error that is not a test's: the launch failed, or there were no tests.
   [[ $result == PASS || $bad -gt 0 ]] || { bad=1; show_log "$(log_of "$name")"; }
   if [[ -n ${CI:-} ]]; then
     while IFS= read -r line; do
       say "--- skipped itself for a reason that tools/do/expected_skips.txt lacks: $line"
       bad=$((bad + 1)) result=FAIL
-    done < <(tools/do/count_tests.py --unexpected=python "$report")
+    done < <(tools/do/count_tests.py --unexpected=python "${reports[@]}")
   fi
   passed=$((passed + good))
   failed=$((failed + bad))
   rows+=("$name ($((good + bad)))|$result|$seconds")
-  while IFS= read -r line; do skipped+=("$name: $line"); done < <(tools/do/count_tests.py --skipped "$report")
+  while IFS= read -r line; do skipped+=("$name: $line"); done < <(tools/do/count_tests.py --skipped "${reports[@]}")
 }
