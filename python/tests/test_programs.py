@@ -101,7 +101,7 @@ expected = torch.autograd.grad((x @ w.t()).square().sum(), (x, w))
 for call in (pt.all_gather_matmul, lambda x, w: torch.ops.plait.all_gather_matmul(x, w, None, "")):
     out = call(x, w)
     found = torch.autograd.grad(out.square().sum(), (x, w))
-    assert all(map(torch.allclose, found, expected))
+    assert all(torch.allclose(*both, atol=1e-4) for both in zip(found, expected))
     print(out.grad_fn.name())
 """
 

@@ -24,7 +24,8 @@ logged. So does a collective whose result has other readers than one wait for it
 Biases of ranks are added up first, by an all-reduce of their own, and the sum is added once. Each
 rank compiles its own graph and can't see those of the others: in a product and its sum, either all
 ranks have a bias or none has. Where only some have one, their all-reduce meets the product of the
-others, and every rank gets an Error that names the two calls; give the other ranks a bias of zeros.
+others, and every rank gets an Error: the ranks disagree on the operator. A bias of zeros on the
+other ranks avoids it.
 
 `enable()` adds the pass to what inductor calls in every later compilation of this process. For one
 compilation alone, hand it over by torch.compile's own options:
