@@ -133,9 +133,8 @@ def signature_of(thing: Any) -> str:
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
     text = text.replace("plait._native.", "plait.").replace("collections.abc.", "")
     text = text.replace("torch.distributed.distributed_c10d.", "dist.")
-    text = re.sub(
-        r"\b(?:plait\.(?:torch|megatron)\.\w+|torch\.nn\.modules\.linear)\.(?=[A-Z])", "", text
-    )
+    ours = r"plait\.(?:torch|megatron|transformers)\.\w+"
+    text = re.sub(rf"\b(?:{ours}|torch\.nn\.modules\.linear)\.(?=[A-Z])", "", text)
     return re.sub(r"Options\(schedule=None.*?\)", "Options()", text)
 
 

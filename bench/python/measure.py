@@ -69,9 +69,9 @@ class Bench:
         """Keep a row: a ratio that is to be no less than its bar."""
         self._add(what, {**found, "ratio": ratio}, {"of": "ratio", "at least": bar})
 
-    def add_time(self, what: str, seconds: float, bar: float) -> None:
-        """Keep a row: a time that is to be no more than its bar."""
-        self._add(what, {"plait": seconds}, {"at most": bar})
+    def add_time(self, what: str, seconds: float, bar: float | None) -> None:
+        """Keep a row: a time that is to be no more than its bar; without one it is torch's own."""
+        self._add(what, {"torch" if bar is None else "plait": seconds}, {"at most": bar})
 
     def _add(self, what: str, values: dict[str, float], bar: dict[str, Any]) -> None:
         unit = {name: "s" for name in values if name != "ratio"}
@@ -205,8 +205,32 @@ def _block(
     bench.add(what, found, found["torch + gloo"] / found["plait"], bars.get((dtype, rows)))
 
 
+class _Nothing(torch.autograd.Function):
+    """An operator with a gradient that makes a result without values."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return x.new_empty(1, 16)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return ctx.saved_tensors
+
+
+_NOTHING = torch.library.Library("plait_bench", "DEF")
+_NOTHING.define(
+    "nothing(Tensor x, Tensor weight, Tensor? bias, str group, "
+    'str schedule="", int parts=0, str wire="", bool turned=False) -> Tensor'
+)
+_NOTHING.impl("nothing", lambda x, *others: x.new_empty(1, 16), "CPU")
+
+
 def call(bench: Bench) -> None:
     """Measure what an operator of torch takes longer than the same call in C++.
+
+    Beside it stands what torch takes for operators that do nothing: one of torch.library, and one
+    with a gradient that saves two tensors.
 
     In a group of one rank: nothing is waited for. The time of the thread on the processor is
     measured: what other programs take does not count. Without the program of call.cc, the call of
@@ -242,8 +266,16 @@ def call(bench: Bench) -> None:
         "plait.torch.matmul_all_reduce": functional,
         "plait.torch.matmul_all_reduce with gradients": differentiated,
     }
+    empty = {
+        "torch.ops, an operator that does nothing": lambda: torch.ops.plait_bench.nothing(
+            x, w, None, alone.group_name, "serial"
+        ),
+        "autograd.Function, an operator that does nothing": lambda: _Nothing.apply(
+            trained, weights
+        ),
+    }
     before = seconds_in_cpp(bench)
-    found = bench.alternate(calls, batch=100, clock=time.thread_time)
+    found = bench.alternate({**calls, **empty}, batch=100, clock=time.thread_time)
     after = seconds_in_cpp(bench)
     base, of = found["plait.matmul_all_reduce"], "the native module's"
     if before is not None and after is not None:
@@ -251,6 +283,8 @@ def call(bench: Bench) -> None:
     for name in calls:
         if of == "C++" or name != "plait.matmul_all_reduce":
             bench.add_time(f"{name} above {of}", max(found[name] - base, 1e-9), 1e-5)
+    for name in empty:
+        bench.add_time(name, found[name], None)
 
 
 def seconds_in_cpp(bench: Bench) -> float | None:

@@ -16,6 +16,7 @@
 #include <string>
 #include <variant>
 
+#include "mpi4py.h"
 #include "plait/trace.h"
 
 namespace plait::python {
@@ -31,14 +32,9 @@ std::set<PyCommunicator*>& living() {
 
 // Asked by the rendezvous, which runs without the GIL.
 AllGatherBytes asks(nb::object function) {
-  // Copies of the function are made and destroyed without the GIL, copies of the pointer may be.
-  const std::shared_ptr<nb::object> shared(new nb::object(std::move(function)), [](nb::object* f) {
+  return [function = shared(std::move(function))](const std::string& mine) {
     const nb::gil_scoped_acquire gil;
-    delete f;
-  });
-  return [shared](const std::string& mine) {
-    const nb::gil_scoped_acquire gil;
-    const nb::object all = (*shared)(nb::bytes(mine.data(), mine.size()));
+    const nb::object all = (*function)(nb::bytes(mine.data(), mine.size()));
     std::vector<std::string> parts;
     for (const nb::handle part : all) {
       const auto bytes = nb::cast<nb::bytes>(part);
@@ -98,6 +94,14 @@ Owned connect(const std::string& transport, const std::optional<Place>& place,
               std::optional<double> timeout, Trace* trace) {
   const CommunicatorOptions options = read({transport, place, all_gather, link, timeout, trace});
   return own(unlocked([&] { return std::optional(Communicator::connect(options)); }));
+}
+
+Owned from_mpi(nb::object comm, const std::string& transport, const std::optional<AnyLink>& link,
+               std::optional<double> timeout, Trace* trace) {
+  const CommunicatorOptions options =
+      read({transport, std::nullopt, std::nullopt, link, timeout, trace});
+  const MpiRanks ranks = mpi_ranks(std::move(comm));
+  return own(unlocked([&] { return std::optional(connect_mpi(ranks, options)); }));
 }
 
 // survivors() as Python gets it.
@@ -291,6 +295,19 @@ void bind_communicator(nb::module_& m) {
           "Without a place it is the one that plait run, torchrun, mpirun or srun left in\n"
           "the environment. `all_gather` lends a framework's store to the rendezvous: it\n"
           "takes this rank's bytes and returns those of all ranks. `timeout` is in seconds.")
+      .def_static(
+          "from_mpi", &from_mpi, nb::arg("comm") = nb::none(), nb::kw_only(),
+          nb::arg("transport") = "", nb::arg("link") = nb::none(), nb::arg("timeout") = nb::none(),
+          nb::arg("trace").none() = nb::none(), nb::keep_alive<0, 5>(),
+          nb::sig("def from_mpi(comm: object | None = None, *, transport: str = '', "
+                  "link: Link | str | None = None, timeout: float | None = None, "
+                  "trace: Trace | None = None) -> Communicator"),
+          "Collective over a communicator of mpi4py, whose ranks keep their numbers.\n\n"
+          "Without one it is MPI.COMM_WORLD. The ranks exchange their addresses through MPI, and\n"
+          "then use shared memory and TCP without it; with the transport \"mpi\", chunks go\n"
+          "through MPI too, until the program calls MPI.Finalize(). It needs mpi4py 4, which is\n"
+          "imported by the call. If a rank doesn't come before the deadline, the others get an\n"
+          "Error and must use `comm` for no other collective.")
       .def_prop_ro("has_left", &PyCommunicator::left)
       .def_prop_ro("rank", [](const PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("world", [](const PyCommunicator& self) { return self.get().world(); })

@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -40,6 +41,15 @@ class Unlocked {
  private:
   std::optional<nb::gil_scoped_release> released_{std::in_place};
 };
+
+// An object for functions that run without the GIL: copies of the object itself need it, and copies
+// of the pointer don't.
+inline std::shared_ptr<nb::object> shared(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* held) {
+            const nb::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
 
 // Called once, by the thread that ends Python. Returns when no other thread asks for the GIL.
 void end_of_python();

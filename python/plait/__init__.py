@@ -23,8 +23,7 @@ These headers have no names here:
 - kept_panels.h, packed_input.h, and of gemm.h windows and their hook: they serve such schedules.
 - buffer.h: arrays and tensors own their memory.
 - stream.h: operators work on the CPU, which has no streams.
-- mpi.h, mpi_ranks.h: they take the program's MPI communicator, in the C of its MPI library. Under
-  `mpirun`, `Communicator.connect()` is of all ranks, also over MPI (`PLAIT_TRANSPORT=mpi`).
+- mpi.h: it takes an MPI communicator of C. `Communicator.from_mpi()` takes one of mpi4py.
 - export.h, plait.h: the first is for linkers, and the second includes the others.
 
 A plan source of one's own (plan.h) is also left out: it would be asked in every call.

@@ -222,6 +222,18 @@ class Communicator:
         takes this rank's bytes and returns those of all ranks. `timeout` is in seconds.
         """
 
+    @staticmethod
+    def from_mpi(comm: object | None = None, *, transport: str = '', link: Link | str | None = None, timeout: float | None = None, trace: Trace | None = None) -> Communicator:
+        """
+        Collective over a communicator of mpi4py, whose ranks keep their numbers.
+
+        Without one it is MPI.COMM_WORLD. The ranks exchange their addresses through MPI, and
+        then use shared memory and TCP without it; with the transport "mpi", chunks go
+        through MPI too, until the program calls MPI.Finalize(). It needs mpi4py 4, which is
+        imported by the call. If a rank doesn't come before the deadline, the others get an
+        Error and must use `comm` for no other collective.
+        """
+
     @property
     def has_left(self) -> bool: ...
 

@@ -21,7 +21,7 @@ OURS = frozenset(
         "py.typed",
         "threads.py",
         "torch",
-        "transformers.py",
+        "transformers",
         "vllm",
     }
 )

@@ -85,6 +85,51 @@ def test_groups_may_begin_again(tmp_path: Path) -> None:
     assert run(script).count("twice") == 2
 
 
+WITHOUT_PRIVATE_NAMES = """
+import sys, types
+import torch, torch.distributed, torch._library.custom_ops
+if sys.argv[1] == "renamed":
+    # torch's own modules know the new names.
+    old = torch._library.autograd
+    new = types.SimpleNamespace(**vars(old))
+    torch._library.custom_ops.autograd = new
+    torch.library._library = types.SimpleNamespace(**vars(torch._library) | {"autograd": new})
+    del old.make_autograd_impl, old.Info
+import plait.torch as pt
+x, w = torch.randn(4, 6, requires_grad=True), torch.randn(5, 6, requires_grad=True)
+expected = torch.autograd.grad((x @ w.t()).square().sum(), (x, w))
+for call in (pt.all_gather_matmul, lambda x, w: torch.ops.plait.all_gather_matmul(x, w, None, "")):
+    out = call(x, w)
+    found = torch.autograd.grad(out.square().sum(), (x, w))
+    assert all(torch.allclose(*both, atol=1e-4) for both in zip(found, expected))
+    print(out.grad_fn.name())
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "by_torch_ops"),
+    [("there", "all_gather_matmulBackward"), ("renamed", "GeneratedBackwardFor_plait_")],
+)
+def test_gradients_without_private_names_of_torch(
+    tmp_path: Path, names: str, by_torch_ops: str
+) -> None:
+    """Calls by torch.ops go through torch's own kernel where another can't pass them on to it."""
+    script = tmp_path / "program.py"
+    script.write_text(WITHOUT_PRIVATE_NAMES)
+    done = subprocess.run(
+        [sys.executable, str(script), names],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    by_plait, by_name = done.stdout.split()
+    assert by_plait == "all_gather_matmulBackward"
+    assert by_name.startswith(by_torch_ops)
+
+
 BEGINS = """
 import torch, torch.distributed as dist
 import plait, plait.torch as pt

@@ -17,9 +17,15 @@ view between them too:
 The collectives are those that DTensor and torch.distributed._functional_collectives leave in a
 graph, with sums of f32, bf16 or f16 on the CPU. Rows are all dimensions but the last: ranks may
 share any of them alike, such as the sequence of [batch, sequence, hidden]; for a batch of more than
-one, rows are put in order by a copy, as torch's own collectives do. Biases of ranks are added up
-first, and the sum is added once. Sizes must be known: a pair of sizes that vary ("dynamic shapes"),
-or of other dtypes, stays as it is, and one sentence a reason is logged.
+one, rows are put in order by a copy, as torch's own collectives do. Sizes must be known: a pair of
+sizes that vary ("dynamic shapes"), or of other dtypes, stays as it is, and one sentence a reason is
+logged. So does a collective whose result has other readers than one wait for it.
+
+Biases of ranks are added up first, by an all-reduce of their own, and the sum is added once. Each
+rank compiles its own graph and can't see those of the others: in a product and its sum, either all
+ranks have a bias or none has. Where only some have one, their all-reduce meets the product of the
+others, and every rank gets an Error: the ranks disagree on the operator. A bias of zeros on the
+other ranks avoids it.
 
 `enable()` adds the pass to what inductor calls in every later compilation of this process. For one
 compilation alone, hand it over by torch.compile's own options:
@@ -62,7 +68,7 @@ from plait.torch.row_order import (
     goes_to_product,
     keeps_last,
     left_factor,
-    only_user,
+    waited_for,
 )
 
 __all__ = ["Pass", "Report", "disable", "enable", "report"]
@@ -73,6 +79,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _aten = torch.ops.aten
 _functional = torch.ops._c10d_functional
 _plait = torch.ops.plait
+_NOT_WAITED = "its result has other readers than one wait for it"
 
 
 @dataclass(frozen=True)
@@ -133,12 +140,17 @@ class Pass(CustomGraphPass):
         return (group, schedule, options.parts or 0, options.wire or "", turned)
 
     def _product_first(self, graph: Graph, collective: Node, name: str) -> None:
-        wait = only_user(collective)
+        wait = waited_for(collective)
         group = str(collective.args[-1])
         added = Added.of(collective, _resolve(group).size())
-        if added is None and comes_from_product(collective.args[0]):
-            self._leave(collective, "its product is cut and put together again in a way of its own")
-        if wait is None or added is None:
+        if added is None:
+            if comes_from_product(collective.args[0]):
+                self._leave(
+                    collective, "its product is cut and put together again in a way of its own"
+                )
+            return
+        if wait is None:
+            self._leave(collective, _NOT_WAITED)
             return
         if (refusal := _pair_refusal(collective, added)) is not None:
             self._leave(collective, refusal)
@@ -161,9 +173,11 @@ class Pass(CustomGraphPass):
         self.rewritten[name] += 1
 
     def _gather_first(self, graph: Graph, gather: Node) -> None:
-        wait = only_user(gather)
+        wait = waited_for(gather)
         own: Any = gather.args[0]
         if wait is None:
+            if goes_to_product(gather):
+                self._leave(gather, _NOT_WAITED)
             return
         ranks: Any = gather.args[1]
         rows = Gathered.of(wait, ranks)

@@ -32,6 +32,7 @@ class Context:
     comm: _native.Communicator
     settings: _native.Settings
     plans: _native.RecordedPlans
+    group_name: str  # "" in a program without process groups
     layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -42,6 +43,20 @@ class Context:
 
     def __post_init__(self) -> None:
         self.world = self.comm.world
+
+    def __post_init__(self) -> None:
+        options, settings = self.options, self.settings
+        # What torch's operators take for the same: group, schedule, parts and wire.
+        self.how = self.group_name, options.schedule or "", options.parts or 0, options.wire or ""
+        # The last operands of each native call; reading them one by one takes as long as checking
+        # a tensor.
+        self.operands: tuple[Any, ...] = (
+            self.comm,
+            settings.wire,
+            self.plans,
+            settings.threads,
+            settings.backend,
+        )
 
     def run(self, shape: Hashable, call: Callable[..., None], *operands: Any) -> None:
         """Make a native call, and look now and then what it does with its time."""
@@ -65,7 +80,7 @@ class Context:
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
         self.layers.clear()
-        vars(self).update(comm=None, settings=None, plans=None)
+        vars(self).update(comm=None, settings=None, plans=None, operands=())
 
     def linear_options(self, sequence_parallel: bool) -> _native.LinearOptions:
         """Return the options of a layer."""
@@ -192,7 +207,8 @@ def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) 
         settings = options.resolved()
         automatic = _native.automatic_plans(kept.comm) if settings.plan is None else None
         plans = _native.RecordedPlans(settings, automatic)
-        made = Context(options, kept.comm, settings, plans)
+        name = "" if group is None else str(group.group_name)
+        made = Context(options, kept.comm, settings, plans, name)
         kept.contexts.append(made)
         with _lock:
             _contexts.add(made)

@@ -2,15 +2,17 @@
 
 The way through torch's dispatcher to a gradient that torch.library.register_autograd() knows takes
 several times as long as all else in a small call. So a call of plain tensors that nothing traces,
-compiles or transforms goes to an autograd.Function of the same rules.
+compiles or transforms goes to an autograd.Function of the same rules. Calls by torch.ops do so too
+with a torch that has what it takes to pass other calls on to torch's own kernel, for which there is
+no public name; with any other torch, they all go through torch's own kernel.
 """
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._library import autograd as torchs_autograd
 from torch.autograd.function import once_differentiable
 
 from plait._native import Code
@@ -25,23 +27,31 @@ from plait.torch.library import (
     How,
     Pair,
     context_for,
+    own_rows,
     size_of_group,
 )
 
 _ops = torch.ops.plait
-# What register_autograd() makes of a rule. It has no public name by which another kernel calls it.
-_make_autograd_impl: Any = vars(torchs_autograd)["make_autograd_impl"]
-_Info: Any = vars(torchs_autograd)["Info"]
 _FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
 _Gradients = tuple[torch.Tensor | None, ...]
 
 
+def _private_names() -> tuple[Any, Any] | None:
+    """Return by which names torch makes its own kernel of a rule; None: it has others by now."""
+    try:
+        names = vars(importlib.import_module("torch._library.autograd"))
+        return names["make_autograd_impl"], names["Info"]
+    except (ImportError, KeyError):
+        return None
+
+
+_PRIVATE = _private_names()
+
+
 def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    x, weight = inputs[:2]
     ctx.how = tuple(inputs[3:7])  # group, schedule, parts, wire
     ctx.turned = inputs[7]
-    ctx.save_for_backward(x, weight)
-    ctx.rows = (x.shape[0], output.shape[0])
+    ctx.save_for_backward(inputs[0], inputs[1])
 
 
 # Each takes the gradient of the result, and says what the gradient of x is, and by which rows the
@@ -49,8 +59,11 @@ def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
 _Rule = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], Any]
 # Takes how many arguments there are after x, weight and bias, and the gradients of the results.
 _Backward = Callable[..., _Gradients]
+# Returns what is saved for backward in the place of x, of the results.
+_Saved = Callable[[Any, Any], torch.Tensor] | None
 
-# Calls whose gradients are made by an autograd.Function: of x, weight, bias, context and How.
+# Calls whose gradients are made by an autograd.Function: of x, weight, bias, context, whether the
+# weight is turned, and the rows of all ranks.
 DIFFERENTIATED: dict[str, Callable[..., Any]] = {}
 
 
@@ -76,24 +89,26 @@ def _differentiate(name: str, rule: _Rule) -> None:
         x, weight = ctx.saved_tensors
         return _gradients(ctx, arguments, *rule(ctx, grad, x, weight))
 
-    _register(name, 6 if OPERATORS[name].gathers else 5, backward, _save)
+    _register(name, 6 if OPERATORS[name].gathers else 5, backward, _save, None)
 
 
-def _register(name: str, arguments: int, backward: _Backward, save: Callable[..., None]) -> None:
+def _register(
+    name: str, arguments: int, backward: _Backward, save: Callable[..., None], saved: _Saved
+) -> None:
     """Register both ways to the gradient; `arguments` are those after the bias."""
     by_dispatcher = once_differentiable(functools.partial(backward, arguments))
     torch.library.register_autograd(
         f"plait::{name}", by_dispatcher, setup_context=save, lib=LIBRARY
     )
-    made_by_torch = _make_autograd_impl(
-        getattr(_ops, name).default, _Info(_backward_fn=by_dispatcher, _setup_context_fn=save)
-    )
     kernel = KERNELS[name]
 
     # Without setup_context(), for which torch would inspect a signature in each call.
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any, context: Context, how: How) -> Any:
-        out = kernel(x, weight, bias, context, how.turned, how.rows)
-        save(ctx, (x, weight, bias, *how), out)
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, context: Context, turned: bool, rows: int
+    ) -> Any:
+        out = kernel(x, weight, bias, context, turned, rows)
+        ctx.save_for_backward(x if saved is None else saved(ctx, out), weight)
+        ctx.how, ctx.turned = context.how, turned
         return out
 
     function: Any = type(
@@ -101,19 +116,28 @@ def _register(name: str, arguments: int, backward: _Backward, save: Callable[...
         (torch.autograd.Function,),
         {
             "forward": staticmethod(forward),
-            "backward": staticmethod(once_differentiable(functools.partial(backward, 2))),
+            "backward": staticmethod(once_differentiable(functools.partial(backward, 3))),
         },
     )
     # torch.autograd.Function's own apply() looks for transforms of functions before it calls this.
-    differentiated = DIFFERENTIATED[name] = super(torch.autograd.Function, function).apply
+    DIFFERENTIATED[name] = super(torch.autograd.Function, function).apply
+    if _PRIVATE is not None:
+        make_kernel, info = _PRIVATE
+        rule = info(_backward_fn=by_dispatcher, _setup_context_fn=save)
+        _go_round(name, make_kernel(getattr(_ops, name).default, rule))
+
+
+def _go_round(name: str, made_by_torch: Callable[..., Any]) -> None:
+    """Let calls by torch.ops go round torch's own kernel of a gradient where they can."""
+    kernel, differentiated = KERNELS[name], DIFFERENTIATED[name]
 
     def autograd(keys: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
         if keys.has(_FUNCTIONALIZE) or not tensors.are_for_kernels(x, weight, bias):
             return made_by_torch(keys, x, weight, bias, *how)
         given = How(*how)
         context = context_for(given, name)
-        if tensors.wants_gradient(x, weight, bias):
-            return differentiated(x, weight, bias, context, given)
+        if tensors.require_gradients(x, weight, bias):
+            return differentiated(x, weight, bias, context, given.turned, given.rows)
         return kernel(x, weight, bias, context, given.turned, given.rows)
 
     LIBRARY.impl(name, autograd, "AutogradCPU", with_keyset=True)
@@ -125,22 +149,22 @@ def _local(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) 
 
 def _scattered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
     grad_x, all_rows = _ops.all_gather_matmul_gathered(
-        grad, weight, None, *ctx.how, not ctx.turned, ctx.rows[0]
+        grad, weight, None, *ctx.how, not ctx.turned, x.shape[0]
     )
     return grad_x, all_rows, lambda: x
 
 
 def _gathered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
     grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
-    return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], ctx.rows[1])
+    return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], grad.shape[0])
 
 
 def _own(ctx: Any, grad: torch.Tensor, operator: str) -> torch.Tensor:
     """Return this rank's rows of the gradient of all rows, which every rank has alike."""
-    rank, size = size_of_group(ctx.how[0], operator)
-    m, own = ctx.rows[1], ctx.rows[0]
+    rank, size = place = size_of_group(ctx.how[0], operator)
+    m = grad.shape[0]
     begin = rank * (m // size) + min(rank, m % size)
-    return grad[begin : begin + own]
+    return grad[begin : begin + own_rows(m, lambda: place, -1)]
 
 
 def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
@@ -153,15 +177,17 @@ def _summed(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor)
 
 
 def _summed_own(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    grad_x = _ops.all_gather_matmul(grad, weight, None, *ctx.how, not ctx.turned, ctx.rows[0])
+    grad_x = _ops.all_gather_matmul(grad, weight, None, *ctx.how, not ctx.turned, x.shape[0])
     return grad_x, grad, lambda: _ops.reduce_scatter_rows(x, ctx.how[0])
 
 
-def _save_gathered(ctx: Any, inputs: Sequence[Any], output: Pair) -> None:
-    out, gathered = output
-    _save(ctx, (gathered, *inputs[1:]), out)
-    ctx.rows = (inputs[0].shape[0], out.shape[0])
+def _saved_gathered(ctx: Any, output: Pair) -> torch.Tensor:
     ctx.set_materialize_grads(False)  # most programs use one of the two
+    return output[1]
+
+
+def _save_gathered(ctx: Any, inputs: Sequence[Any], output: Pair) -> None:
+    _save(ctx, (_saved_gathered(ctx, output), *inputs[1:]), output)
 
 
 def _gathered_too(
@@ -170,14 +196,14 @@ def _gathered_too(
     """Differentiate all_gather_matmul with its gathered x, which needs no other gather here."""
     gathered, weight = ctx.saved_tensors
     if grad is None:
-        grad = gathered.new_zeros(ctx.rows[1], weight.shape[1 if ctx.turned else 0])
+        grad = gathered.new_zeros(gathered.shape[0], weight.shape[1 if ctx.turned else 0])
     grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
     if grad_gathered is not None:
         grad_x = grad_x + _own(ctx, grad_gathered, "all_gather_matmul")
     return _gradients(ctx, arguments, grad_x, grad, lambda: gathered)
 
 
-_register(GATHERED, 6, _gathered_too, _save_gathered)
+_register(GATHERED, 6, _gathered_too, _save_gathered, _saved_gathered)
 _differentiate("matmul", _local)
 _differentiate("matmul_all_reduce", _local)
 _differentiate("matmul_reduce_scatter", _scattered)

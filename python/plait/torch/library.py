@@ -7,8 +7,9 @@ plait.torch.gradients.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
+from weakref import ref
 
 import torch
 import torch.distributed as dist
@@ -19,6 +20,7 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import quantized, tensors, weights
 from plait.torch.context import Context, context_of, group_place
+from plait.torch.groups import is_alive
 from plait.torch.options import Options
 from plait.torch.rows import (
     as_rows,
@@ -39,7 +41,7 @@ _ROWS = ", int rows=-1"
 class How(NamedTuple):
     """What an operator takes besides its operands. torch leaves out what is as it is here."""
 
-    group: str | dist.ProcessGroup
+    group: str
     schedule: str = ""
     parts: int = 0
     wire: str = ""
@@ -53,12 +55,10 @@ def _never_turned(
     return How(group, schedule, parts, wire, turned=False, rows=rows)
 
 
-def group_called(name: str | dist.ProcessGroup, operator: str) -> dist.ProcessGroup | None:
+def group_called(name: str, operator: str) -> dist.ProcessGroup | None:
     """Return the process group of this name; the empty one is the default group's."""
     if not name:
         return None
-    if not isinstance(name, str):  # a call that torch's dispatcher has no part in
-        return name
     try:
         group: dist.ProcessGroup = _resolve(name)
     except RuntimeError:
@@ -71,7 +71,7 @@ def group_called(name: str | dist.ProcessGroup, operator: str) -> dist.ProcessGr
     return group
 
 
-def size_of_group(name: str | dist.ProcessGroup, operator: str) -> tuple[int, int]:
+def size_of_group(name: str, operator: str) -> tuple[int, int]:
     """Return rank and size of a group, while tracing too."""
     return group_place(group_called(name, operator), operator)
 
@@ -85,10 +85,30 @@ def _options(schedule: str, parts: int, wire: str) -> Options:
     )
 
 
+# What context_for() has found, by all but `turned` and `rows`. It goes with its group.
+_Found = tuple[ref[dist.ProcessGroup], ref[Context]]
+_found: dict[Hashable, _Found] = {}
+_MOST_FOUND = 256
+
+
 def context_for(how: How, operator: str) -> Context:
     """Return what is kept for a call."""
+    key = how[:4]
+    known = _found.get(key)
+    if known is not None:
+        group, context = known[0](), known[1]()
+        # A name may be that of another group, which was made after the first one had gone.
+        if group is not None and context is not None and is_alive(group):
+            if context.plans is not None and (how.group or group is dist.GroupMember.WORLD):
+                return context
     group = group_called(how.group, operator)
-    return context_of(group, _options(how.schedule, how.parts, how.wire), operator)
+    context = context_of(group, _options(*key[1:]), operator)
+    member = dist.GroupMember.WORLD if group is None else group
+    if member is not None:
+        if len(_found) >= _MOST_FOUND:
+            _found.clear()
+        _found[key] = ref(member), ref(context)
+    return context
 
 
 def define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
@@ -196,7 +216,6 @@ class Operator:
         if not by_address:
             by = weights.plain(weight, turned=turned)
             return self._multiply(x, by, bias, context, rows_of_all, gathered)
-        settings = context.settings
         out_rows = self.rows(rows, context.place, rows_of_all)
         out = x.new_empty(out_rows, n)
         context.run(
@@ -214,11 +233,7 @@ class Operator:
             out.data_ptr(),
             out_rows,
             tensors.DTYPES[dtype],
-            context.comm,
-            settings.wire,
-            context.plans,
-            settings.threads,
-            settings.backend,
+            *context.operands,
         )
         return out
 

@@ -238,8 +238,7 @@ def _call_kernel(
     )
     called = GATHERED if gathered else name
     if tensors.require_gradients(x, weight, bias):
-        how = How(*_how(group, options), rows=rows_of_all)
-        return DIFFERENTIATED[called](x, weight, bias, context, how)
+        return DIFFERENTIATED[called](x, weight, bias, context, False, rows_of_all)
     return KERNELS[called](x, weight, bias, context, False, rows_of_all)
 
 

@@ -18,6 +18,7 @@ from torch.fx import Node
 _aten = torch.ops.aten
 VIEWS = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
 PRODUCTS = (_aten.mm.default, _aten.addmm.default)
+_WAIT = torch.ops._c10d_functional.wait_tensor.default
 _MOVES = (
     *VIEWS,
     _aten.split.Tensor,
@@ -31,6 +32,12 @@ _MOVES = (
 def only_user(node: Node) -> Node | None:
     """Return what alone reads a node; None if nothing or several do."""
     return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def waited_for(collective: Node) -> Node | None:
+    """Return the wait for a collective; None if something else reads what is not waited for."""
+    wait = only_user(collective)
+    return None if wait is None or wait.target != _WAIT else wait
 
 
 def keeps_last(view: Node, of: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from plait.torch import compiler
 from plait.torch.compiler import Pass, Report
 
 M, K, N = 8, 24, 20
-WAIT = torch.ops._c10d_functional.wait_tensor.default
+RAW = torch.ops._c10d_functional
+WAIT = RAW.wait_tensor.default
 Program = Callable[[torch.Tensor, torch.Tensor, dist.ProcessGroup], Any]
 
 
@@ -290,6 +292,56 @@ def test_what_is_left_is_said_once(
     said = [one.getMessage() for one in caplog.records if one.name == "plait.torch"]
     expected_words = [f"a product with a collective is left to torch: {sentence}"]
     agree(said == expected_words * (dist.get_rank() == 0), f"said: {said}")
+
+
+def reduced_later(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return RAW.all_reduce(x @ w.t(), "sum", group.group_name)
+
+
+def scattered_later(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return RAW.reduce_scatter_tensor(x @ w.t(), "sum", group.size(), group.group_name)
+
+
+def gathered_later(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+    return RAW.all_gather_into_tensor(x @ w.t(), group.size(), group.group_name)
+
+
+@pytest.mark.parametrize("program", [reduced_later, scattered_later, gathered_later])
+def test_the_caller_waits(program: Program, gloo: dist.ProcessGroup) -> None:
+    """A collective without a wait in its graph stays: its readers are no part of the pair."""
+    _, xs = whole_and_parts((M, K), torch.float32, seed=1)
+    _, ws = whole_and_parts((N, K), torch.float32, seed=2)
+    x, w = xs[dist.get_rank()], ws[dist.get_rank()]
+    rewriting = Counted()
+    with torch.no_grad():
+        expected = WAIT(program(x, w, gloo))
+        found = WAIT(compiled(program, rewriting)(x, w, gloo))
+    agree(not rewriting.rewritten, f"rewritten: {rewriting.report()}")
+    left = "" if program is gathered_later else "its result has other readers than one wait for it"
+    agree(left in str(rewriting.report()), f"{rewriting.report()}")
+    agree(torch.allclose(expected, found, atol=1e-4), "values differ")
+
+
+def test_a_bias_that_some_ranks_have(world: int, gloo: dist.ProcessGroup) -> None:
+    """Each rank compiles a graph of its own, in which the others' can't be seen."""
+    group = dist.new_group(backend="plait", timeout=timedelta(seconds=30))
+    assert isinstance(group, dist.ProcessGroup)
+    pt.communicator(group)
+    has_bias = dist.get_rank() == 0
+
+    def program(x: torch.Tensor, w: torch.Tensor, group: dist.ProcessGroup) -> Any:
+        bias = w[:, 0].contiguous() if has_bias else None
+        return functional.all_reduce(nn.functional.linear(x, w, bias), "sum", group)
+
+    said = ""
+    with torch.no_grad():
+        try:
+            serial = Counted(pt.Options(schedule="serial"))
+            compiled(program, serial)(torch.ones(M, K), torch.ones(N, K), group)
+        except plait.Error as error:
+            said = str(error)
+    agree("disagree on the operator" in said, f"said: {said!r}")
+    dist.barrier(gloo)
 
 
 # What ranks share, and the pairs of forward and backward together.

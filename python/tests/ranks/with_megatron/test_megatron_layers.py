@@ -178,6 +178,11 @@ CASES = [
     Case("gather_output", layer={"gather_output": True}),
     Case("runtime_gather_output", call={"runtime_gather_output": True}),
     Case(
+        "no runtime_gather_output",
+        layer={"gather_output": True},
+        call={"runtime_gather_output": False},
+    ),
+    Case(
         "deferred embedding gradient",
         config={
             "defer_embedding_wgrad_compute": True,

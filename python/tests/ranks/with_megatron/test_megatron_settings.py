@@ -126,6 +126,7 @@ def test_environment(variables: dict[str, str], plan: str, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("line", "plan"),
     [
+        ("--use-ascend-coc", "pipelined parts=7"),
         ("--use-ascend-coc --coc-parallel-num 4", "pipelined parts=4"),
         ("--coc-parallel-num 1", "serial"),
         ("--coc-fused-kernel", "fused"),
@@ -138,6 +139,39 @@ def test_options_go_before_the_environment(
     line: str, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COC_PARALLEL_NUM", "7")
+    parser = plait.megatron.add_arguments(argparse.ArgumentParser())
+    agree(plait.megatron.enable_from_arguments(parser.parse_args(line.split())), "asks for nothing")
+    step()
+    agree(plans()["all_gather_matmul"].startswith(plan), str(plans()))
+
+
+SHAPE = f"[{2 * ROWS}, {INPUTS}, 40]"
+CUSTOMIZED = f'[coc_cfgs]\ncustomized_coc = {{"{SHAPE}" = 3}}'
+
+
+@pytest.mark.parametrize(
+    ("file", "variables", "line", "plan"),
+    [
+        ("coc_parallel_num = 2", {}, "--use-ascend-coc", "pipelined parts=2"),
+        ("coc_parallel_num = 2", {"COC_PARALLEL_NUM": "4"}, "", "pipelined parts=4"),
+        ("coc_parallel_num = 2", {}, "--coc-parallel-num 5", "pipelined parts=5"),
+        ("coc-fused-kernel = true", {"COC_PARALLEL_NUM": "4"}, "--coc-mode 0", "serial"),
+        (CUSTOMIZED, {"COC_PARALLEL_NUM": "4"}, "--coc-parallel-num 5", "pipelined parts=3"),
+        (CUSTOMIZED, {"USE_COC_FUSED_KERNEL": "1"}, "--coc-fused-kernel", "pipelined parts=3"),
+    ],
+)
+def test_which_setting_counts(
+    file: str,
+    variables: dict[str, str],
+    line: str,
+    plan: str,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A shape's own plan goes before options, they before the environment, and it before files."""
+    (tmp_path / "plait.toml").write_text(file)
+    for name, value in {"PLAIT_CONFIG": str(tmp_path / "plait.toml"), **variables}.items():
+        monkeypatch.setenv(name, value)
     parser = plait.megatron.add_arguments(argparse.ArgumentParser())
     agree(plait.megatron.enable_from_arguments(parser.parse_args(line.split())), "asks for nothing")
     step()

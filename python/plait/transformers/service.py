@@ -1,0 +1,57 @@
+"""What was served, and what was not."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch.distributed as dist
+from torch import nn
+
+import plait.torch
+from plait.torch.report import counted
+
+_log = logging.getLogger("plait.transformers")
+
+
+@dataclass
+class Service:
+    """How modules are served, and what was."""
+
+    options: plait.torch.Options
+    weight: str | None
+    calls: Counter[str | None] = field(default_factory=Counter)  # None: served
+    modules: Counter[str] = field(default_factory=Counter)  # which are left, by sentence
+
+    def serves(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
+        """Count a call, log the first of each refusal, and say whether plait serves it."""
+        self.calls[refusal] += 1
+        if refusal is not None and self.calls[refusal] == 1 and group.rank() == 0:
+            _log.warning("a linear layer is left to transformers: %s", refusal)
+        return refusal is None
+
+    def leaves(self, module: nn.Module, refusal: str, group: dist.ProcessGroup, level: int) -> None:
+        """Count a module that is left, and log the first of each sentence."""
+        sentence = f"{type(module).__name__}: {refusal}"
+        self.modules[sentence] += 1
+        if self.modules[sentence] == 1 and group.rank() == 0:
+            _log.log(level, "a module is left to transformers: %s", sentence)
+
+
+@dataclass(frozen=True)
+class Report:
+    """How many calls were served, and how many calls and modules were left for which reason."""
+
+    served: int = 0
+    refusals: tuple[tuple[str, int], ...] = ()  # of calls
+    modules: tuple[tuple[str, int], ...] = ()
+    operators: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"linear layers: {counted(self.served, 'call')} served by plait"]
+        lines += [
+            f"{counted(calls, 'call')} left to transformers: {why}" for why, calls in self.refusals
+        ]
+        lines += [
+            f"{counted(count, 'module')} left to transformers: {why}" for why, count in self.modules
+        ]
+        return "\n".join([*lines, self.operators])

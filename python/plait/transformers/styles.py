@@ -1,0 +1,182 @@
+"""The styles that take the place of transformers' own, and what a served module does."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+import plait.torch
+from plait import _native
+from plait.torch.columns import gather_columns, split_columns
+from plait.torch.linear import quantized_linear
+from plait.torch.weights import Owner
+from plait.transformers.service import Service
+
+
+def _local(tensor: Any) -> Any:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _refusal(module: nn.Linear, x: Any) -> str | None:
+    if type(x) not in (torch.Tensor, nn.Parameter):
+        return f"its input is a {type(x).__name__}"
+    weight = _local(module.weight)
+    if x.device.type != "cpu":
+        return f"its input is on {x.device}, and plait computes on the CPU"
+    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"its input is {x.dtype}"
+    if weight.dtype != x.dtype and not torch.is_autocast_enabled("cpu"):
+        return f"its input is {x.dtype}, and its weight is {weight.dtype}"
+    return None
+
+
+def _group(mesh: Any) -> dist.ProcessGroup:
+    names = mesh.mesh_dim_names or ()
+    group: dist.ProcessGroup
+    if mesh.ndim == 1:
+        group = mesh.get_group()
+    else:
+        group = mesh.get_group("tp" if "tp" in names else mesh.ndim - 1)
+    return group
+
+
+def _module_refusal(module: nn.Module) -> str | None:
+    if getattr(module, "_hf_quantized_needs_local_tp", False):
+        return "transformers has quantised its weight"
+    if type(module) is not nn.Linear:
+        return "it may have a forward of its own, and is no nn.Linear"
+    return None
+
+
+class Style:
+    """Replaces `forward` of nn.Linear, and leaves all else of a style as it is."""
+
+    service: Service
+    style: str  # its name
+
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: "_Site") -> torch.Tensor:
+        """Do what the module's forward does."""
+        raise NotImplementedError
+
+    def install_forward(self, module: nn.Module, mesh: Any) -> nn.Module:
+        """Put a forward that plait serves before theirs."""
+        super().install_forward(module, mesh)  # type: ignore[misc]
+        theirs: Callable[..., Any] = module.forward
+        group = _group(mesh)
+        if (refusal := _module_refusal(module)) is not None:
+            self.service.leaves(module, refusal, group, logging.WARNING)
+            return module
+        assert isinstance(module, nn.Linear)
+        site = _Site(group, self.service)
+
+        def forward(x: Any, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs or not self.service.serves(_refusal(module, x), group):
+                return theirs(x, *args, **kwargs)
+            return self.serve(module, x, site)
+
+        vars(module)["forward"] = forward  # as transformers does
+        return module
+
+
+@dataclass
+class _Site:
+    """What a served module keeps from call to call."""
+
+    group: dist.ProcessGroup
+    service: Service
+    owner: Owner = field(default_factory=Owner)
+    quantized: _native.PackedWeight | None = None
+
+    def multiply(
+        self, kind: plait.torch.linear.Kind, module: nn.Linear, x: torch.Tensor
+    ) -> torch.Tensor:
+        weight, bias = _local(module.weight), _local(module.bias)
+        options = self.service.options
+        if self.service.weight is not None:
+            if self.quantized is None:
+                self.quantized = _quantized(weight, self.service.weight)
+            return quantized_linear(
+                kind, x, self.quantized, bias, group=self.group, options=options, layer=self.owner
+            )
+        self.owner.requires_grad = module.weight.requires_grad
+        call = (
+            plait.torch.column_parallel_linear
+            if kind == "column"
+            else plait.torch.row_parallel_linear
+        )
+        return call(x, weight, bias, group=self.group, options=options, layer=self.owner)
+
+
+def _quantized(weight: torch.Tensor, scheme: str) -> _native.PackedWeight:
+    values = weight.detach().float().contiguous().numpy()
+    return _native.PackedWeight(
+        _native.quantize(
+            values, layout=_native.WeightLayout.out_in, scheme=_native.QuantScheme(scheme)
+        )
+    )
+
+
+class _Column(Style):
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+        return site.multiply("column", module, x)
+
+
+class _GatheredColumn(Style):
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+        own = site.multiply("column", module, x)
+        return gather_columns(own, module.out_features, site.group)
+
+
+class _Row(Style):
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+        return site.multiply("row", module, x)
+
+
+class _SplitRow(Style):
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+        return site.multiply("row", module, split_columns(x, site.group))
+
+
+# Styles of embeddings, norms and gradients: there is no product to serve.
+_WITHOUT_PRODUCT = (
+    "all_reduce",
+    "embedding_colwise",
+    "embedding_rowwise",
+    "replicated_with_grad_allreduce",
+    "sequence_parallel",
+)
+
+
+class Left:
+    """Says that a style is not served, and leaves it as it is."""
+
+    service: Service
+    style: str
+
+    def install_forward(self, module: nn.Module, *meshes: Any, **options: Any) -> nn.Module:
+        """Leave theirs, and count the module."""
+        left: nn.Module = super().install_forward(module, *meshes, **options)  # type: ignore[misc]
+        group = _group(meshes[0] if meshes else options["ep_mesh"])
+        if self.style in _WITHOUT_PRODUCT:
+            refusal, level = f"the style {self.style} has no product", logging.INFO
+        else:
+            refusal, level = f"the style {self.style} is not served", logging.WARNING
+        self.service.leaves(module, refusal, group, level)
+        return left
+
+
+STYLES: dict[str, type[Style]] = {
+    "colwise": _Column,
+    "packed_colwise": _Column,
+    "colwise_gather_output": _GatheredColumn,
+    "colwise_rep": _GatheredColumn,
+    "rowwise": _Row,
+    "packed_rowwise": _Row,
+    "rowwise_split_input": _SplitRow,
+    "rowwise_rep": _SplitRow,
+}

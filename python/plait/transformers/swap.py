@@ -1,0 +1,137 @@
+"""Putting styles under the names of transformers', and theirs back."""
+
+import atexit
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from transformers.distributed import tensor_parallel
+from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
+
+import plait
+import plait.torch
+from plait import _native
+from plait.torch.options import Product
+from plait.transformers.service import Report, Service
+from plait.transformers.styles import STYLES, Left
+
+_log = logging.getLogger("plait.transformers")
+
+_service: Service | None = None
+_last: Service | None = None
+
+
+def enable(
+    *,
+    weight: str | None = None,
+    schedule: plait.torch.Schedule | None = None,
+    parts: int | None = None,
+    wire: str | None = None,
+    settings: plait.Settings | None = None,
+    product: Product = "plait",
+    fixed_weights: bool = False,
+) -> None:
+    """Serve the linear layers of models that are loaded from now on.
+
+    Every rank makes the call, with the same options. `weight` quantises what is served ("s8",
+    "s8:group=128"): for generation. `product="torch"` multiplies by torch's product, serially, with
+    plait's collectives; "auto" by the faster one, which the first call of each shape measures.
+    `fixed_weights=True` promises that nothing writes to `weight.data` (plait.torch.Options), which
+    makes decoding faster. The same call again does nothing; other options raise, until disable().
+    """
+    global _service, _last
+    asked = plait.torch.Options(
+        schedule=schedule,
+        parts=parts,
+        wire=wire,
+        settings=settings,
+        product=product,
+        fixed_weights=fixed_weights,
+    )
+    if weight is not None and product != "plait":
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.transformers.enable: weight={weight!r} needs plait's product; product is "
+            f"{product!r}",
+        )
+    # Settings are read now, and what is wrong in them is refused now, on all ranks.
+    options = replace(asked, settings=asked.resolved())
+    if weight is not None:
+        _native.QuantScheme(weight)  # refuses what is no scheme
+    if _service is not None:
+        if (_service.options, _service.weight) == (options, weight):
+            return
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            "plait.transformers.enable: it is enabled with other options; call disable() first",
+        )
+    missing = [name for name in STYLES if name not in ALL_PARALLEL_STYLES]
+    if missing:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.transformers.enable: this version of transformers has no style "
+            f"{', '.join(missing)}; nothing was replaced",
+        )
+    _service = _last = Service(options, weight)
+    for name in _replaced():
+        theirs: Any = ALL_PARALLEL_STYLES[name]
+        mixin = STYLES.get(name, Left)
+        style: Any = type(f"Plait{type(theirs).__name__}", (mixin, type(theirs)), {})
+        ours = style.__new__(style)
+        ours.__dict__.update(theirs.__dict__)
+        ours.service, ours.style = _service, name
+        ALL_PARALLEL_STYLES[name] = ours
+    _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
+
+
+def disable() -> None:
+    """Load models with transformers' own styles again. What was loaded stays served."""
+    global _service
+    if _service is None:
+        return
+    for name in _replaced():
+        if getattr(ALL_PARALLEL_STYLES[name], "service", None) is _service:
+            del ALL_PARALLEL_STYLES[name]
+        else:
+            _log.warning("the style %s was replaced since, and is left as it is", name)
+    _service = None
+
+
+@atexit.register
+def _forget() -> None:
+    """Drop what is native before the module that made it: models hold what serves them."""
+    if _last is not None:
+        _last.options = plait.torch.Options()
+
+
+@contextlib.contextmanager
+def enabled(**options: Any) -> Iterator[None]:
+    """Enable for a block."""
+    enable(**options)
+    try:
+        yield
+    finally:
+        disable()
+
+
+def report() -> Report:
+    """Say how many calls were served, and why others were not."""
+    if _last is None:
+        return Report()
+    refusals = tuple((why, calls) for why, calls in _last.calls.items() if why is not None)
+    modules = tuple(_last.modules.items())
+    return Report(_last.calls[None], refusals, modules, str(plait.torch.report()))
+
+
+def _replaced() -> list[str]:
+    """Return the names of all styles that have a forward, those of expert parallelism included."""
+    return [
+        name
+        for name in ALL_PARALLEL_STYLES
+        if hasattr(ALL_PARALLEL_STYLES[name], "install_forward")
+    ]
+
+
+assert tensor_parallel is not None  # importing it registers the styles
