@@ -109,15 +109,20 @@ pythons() {
   done
 }
 
-# `pip install` needs everything in the source distribution, so it is unpacked and configured.
+# `pip install` needs everything in the source distribution, so it is unpacked and configured. It is to build the MPI
+# plugins that the tested wheel has.
 check_sdist() {
-  local folder=build/sdist
+  local folder=build/sdist plugin
   rm -rf "$folder"
   in_venv python -m build --sdist --no-isolation --outdir "$folder" . &&
     tar -xzf "$folder"/plait-*.tar.gz -C "$folder" --strip-components=1 &&
     cmake -S "$folder/python" -B "$folder/build" -G Ninja -DPython_EXECUTABLE="$PWD/$venv/bin/python" \
       -Dnanobind_DIR="$(in_venv python -m nanobind --cmake_dir)" &&
-    ninja -C "$folder/build" -n >"$folder/build/commands"
+    ninja -C "$folder/build" -t commands >"$folder/build/commands" || return
+  for plugin in build/prefix/lib/plait/libplait_mpi_*.so; do
+    [[ ! -e $plugin ]] || grep -q -- "-o .*${plugin##*/}" "$folder/build/commands" ||
+      { echo "the source distribution does not build ${plugin##*/}"; return 1; }
+  done
 }
 
 check_python_sources() {
