@@ -99,9 +99,9 @@ std::optional<Fd> connect_to(const std::string& name) {
   fail_errno("cannot connect to the socket " + shown(name));
 }
 
-bool is_abandoned(const std::string& path) {
+bool is_abandoned(const std::string& name) {
   const Fd fd = make_socket();
-  const Address address = address_of(path);
+  const Address address = address_of(name);
   return ::connect(fd.get(), address.get(), address.length) != 0 && errno == ECONNREFUSED;
 }
 

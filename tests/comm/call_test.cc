@@ -122,6 +122,46 @@ TEST_F(CallTest, FailsWithARefusalAtTheRendezvous) {
             "rank 2 called 127.0.0.1 to meet rank 1: here is rank 5");
 }
 
+TEST_F(CallTest, IsRefusedWhereNoProcessListens) {
+  call();
+  hear_hello();
+  EXPECT_FALSE(call().is_refused());
+  answerer.reset();
+  listener.reset();
+  await([&] {
+    if (call().has_socket()) {
+      call().advance(self, doubts);
+    } else {
+      call().begin();
+    }
+    return call().is_refused();
+  });
+  EXPECT_FALSE(call().is_over());
+}
+
+TEST_F(CallTest, AProbeOnlyFindsOutWhetherAProcessListens) {
+  for (const bool listens : {true, false}) {
+    Call probe(1, loopback(listener), Call::At::own_address_as_probe);
+    if (!listens) listener.reset();
+    await([&] {
+      if (probe.has_socket()) {
+        probe.advance(self, doubts);
+      } else {
+        probe.begin();
+      }
+      return probe.is_over();
+    });
+    EXPECT_EQ(probe.is_refused(), !listens);
+    EXPECT_FALSE(probe.has_socket());
+    if (!listens) continue;
+    await([&] {
+      answerer = accept_caller(listener);
+      return answerer.has_value();
+    });
+    EXPECT_EQ(next_message(*answerer).text, "nothing came");
+  }
+}
+
 TEST_F(CallTest, FailsWhereTheRankRunsAnotherBuild) {
   hear_hello();
   say(*answerer, Word::mismatch, "another build");

@@ -61,6 +61,36 @@ TEST(Crowd, ADescriptorForEachPeerAtMost) {
   });
 }
 
+// Such a sub-group makes sockets of its own, and its own sub-groups use these.
+TEST(Crowd, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
+  constexpr int kWorld = 8;
+  constexpr int kMembers = kWorld - 1;
+  const std::string job = fresh_job();
+  fork_ranks(kWorld, [&](int rank) {
+    const CommunicatorOptions options = {.transport = "shm",
+                                         .place = Place{.rank = rank, .world = kWorld, .job = job}};
+    Communicator comm = Communicator::connect(options);
+    const int before = open_descriptors();
+    auto part = comm.split(rank == 0 ? -1 : 0, rank);
+    ASSERT_EQ(part.has_value(), rank != 0);
+    const int of_members = rank == 1 ? kMembers - 1 : 1;
+    const int opened = part ? of_members : 0;
+    EXPECT_EQ(open_descriptors() - before, opened);
+    if (!part) return;
+    auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = 64});
+    std::vector<Communicator> parts;
+    for (const int sign : {1, -1}) {
+      parts.push_back(*part->split(0, sign * rank));
+      barrier(parts.back());
+    }
+    EXPECT_EQ(open_descriptors() - before, opened);
+    parts.clear();
+    mailbox.reset();
+    part.reset();
+    EXPECT_EQ(open_descriptors(), before);
+  });
+}
+
 TEST(Crowd, SixtyFourRanksHaveTwentySubGroups) {
   constexpr int kWorld = kIsSanitized ? 24 : 64;
   const std::string name = name_of_job(fresh_job()) + "-crowd";

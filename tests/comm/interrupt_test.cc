@@ -114,6 +114,105 @@ TEST_F(Interruption, EndsTheWaitToConnectWithASecret) {
   expect_that_connecting_ends("tcp");
 }
 
+std::string case_of(const std::string& transport, int interrupted) {
+  return transport + ", rank " + std::to_string(interrupted);
+}
+
+// Before it has a connection to any rank: the others find that it listens no more, or misses.
+TEST_F(Interruption, AtOnceEndsAMeetingThroughAnAllGather) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const int interrupted : {0, 1, 2}) {
+      SCOPED_TRACE(case_of(transport, interrupted));
+      const Store store(3);
+      fork_ranks(3, [&](int rank) {
+        CommunicatorOptions options = options_of(rank, 3, job_, transport);
+        options.all_gather = store.all_gather(rank);
+        if (rank == interrupted) options.interrupted = [] { throw Stopped{}; };
+        const auto connect = [&] { Communicator::connect(options); };
+        if (rank == interrupted) {
+          EXPECT_THROW(connect(), Stopped);
+        } else {
+          const Error error = expect_error(Code::peer_lost, connect);
+          EXPECT_EQ(error.culprit(), interrupted) << error.what();
+        }
+      });
+    }
+  }
+}
+
+// Ranks 0 and 1 have met. Rank 2 has told where it is, and comes when they have ended.
+TEST_F(Interruption, EndsAMeetingThroughAnAllGather) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const int interrupted : {0, 1}) {
+      SCOPED_TRACE(case_of(transport, interrupted));
+      const Store store(3);
+      Milestones both_wait;
+      Milestones ended;
+      fork_ranks(3, [&](int rank) {
+        CommunicatorOptions options = options_of(rank, 3, job_, transport);
+        options.all_gather = [&, gather = store.all_gather(rank)](const std::string& mine) {
+          auto all = gather(mine);
+          if (rank == 2) ended.await(0, 2);
+          return all;
+        };
+        int asked = 0;
+        options.interrupted = [&] {
+          if (++asked == 20) both_wait.reach(0);
+          if (rank == interrupted && both_wait.reached(0) >= 2) throw Stopped{};
+        };
+        const auto connect = [&] { Communicator::connect(options); };
+        if (rank == interrupted) {
+          EXPECT_THROW(connect(), Stopped);
+        } else {
+          const Error error = expect_error(Code::peer_lost, connect);
+          EXPECT_TRUE(rank == 2 || error.culprit() == interrupted) << error.what();
+        }
+        ended.reach(0);
+      });
+    }
+  }
+}
+
+// Rank 0 has met all and told them so, and rank 2 waits for an answer of rank 1, which its hook
+// holds until the others have ended.
+TEST_F(Interruption, EndsAMeetingInWhichRanksConnectToEachOther) {
+  constexpr int kRankZeroListens = 0;
+  constexpr int kIsHeld = 1;
+  constexpr int kRankTwoWaits = 2;
+  constexpr int kEnded = 3;
+  constexpr int kLong = 50;  // turns, in which ranks that listen have met
+  for (const int interrupted : {0, 2}) {
+    SCOPED_TRACE(case_of("tcp", interrupted));
+    Milestones reached;
+    fork_ranks(3, [&](int rank) {
+      CommunicatorOptions options = options_of(rank, 3, job_);
+      int asked = 0;
+      options.interrupted = [&] {
+        ++asked;
+        if (rank == 0 && asked == 1) reached.reach(kRankZeroListens);
+        if (rank == 1 && asked == kLong) {
+          reached.reach(kIsHeld);
+          reached.await(kEnded, 2);
+          EXPECT_EQ(reached.reached(kEnded), 2) << "not all have heard of it";
+        }
+        if (rank == 2 && asked == kLong) reached.reach(kRankTwoWaits);
+        if (rank == interrupted && reached.reached(kRankTwoWaits) > 0) throw Stopped{};
+      };
+      if (rank == 1) reached.await(kRankZeroListens);
+      if (rank == 2) reached.await(kIsHeld);
+      const auto connect = [&] { Communicator::connect(options); };
+      if (rank == interrupted) {
+        EXPECT_THROW(connect(), Stopped);
+      } else {
+        const Error error = expect_error(Code::peer_lost, connect);
+        EXPECT_EQ(error.culprit(), interrupted) << error.what();
+        EXPECT_TRUE(contains(error.what(), "was interrupted")) << error.what();
+      }
+      reached.reach(kEnded);
+    });
+  }
+}
+
 // What has failed for all is forgotten with its communicator: the ranks connect again.
 TEST_F(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
   for (const bool is_through : {true, false}) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/milestones.h"
@@ -194,6 +195,36 @@ TEST_P(EveryWait, NoticesThatARankHasLeft) {
   };
   run_in_processes(3, body, {});
   run_in_threads(3, body);
+}
+
+// A socket has room for fewer than 300 notices, and the rank that left makes no further call in
+// which it could send the rest.
+TEST(Reliability, ALeavingIsNoticedThoughThereWasNoRoomToTellOfIt) {
+  constexpr int kGroups = 400;
+  for (const int leaver : {0, 1}) {
+    const std::string job = fresh_job();
+    Milestones left;
+    Milestones noticed;
+    fork_ranks(2, [&](int rank) {
+      CommunicatorOptions options = options_of(rank, 2, job);
+      options.timeout = std::chrono::seconds(80);
+      Communicator comm = Communicator::connect(options);
+      std::vector<Communicator> groups;
+      groups.reserve(kGroups);
+      for (int group = 0; group < kGroups; ++group) groups.push_back(*comm.split(0, rank));
+      if (rank == leaver) {
+        // The last one is left last.
+        for (Communicator& group : groups) const Communicator gone = std::move(group);
+        left.reach(0);
+        return noticed.await(0);
+      }
+      left.await(0);
+      const Error error = expect_error(Code::peer_lost, [&] { groups.back().split(0, 0); });
+      EXPECT_EQ(error.culprit(), leaver) << error.what();
+      EXPECT_TRUE(contains(error.what(), "left")) << error.what();
+      noticed.reach(0);
+    });
+  }
 }
 
 TEST_P(EveryWait, EndsAtTheDeadline) {

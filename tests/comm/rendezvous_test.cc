@@ -254,7 +254,7 @@ TEST(Rendezvous, ARankThatDiesWhileOthersAreAwaitedIsNamed) {
       const Error error = error_of(options_for({.rank = rank, .world = 4, .job = job}, kLong));
       EXPECT_EQ(error.code(), Code::peer_lost);
       EXPECT_EQ(error.culprit(), 2);
-      EXPECT_TRUE(contains(error.what(), ") has died while the group was assembling"))
+      EXPECT_TRUE(contains(error.what(), ") has died or given up while the group was assembling"))
           << error.what();
     });
   }

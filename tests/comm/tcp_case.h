@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/environment.h"
+#include "comm/open_descriptors.h"
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 
@@ -95,6 +96,15 @@ class Store {
         for (Ends& ends : *pipes) EXPECT_EQ(::pipe(ends.data()), 0);
       }
     }
+    Pipes(const Pipes&) = delete;
+    Pipes& operator=(const Pipes&) = delete;
+    ~Pipes() {
+      for (const auto* pipes : {&in, &out}) {
+        for (const Ends& ends : *pipes) {
+          for (const int end : ends) ::close(end);
+        }
+      }
+    }
   };
 
   static std::string read_from(int pipe) {
@@ -137,9 +147,18 @@ inline CommunicatorOptions options_of(int rank, int world, const std::string& jo
   return options;
 }
 
+// A test leaves no descriptor open: later ones, of ranks that may open only a few, would lack it.
 class TcpCase : public testing::Test {
  protected:
-  ~TcpCase() override { port_.give_back(); }
+  ~TcpCase() override {
+    port_.give_back();
+    EXPECT_EQ(open_descriptors(), before_) << "descriptors that the test has left open, or closed";
+  }
+
+ private:
+  const int before_ = open_descriptors();
+
+ protected:
   Port port_;
   std::string job_ = conformance::fresh_job();
   Environment environment_{Environment::Variables{{"PLAIT_RENDEZVOUS", port_.address()}}};

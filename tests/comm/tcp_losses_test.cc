@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/milestones.h"
 #include "comm/tcp_case.h"
 #include "comm/victim.h"
 #include "plait/collectives.h"
@@ -137,17 +138,15 @@ TEST_F(Tcp, CallersThatAreNoRanksCostTheJobNothing) {
 }
 
 TEST_F(Tcp, AConnectThatFailedMayBeTriedAgain) {
-  int failed[2];
-  ASSERT_EQ(::pipe(failed), 0);
+  Milestones failed;
   fork_ranks(2, [&](int rank) {
     CommunicatorOptions options = options_of(rank, 2, job_);
-    char one = 1;
     if (rank == 0) {
       options.timeout = milliseconds(300);
       expect_error(Code::timeout, [&] { Communicator::connect(options); });
-      EXPECT_EQ(::write(failed[1], &one, 1), 1);
+      failed.reach(0);
     } else {
-      EXPECT_EQ(::read(failed[0], &one, 1), 1);
+      failed.await(0);
     }
     options.timeout = seconds(20);
     for (int turn = 0; turn < 3; ++turn) {
@@ -161,10 +160,8 @@ TEST_F(Tcp, AConnectThatFailedMayBeTriedAgain) {
 
 // The other rank has failed and gone before this one has read why.
 TEST_F(Tcp, HearsWhyARankHasFailedThoughItIsGone) {
-  int gone[2];
-  ASSERT_EQ(::pipe(gone), 0);
+  Milestones gone;
   fork_ranks(2, [&](int rank) {
-    char one = 1;
     {
       Communicator comm = Communicator::connect(options_of(rank, 2, job_));
       Mailbox& mailbox = comm.cached_mailbox({.slots = 4, .slot_bytes = 100'000});
@@ -172,7 +169,7 @@ TEST_F(Tcp, HearsWhyARankHasFailedThoughItIsGone) {
       if (rank == 0) {
         comm.abort("the test says so");
       } else {
-        EXPECT_EQ(::read(gone[0], &one, 1), 1);
+        gone.await(0);
         const Error error = expect_error(Code::peer_lost, [&] {
           for (int slot = 0; slot < 4; ++slot) {
             mailbox.post(0, slot, {}, 100'000);
@@ -184,9 +181,7 @@ TEST_F(Tcp, HearsWhyARankHasFailedThoughItIsGone) {
         EXPECT_TRUE(contains(error.what(), "the test says so")) << error.what();
       }
     }
-    if (rank == 0) {
-      EXPECT_EQ(::write(gone[1], &one, 1), 1);
-    }
+    if (rank == 0) gone.reach(0);
   });
 }
 
@@ -226,8 +221,6 @@ TEST_F(Tcp, MeetsThroughACallersAllGather) {
 // A rank that takes nothing costs the others one deadline, however many groups they leave.
 TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
   constexpr std::size_t kBytes = std::size_t{16} << 20;
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
   const pid_t stopped = ::fork();
   const int rank = stopped == 0 ? 1 : 0;
   {

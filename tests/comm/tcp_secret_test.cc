@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "comm/milestones.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp_case.h"
 #include "plait/collectives.h"
@@ -187,8 +188,7 @@ TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
     line.say(Word::proof, proof_for(*challenge));
     EXPECT_FALSE(line.hear()) << "rank 0 has answered a stranger";
   };
-  int tried[2];
-  ASSERT_EQ(::pipe(tried), 0);
+  Milestones tried;
   const Helper stranger([&] {
     try_to_enter(recorded, [&](const Challenge&) { return old.caller; });
     try_to_enter(hello(1, 3), [](const Challenge& challenge) { return challenge.proof; });
@@ -196,15 +196,11 @@ TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
     try_to_enter(hello(2, 3), [](const Challenge& challenge) {
       return prove("another secret", "hello", challenge.nonce).caller;
     });
-    EXPECT_EQ(::write(tried[1], "x", 1), 1);
+    tried.reach(0);
   });
   fork_ranks(3, [&](int rank) {
     set_secret(kSecret);
-    char one = 0;
-    if (rank == 2) {
-      EXPECT_EQ(::read(tried[0], &one, 1),
-                1);  // rank 0 still listens as long as this rank is missing
-    }
+    if (rank == 2) tried.await(0);  // rank 0 still listens as long as this rank is missing
     sum_up(rank, 3);
   });
 }
@@ -277,8 +273,7 @@ TEST_F(TcpSecret, StrangersDelayNoRank) {
 
 // Any process may say that it is a rank of another build: without the secret it ends nothing.
 TEST_F(TcpSecret, AStrangerOfAnotherBuildEndsNothing) {
-  int tried[2];
-  ASSERT_EQ(::pipe(tried), 0);
+  Milestones tried;
   const Helper stranger([&] {
     Hello other = hello(1, 2);
     other.card.build = "9.9.9+other";
@@ -293,14 +288,11 @@ TEST_F(TcpSecret, AStrangerOfAnotherBuildEndsNothing) {
     const auto message = line.hear();
     ASSERT_TRUE(message && message->word == Word::mismatch);
     EXPECT_TRUE(contains(message->text, "runs plait 9.9.9+other, rank 0 plait ")) << message->text;
-    EXPECT_EQ(::write(tried[1], "x", 1), 1);
+    tried.reach(0);
   });
   fork_ranks(2, [&](int rank) {
     set_secret(kSecret);
-    char one = 0;
-    if (rank == 1) {
-      EXPECT_EQ(::read(tried[0], &one, 1), 1);
-    }
+    if (rank == 1) tried.await(0);
     sum_up(rank, 2);
   });
 }

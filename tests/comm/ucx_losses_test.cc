@@ -151,6 +151,11 @@ TEST_F(Ucx, ConnectingCanBeInterrupted) { expect_that_connecting_ends("ucx"); }
 // A byte from one process to another.
 struct Signal {
   Signal() { EXPECT_EQ(::pipe(ends.data()), 0); }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+  ~Signal() {
+    for (const int end : ends) ::close(end);
+  }
   void give() const { EXPECT_EQ(::write(ends[1], "x", 1), 1); }
   bool comes_within(seconds time) const {
     pollfd asked = {.fd = ends[0], .events = POLLIN, .revents = 0};
@@ -214,17 +219,15 @@ TEST_F(Ucx, ARankOverTcpAndOneOverUcxDisagree) {
 }
 
 TEST_F(Ucx, AConnectThatFailedMayBeTriedAgain) {
-  int failed[2];
-  ASSERT_EQ(::pipe(failed), 0);
+  Milestones failed;
   fork_ranks(2, [&](int rank) {
     CommunicatorOptions options = options_of(rank, 2, job_, "ucx");
-    char one = 1;
     if (rank == 0) {
       options.timeout = milliseconds(300);
       expect_error(Code::timeout, [&] { Communicator::connect(options); });
-      EXPECT_EQ(::write(failed[1], &one, 1), 1);
+      failed.reach(0);
     } else {
-      EXPECT_EQ(::read(failed[0], &one, 1), 1);
+      failed.await(0);
     }
     options.timeout = seconds(20);
     for (int turn = 0; turn < 3; ++turn) {

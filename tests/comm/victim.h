@@ -70,7 +70,7 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
     }
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
-  ::close(pids[1]);
+  for (const int end : pids) ::close(end);
   for (int rank = 0; rank < 3; ++rank) {
     int status = 0;
     ::waitpid(children[rank], &status, 0);

@@ -79,6 +79,22 @@ void killed_in_operator() {
   expect_error(comm.rank(), [&] { op.run(problem.call()); });
 }
 
+// The others have not noticed it when they send.
+void post_to_a_dead_rank() {
+  Communicator comm = connect(std::chrono::minutes(1));
+  constexpr std::size_t kBytes = 1'000'000;
+  const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+  float pid = comm.rank() == 1 ? static_cast<float>(::getpid()) : 0.0F;
+  all_reduce({&pid, 1}, comm);
+  barrier(comm);
+  if (comm.rank() == 1) die();
+  while (::kill(static_cast<pid_t>(pid), 0) == 0) std::this_thread::sleep_for(milliseconds(1));
+  expect_error(comm.rank(), [&] {
+    mailbox->outbox(1, 0);
+    mailbox->post(1, 0, {}, kBytes);
+  });
+}
+
 // Rank 0 cuts a call differently.
 void other_cuts(void (*call)(Communicator& comm)) {
   Communicator comm = connect(std::chrono::minutes(1));
@@ -166,6 +182,7 @@ void end_without_a_dead_rank() {
 const std::map<std::string, void (*)()> kScenes = {
     {"killed_in_barrier", killed_in_barrier},
     {"killed_in_operator", killed_in_operator},
+    {"post_to_a_dead_rank", post_to_a_dead_rank},
     {"other_cuts_gathered", other_cuts_gathered},
     {"other_cuts_summed", other_cuts_summed},
     {"leave_a_dead_rank", leave_a_dead_rank},

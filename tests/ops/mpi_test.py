@@ -56,6 +56,13 @@ class MpiTest(unittest.TestCase):
                 self.expect_death_of_1_noticed("killed_in_barrier", btl, "barrier: rank [02] waits")
                 self.expect_death_of_1_noticed("killed_in_operator", btl, "matmul_all_reduce: rank [02] ")
 
+    def test_nothing_is_sent_to_a_rank_that_has_died(self):
+        """Over sockets, Open MPI would end the sender or keep it in its next call for ever."""
+        for btl in BTLS:
+            for _ in range(3):
+                with self.subTest(btl):
+                    self.expect_death_of_1_noticed("post_to_a_dead_rank", btl, "outbox: rank [02] waits")
+
     def test_ranks_that_cut_a_call_differently_are_told_so(self):
         for btl in BTLS:
             for scene in ("other_cuts_gathered", "other_cuts_summed"):

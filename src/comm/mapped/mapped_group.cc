@@ -35,6 +35,7 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
       announcer_(page(rendezvous->rank()).shown) {
   // A kernel that refuses makes sleepers nap shortly instead (see Doorbell).
   static_cast<void>(base::register_for_heavy_fences());
+  rendezvous_->see_leaving_by([this](int peer) { return has_left(peer); });
 }
 
 // Memory ordering: the record is written before ended_by names it (release); a rank that finds it

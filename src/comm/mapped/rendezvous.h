@@ -53,6 +53,10 @@ class Rendezvous {
 
   // "pid 1234, stopped": for the sentence that blames it.
   virtual std::string describe(int peer) const = 0;
+
+  // How it sees that a peer has left the group: all that this peer has sent is there by then. A
+  // rendezvous that sees it by itself needs none.
+  virtual void see_leaving_by(std::function<bool(int peer)> /*has_left*/) {}
 };
 
 }  // namespace plait::comm

@@ -55,9 +55,13 @@ class Doorkeeper {
     } catch (...) {
       // Those that hear nothing call again, and would wait until their deadline.
       if (interruption.has_come()) {
-        tell_guests(
+        const std::string verdict = tell_guests(
             Code::peer_lost, 0,
             sentence("rank 0 (pid ", pids_[0], ") was interrupted while the group was assembling"));
+        try {
+          turn_away_callers(verdict, 0);
+        } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the interruption is what counts
+        }
       }
       throw;
     }
@@ -157,7 +161,7 @@ class Doorkeeper {
       const std::string verdict =
           tell_guests(Code::peer_lost, rank,
                       sentence("rank ", rank, " (pid ", pids_[rank],
-                               ") has died while the group was assembling"));
+                               ") has died or given up while the group was assembling"));
       turn_away_the_late(verdict);
       raise_failure(verdict);
     }
@@ -194,8 +198,12 @@ class Doorkeeper {
     const Nanoseconds end = base::now() + kLinger;
     while (!seat_.in_group && !absent().empty() && base::now() < end) {
       if (watch_) watch_(absent().front());
-      for (Guest& guest : porch_.wait({}, end - base::now())) turn_away(guest, verdict);
+      turn_away_callers(verdict, end - base::now());
     }
+  }
+
+  void turn_away_callers(const std::string& verdict, Nanoseconds longest) {
+    for (const Guest& guest : porch_.wait({}, longest)) turn_away(guest, verdict);
   }
 
   // It finds the verdict though the connection is closed behind it.
@@ -225,20 +233,29 @@ struct Leader {
   std::uint64_t start;  // see base::start_of()
 };
 
+// Rank 0 of ranks that meet through the caller's all-gather listens before they know the name, and
+// never again under this one.
+bool has_given_up(const std::string& name, const Seat& seat) {
+  return !seat.in_group && is_secret_name(name) && base::is_abandoned(name);
+}
+
 // `before`: a rank 0 that has hung up, if there is one. It is called again until the deadline.
 Leader call_leader(Finder& finder, const Seat& seat, const Watch& watch, Nanoseconds deadline,
                    const Leader* before) {
+  const std::string who = before == nullptr ? "rank 0" : sentence("rank 0 (pid ", before->pid, ')');
   for (;;) {
     const bool may_call = before == nullptr || base::now() < deadline;
     auto leader = may_call ? finder.call() : std::nullopt;
     if (leader) return Leader(std::move(*leader));
     if (before != nullptr && base::has_ended(Fd(), before->pid, before->start)) {
       finder.clear_up();
-      throw Error(
-          Code::peer_lost,
-          sentence("rank 0 (pid ", before->pid, ") has gone while the group was assembling"), 0);
+      throw Error(Code::peer_lost, who + " has gone while the group was assembling", 0);
     }
     if (watch) watch(0);
+    if (has_given_up(finder.name(), seat)) {
+      throw Error(Code::peer_lost,
+                  sentence(who, " has died or given up before rank ", seat.rank, " has met it"), 0);
+    }
     if (base::now() >= deadline) {
       throw Error(
           Code::timeout,

@@ -348,10 +348,13 @@ std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
   return all;
 }
 
-// Whether a message has come.
+// Whether a message has come. The message that a peer has left is missing where its socket was full
+// then. If this rank receives nothing after it has seen the peer leave, nothing comes any more.
 bool Hub::take(int from, Message& message, const Watch& watch) {
+  const bool had_left = has_left_ && has_left_(from);
   const Delivery delivery = receive_now(from, message);
-  if (delivery == Delivery::closed) lose(from, watch);
+  const bool is_over = had_left && delivery == Delivery::not_yet;
+  if (is_over || delivery == Delivery::closed) lose(from, watch);
   if (delivery != Delivery::done) return false;
   if (is_failure(message.bytes)) raise_failure(message.bytes);
   return true;

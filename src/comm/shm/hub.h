@@ -5,9 +5,11 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/life_file.h"
@@ -62,6 +64,9 @@ class Hub final : public Rendezvous {
                                       Regrouping::Exchange exchange, const Watch& watch) override;
   bool has_ended(int peer) const override;
   std::string describe(int peer) const override;
+  void see_leaving_by(std::function<bool(int peer)> has_left) override {
+    has_left_ = std::move(has_left);
+  }
 
  private:
   pid_t pid_of(int peer) const;
@@ -98,6 +103,7 @@ class Hub final : public Rendezvous {
   int centre_ = 0;
   std::shared_ptr<const Lives> lives_;  // null until all have met
   std::vector<int> numbers_;
+  std::function<bool(int peer)> has_left_;  // empty until the group has its pages
 };
 
 // Rank 0 listens at `name` and the others call there.

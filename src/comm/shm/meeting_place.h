@@ -65,6 +65,8 @@ class Finder {
  public:
   explicit Finder(const std::string& name);
 
+  const std::string& name() const { return name_; }
+
   // A socket to rank 0, which may not listen yet. Throws where only another user's process does.
   std::optional<base::Fd> call();
 

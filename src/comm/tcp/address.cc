@@ -198,7 +198,13 @@ Progress progress_of(const base::Fd& socket) {
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  return error == 0 ? Progress::done : Progress::refused;
+  if (error == 0) return Progress::done;
+  return error == ECONNREFUSED ? Progress::refused : Progress::failed;
+}
+
+bool is_closed_by_peer(const base::Fd& socket) {
+  pollfd asked = {.fd = socket.get(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&asked, 1, 0) > 0;
 }
 
 std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeername); }

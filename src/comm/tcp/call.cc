@@ -21,13 +21,24 @@ constexpr Nanoseconds kBetweenCalls = 20 * base::kMillisecond;
 
 void Call::begin() {
   const Nanoseconds now = base::now();
+  if (addresses_.empty()) is_over_ = is_probe_;
   if (addresses_.empty() || now - since_ < kBetweenCalls) return;
   since_ = now;
   auto socket = begin_to_connect(addresses_[next_++ % addresses_.size()]);
   hello_.clear();
   is_proved_ = false;
   heard_.clear();
-  if (socket) socket_ = std::move(*socket);
+  if (socket) {
+    socket_ = std::move(*socket);
+  } else {
+    note_end(Progress::failed);
+  }
+}
+
+// A probe asks each address once, unless one of them answers.
+void Call::note_end(Progress progress) {
+  refusals_ = progress == Progress::refused ? refusals_ + 1 : 0;
+  is_over_ = is_probe_ && (progress == Progress::done || next_ >= addresses_.size());
 }
 
 std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
@@ -41,7 +52,8 @@ std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
   }
   const Progress progress = progress_of(socket_);
   if (progress == Progress::under_way && now - since_ < kOneAddress) return std::nullopt;
-  if (progress == Progress::done) {
+  note_end(progress);
+  if (progress == Progress::done && !is_probe_) {
     say_hello(self);
   } else {
     socket_.reset();

@@ -1,5 +1,6 @@
 // A call to another rank while ranks meet: it connects to the rank's addresses in turn, says hello,
-// proves that it knows the secret, if there is one, and waits for the rank's welcome.
+// proves that it knows the secret, if there is one, and waits for the rank's welcome. A probe only
+// finds out whether the rank still listens.
 #pragma once
 
 #include <poll.h>
@@ -20,15 +21,21 @@ class Call {
  public:
   // At the rendezvous rank 0 answers when all ranks have come. Its address is one that the user has
   // told, so that what is wrong there is an error; elsewhere a stranger may listen.
-  enum class At { rendezvous, own_address };
+  enum class At { rendezvous, own_address, own_address_as_probe };
 
   Call(int rank, std::vector<Address> addresses, At at)
-      : rank_(rank), addresses_(std::move(addresses)), is_to_rendezvous_(at == At::rendezvous) {}
+      : rank_(rank),
+        addresses_(std::move(addresses)),
+        is_to_rendezvous_(at == At::rendezvous),
+        is_probe_(at == At::own_address_as_probe) {}
 
   int rank() const { return rank_; }
   bool is_to_rendezvous() const { return is_to_rendezvous_; }
   bool has_socket() const { return static_cast<bool>(socket_); }
   bool is_over() const { return is_over_; }
+
+  // Whether all addresses, one after another, have answered that no process listens there.
+  bool is_refused() const { return !addresses_.empty() && refusals_ >= addresses_.size(); }
 
   // Begins to connect to the next address, when it is time for that. Throws Error where this
   // process has no descriptors left.
@@ -46,6 +53,7 @@ class Call {
   void add_to(std::vector<pollfd>& sockets) const;
 
  private:
+  void note_end(Progress progress);
   bool is_trusted(const Identity& self) const { return is_proved_ || !self.has_secret(); }
   void say_hello(const Identity& self);
   std::optional<std::string> hear(const Identity& self, Doubts& doubts);
@@ -55,7 +63,9 @@ class Call {
   int rank_;
   std::vector<Address> addresses_;
   bool is_to_rendezvous_;
-  std::size_t next_ = 0;  // of the addresses, in turn
+  bool is_probe_;
+  std::size_t next_ = 0;      // of the addresses, in turn
+  std::size_t refusals_ = 0;  // since one of them did anything else
   base::Fd socket_ = {};
   std::string hello_ = {};  // what was said; empty: nothing yet
   bool is_proved_ = false;  // that the rank knows the secret

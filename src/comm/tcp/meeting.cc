@@ -13,9 +13,13 @@
 #include "base/hmac.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "comm/group.h"
+#include "comm/interruption.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/call.h"
 #include "comm/tcp/callers.h"
+#include "comm/tcp/end_watch.h"
+#include "comm/tcp/failure_frame.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/identity.h"
 #include "comm/tcp/rendezvous.h"
@@ -45,23 +49,30 @@ class Meeting {
   std::vector<int> find_missing() const;
   [[noreturn]] void give_up();
 
-  std::vector<Address> find(const Rendezvous& rendezvous) const;
+  std::vector<Address> find(const Rendezvous& rendezvous);
   void learn_from(const std::vector<std::string>& texts);
   void call_lower_ranks(int first);
   std::vector<Address> addresses_of(const Card& card) const;
 
+  void hear_callers();
   void admit(base::Fd& socket, const Hello& hello);
   void check_build(int rank, std::string_view build, const base::Fd* socket);
   bool must_call_again(int rank) const;
   void welcome_all();
-  void interrupt_if_asked() const;
+  void interrupt_if_asked();
+  void tell(const Failure& failure) const;
   void tell_of_interruption(int rank, const std::string& why) const;
   void hear_of_interruptions();
+  void look_for_ended_ranks();
 
   void advance(Call& call);
   void hear_welcome(Call& call, const std::string& text);
   void wait();
+  Met meet();
   Met result();
+
+  // What can be said over the connection to a rank. In the midst of a long welcome nothing can.
+  enum class Says : char { words, nothing, frames };
 
   const Site& site_;
   Nanoseconds deadline_;
@@ -70,12 +81,14 @@ class Meeting {
   base::Fd listener_;
   bool is_gathering_;  // as rank 0, until all have come for the first time
   std::vector<base::Fd> sockets_;
+  std::vector<Says> says_;
   std::vector<std::string> heard_;  // from each rank, while they gather
   Nanoseconds heard_at_ = 0;
   std::vector<Card> cards_;  // empty until the rank has been heard of
   Callers callers_;
   std::vector<Call> calls_;
   Doubts doubts_;
+  EndWatch ends_;
 };
 
 Meeting::Meeting(const Site& site)
@@ -88,9 +101,11 @@ Meeting::Meeting(const Site& site)
             .key = secret_from_environment()},
       is_gathering_(is_host()),
       sockets_(site.place.world),
+      says_(site.place.world, Says::words),
       heard_(site.place.world),
       cards_(site.place.world),
-      callers_(site.place.world) {
+      callers_(site.place.world),
+      ends_(site.place.world, [this](int rank) { return addresses_of(cards_[rank]); }) {
   std::replace(self_.job.begin(), self_.job.end(), '\n', ' ');
   listener_ = listen_at_port(rendezvous_ && self_.rank == 0 ? rendezvous_->port : 0);
   self_.card = card_of_this_process(port_of(listener_),
@@ -98,7 +113,25 @@ Meeting::Meeting(const Site& site)
   cards_[self_.rank] = self_.card;
 }
 
+// Ranks that connect to each other all get the failure of one of them. While they gather at rank 0,
+// a rank that has failed may come again before the others give up.
 Met Meeting::run() {
+  const Interruption interruption;
+  try {
+    return meet();
+  } catch (const Error& error) {
+    Failure failure = failure_of(error);
+    if (failure.culprit == Error::kNobody) {
+      failure.culprit = self_.rank;
+      failure.sentence =
+          sentence("rank ", self_.rank, " (pid ", self_.card.pid, "): ", error.what());
+    }
+    if (!interruption.has_come()) tell(failure);
+    throw;
+  }
+}
+
+Met Meeting::meet() {
   if (site_.all_gather) {
     learn_from(site_.all_gather(write(self_.card) + ' ' + base::random_name()));
     call_lower_ranks(0);
@@ -108,10 +141,12 @@ Met Meeting::run() {
   while (!is_done()) {
     wait();
     interrupt_if_asked();
-    callers_.accept(listener_);
-    callers_.hear(self_, doubts_,
-                  [&](base::Fd& socket, const Hello& hello) { admit(socket, hello); });
-    if (is_gathering_) hear_of_interruptions();
+    hear_callers();
+    if (is_gathering_) {
+      hear_of_interruptions();
+    } else {
+      look_for_ended_ranks();
+    }
     // NOLINTNEXTLINE(modernize-loop-convert): a welcome adds calls to others
     for (std::size_t i = 0; i < calls_.size(); ++i) advance(calls_[i]);
     std::erase_if(calls_, [](const Call& call) { return call.is_over(); });
@@ -122,7 +157,7 @@ Met Meeting::run() {
 }
 
 // A name server may learn of a host only when its rank starts.
-std::vector<Address> Meeting::find(const Rendezvous& rendezvous) const {
+std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
   for (;;) {
     std::string why;
     auto addresses = resolve(rendezvous.host, rendezvous.port, why);
@@ -212,12 +247,21 @@ std::vector<Address> Meeting::addresses_of(const Card& card) const {
   return all;
 }
 
+void Meeting::hear_callers() {
+  callers_.accept(listener_);
+  callers_.hear(self_, doubts_,
+                [&](base::Fd& socket, const Hello& hello) { admit(socket, hello); });
+}
+
 // One that calls again has given up its first call.
 void Meeting::admit(base::Fd& socket, const Hello& hello) {
   check_build(hello.rank, hello.card.build, &socket);
   cards_[hello.rank] = hello.card;
   heard_[hello.rank].clear();
-  if (is_gathering_ || say(socket, Word::welcome, "")) sockets_[hello.rank] = std::move(socket);
+  ends_.note(hello.rank, false);
+  if (!is_gathering_ && !say(socket, Word::welcome, "")) return;
+  says_[hello.rank] = is_gathering_ ? Says::words : Says::frames;
+  sockets_[hello.rank] = std::move(socket);
 }
 
 // Ranks meet at an address that all of them know, and rank 0's chunks are to go by another.
@@ -227,25 +271,40 @@ bool Meeting::must_call_again(int rank) const {
   return std::find(hosts.begin(), hosts.end(), self_of(sockets_[rank])) == hosts.end();
 }
 
-void Meeting::interrupt_if_asked() const {
+void Meeting::interrupt_if_asked() {
   if (!site_.policy.interrupted) return;
   try {
     site_.policy.interrupted();
   } catch (...) {
+    // Ranks that have called since would call again until their deadlines.
+    try {
+      hear_callers();
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the interruption is what counts
+    }
     tell_of_interruption(self_.rank, sentence("rank ", self_.rank, " (pid ", self_.card.pid,
                                               ") was interrupted while the group was assembling"));
     throw;
   }
 }
 
-// Ranks that gather at rank 0 would wait for this one until their deadlines. Rank 0 tells them, and
-// hears it from any other rank.
+// Each rank passes on what it is told, since not all have a connection to the one that has failed.
+void Meeting::tell(const Failure& failure) const {
+  for (int other = 0; other < self_.world; ++other) {
+    if (other != failure.culprit && sockets_[other] && says_[other] == Says::frames)
+      send_failure(sockets_[other], failure);
+  }
+}
+
+// The others would wait for this rank until their deadlines. While they gather, rank 0 tells them,
+// and hears it from any other rank.
 void Meeting::tell_of_interruption(int rank, const std::string& why) const {
   const std::string text = sentence(rank, ' ', why);
-  for (int other = 0; is_gathering_ && other < self_.world; ++other) {
-    if (other != rank && sockets_[other]) say(sockets_[other], Word::interrupted, text);
+  for (int other = 0; other < self_.world; ++other) {
+    if (other != rank && sockets_[other] && says_[other] == Says::words)
+      say(sockets_[other], Word::interrupted, text);
   }
   for (const Call& call : calls_) call.tell_of_interruption(text, self_);
+  tell({.code = Code::peer_lost, .culprit = rank, .sentence = why});
 }
 
 // A rank that has come says nothing else before it is welcomed. One that hung up may call again.
@@ -261,6 +320,30 @@ void Meeting::hear_of_interruptions() {
     tell_of_interruption(rank, why);
     throw Error(Code::peer_lost, why, rank);
   }
+}
+
+// Where ranks connect to each other. What a rank says before it closes its connection counts, and a
+// rank without a connection to this one has ended if it listens no more.
+void Meeting::look_for_ended_ranks() {
+  if (base::now() - heard_at_ < kTurn) return;
+  heard_at_ = base::now();
+  for (int rank = 0; rank < self_.world; ++rank) {
+    if (!sockets_[rank]) continue;
+    const bool is_closed = is_closed_by_peer(sockets_[rank]);
+    if (const auto failure = find_failure(sockets_[rank]))
+      throw Error(failure->code, printable(failure->sentence), failure->culprit);
+    ends_.note(rank, is_closed);
+  }
+  std::vector<int> awaited = find_missing();
+  std::erase_if(awaited, [&](int rank) { return rank < self_.rank; });
+  ends_.probe(awaited, self_, doubts_);
+  const auto ended = ends_.find_ended();
+  if (!ended) return;
+  const Card& card = cards_[*ended];
+  throw Error(Code::peer_lost,
+              sentence("rank ", *ended, " (pid ", card.pid, " on ", card.name,
+                       ") has died or given up while the group was assembling"),
+              *ended);
 }
 
 // Each rank takes its welcome when it can, and the others don't wait for it. Where a rank has gone
@@ -283,7 +366,10 @@ void Meeting::welcome_all() {
   for (;;) {
     std::erase_if(busy, [&](int rank) {
       const std::string& welcome = must_call_again(rank) ? again : stay;
-      return !send_rest(sockets_[rank], welcome, done[rank]) || done[rank] == welcome.size();
+      const bool is_open = send_rest(sockets_[rank], welcome, done[rank]);
+      const bool is_whole = done[rank] == welcome.size();
+      if (done[rank] > 0) says_[rank] = is_whole ? Says::frames : Says::nothing;
+      return !is_open || is_whole;
     });
     if (busy.empty() || base::now() >= deadline) break;
     interrupt_if_asked();
@@ -302,7 +388,9 @@ void Meeting::welcome_all() {
 void Meeting::advance(Call& call) {
   if (call.is_over()) return;
   if (call.has_socket()) {
-    if (const auto welcome = call.advance(self_, doubts_)) hear_welcome(call, *welcome);
+    const auto welcome = call.advance(self_, doubts_);
+    if (!call.is_to_rendezvous()) ends_.note(call.rank(), call.is_refused());
+    if (welcome) hear_welcome(call, *welcome);
     return;
   }
   try {
@@ -316,6 +404,7 @@ void Meeting::advance(Call& call) {
 void Meeting::hear_welcome(Call& call, const std::string& text) {
   base::Fd socket = call.take_socket();
   if (!call.is_to_rendezvous()) {
+    says_[call.rank()] = Says::frames;
     sockets_[call.rank()] = std::move(socket);
     return;
   }
@@ -327,6 +416,7 @@ void Meeting::hear_welcome(Call& call, const std::string& text) {
     cards_[other] = *card;
   }
   const bool stays = lines[0] == kStay;
+  says_[0] = Says::frames;
   if (stays) sockets_[0] = std::move(socket);
   call_lower_ranks(stays ? 1 : 0);  // `call` may have moved
 }

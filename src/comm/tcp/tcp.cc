@@ -40,9 +40,15 @@ std::unique_ptr<Transport> create(const Site& site, const MakeCarrier& make_carr
     all.numbers.push_back(1);
   }
   auto group = std::make_shared<TcpGroup>(std::move(met.mesh), std::move(all), policy);
-  if (make_carrier) carry(*group, make_carrier);
-  auto transport = std::make_unique<TcpTransport>(std::move(group));
-  transport->meet_near(site.place.host);
+  auto transport = std::make_unique<TcpTransport>(group);
+  try {
+    if (make_carrier) carry(*group, make_carrier);
+    transport->meet_near(site.place.host);
+  } catch (...) {
+    // Passes on the reason: a rank that still connects may hear it from this one alone.
+    transport->leave();
+    throw;
+  }
   return transport;
 }
 

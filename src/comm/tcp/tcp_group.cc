@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/tcp/failure_frame.h"
 
 namespace plait::comm::tcp {
 
@@ -27,24 +28,6 @@ constexpr int kMostInquiries = 3;
 
 // A rank that waits for answers says as often as in any wait that it does.
 constexpr Nanoseconds kBetweenBeats = Looks{}.between;
-
-constexpr std::size_t kMostSentence = std::size_t{64} << 10;
-
-// A failure as text: "1 3 all_reduce: rank 0 waits ...", with its code and its culprit.
-std::string write(const Failure& failure) {
-  return sentence(static_cast<int>(failure.code), ' ', failure.culprit, ' ',
-                  failure.sentence.substr(0, kMostSentence));
-}
-
-std::optional<Failure> read_failure(const std::string& text) {
-  const auto words = base::split(text, ' ');
-  const auto code = words.size() < 3 ? std::nullopt : base::parse_int(words[0]);
-  const auto culprit = words.size() < 3 ? std::nullopt : base::parse_int(words[1]);
-  if (!code || !culprit || *code < 0 || *code > static_cast<int>(Code::system)) return std::nullopt;
-  return Failure{.code = static_cast<Code>(*code),
-                 .culprit = static_cast<int>(*culprit),
-                 .sentence = text.substr(words[0].size() + words[1].size() + 2)};
-}
 
 }  // namespace
 

@@ -62,7 +62,7 @@ void Channels::open() {
 }
 
 bool Channels::test(Staged& staged) {
-  if (staged.complete) return true;
+  if (staged.complete || staged.is_unsent) return staged.complete;
   const auto held = hold_mpi();
   MPI_Request& request = staged.part != MPI_REQUEST_NULL ? staged.part : staged.whole;
   int done = 0;
@@ -73,6 +73,9 @@ bool Channels::test(Staged& staged) {
 
 void Channels::send(Staged& staged, int peer, int slot) {
   const std::size_t bytes = staged.header->bytes;
+  staged.complete = false;
+  staged.is_unsent = !members_.may_send_to(peer);
+  if (staged.is_unsent) return;
   const auto held = hold_mpi();
   if (bytes == desc_.slot_bytes) {
     check_mpi(MPI_Start(&staged.whole), "MPI_Start");
@@ -82,7 +85,6 @@ void Channels::send(Staged& staged, int peer, int slot) {
                          members_.for_chunks(), &staged.part),
               "MPI_Issend");
   }
-  staged.complete = false;
 }
 
 void Channels::receive_into(Staged& staged) {
@@ -122,7 +124,7 @@ bool Channels::idle() {
   bool all = true;
   for (auto* channels : {&outgoing_, &incoming_}) {
     for (Channel& channel : *channels) {
-      for (Staged& staged : channel.staged) all = test(staged) && all;
+      for (Staged& staged : channel.staged) all = (staged.is_unsent || test(staged)) && all;
     }
   }
   return all;

@@ -26,6 +26,7 @@ struct Staged {
   MPI_Request whole = MPI_REQUEST_NULL;  // persistent: a full slot out, or any chunk in
   MPI_Request part = MPI_REQUEST_NULL;   // a shorter chunk out
   bool complete = true;                  // MPI is done with it. Out: may be written; in: is here
+  bool is_unsent = false;                // out: the peer's process has ended, and MPI has nothing
 
   std::byte* payload() const { return reinterpret_cast<std::byte*>(header + 1); }
 };
@@ -58,7 +59,8 @@ class Channels {
   // Whether MPI is done with it.
   bool test(Staged& staged);
 
-  // Sends what has been written into the place.
+  // Sends what has been written into the place. Where the peer's process has ended, nothing is sent
+  // and the place is never free again.
   void send(Staged& staged, int peer, int slot);
   void receive_into(Staged& staged);
 

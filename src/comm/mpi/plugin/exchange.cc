@@ -115,7 +115,9 @@ class Exchange final : public Leftover {
         "MPI_Irecv");
   }
 
+  // Where the peer's process has ended, what it would bring is missing, and the watch tells why.
   void send(int peer, const void* data, std::size_t bytes, MPI_Request& request) {
+    if (!members_.may_send_to(peer)) return;
     check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_.processes[peer],
                         members_.tag_of(peer, kSetUpTag), members_.for_agreements(), &request),
               "MPI_Isend");

@@ -185,7 +185,8 @@ void Lobby::refuse_for_dead(const std::vector<int>& missing) const {
 }
 
 std::unique_ptr<Transport> Lobby::make_group(WaitPolicy policy) {
-  Members all = {.all = &processes_, .processes = {}, .first_tags = {}, .me = me_};
+  Members all = {
+      .all = &processes_, .processes = {}, .first_tags = {}, .me = me_, .neighbours = nullptr};
   std::vector<std::string> cards;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     all.processes.push_back(peer);
@@ -196,6 +197,7 @@ std::unique_ptr<Transport> Lobby::make_group(WaitPolicy policy) {
     neighbours_ = std::make_shared<Neighbours>(cards);
     watch_at_the_end(neighbours_);
   }
+  all.neighbours = neighbours_.get();
   policy.crowded = neighbours_->crowded();
   return std::make_unique<MpiTransport>(
       std::make_shared<MpiGroup>(std::move(all), neighbours_, policy));
@@ -247,7 +249,8 @@ void Lobby::answer(int peer) {
 }
 
 void Lobby::send(const Letter& letter, int peer) {
-  if (peer != me_)
+  const bool has_ended = neighbours_ != nullptr && neighbours_->has_ended(peer);
+  if (peer != me_ && !has_ended)
     leave_behind(std::make_unique<LetterUnderWay>(letter, peer, processes_.carriers.front()));
 }
 

@@ -21,11 +21,18 @@ struct Members {
   std::vector<int> first_tags;  // member -> where the range begins that it has reserved
   int carrier = 0;              // what the messages travel over (see session.h)
   int me = 0;
+  const Neighbours* neighbours = nullptr;  // of all of them; they stay until the process ends
 
   int size() const { return static_cast<int>(processes.size()); }
   int my_tag(int offset) const { return first_tags[me] + offset; }
   int tag_of(int member, int offset) const { return first_tags[member] + offset; }
   int member_of(int process) const;
+
+  // False where the member's process is known to have ended. Where MPI sends to it over a socket,
+  // it may end this process, or never return from its next call.
+  bool may_send_to(int member) const {
+    return neighbours == nullptr || !neighbours->has_ended(processes[member]);
+  }
 
   MPI_Comm for_agreements() const { return all->carriers.front(); }
   MPI_Comm for_chunks() const { return all->carriers[carrier]; }

@@ -33,7 +33,7 @@ class Circular final : public Leftover {
     const std::size_t bytes = offsetof(Notice, sentence) + std::strlen(notice.sentence.data()) + 1;
     const auto held = hold_mpi();
     for (int peer = 0; peer < members.size(); ++peer) {
-      if (peer == members.me) continue;
+      if (peer == members.me || !members.may_send_to(peer)) continue;
       // A peer that can't be told can't be helped.
       MPI_Isend(&notice_, static_cast<int>(bytes), MPI_BYTE, members.processes[peer],
                 members.tag_of(peer, kNoticeTag), members.for_agreements(), &sends_[peer]);

@@ -55,7 +55,8 @@ std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& member
   settle_leftovers();
   const Members all = agree(kGroupTags, "group");
   if (members.empty()) return nullptr;
-  Members chosen = {.all = all.all, .processes = {}, .first_tags = {}};
+  Members chosen = {
+      .all = all.all, .processes = {}, .first_tags = {}, .neighbours = all.neighbours};
   for (const int member : members) {
     if (member == all.me) chosen.me = chosen.size();
     chosen.processes.push_back(all.processes[member]);
